@@ -1,0 +1,48 @@
+# `make demo` and `make test` set up everything they need in .venv by themselves.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SCENARIO ?= slow-backward
+
+.PHONY: demo test lint check format bench accuracy clean
+
+# torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,scale,parquet]"
+	touch $@
+
+$(VENV)/.dev-installed: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $$($(BIN)/python tests/dev_requirements.py)
+	touch $@
+
+demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the screens on it
+	$(BIN)/tuiadvisor demo $(SCENARIO)
+
+test: $(VENV)/.dev-installed  ## all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev-installed  ## what CI checks beside the tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/tuiadvisor rules check
+
+format: $(VENV)/.dev-installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, measured side by side; some minutes
+	$(BIN)/python tests/benchmarks/overhead.py
+	$(BIN)/python tests/benchmarks/overhead.py --ranks 1
+	$(BIN)/python tests/benchmarks/attach_pause.py
+	$(BIN)/python tests/benchmarks/screens.py
+
+REPEAT ?= 1
+ONLY ?= *
+accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real trainings: said, expected, scores; half an hour
+	$(BIN)/python tests/accuracy/matrix.py --repeat $(REPEAT) --only '$(ONLY)'
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
