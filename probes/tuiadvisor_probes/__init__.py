@@ -1,0 +1,1 @@
+"""The probe: what runs inside a training rank. Standard library and the rank's own torch, nothing else."""

@@ -1,0 +1,149 @@
+"""Collectives and point-to-point calls made from Python: ProcessGroup's methods and Work.wait, on their classes.
+
+Every caller passes there, also `from torch.distributed import all_reduce`. About 2 us a call. DDP's reducer calls
+from C++ and is not seen here: its all-reduces of one backward are the gradient barrier of model_hooks.
+One event a call: begin = entered, end = the wait returned (for an asynchronous call nobody waited for: unknown).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from . import step_clock as sc
+from .guard import timed
+
+if TYPE_CHECKING:
+    from .install import Probe
+
+KINDS = {
+    "allreduce": 1,
+    "allreduce_coalesced": 1,
+    "broadcast": 2,
+    "allgather": 3,
+    "_allgather_base": 3,
+    "allgather_coalesced": 3,
+    "allgather_into_tensor_coalesced": 3,
+    "all_gather_single": 3,
+    "reduce_scatter": 4,
+    "_reduce_scatter_base": 4,
+    "reduce_scatter_single": 4,
+    "reduce_scatter_tensor_coalesced": 4,
+    "reduce": 5,
+    "alltoall": 6,
+    "alltoall_base": 6,
+    "all_to_all_single": 6,
+    "gather": 7,
+    "scatter": 8,
+    "barrier": 9,
+    "send": 10,
+    "recv": 11,
+    "recv_anysource": 11,
+}
+KIND_WAIT = 12
+GRADIENT_KINDS = (1, 3, 4)  # all-reduce, all-gather, reduce-scatter
+MAX_OPEN_WORKS = 256
+
+
+def install(probe: Probe) -> None:
+    """Patch the pybind classes, once torch.distributed is loaded."""
+    probe.when_loaded(
+        "torch._C._distributed_c10d", "collectives", lambda module: _patch_groups(probe, module)
+    )
+
+
+def _patch_groups(probe: Probe, c10d: Any) -> None:
+    calls = OpenCalls(probe)
+    clock = probe.clock
+    hook = probe.hook("collectives")
+    for name, kind in KINDS.items():
+        if name in vars(c10d.ProcessGroup):
+            wrap = partial(
+                timed, hook=hook, clock=clock, phase_of=sc.COMM_EXPOSED, after=calls.after_call(kind)
+            )
+            probe.patch(c10d.ProcessGroup, name, wrap)
+    wait_hook = probe.hook("work_wait")
+
+    def wait_phase(_args: tuple[Any, ...]) -> int:
+        return sc.PIPELINE_IDLE if clock.phase == sc.PIPELINE_IDLE else sc.COMM_EXPOSED
+
+    wrap = partial(timed, hook=wait_hook, clock=clock, phase_of=wait_phase, after=calls.after_wait)
+    probe.patch(c10d.Work, "wait", wrap)
+
+
+class OpenCalls:
+    """Collectives that were issued and not yet waited for, by the id of their Work (never a reference to it)."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.clock = probe.clock
+        self.open: dict[int, tuple[int, int, int, int, int]] = {}
+        self.groups: dict[str, int] = {}
+
+    def after_call(self, kind: int) -> Any:
+        """What to do when one ProcessGroup method has returned."""
+
+        def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], work: Any) -> None:
+            self.clock.observed |= 1 << sc.COMM_EXPOSED
+            group = args[0]
+            seq = group._get_sequence_number_for_group()
+            entry = (kind, begin_ns, self.group_number(group), seq, num_bytes(args[1:3]))
+            if work is None:
+                self.write(entry, end_ns, 0)
+                return
+            if len(self.open) >= MAX_OPEN_WORKS:
+                self.write(self.open.pop(next(iter(self.open))), sc.UNKNOWN, sc.UNKNOWN)
+            displaced = self.open.pop(id(work), None)
+            if displaced is not None:
+                self.write(displaced, sc.UNKNOWN, sc.UNKNOWN)
+            self.open[id(work)] = entry
+
+        return after
+
+    def after_wait(self, begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
+        """Work.wait has returned: the call it belongs to is complete."""
+        entry = self.open.pop(id(args[0]), None)
+        if entry is None:
+            self.write((KIND_WAIT, begin_ns, sc.UNKNOWN, sc.UNKNOWN, sc.UNKNOWN), end_ns, sc.UNKNOWN)
+            return
+        self.write(entry, end_ns, begin_ns - entry[1])
+        clock = self.clock
+        # Gradients reduced from Python, inside backward (FSDP) or after it (by the caller, DeepSpeed).
+        after_gradients = clock.backward_ended or clock.phase == sc.BACKWARD
+        if entry[0] in GRADIENT_KINDS and after_gradients and not clock.stepped:
+            self.probe.barrier.book(begin_ns, end_ns)
+
+    def write(self, entry: tuple[int, int, int, int, int], end_ns: int, detail: int) -> None:
+        """One event; detail: ns from entering the call to the wait for it, unknown if nobody waited."""
+        if os.getpid() != self.clock.pid:
+            return
+        kind, begin_ns, group, seq, size = entry
+        self.probe.ring.put_event(kind, (self.clock.step, begin_ns, end_ns, group, seq, size, detail))
+
+    def group_number(self, group: Any) -> int:
+        """A small number for the group's name, stable within this process; the name goes into the info area."""
+        name = group.group_name
+        number = self.groups.get(name)
+        if number is None:
+            number = self.groups[name] = len(self.groups)
+            self.probe.found_group(name, number)
+        return number
+
+
+def num_bytes(tensors: tuple[Any, ...]) -> int:
+    """Bytes of the tensors of a call (the larger of input and output), UNKNOWN for none."""
+    largest = sc.UNKNOWN
+    for argument in tensors:
+        total = _bytes_of(argument)
+        largest = max(largest, total)
+    return largest
+
+
+def _bytes_of(argument: Any) -> int:
+    if isinstance(argument, (list, tuple)):
+        sizes = [_bytes_of(item) for item in argument]
+        known = [size for size in sizes if size != sc.UNKNOWN]
+        return sum(known) if known else sc.UNKNOWN
+    size = getattr(argument, "nbytes", None)
+    return size if isinstance(size, int) else sc.UNKNOWN

@@ -1,0 +1,72 @@
+"""Keep the probe out of torch.compile: its frames are never traced, and what it wraps is traced as if unwrapped.
+
+Dynamo looks at every Python frame that runs below a compiled call, ours too. Each code object of the probe is marked
+"skip" (the frames it calls, the host's, are looked at as before), and each wrapper names its original in
+`_torchdynamo_inline`, which tracing follows. So attaching breaks no graph and invalidates no compiled one.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+# What stands around the model's own calls: the first compilation after the attach would trace into it.
+AROUND_THE_MODEL = ("guard", "model_hooks", "roots", "eval_span", "step_clock")
+
+
+def is_in_use() -> bool:
+    """Whether dynamo has looked at a frame of this process: until then there is nothing to hide from.
+
+    A mark costs 300 bytes of torch's that it never gives back, 77 KiB for the whole probe at every attach. The
+    training thread may be in the middle of importing dynamo: a module in the table need not have its names yet.
+    """
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return bool(counters) and bool(counters.get("frames"))
+
+
+def hide_from_tracing(package: str, stems: tuple[str, ...] = ()) -> bool:
+    """Mark the code of the package's loaded modules (stems: of these only); False if this torch has no such mark."""
+    mark = _marker()
+    if mark is None:
+        return False
+    for name, module in list(sys.modules.items()):
+        if name.startswith(package + ".") and (not stems or name.rpartition(".")[2] in stems):
+            for code in _codes_of(module):
+                mark(code)
+    return True
+
+
+def _marker() -> Callable[[CodeType], None] | None:
+    """The C function that marks one code object: no import of dynamo, which costs seconds."""
+    torch: Any = sys.modules.get("torch")
+    frames: Any = getattr(getattr(getattr(torch, "_C", None), "_dynamo", None), "eval_frame", None)
+    if hasattr(frames, "skip_code"):  # until 2.6
+        skip: Callable[[CodeType], None] = frames.skip_code
+        return skip
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        return lambda code: frames.set_code_exec_strategy(code, strategy)
+    return None
+
+
+def _codes_of(module: Any) -> Iterator[CodeType]:
+    for value in list(vars(module).values()):
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        members = vars(value).values() if isinstance(value, type) else (value,)
+        for member in members:
+            if isinstance(member, FunctionType):
+                yield from _nested(member.__code__)
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)

@@ -1,0 +1,113 @@
+"""The one place where the probe catches everything: a hook of ours may fail, the training may not.
+
+`timed` wraps a function of the host; whatever our half of it raises is counted, the hook is switched off, and the
+host's call goes through untouched. KeyboardInterrupt and SystemExit belong to the host and always pass.
+"""
+
+from __future__ import annotations
+
+from functools import update_wrapper
+from threading import get_ident
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .step_clock import StepClock
+
+MAX_ERRORS_PER_HOOK = 1  # a hook that failed once has met a world it was not written for
+
+
+class Hook:
+    """Name, number and health of one hook. `active` is read on the hot path, everything else seldom."""
+
+    __slots__ = ("active", "error", "index", "name", "num_errors", "on_disable")
+
+    def __init__(self, name: str, index: int, on_disable: Callable[[Hook], None]) -> None:
+        self.name = name
+        self.index = index
+        self.active = True
+        self.num_errors = 0
+        self.error = ""
+        self.on_disable = on_disable
+
+    def failed(self, error: Exception) -> None:
+        """Count an exception of ours; at the limit the hook goes inert for good."""
+        self.num_errors += 1
+        self.error = type(error).__name__ + ": " + str(error)[:120]
+        if self.num_errors >= MAX_ERRORS_PER_HOOK:
+            self.active = False
+            try:  # noqa: SIM105 - contextlib would be one more import in a stranger's process
+                self.on_disable(self)
+            except Exception:  # noqa: BLE001, S110 - the last line: there is nobody left to tell
+                pass
+
+
+def attempt(hook: Hook, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call function once under the guard; None when it failed."""
+    try:
+        return function(*arguments)
+    except Exception as error:  # noqa: BLE001 - this is the guard
+        hook.failed(error)
+        return None
+
+
+def timed(
+    original: Callable[..., Any],
+    hook: Hook,
+    clock: StepClock,
+    phase_of: Callable[[tuple[Any, ...]], int] | int,
+    after: Callable[[int, int, tuple[Any, ...], Any], None] | None = None,
+) -> Callable[..., Any]:
+    """Wrap `original` so that the training thread's time inside belongs to a phase.
+
+    phase_of: the phase, or a function of the arguments that gives it, negative to stay out of this call.
+    after(begin_ns, end_ns, args, result) runs when the call has returned or raised (result None). One frame of ours
+    around each call of the host, nothing else: cold code is what a hook costs.
+    """
+    constant = phase_of if isinstance(phase_of, int) else None
+    own = clock.own  # emptied in a forked child: a loader worker never gets past the first test
+
+    def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:
+        if not hook.active or get_ident() != own[0]:
+            return original(*args, **kwargs)
+        try:
+            phase = constant if constant is not None else phase_of(args)  # type: ignore[operator]
+            begin_ns = clock.enter(phase) if phase >= 0 else 0
+        except Exception as error:  # noqa: BLE001 - this is the guard
+            hook.failed(error)
+            begin_ns = 0
+        if not begin_ns:
+            return original(*args, **kwargs)
+        result = None
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            try:
+                end_ns = clock.leave()
+                if after is not None and clock.active:
+                    after(begin_ns, end_ns, args, result)
+            except Exception as error:  # noqa: BLE001 - this is the guard
+                hook.failed(error)
+        return result
+
+    update_wrapper(tuiadvisor_hook, original, updated=())
+    if isinstance(original, FunctionType):
+        tuiadvisor_hook._torchdynamo_inline = original  # type: ignore[attr-defined]  # what torch.compile traces
+    return tuiadvisor_hook
+
+
+def guarded_callback(hook: Hook, function: Callable[..., None]) -> Callable[..., None]:
+    """A callback the host calls (optimizer hooks, gc callbacks) that can never raise into it."""
+
+    def tuiadvisor_callback(*args: Any) -> None:
+        if hook.active:
+            try:
+                function(*args)
+            except Exception as error:  # noqa: BLE001 - this is the guard
+                hook.failed(error)
+
+    # A compiled optimizer.step calls its hooks from compiled code: not to be traced, and not to be left out.
+    tuiadvisor_callback._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return tuiadvisor_callback

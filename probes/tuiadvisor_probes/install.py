@@ -1,0 +1,400 @@
+"""Put the probe into the process it was loaded into, and take it out again without a trace.
+
+`install(ring_path)` runs in the injected thread while training goes on; `Probe.remove` runs in the training thread
+at a step's end (asked by the agent, or because the agent's lease ran out), or in an injected thread when no step
+comes, or at exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import platform
+import sys
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from . import (
+    collective_hooks,
+    data_hook,
+    device_copy_hook,
+    framework_hooks,
+    iterator_hook,
+    mark_hooks,
+    model_hooks,
+    optimizer_hook,
+    pipeline_hooks,
+)
+from . import ring as ring_file
+from . import step_clock as sc
+from .barrier import Barrier
+from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
+from .eval_span import EvalSpan
+from .guard import Hook, attempt
+from .patch import Patch
+from .roots import Roots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KIND_BROADCAST, KIND_HOOK_DISABLED, KIND_DETACHED = 2, 37, 38
+COMMAND_WORD, LEASE_WORD = ring_file.OFFSET_COMMAND // 8, ring_file.OFFSET_LEASE // 8
+REASON_ASKED, REASON_LEASE, REASON_EXIT, REASON_ORPHAN = range(4)
+PARTS = (
+    data_hook,
+    model_hooks,
+    collective_hooks,
+    pipeline_hooks,
+    framework_hooks,
+    mark_hooks,
+    optimizer_hook,
+    device_copy_hook,
+    iterator_hook,
+)
+BUSY_STEPS, SELDOM = 32, 64  # conditions are asked after each of the first steps, then after every 64th
+MAX_TEXT_CHARS = 60  # of a hook's reason, where the info area is full
+
+_probe: Probe | None = None
+
+
+class Probe:
+    """All that is installed in this process: the ring, the clock, patches and registrations."""
+
+    def __init__(self, ring_path: str) -> None:
+        self.ring = ring_file.RingWriter(ring_path)
+        thread = threading.main_thread().ident or 0
+        self.clock = sc.StepClock(self.ring, thread, self.on_step)
+        self.hooks: list[Hook] = []
+        self.patches: list[Any] = []
+        self.registrations: list[Any] = []
+        self.absences: dict[str, str] = {}
+        self.groups: dict[int, str] = {}
+        self.pipeline: dict[str, Any] = {}
+        self.gradient_module: Any = None  # weak: the host decides how long its model lives
+        self.gradient_bytes = sc.UNKNOWN
+        self.known_ddp: dict[int, Any] = {}  # id -> weak reference
+        self.num_barriers = 0
+        self.awaited_modules: list[tuple[str, str | None, Callable[[Any], None]]] = []
+        # Bits of `observed` that hold for one step only: a forward may vanish into compiled code later.
+        self.momentary = 1 << sc.FORWARD | 1 << sc.EVAL
+        self.num_modules = 0  # in sys.modules, when we last looked
+        self.awaited: list[tuple[Callable[[], bool], str | None, Callable[[], None]]] = []
+        self.barrier = Barrier(self.clock)
+        self.eval_span = EvalSpan(self.clock)
+        self.forwards = model_hooks.Forwards(self)
+        self.roots = Roots(self)
+        self.timer_phase = (
+            sc.UNKNOWN
+        )  # barrier count modulo the logger's period at which its timers are fresh
+        self.removed = False
+
+    def hook(self, name: str) -> Hook:
+        """A new numbered hook."""
+        hook = Hook(name, len(self.hooks), self._disabled)
+        self.hooks.append(hook)
+        return hook
+
+    def absent(self, name: str, why: str) -> None:
+        """A signal that cannot be had in this process."""
+        self.absences[name] = why
+
+    def when_loaded(self, module_name: str, name: str | None, install: Callable[[Any], None]) -> None:
+        """install(module) now, or after the step in which the host has imported it; name: the signal that waits."""
+        module = imported(module_name)
+        if module is not None:
+            self._install_late(name or module_name, lambda: install(module))
+            return
+        if name is not None:
+            self.absent(name, module_name + " is not imported")
+        self.awaited_modules.append((module_name, name, install))
+
+    def when(
+        self, is_so: Callable[[], bool], name: str | None, why_not: str, install: Callable[[], None]
+    ) -> None:
+        """install() now, or after the step at which is_so() holds; name, why_not: the signal that waits."""
+        if _holds(is_so):
+            self._install_late(name or "late", install)
+            return
+        if name is not None:
+            self.absent(name, why_not)
+        self.awaited.append((is_so, name, install))
+
+    def _install_late(self, name: str, install: Callable[[], None]) -> None:
+        """One that cannot be installed is reported absent, the others go on."""
+        self.absences.pop(name, None)
+        try:
+            install()
+        except Exception as error:  # noqa: BLE001 - the guard: a torch or library we were not written for
+            self.absent(name, type(error).__name__ + ": " + str(error)[:120])
+
+    def _look_for_late_parts(self) -> None:
+        """Modules imported and conditions met since the last step."""
+        self.num_modules = len(sys.modules)
+        modules, self.awaited_modules = self.awaited_modules, []
+        for module_name, name, install in modules:
+            self.when_loaded(module_name, name, install)
+        conditions, self.awaited = self.awaited, []
+        for is_so, name, put_in in conditions:
+            self.when(is_so, name, self.absences.get(name or "", ""), put_in)
+        if len(self.awaited_modules) + len(self.awaited) < len(modules) + len(conditions):
+            self.put_info()
+
+    def patch(self, owner: Any, name: str, make_replacement: Callable[[Any], Any]) -> None:
+        """Replace an attribute and remember it."""
+        self.patches.append(Patch(owner, name, make_replacement))
+
+    def registration(self, handle: Any) -> None:
+        """Remember a handle with remove()."""
+        self.registrations.append(handle)
+
+    def _disabled(self, hook: Hook) -> None:
+        ring = self.ring
+        ring.put_u64(ring_file.OFFSET_DISABLED, ring.get_u64(ring_file.OFFSET_DISABLED) | 1 << hook.index)
+        ring.put_u64(ring_file.OFFSET_ERRORS, ring.get_u64(ring_file.OFFSET_ERRORS) + 1)
+        unknown = sc.UNKNOWN
+        ring.put_event(KIND_HOOK_DISABLED, (self.clock.step, 0, 0, unknown, unknown, unknown, hook.index))
+        self.put_info()
+
+    def knows_ddp(self, module: Any) -> bool:
+        """Whether this DDP module was seen before."""
+        known = self.known_ddp.get(id(module))
+        return known is not None and known() is module
+
+    @property
+    def has_wrapper(self) -> bool:
+        """Whether a DDP module announced itself; then no other root is looked for."""
+        return bool(self.known_ddp)
+
+    def found_ddp(self, module: Any) -> None:
+        """A DDP module ran forward; the largest one's group aligns the ranks, its parameters size the gradients."""
+        self.known_ddp[id(module)] = reference = weakref.ref(module)
+        size = sum(parameter.nbytes for parameter in module.parameters() if parameter.requires_grad)
+        if size <= self.gradient_bytes and self.gradient_module is not None and self.gradient_module():
+            return
+        self.gradient_module = reference
+
+        def group_seq() -> int:
+            live = reference()
+            if live is None:
+                return sc.UNKNOWN
+            seq: int = live.process_group._get_sequence_number_for_group()
+            return seq
+
+        self.clock.group_seq = group_seq
+        self.clock.comm_bytes = self.gradient_bytes = size
+        self.clock.last_seq = sc.UNKNOWN
+        self.read_timers(module)
+        self.put_info()
+
+    def broadcast_seen(self, begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
+        """DDP's buffers were broadcast from rank 0 at the start of a forward."""
+        unknown = sc.UNKNOWN
+        self.ring.put_event(KIND_BROADCAST, (self.clock.step, begin_ns, end_ns, unknown, unknown, unknown, 0))
+
+    def found_group(self, name: str, number: int) -> None:
+        """A process group was used from Python for the first time."""
+        self.groups[number] = name
+        self.put_info()
+
+    def read_timers(self, module: Any) -> None:
+        """Take the communication span from DDP's own timers and learn when they are fresh again."""
+        timers = model_hooks.read_ddp_timers(module)
+        if timers is None:
+            return
+        iteration, comm_ns = timers
+        fresh_in = -iteration % model_hooks.LOGGER_PERIOD
+        self.timer_phase = (self.num_barriers + fresh_in) % model_hooks.LOGGER_PERIOD
+        if fresh_in == 0:
+            self.clock.comm_total_ns = comm_ns
+            self.clock.flags |= sc.FLAG_DETAIL
+
+    def on_step(self) -> None:
+        """After each step: the agent's wishes, and its lease."""
+        words = self.clock.words
+        if words[COMMAND_WORD]:
+            self.remove(REASON_ASKED)
+            return
+        if 0 < words[LEASE_WORD] < self.clock.begin:
+            self.remove(REASON_LEASE)
+            return
+        if self.eval_span.end_ns:
+            self.eval_span.close()
+        step = self.clock.step
+        is_due = step < BUSY_STEPS or step % SELDOM == 0
+        if len(sys.modules) != self.num_modules or (is_due and self.awaited):
+            self._look_for_late_parts()
+        self.clock.observed &= ~self.momentary
+
+    def put_info(self) -> None:
+        """Describe rank, versions and hooks in the ring's info area."""
+        info = describe_process()
+        hooks = {
+            hook.name: "ok" if hook.active else hook.error
+            for hook in self.hooks
+            if not (hook.active and hook.name.startswith("install"))
+        }
+        info["hooks"] = {**hooks, **self.absences}  # an absence explains more than an idle hook
+        info["groups"] = {str(number): name for number, name in self.groups.items()}
+        info["gradient_bytes"] = self.gradient_bytes
+        info["ddp"] = self.gradient_module is not None
+        if self.pipeline:
+            info["pipeline"] = self.pipeline
+            info["parallel"] = {"pp": self.pipeline["ranks"]} if "ranks" in self.pipeline else {}
+        text = json.dumps(info).encode()
+        if (
+            len(text) > ring_file.INFO_BYTES
+        ):  # cut JSON is no JSON: shorter reasons first, then no group names
+            info["hooks"] = {name: said[:MAX_TEXT_CHARS] for name, said in info["hooks"].items()}
+            info["groups"] = {}
+            text = json.dumps(info).encode()
+        self.ring.put_info(text)
+
+    def install(self) -> None:
+        """Hook by hook; one that cannot be installed is reported absent and the others go on."""
+        self.ring.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_INSTALLING)
+        self.ring.put_u64(ring_file.OFFSET_CLOCKS, time.time_ns())
+        self.ring.put_u64(ring_file.OFFSET_CLOCKS + 8, time.monotonic_ns())
+        self.clock.transition_ns = sc.calibrate()
+        package = __name__.rpartition(".")[0]
+        if not hide_from_tracing(package, AROUND_THE_MODEL):
+            self.absent("compile_guard", "this torch cannot keep dynamo out of the probe's frames")
+        self.when(is_in_use, None, "", lambda: self._hide_all(package))
+        self._use_default_group()
+        now = time.monotonic_ns()
+        self.clock.begin = self.clock.since = now
+        for part in PARTS:
+            attempt(self.hook("install_" + part.__name__.rpartition(".")[2]), part.install, self)
+        self.num_modules = len(sys.modules)
+        atexit.register(self.at_exit)
+        self.put_info()
+        self.ring.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_LIVE)
+
+    def _hide_all(self, package: str) -> None:
+        hide_from_tracing(package)
+
+    def _use_default_group(self) -> None:
+        c10d: Any = imported("torch.distributed.distributed_c10d")
+        if c10d is None or not c10d.is_initialized():
+            return
+
+        def group_seq() -> int:
+            world = c10d.GroupMember.WORLD
+            if world is None:
+                return sc.UNKNOWN
+            seq: int = world._get_sequence_number_for_group()
+            return seq
+
+        self.clock.group_seq = group_seq
+
+    def at_exit(self) -> None:
+        """The process ends in order: the last step is written and everything comes out."""
+        if os.getpid() == self.clock.pid:
+            self.clock.flush()
+            self.remove(REASON_EXIT)
+
+    def remove(self, reason: int, state: int = ring_file.STATE_DETACHED) -> None:
+        """Take every patch and registration out, tell the ring, forget ourselves."""
+        global _probe
+        if self.removed:
+            return
+        self.removed = True
+        leaving = Hook("leaving", 0, lambda _: None)
+        if reason != REASON_LEASE:
+            self._flush_last_step()
+            attempt(leaving, self.eval_span.close)
+        self.clock.active = False
+        for hook in self.hooks:
+            hook.active = False
+        for installed in (*self.registrations, *reversed(self.patches)):
+            attempt(leaving, installed.remove)
+        self.registrations.clear()
+        self.patches.clear()
+        self.awaited_modules.clear()
+        self.awaited.clear()
+        atexit.unregister(self.at_exit)
+        self.gradient_module = None
+        self.clock.group_seq = None
+        unknown = sc.UNKNOWN
+        self.ring.put_event(KIND_DETACHED, (self.clock.step, 0, 0, unknown, unknown, unknown, reason))
+        self.clock.words[sc.NOW_PHASE] = sc.UNKNOWN
+        self.ring.put_u64(ring_file.OFFSET_STATE, state)
+        # Now, not when the collector finds the cycle: a mapping holds a file descriptor. A hook that is in the
+        # middle of something meets a released buffer, which its guard swallows.
+        self.ring.close()
+        _probe = None
+        forget_modules()
+
+    def _flush_last_step(self) -> None:
+        # Only from the training thread: another thread would race with a step in the making.
+        if threading.get_ident() == self.clock.thread_ident and self.clock.stepped:
+            self.clock.flush()
+
+
+def imported(module_name: str) -> Any:
+    """The host's module, or None if it is not imported or another thread is still in the middle of it."""
+    module = sys.modules.get(module_name)
+    return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
+
+
+def _holds(is_so: Callable[[], bool]) -> bool:
+    """A condition that cannot be asked yet does not hold yet: a module may be half imported by another thread."""
+    try:
+        return is_so()
+    except Exception:  # noqa: BLE001 - the guard: asked again after a later step
+        return False
+
+
+def describe_process() -> dict[str, Any]:
+    """Rank, sizes and versions as the process itself knows them; absent ones are None."""
+    torch = imported("torch")
+    dist = imported("torch.distributed")
+    live = dist is not None and dist.is_available() and dist.is_initialized()
+    rank = dist.get_rank() if live and dist is not None else None
+    cuda = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
+    return {
+        "pid": os.getpid(),
+        "rank": rank,
+        "world_size": dist.get_world_size() if live and dist is not None else None,
+        "backend": dist.get_backend() if live and dist is not None else None,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__) if torch is not None else None,
+        "device": "cuda" if cuda else "cpu",
+    }
+
+
+def forget_modules() -> None:
+    """Drop the probe's names from the interpreter's tables; running frames keep what they still need."""
+    package = __name__.rpartition(".")[0]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    for name in [name for name in sys.modules if name == package or name.startswith(package + ".")]:
+        del sys.modules[name]
+    for path in [
+        path for path in sys.path_importer_cache if path == folder or path.startswith(folder + os.sep)
+    ]:
+        del sys.path_importer_cache[path]
+
+
+def install(ring_path: str) -> bool:
+    """Install once a process; False if a probe is there already (its ring stays in use)."""
+    global _probe
+    if _probe is not None:
+        return False
+    probe = Probe(ring_path)
+    _probe = probe
+    hook = probe.hook("install")
+    attempt(hook, probe.install)
+    if not hook.active:
+        probe.ring.put_info(json.dumps({"error": hook.error}).encode())
+        attempt(hook, probe.remove, REASON_ORPHAN, ring_file.STATE_FAILED)
+    return True
+
+
+def uninstall() -> bool:
+    """Remove the probe from any thread; False if there is none."""
+    if _probe is None:
+        return False
+    _probe.remove(REASON_ASKED)
+    return True

@@ -1,0 +1,157 @@
+"""Marks: checkpoints, garbage-collection pauses, compilations.
+
+Every torch.save passes `torch.serialization._save`, also through a reference taken before the probe came
+(`from torch import save`); safetensors and torch.distributed.checkpoint have one such place each. Not seen: libraries
+that write files on their own.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from threading import get_ident
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from . import step_clock as sc
+from .guard import guarded_callback, timed
+
+if TYPE_CHECKING:
+    from .install import Probe
+
+KIND_CHECKPOINT, KIND_GC, KIND_COMPILE = 32, 34, 35
+# (module, class or "" for the module itself, names)
+CHECKPOINT_PLACES = (
+    ("torch", "", ("save",)),
+    ("torch.serialization", "", ("save", "_save", "_legacy_save")),
+    ("torch.distributed.checkpoint", "", ("save", "async_save")),
+    ("torch.distributed.checkpoint.state_dict_saver", "", ("save", "async_save")),
+    ("safetensors.torch", "", ("save_file", "serialize_file")),
+    ("transformers.trainer", "Trainer", ("_save_checkpoint", "save_model")),
+    ("accelerate.accelerator", "Accelerator", ("save_state",)),
+    ("lightning.pytorch.trainer.trainer", "Trainer", ("save_checkpoint",)),
+    ("pytorch_lightning.trainer.trainer", "Trainer", ("save_checkpoint",)),
+    ("deepspeed.runtime.engine", "DeepSpeedEngine", ("save_checkpoint",)),
+)
+CLOSING_PLACES = (
+    "_open_zipfile_writer_file",
+    "_open_zipfile_writer_buffer",
+)  # where torch.save's bytes go out
+
+
+def install(probe: Probe) -> None:
+    """Patch the save functions and listen to the garbage collector and to dynamo."""
+    _patch_checkpoints(probe)
+    _watch_gc(probe)
+    probe.when_loaded(
+        "torch._dynamo.callback", "compile", lambda module: _watch_compiler(probe, module.callback_handler)
+    )
+
+
+def _patch_checkpoints(probe: Probe) -> None:
+    clock = probe.clock
+    hook = probe.hook("checkpoint")
+
+    def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
+        clock.flags |= sc.FLAG_CHECKPOINT
+        if os.getpid() == clock.pid:
+            unknown = sc.UNKNOWN
+            probe.ring.put_event(
+                KIND_CHECKPOINT, (clock.step, begin_ns, end_ns, unknown, unknown, unknown, unknown)
+            )
+
+    def patch(owner: Any, names: tuple[str, ...]) -> None:
+        for name in names:
+            if hasattr(owner, name):
+                probe.patch(owner, name, lambda original: timed(original, hook, clock, sc.CHECKPOINT, after))
+
+    def patch_closing(module: Any) -> None:
+        for name in CLOSING_PLACES:
+            owner = getattr(module, name, None)
+            if owner is not None:
+                probe.patch(owner, "__exit__", lambda original: timed(original, hook, clock, sc.CHECKPOINT))
+
+    def wait_for(module_name: str, class_name: str, names: tuple[str, ...]) -> None:
+        probe.when_loaded(
+            module_name,
+            None,
+            lambda module: patch(getattr(module, class_name) if class_name else module, names),
+        )
+
+    for place in CHECKPOINT_PLACES:
+        wait_for(*place)
+    probe.when_loaded("torch.serialization", None, patch_closing)
+    clock.observed |= 1 << sc.CHECKPOINT
+
+
+def _watch_compiler(probe: Probe, handler: Any) -> None:
+    """Dynamo tells when a compilation begins and ends; its time stays in the phase that needed it."""
+    clock = probe.clock
+    hook = probe.hook("compile")
+    started = [0]
+
+    def on_start(*_args: Any) -> None:
+        started[0] = monotonic_ns() if get_ident() == clock.own[0] else 0
+
+    def on_end(*_args: Any) -> None:
+        if started[0] and clock.active and get_ident() == clock.own[0]:
+            clock.flags |= sc.FLAG_COMPILE
+            unknown = sc.UNKNOWN
+            probe.ring.put_event(
+                KIND_COMPILE,
+                (clock.step, started[0], monotonic_ns(), unknown, unknown, unknown, unknown),
+            )
+        started[0] = 0
+
+    for add, remove, function in (
+        (handler.register_start_callback, handler.remove_start_callback, on_start),
+        (handler.register_end_callback, handler.remove_end_callback, on_end),
+    ):
+        callback = guarded_callback(hook, function)
+        add(callback)
+        probe.registration(_Removal(remove, callback))
+
+
+class _Removal:
+    """A registration that is undone by a function."""
+
+    def __init__(self, function: Any, argument: Any) -> None:
+        self.function = function
+        self.argument = argument
+
+    def remove(self) -> None:
+        self.function(self.argument)
+
+
+def _watch_gc(probe: Probe) -> None:
+    clock = probe.clock
+    hook = probe.hook("gc")
+    started = [0]
+
+    def on_gc(phase: str, info: dict[str, int]) -> None:
+        if get_ident() != clock.own[0] or not clock.active:
+            return
+        now = monotonic_ns()
+        if phase == "start":
+            started[0] = now
+            return
+        duration = now - started[0]
+        clock.gc_ns += duration
+        if duration > sc.LONG_GC_NS and os.getpid() == clock.pid:
+            generation, unknown = info.get("generation", sc.UNKNOWN), sc.UNKNOWN
+            probe.ring.put_event(
+                KIND_GC, (clock.step, started[0], now, unknown, unknown, unknown, generation)
+            )
+
+    callback = guarded_callback(hook, on_gc)
+    gc.callbacks.append(callback)
+    probe.registration(_GcCallback(callback))
+
+
+class _GcCallback:
+    def __init__(self, callback: Any) -> None:
+        self.callback = callback
+
+    def remove(self) -> None:
+        if self.callback in gc.callbacks:
+            gc.callbacks.remove(self.callback)

@@ -1,0 +1,163 @@
+"""Forward and backward of the model, and the gradient barrier inside DDP's backward.
+
+DistributedDataParallel and FullyShardedDataParallel are patched on their classes; any other root is found by
+`roots`. The barrier: DDP's reducer launches its all-reduces while backward computes and waits for them before
+backward returns. The reducer itself keeps when each gradient became ready, so arrival = start of backward's
+bookkeeping + the last ready time, at the price of reading one list (about 1 us for a small model, 30 ns a parameter).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import step_clock as sc
+from .guard import timed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .install import Probe
+
+STAY_OUT = -1
+LOGGER_PERIOD = 100  # DDP's own timers sample the first ten iterations and every hundredth
+
+
+class Forwards:
+    """Whether a forward trains or evaluates, the same for every kind of root."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.clock = probe.clock
+        self.span = probe.eval_span
+        torch: Any = sys.modules.get("torch")
+        self.is_grad_enabled: Callable[[], bool] = torch.is_grad_enabled if torch else bool
+
+    def phase(self, args: tuple[Any, ...]) -> int:
+        """Forward of a module in training; else evaluation, unless a backward shows otherwise."""
+        if args[0].training and self.is_grad_enabled():
+            if self.span.end_ns:
+                self.span.close()
+            return sc.FORWARD
+        return self.span.phase(grad_enabled=self.is_grad_enabled())
+
+    def after(self, begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
+        """The forward has returned."""
+        self.clock.observed |= 1 << sc.FORWARD | 1 << sc.EVAL
+        if self.span.inside:
+            self.span.after_forward(begin_ns, end_ns)
+
+
+class PendingBarrier:
+    """What the last DDP forward left for the backward that follows it."""
+
+    __slots__ = ("base_ns", "module", "pending")
+
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.base_ns = 0
+        self.pending = False
+
+
+def install(probe: Probe) -> None:
+    """Patch DDP.forward, DDP._sync_buffers, FSDP1's forward and torch.autograd.backward."""
+    pending = PendingBarrier()
+    probe.when_loaded(
+        "torch.nn.parallel.distributed",
+        "forward_ddp",
+        lambda module: _patch_ddp(probe, module.DistributedDataParallel, pending),
+    )
+    probe.when_loaded(
+        "torch.distributed.fsdp.fully_sharded_data_parallel",
+        "forward_fsdp1",
+        lambda module: _patch_fsdp1(probe, module.FullyShardedDataParallel),
+    )
+    probe.when_loaded("torch.autograd", "backward", lambda module: _patch_backward(probe, module, pending))
+
+
+def _patch_ddp(probe: Probe, ddp_class: Any, pending: PendingBarrier) -> None:
+    clock, forwards = probe.clock, probe.forwards
+
+    def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], result: Any) -> None:
+        module = args[0]
+        forwards.after(begin_ns, end_ns, args, result)
+        if module.training and module.require_backward_grad_sync and forwards.is_grad_enabled():
+            # prepare_for_backward, the reducer's time base, was the last thing forward did.
+            pending.module, pending.base_ns, pending.pending = module, end_ns, True
+            if not probe.knows_ddp(module):
+                probe.found_ddp(module)
+
+    hook = probe.hook("forward_ddp")
+    probe.patch(ddp_class, "forward", lambda original: timed(original, hook, clock, forwards.phase, after))
+
+    def buffers_phase(args: tuple[Any, ...]) -> int:
+        return sc.COMM_EXPOSED if args[0].will_sync_module_buffers() else STAY_OUT
+
+    buffers_hook = probe.hook("ddp_buffers")
+    if hasattr(ddp_class, "_sync_buffers") and hasattr(ddp_class, "will_sync_module_buffers"):
+        probe.patch(
+            ddp_class,
+            "_sync_buffers",
+            lambda original: timed(original, buffers_hook, clock, buffers_phase, probe.broadcast_seen),
+        )
+
+
+def _patch_fsdp1(probe: Probe, fsdp_class: Any) -> None:
+    """The outermost unit is the root; the units inside it pass through."""
+    clock, forwards = probe.clock, probe.forwards
+
+    def phase(args: tuple[Any, ...]) -> int:
+        return STAY_OUT if clock.phase == sc.FORWARD else forwards.phase(args)
+
+    hook = probe.hook("forward_fsdp1")
+    probe.patch(fsdp_class, "forward", lambda original: timed(original, hook, clock, phase, forwards.after))
+
+
+def _patch_backward(probe: Probe, autograd: Any, pending: PendingBarrier) -> None:
+    clock, span = probe.clock, probe.eval_span
+
+    def phase(_args: tuple[Any, ...]) -> int:
+        if span.end_ns:
+            span.before_backward()
+        return sc.BACKWARD
+
+    def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
+        clock.observed |= 1 << sc.BACKWARD
+        clock.backward_ended = True
+        if clock.phase != sc.BACKWARD:  # else an engine's or a pipeline chunk's backward counts it
+            clock.micro_steps += 1
+        if pending.pending:
+            pending.pending = False
+            _book_barrier(probe, pending, begin_ns, end_ns)
+            pending.module = None
+
+    hook = probe.hook("backward")
+    probe.patch(autograd, "backward", lambda original: timed(original, hook, clock, phase, after))
+
+
+def _book_barrier(probe: Probe, pending: PendingBarrier, begin_ns: int, now: int) -> None:
+    """Split the backward that ends now into compute and waiting for the all-reduce."""
+    clock = probe.clock
+    reducer = pending.module.reducer
+    ready = reducer.get_backward_stats()
+    arrive = pending.base_ns + max(ready)
+    if not begin_ns <= arrive <= now:  # a graph without these parameters, or numbers of an earlier step
+        return
+    clock.move(now - arrive, sc.BACKWARD, sc.COMM_EXPOSED)
+    clock.observed |= 1 << sc.COMM_EXPOSED
+    probe.barrier.book(arrive, now)
+    probe.num_barriers += 1
+    if probe.num_barriers % LOGGER_PERIOD == probe.timer_phase:
+        probe.read_timers(pending.module)
+
+
+def read_ddp_timers(module: Any) -> tuple[int, int] | None:
+    """(iteration, communication ns of one backward: first launch to last completion), from DDP's own timers.
+
+    Costs about 50 us, so it is read only after an iteration they sampled. None before the first sample.
+    """
+    data = module._get_ddp_logging_data()
+    comm_ns = data.get("backward_comm_time")
+    iteration = data.get("iteration")
+    if not comm_ns or iteration is None:
+        return None
+    return int(iteration), int(comm_ns)

@@ -1,0 +1,37 @@
+"""Replace an attribute of the host and put the identical object back.
+
+If somebody patched on top of us meanwhile, their patch stays and ours goes inert: removing it would remove theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Patch:
+    """One replaced attribute of a class or module."""
+
+    __slots__ = ("had_own", "name", "original", "owner", "replacement")
+
+    def __init__(self, owner: Any, name: str, make_replacement: Callable[[Any], Any]) -> None:
+        """make_replacement(callable) -> callable. Raises AttributeError if the owner has no such attribute."""
+        self.owner = owner
+        self.name = name
+        self.had_own = name in vars(owner)
+        # vars() keeps descriptors (staticmethod, pybind's instancemethod) as the identical objects to restore.
+        self.original = vars(owner)[name] if self.had_own else getattr(owner, name)
+        self.replacement = make_replacement(getattr(owner, name))
+        setattr(owner, name, self.replacement)
+
+    def remove(self) -> bool:
+        """Restore; False if another patch sits on top of ours."""
+        if vars(self.owner).get(self.name) is not self.replacement:
+            return False
+        if self.had_own:
+            setattr(self.owner, self.name, self.original)
+        else:
+            delattr(self.owner, self.name)
+        return True

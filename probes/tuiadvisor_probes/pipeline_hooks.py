@@ -1,0 +1,139 @@
+"""Pipeline parallelism (torch.distributed.pipelining): forward and backward of each micro-batch, waits for neighbours.
+
+One event a chunk (group: stage index, seq: micro-batch; detail of a backward: 1 full, 0 input gradients only) and one a
+wait (group and seq unknown: a wait belongs to the chunk that follows it on the same rank). Time in a chunk is forward
+or backward, time in `_wait_batch_p2p` is pipeline_idle. Not seen: torch without that function (2.4), whose waits are
+exposed communication; schedules of other libraries.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from . import step_clock as sc
+from .guard import timed
+
+if TYPE_CHECKING:
+    from .install import Probe
+
+KIND_STAGE_FORWARD, KIND_STAGE_BACKWARD, KIND_STAGE_WEIGHT_GRAD, KIND_P2P_WAIT = 64, 65, 66, 67
+STAY_OUT = -1
+
+
+def install(probe: Probe) -> None:
+    """Patch stages and schedules once they are loaded."""
+    probe.when_loaded(
+        "torch.distributed.pipelining.stage", "pipeline", lambda module: _patch_stage(probe, module)
+    )
+    probe.when_loaded(
+        "torch.distributed.pipelining.schedules",
+        "pipeline_wait",
+        lambda module: _patch_schedules(probe, module),
+    )
+
+
+class Stages:
+    """What this rank's pipeline looks like, learned from the chunks that pass."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.known: set[int] = set()  # stage indices
+        self.schedules: set[int] = set()
+
+    def met(self, stage: Any) -> None:
+        """A stage ran its first chunk here."""
+        self.known.add(stage.stage_index)
+        pipeline = self.probe.pipeline
+        pipeline["stages"] = stage.num_stages
+        pipeline["ranks"] = stage.group_size
+        pipeline["mine"] = sorted(self.known)
+        self.probe.put_info()
+
+    def met_schedule(self, schedule: Any) -> None:
+        """A schedule's first step."""
+        self.schedules.add(id(schedule))
+        self.probe.pipeline["schedule"] = type(schedule).__name__
+        self.probe.pipeline["micro_batches"] = schedule._n_microbatches
+        self.probe.put_info()
+
+
+def _patch_stage(probe: Probe, module: Any) -> None:
+    clock = probe.clock
+    hook = probe.hook("pipeline")
+    stages = Stages(probe)
+    span = probe.eval_span
+
+    def write(kind: int, begin_ns: int, end_ns: int, args: tuple[Any, ...], detail: int) -> None:
+        stage = args[0]
+        if stage.stage_index not in stages.known:
+            stages.met(stage)
+        chunk = args[1] if len(args) > 1 else sc.UNKNOWN
+        if os.getpid() == clock.pid:
+            probe.ring.put_event(
+                kind, (clock.step, begin_ns, end_ns, stage.stage_index, chunk, sc.UNKNOWN, detail)
+            )
+
+    def forward_phase(args: tuple[Any, ...]) -> int:
+        return sc.FORWARD if args[0].has_backward else span.phase(grad_enabled=False)
+
+    def after_forward(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
+        clock.observed |= 1 << sc.FORWARD | 1 << sc.EVAL
+        if span.inside:
+            span.after_forward(begin_ns, end_ns)
+        else:
+            write(KIND_STAGE_FORWARD, begin_ns, end_ns, args, sc.UNKNOWN)
+
+    def backward_phase(args: tuple[Any, ...]) -> int:
+        return sc.BACKWARD if args[0].has_backward else STAY_OUT
+
+    def after_backward(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
+        clock.observed |= 1 << sc.BACKWARD
+        clock.micro_steps += 1
+        # Zero-bubble schedules keep the weights' gradients for backward_weight_one_chunk.
+        write(KIND_STAGE_BACKWARD, begin_ns, end_ns, args, int(args[1] not in args[0].dw_runner))
+
+    def after_weight(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
+        write(KIND_STAGE_WEIGHT_GRAD, begin_ns, end_ns, args, sc.UNKNOWN)
+
+    stage_class = module._PipelineStageBase
+
+    def patch(name: str, phase: Any, after: Any) -> None:
+        if hasattr(stage_class, name):
+            probe.patch(stage_class, name, lambda original: timed(original, hook, clock, phase, after))
+
+    patch("forward_one_chunk", forward_phase, after_forward)
+    patch("backward_one_chunk", backward_phase, after_backward)
+    patch("backward_weight_one_chunk", backward_phase, after_weight)
+
+
+def _patch_schedules(probe: Probe, module: Any) -> None:
+    clock = probe.clock
+    if not hasattr(module, "_wait_batch_p2p"):
+        probe.absent("pipeline_wait", "this torch waits for neighbours without a function of its own")
+        return
+    hook = probe.hook("pipeline_wait")
+    stages = Stages(probe)
+
+    def phase(args: tuple[Any, ...]) -> int:
+        return sc.PIPELINE_IDLE if args[0] else STAY_OUT
+
+    def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
+        clock.observed |= 1 << sc.PIPELINE_IDLE
+        if os.getpid() == clock.pid:
+            unknown = sc.UNKNOWN
+            probe.ring.put_event(
+                KIND_P2P_WAIT, (clock.step, begin_ns, end_ns, unknown, unknown, unknown, len(args[0]))
+            )
+
+    probe.patch(module, "_wait_batch_p2p", lambda original: timed(original, hook, clock, phase, after))
+
+    def look(args: tuple[Any, ...]) -> int:
+        if id(args[0]) not in stages.schedules:
+            stages.met_schedule(args[0])
+        return STAY_OUT
+
+    for name in ("PipelineScheduleSingle", "PipelineScheduleMulti"):
+        owner = getattr(module, name, None)
+        if owner is not None:
+            probe.patch(owner, "step", lambda original: timed(original, hook, clock, look))

@@ -1,0 +1,124 @@
+"""The modules whose forward is the step's forward, found where no wrapper class announces them.
+
+The root of an optimizer is the largest module in the training thread's frames that owns parameters the optimizer
+steps. Its class is patched (`__call__`: hooks and an instance's own `forward` run inside) and other instances pass
+through: an instance hook would travel into every pickled or copied model. A compiled root is called through torch's
+OptimizedModule, which is patched the same way; its graphs stay as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import step_clock as sc
+from .guard import attempt, timed
+
+if TYPE_CHECKING:
+    from .install import Probe
+
+STAY_OUT = -1
+MAX_ROOTS = 8
+MAX_VALUES_PER_FRAME = 400
+STEPS_UNTIL_CALLED = 8
+NOT_CALLED = "the model is never called from Python: it runs inside compiled code or by parts"
+NOT_FOUND = "no module in the training thread's frames owns the optimizer's parameters"
+
+
+class Roots:
+    """Roots found so far, by id; an optimizer is searched for once."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.searched: set[int] = set()  # ids of optimizers
+        self.ids: set[int] = set()
+        self.classes: set[type] = set()
+        self.hook: Any = None
+        self.next_search = 0
+        self.num_searches = 0
+        self.is_checked = False
+
+    def is_due(self, optimizer: Any) -> bool:
+        """Whether to search: for a new optimizer, and now and then while no forward is seen (compiled since then?)."""
+        if id(optimizer) not in self.searched:
+            return len(self.searched) < MAX_ROOTS
+        clock = self.probe.clock
+        return clock.step >= self.next_search and not clock.observed & 1 << sc.FORWARD
+
+    def search(self, optimizer: Any) -> None:
+        """Find and patch the root of an optimizer; 60-100 us, seldom."""
+        self.searched.add(id(optimizer))
+        probe = self.probe
+        self.num_searches += 1
+        self.next_search = probe.clock.step + (STEPS_UNTIL_CALLED << min(self.num_searches, 10))
+        if self.hook is None:
+            self.hook = probe.hook("forward_root")
+        parameters = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        modules = attempt(self.hook, find_root_modules, probe.clock.thread_ident, parameters) or []
+        for module in modules:
+            self.add(module)
+        if self.ids:
+            probe.absences.pop("forward_root", None)
+            if not self.is_checked:
+                self.is_checked = True
+                last_step = probe.clock.step + STEPS_UNTIL_CALLED
+                probe.when(lambda: probe.clock.step >= last_step, None, "", self._check)
+        else:
+            probe.absent("forward_root", NOT_FOUND)
+        probe.put_info()
+
+    def _check(self) -> None:
+        """A root that is never called is no observation."""
+        if not self.probe.clock.observed & 1 << sc.FORWARD:
+            self.probe.absent("forward_root", NOT_CALLED)
+
+    def add(self, module: Any) -> None:
+        """Time the calls of one module from now on."""
+        self.ids.add(id(module))
+        owner = type(module)
+        if owner in self.classes:
+            return
+        self.classes.add(owner)
+        ids, forwards = self.ids, self.probe.forwards
+
+        def phase(args: tuple[Any, ...]) -> int:
+            return forwards.phase(args) if id(args[0]) in ids else STAY_OUT
+
+        hook, clock = self.hook, self.probe.clock
+        self.probe.patch(
+            owner, "__call__", lambda original: timed(original, hook, clock, phase, forwards.after)
+        )
+
+
+def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:
+    """The largest owner of the parameters (ids) in the thread's frames, and its compiled form if that is there too."""
+    module_class = sys.modules["torch.nn"].Module
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    compiled_class = getattr(frames, "OptimizedModule", ())
+    best: dict[bool, tuple[int, Any]] = {}
+    seen: set[int] = set()
+    frame = sys._current_frames().get(thread_ident)
+    while frame is not None:
+        for holder in (frame.f_locals, frame.f_globals if frame.f_back is None else {}):
+            for value in list(holder.values())[:MAX_VALUES_PER_FRAME]:
+                for candidate in (value, *_attributes(value)):
+                    # issubclass(type()): isinstance asks __class__, which dead weak proxies answer by raising.
+                    kind = type(candidate)
+                    if not issubclass(kind, module_class) or id(candidate) in seen:
+                        continue
+                    seen.add(id(candidate))
+                    count = sum(1 for parameter in candidate.parameters() if id(parameter) in parameters)
+                    is_compiled = bool(compiled_class) and issubclass(kind, compiled_class)
+                    if count > best.get(is_compiled, (0, None))[0]:
+                        best[is_compiled] = (count, candidate)
+        frame = frame.f_back
+    largest = max((count for count, _ in best.values()), default=0)
+    return [module for count, module in best.values() if count == largest]
+
+
+def _attributes(value: Any) -> list[Any]:
+    """Attributes of a trainer-like object in a frame; nothing for builtins, classes and modules."""
+    if type(value).__module__ in ("builtins", "types") or isinstance(value, type):
+        return []
+    attributes = getattr(value, "__dict__", None)
+    return list(attributes.values())[:64] if type(attributes) is dict else []
