@@ -1,0 +1,3 @@
+"""Watch running PyTorch training from a terminal, find the straggler, decide: tune, rescale or stop."""
+
+__version__ = "0.1.0"

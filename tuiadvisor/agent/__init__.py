@@ -1,0 +1,1 @@
+"""One per node: finds ranks, injects, drains their rings, sends frames."""

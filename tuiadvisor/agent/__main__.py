@@ -1,0 +1,54 @@
+"""The agent as a process: `python -m tuiadvisor.agent --endpoint ipc://... [--pid P ...] [--parent-pid P]`.
+
+Started over a network it is given --from-stdin instead: one line with the hub's address and a key, on standard input,
+whose end is the end of the agent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tuiadvisor.agent.agent import AgentConfig, run_agent
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.stream.keys import Invitation, read_invitation, read_line_invitation
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run an agent; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tuiadvisor.agent", description="Watch one node's ranks.")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--endpoint", help="where the hub listens: ipc:///path or tcp://127.0.0.1:PORT")
+    where.add_argument(
+        "--invitation", metavar="FILE", help="a file of yours alone with the hub's address and a key"
+    )
+    where.add_argument(
+        "--from-stdin",
+        action="store_true",
+        help="read address and key from standard input; leave when it closes",
+    )
+    parser.add_argument("--pid", type=int, nargs="+", action="extend", default=[], help="ranks or a launcher")
+    parser.add_argument("--parent-pid", type=int, help="leave when this process is gone")
+    parser.add_argument("--wait", type=float, default=0.0, metavar="S", help="wait for ranks to appear")
+    given = parser.parse_args(arguments)
+    try:
+        invitation = _invitation(given)
+        leash_fd = sys.stdin.fileno() if given.from_stdin else None
+        config = AgentConfig(
+            invitation.url, tuple(given.pid), given.parent_pid, given.wait, invitation.key, leash_fd
+        )
+        return run_agent(config)
+    except TuiadvisorError as error:
+        print(f"tuiadvisor: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def _invitation(given: argparse.Namespace) -> Invitation:
+    if given.from_stdin:
+        with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as unbuffered:
+            return read_line_invitation(unbuffered)
+    return read_invitation(given.invitation) if given.invitation else Invitation(given.endpoint)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

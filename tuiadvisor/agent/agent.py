@@ -1,0 +1,294 @@
+"""One node's agent: finds the ranks, injects, drains the rings, samples the machine, speaks frames.
+
+In: where the hub listens, and which processes are meant.  Out: frames; the ranks run on as if nobody had been there.
+A rank that fails, hangs or ends is said to do so and never stops the others.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink
+from tuiadvisor.agent.discovery import NoRanksError, RankFinder, RankProcess
+from tuiadvisor.agent.drain import Drain, status_of
+from tuiadvisor.agent.gpu import GpuSampler
+from tuiadvisor.agent.hello import hello, host_name
+from tuiadvisor.agent.host import HostSampler
+from tuiadvisor.agent.session import remove_leftovers
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import RankState
+from tuiadvisor.stream.frames import FrameKind
+from tuiadvisor.stream.link import AgentLink
+from tuiadvisor_probes import ring as ring_file
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from tuiadvisor.stream.keys import PeerKey
+
+NS: Final = 10**9
+DRAIN_NS: Final = NS // 10
+SEND_NS: Final = NS // 2
+HOST_NS: Final = NS
+SEARCH_NS: Final = 2 * NS
+ALL_ENDED_NS: Final = 5 * NS
+RESTART_NS: Final = 60 * NS  # an elastic restart may take this long while its launcher lives
+LEAVE_S: Final = 1.0  # a rank at work makes an event within this time
+PUSH_OUT_S: Final = 6.0
+MAX_THREADS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """Whom to watch, and whom to tell."""
+
+    endpoint: str
+    pids: tuple[int, ...] = ()
+    parent_pid: int | None = None  # leave when this process is gone
+    wait_for_ranks_s: float = 0.0  # how long the training may take to appear
+    key: PeerKey | None = None  # for a hub on another machine
+    leash_fd: int | None = None  # leave when this closes: whoever started us over a network is gone
+
+
+def run_agent(config: AgentConfig, injector: Injector = REAL_INJECTOR) -> int:
+    """Watch until all ranks have ended, the parent is gone or a signal comes; 0.
+
+    TuiadvisorError if there is nothing to watch.
+    """
+    return Agent(config, injector).run()
+
+
+class Agent:
+    """The loop and what it holds."""
+
+    def __init__(self, config: AgentConfig, injector: Injector) -> None:
+        self.links: list[RankLink] = []
+        self._config = config
+        self._injector = injector
+        self._host = host_name()
+        source = f"{self._host}/{os.getpid()}/{time.time_ns()}"
+        self._hub = AgentLink(config.endpoint, source, key=config.key)
+        self._finder = RankFinder(config.pids)
+        self._drain = Drain()
+        self._host_sampler = HostSampler(self._host)
+        self._gpus = GpuSampler()
+        self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="attach")
+        self._ended = select.poll()
+        self._exit_fds: dict[int, int] = {}  # pid -> pidfd
+        self._hello_key: object = None
+        self._reason = ""
+        self._alone_since_ns: int | None = None
+        parent = procfs.stat(config.parent_pid) if config.parent_pid else None
+        self._parent_ticks = parent.start_ticks if parent else None
+
+    def run(self) -> int:
+        """Until there is a reason to end."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        try:
+            remove_leftovers()
+            self._gpus.start()
+            self._add(self._first_ranks())
+            self._watch()
+            self._leave()
+        except TuiadvisorError as error:
+            self._reason = str(error)
+            raise
+        finally:
+            self._executor.shutdown()
+            for link in self.links:  # after a bug of ours too, the ranks are left in order
+                link.ask_to_leave()
+                link.release()
+            self._gpus.stop()
+            self._hub.send(FrameKind.BYE, {"reason": self._reason})
+            self._hub.close()
+            for descriptor in self._exit_fds.values():
+                os.close(descriptor)
+        return 0
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._reason = f"stopped by {signal.Signals(number).name}"
+
+    def _first_ranks(self) -> list[RankProcess]:
+        deadline_ns = time.monotonic_ns() + int(self._config.wait_for_ranks_s * NS)
+        while True:
+            try:
+                return self._finder.first()
+            except NoRanksError:
+                if self._reason or self._is_orphan():
+                    return []
+                if time.monotonic_ns() >= deadline_ns:
+                    raise
+            time.sleep(0.1)
+
+    def _watch(self) -> None:
+        now_ns = time.monotonic_ns()
+        send_ns, host_ns, search_ns = now_ns, now_ns, now_ns + SEARCH_NS
+        while not self._reason:
+            now_ns = time.monotonic_ns()
+            changed = self._advance(now_ns)
+            # The first numbers go out at once; then twice a second.
+            if changed or now_ns >= send_ns:
+                self._send()
+                send_ns = now_ns + SEND_NS
+            if now_ns >= host_ns:
+                self._hub.send(FrameKind.HOST, self._host_sampler.sample(self.links, self._gpus.latest()))
+                host_ns = now_ns + HOST_NS
+            if now_ns >= search_ns:
+                self._add(self._finder.again())
+                # On a node with thousands of processes a look takes longer: keep it below a hundredth of a core.
+                search_ns = now_ns + max(SEARCH_NS, 100 * (time.monotonic_ns() - now_ns))
+            self._look_for_reason(now_ns)
+            self._sleep_until(now_ns + DRAIN_NS)
+
+    def _advance(self, now_ns: int) -> bool:
+        """Move every link on and read its ring; whether any changed its state."""
+        self._retire()
+        before = [link.state for link in self.links]
+        for link in self.links:
+            try:
+                self._advance_one(link, now_ns)
+            except Exception as error:  # noqa: BLE001  # one rank's trouble may not blind us to the others
+                link.state, link.detail = RankState.REFUSED, f"the agent failed on it: {error!r}"
+        return before != [link.state for link in self.links]
+
+    def _advance_one(self, link: RankLink, now_ns: int) -> None:
+        if link.is_over:
+            return
+        has_ended = not link.is_busy and link.look_for_end()
+        rival = self._rival(link)
+        if rival is not None and link.reader is None:
+            link.detail = f"claims to be rank {link.rank} like process {rival.process.pid}, which still runs"
+        else:
+            link.advance(now_ns, self._executor)
+        link.read_info()
+        self._assume_rank(link)
+        if link.reader is not None and (rival := self._rival(link)) is not None:
+            link.turn_away(f"not watched: it is rank {link.rank} like process {rival.process.pid}")
+        self._drain.take(link)
+        if has_ended:
+            link.end()
+            self._forget_exit(link.process.pid)
+        else:
+            link.come_back()
+
+    def _assume_rank(self, link: RankLink) -> None:
+        """A training of one process has no process group: rank 0 of 1 once it makes steps without one."""
+        if link.rank is not None or len(self.links) > 1 or link.reader is None or not link.info.python:
+            return
+        if link.reader.get_u64(ring_file.OFFSET_STEP_HEAD) > 0:
+            link.assumed_rank = 0
+
+    def _add(self, processes: list[RankProcess]) -> None:
+        for process in processes:
+            self.links.append(RankLink(process, self._injector))
+            with suppress(OSError):
+                descriptor = os.pidfd_open(process.pid)
+                self._exit_fds[process.pid] = descriptor
+                self._ended.register(descriptor, select.POLLIN)
+
+    def _rival(self, link: RankLink) -> RankLink | None:
+        """An older link to a live process that claims the same rank."""
+        older = self.links[: self.links.index(link)]
+        same = (one for one in older if one.rank is not None and one.rank == link.rank and not one.is_over)
+        return next(same, None)
+
+    def _retire(self) -> None:
+        """After an elastic restart the new process stands for its rank, and the ended one for nothing."""
+        latest: dict[int | None, RankLink] = {link.rank: link for link in self.links if link.rank is not None}
+        self.links = [
+            link for link in self.links if not (link.is_over and latest.get(link.rank, link) is not link)
+        ]
+
+    def _forget_exit(self, pid: int) -> None:
+        descriptor = self._exit_fds.pop(pid, None)
+        if descriptor is not None:
+            self._ended.unregister(descriptor)
+            os.close(descriptor)
+
+    def _send(self) -> None:
+        key = [
+            (link.process.pid, link.rank, link.info, link.injection, link.state == RankState.LIVE)
+            for link in self.links
+        ]
+        if key != self._hello_key:
+            self._hello_key = key
+            self._hub.send(FrameKind.HELLO, hello(self._host, self.links, self._gpus.names()))
+        for kind, payload in self._drain.frames():
+            self._hub.send(kind, payload)
+        self._hub.send(
+            FrameKind.STATUS,
+            {
+                "host": self._host,
+                "mono_ns": time.monotonic_ns(),
+                "wall_ns": time.time_ns(),
+                "ranks": [status_of(link) for link in self.links],
+            },
+        )
+
+    def _look_for_reason(self, now_ns: int) -> None:
+        if self._reason:
+            return
+        if self._is_orphan():
+            self._reason = "the command that started the agent is gone"
+        if not all(link.is_over for link in self.links):
+            self._alone_since_ns = None
+        elif self._alone_since_ns is None:
+            self._alone_since_ns = now_ns
+        elif now_ns - self._alone_since_ns >= (RESTART_NS if self._finder.launcher_lives() else ALL_ENDED_NS):
+            self._reason = "all ranks ended"
+
+    def _is_orphan(self) -> bool:
+        if self._config.leash_fd is not None and _is_closed(self._config.leash_fd):
+            return True
+        if self._config.parent_pid is None:
+            return False
+        parent = procfs.stat(self._config.parent_pid)
+        return parent is None or not parent.is_alive or parent.start_ticks != self._parent_ticks
+
+    def _sleep_until(self, until_ns: int) -> None:
+        """Sleep; a rank's end wakes us while its parent may not yet have taken its exit code."""
+        remaining_ms = max(0, until_ns - time.monotonic_ns()) / 1e6
+        for descriptor, _ in self._ended.poll(remaining_ms):
+            self._ended.unregister(descriptor)
+            pid = next(pid for pid, known in self._exit_fds.items() if known == descriptor)
+            os.close(self._exit_fds.pop(pid))
+
+    def _leave(self) -> None:
+        """Take all probes out, send what they still wrote, delete what we made."""
+        for link in self.links:
+            link.ask_to_leave()
+        self._wait_until_out(LEAVE_S)
+        for link in self.links:
+            link.push_out(self._executor)
+        self._wait_until_out(PUSH_OUT_S)
+        self._send()
+
+    def _wait_until_out(self, limit_s: float) -> None:
+        deadline_ns = time.monotonic_ns() + int(limit_s * NS)
+        while time.monotonic_ns() < deadline_ns:
+            self._advance(time.monotonic_ns())
+            if not any(link.state == RankState.LIVE or link.is_busy for link in self.links):
+                return
+            time.sleep(0.02)
+
+
+def _is_closed(descriptor: int) -> bool:
+    """Whether the other end let go; what it may still write says nothing to us."""
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+    try:
+        return any(
+            events & (select.POLLHUP | select.POLLERR) or not os.read(descriptor, 4096)
+            for _, events in ready.poll(0)
+        )
+    except OSError:
+        return True

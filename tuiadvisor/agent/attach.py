@@ -1,0 +1,339 @@
+"""One rank's link: from found, over attached and live, to detached, ended or refused.
+
+In: the process and the ways to inject.  Out: its state with a sentence, and its ring's reader while there is one.
+Nothing here waits: an injection runs in a thread of its own, and `advance` looks what has come of it.
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.info import ProbeInfo, parse_info
+from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
+from tuiadvisor.agent.session import LEASE_NS, RingSession, adopt_session, create_session, mapped_rings
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import RankState
+from tuiadvisor.inject import InjectError, Injection, inject
+from tuiadvisor_probes import ring as ring_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor, Future
+
+    from tuiadvisor.agent.discovery import RankProcess
+
+RETRY_NS: Final = 10**9
+# A rank that is busy in C, stopped, or looked at by a debugger is not refused: it is waited for.
+PASSING_REASONS: Final = frozenset({"busy", "busy_in_c", "timeout", "stopped", "being_debugged"})
+REASON_ASKED, REASON_LEASE, REASON_EXIT = range(3)  # detail of EventKind.DETACHED
+IMPORTING: Final = "torch is still being imported"
+_UNLESS_IMPORTING: Final = """
+import sys
+torch = sys.modules.get("torch")
+if torch is None or getattr(getattr(torch, "__spec__", None), "_initializing", False):
+    with open({ring!r}, "r+b", buffering=0) as ring:
+        for offset, value in (({info_offset}, {info!r}), ({length_offset}, {length!r}), ({state_offset}, {state!r})):
+            ring.seek(offset)
+            ring.write(value)
+else:
+    try:
+        exec({code!r})
+    except BaseException:  # a probe loaded by half would keep every later one out
+        for name in [name for name in sys.modules if name.partition(".")[0] == {private!r}]:
+            del sys.modules[name]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Injector:
+    """The ways into a process; tests put their own here."""
+
+    inject: Callable[[int, str], Injection]
+    attach_code: Callable[[str, str | None], str]
+    detach_code: Callable[[], str]
+    has_torch: Callable[[int], bool]
+
+
+def attach_unless_importing(ring_path: str, folder: str | None) -> str:
+    """Code that attaches, except while torch is half imported: the ring then says so, and we come again."""
+    info = orjson.dumps({"error": IMPORTING})
+    return _UNLESS_IMPORTING.format(
+        ring=ring_path,
+        state_offset=ring_file.OFFSET_STATE,
+        state=ring_file.STATE_FAILED.to_bytes(8, "little"),
+        info_offset=ring_file.INFO_OFFSET,
+        info=info,
+        length_offset=ring_file.OFFSET_INFO_LEN,
+        length=len(info).to_bytes(8, "little"),
+        code=attach_code(ring_path, folder),
+        private=PRIVATE_NAME,
+    )
+
+
+REAL_INJECTOR: Final = Injector(
+    inject=inject,
+    attach_code=attach_unless_importing,
+    detach_code=detach_code,
+    has_torch=lambda pid: procfs.maps_file(pid, b"/libtorch_python.so"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A ring that a probe writes or soon will; injection is None where the probe was there already."""
+
+    session: RingSession
+    reader: ring_file.RingReader
+    injection: Injection | None
+
+
+def attach(process: RankProcess, injector: Injector, lease_until_ns: int) -> Attached:
+    """Share the probe that is there, or put one in. Raises InjectError, TuiadvisorError or OSError."""
+    session = adopt_session(process.pid)
+    if session is not None:
+        return _share(session, lease_until_ns)
+    # A probe whose file is gone still holds the process: it has to leave before ours can come.
+    make_room = injector.detach_code() if mapped_rings(process.pid) else ""
+    session = create_session(process.pid, process.uid)
+    reader = None
+    try:
+        reader = ring_file.RingReader(session.ring_path)
+        reader.put_u64(ring_file.OFFSET_LEASE, lease_until_ns)
+        # Compiling runs the process's own interpreter with our rights: never a stranger's or a container's.
+        if session.probe_folder is None:
+            write_bundle(Path(session.ring_path).parent, process.pid, process.uid)
+        code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
+        return Attached(session, reader, injector.inject(process.pid, code))
+    except BaseException:
+        if reader is not None:
+            reader.close()
+        session.remove()
+        raise
+
+
+def _share(session: RingSession, lease_until_ns: int) -> Attached:
+    try:
+        reader = ring_file.RingReader(session.ring_path)
+    except (OSError, ring_file.RingError):
+        session.close()
+        raise
+    reader.put_u64(ring_file.OFFSET_LEASE, lease_until_ns)
+    # What is in the ring was counted by the watcher before us.
+    reader.next_step = reader.get_u64(ring_file.OFFSET_STEP_HEAD)
+    reader.next_event = reader.get_u64(ring_file.OFFSET_EVENT_HEAD)
+    return Attached(session, reader, None)
+
+
+class RankLink:
+    """A rank, its state, and the ring between us."""
+
+    def __init__(self, process: RankProcess, injector: Injector = REAL_INJECTOR) -> None:
+        self.process = process
+        self.state = RankState.FOUND
+        self.detail = ""
+        self.reader: ring_file.RingReader | None = None
+        self.session: RingSession | None = None
+        self.injection: Injection | None = None
+        self.info = ProbeInfo()
+        self.assumed_rank: int | None = None  # of a training that is not distributed
+        self.detach_reason: int | None = None
+        self.is_leaving = False
+        self.refusal = ""  # why we do not want it after all
+        self._injector = injector
+        self._attempt: Future[Attached] | None = None
+        self._removal: Future[Injection] | None = None
+        self._raw_info = b""
+        self._retry_at_ns = 0
+        self._exit_code = 0
+
+    @property
+    def rank(self) -> int | None:
+        """The rank as the process itself says, else as its environment says."""
+        if self.refusal:
+            return None
+        told = self.info.rank if self.info.rank is not None else self.process.rank
+        return self.assumed_rank if told is None else told
+
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks of the training."""
+        if self.info.world_size is not None:
+            return self.info.world_size
+        return 1 if self.assumed_rank is not None else self.process.world_size
+
+    @property
+    def is_over(self) -> bool:
+        """The process has ended."""
+        return self.state in {RankState.EXITED, RankState.KILLED}
+
+    @property
+    def is_busy(self) -> bool:
+        """A thread is at work on the process."""
+        return any(job is not None and not job.done() for job in (self._attempt, self._removal))
+
+    def advance(self, now_ns: int, executor: Executor) -> None:
+        """Take the next step if it is time: attach, see the probe come up, renew its lease."""
+        if self.is_over or self.state == RankState.REFUSED:
+            return
+        if self._attempt is not None:
+            self._collect(self._attempt, now_ns)
+        elif self.reader is not None:
+            self._follow(self.reader, now_ns)
+        elif not self.is_leaving and self.state != RankState.DETACHED and now_ns >= self._retry_at_ns:
+            self._try(now_ns, executor)
+
+    def read_info(self) -> bool:
+        """Whether the probe told something new about its process."""
+        raw = self.reader.info() if self.reader else b""
+        if not raw or raw == self._raw_info:
+            return False
+        self._raw_info = raw
+        self.info = parse_info(raw)
+        return True
+
+    def look_for_end(self) -> bool:
+        """Whether the process has ended since the last look; its ring can still be read then."""
+        found = procfs.stat(self.process.pid)
+        is_same = found is not None and found.start_ticks == self.process.start_ticks
+        if found is not None and is_same and found.is_alive:
+            return False
+        if found is not None and is_same:
+            self._exit_code = found.exit_code  # a zombie: its parent has not asked yet, we can
+        return True
+
+    def end(self) -> None:
+        """The process has ended and its ring was read: say how, and clean up."""
+        self.state, self.detail = self._how_it_ended()
+        self.release()
+
+    def ask_to_leave(self) -> None:
+        """Tell the probe to take itself out at its next event, unless somebody else watches it too."""
+        self.is_leaving = True
+        if self.session is None or self.reader is None or self.state == RankState.DETACHED:
+            return
+        if self.session.has_other_watchers():
+            self.state, self.detail = RankState.DETACHED, "another watcher keeps the probe"
+            self.reader.close()
+            self.session.close()
+            self.reader = self.session = None
+        elif self._is_readable():
+            self.reader.put_u64(ring_file.OFFSET_COMMAND, ring_file.COMMAND_DETACH)
+
+    def turn_away(self, why: str) -> None:
+        """Take the probe out again: this process is not what it was taken for."""
+        self.refusal = why
+        self.ask_to_leave()
+
+    def push_out(self, executor: Executor) -> None:
+        """Remove the probe from outside: the rank makes no events at which it could do so itself."""
+        if self.state == RankState.LIVE and self._removal is None:
+            code = self._injector.detach_code()
+            self._removal = executor.submit(self._injector.inject, self.process.pid, code)
+
+    def release(self) -> None:
+        """Let go of the ring and delete it."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None and attempt.done() and attempt.exception() is None:
+            self.reader, self.session = attempt.result().reader, attempt.result().session
+        if self.reader is not None:
+            self.reader.close()
+        if self.session is not None:
+            self.session.remove()
+        self.reader = self.session = None
+
+    def _try(self, now_ns: int, executor: Executor) -> None:
+        self._retry_at_ns = now_ns + RETRY_NS
+        if not self._injector.has_torch(self.process.pid):
+            self.detail = "has not imported torch yet"
+            return
+        self.detail = "attaching"
+        self._attempt = executor.submit(attach, self.process, self._injector, now_ns + LEASE_NS)
+
+    def _collect(self, attempt: Future[Attached], now_ns: int) -> None:
+        if not attempt.done():
+            return
+        self._attempt = None
+        try:
+            attached = attempt.result()
+        except InjectError as error:
+            self._refuse(error)
+        except (TuiadvisorError, OSError, ring_file.RingError) as error:
+            self.state, self.detail = RankState.REFUSED, str(error)
+        else:
+            self.session, self.reader, self.injection = attached.session, attached.reader, attached.injection
+            self.state, self.detail = RankState.WAITING_TO_ATTACH, "waiting for the interpreter"
+            if self.is_leaving:
+                self.ask_to_leave()
+            else:
+                self._follow(self.reader, now_ns)
+
+    def _refuse(self, error: InjectError) -> None:
+        if error.reason in PASSING_REASONS:
+            self.state, self.detail = RankState.WAITING_TO_ATTACH, f"{error.what}; {error.remedy}"
+        elif error.reason not in {"gone", "zombie"}:  # an ended process is reported by look_for_end
+            self.state, self.detail = RankState.REFUSED, f"{error.what}; {error.remedy}"
+
+    def _follow(self, reader: ring_file.RingReader, now_ns: int) -> None:
+        if not self._is_readable():
+            self.state, self.detail = RankState.REFUSED, "its ring was deleted or cut short by somebody"
+            self.release()
+            return
+        if not self.is_leaving:
+            reader.put_u64(ring_file.OFFSET_LEASE, now_ns + LEASE_NS)
+        state = reader.get_u64(ring_file.OFFSET_STATE)
+        if state == ring_file.STATE_LIVE:
+            self.state, self.detail = RankState.LIVE, ""
+        elif state == ring_file.STATE_FAILED:
+            self.read_info()
+            self.release()
+            if self.info.error == IMPORTING:
+                self.state, self.detail = RankState.FOUND, IMPORTING
+            else:
+                why = self.info.error or "it does not say why"
+                self.state, self.detail = RankState.REFUSED, f"the probe could not be installed: {why}"
+        elif state == ring_file.STATE_DETACHED:
+            self.state, self.detail = RankState.DETACHED, self._why_detached()
+
+    def come_back(self) -> None:
+        """The probe left by itself because we were silent too long: put it in again."""
+        if self.state == RankState.DETACHED and self.detach_reason == REASON_LEASE and not self.is_leaving:
+            self.release()
+            self.state, self.detail, self.detach_reason = RankState.FOUND, "", None
+
+    def _why_detached(self) -> str:
+        if self.refusal:
+            return self.refusal
+        if self.detach_reason == REASON_LEASE:
+            return "the probe left: no watcher renewed its lease"
+        return "the process is exiting" if self.detach_reason == REASON_EXIT else "the probe was taken out"
+
+    def _is_readable(self) -> bool:
+        return (
+            self.session is not None
+            and self.reader is not None
+            and self.session.is_whole(len(self.reader.map))
+        )
+
+    def _how_it_ended(self) -> tuple[RankState, str]:
+        after = ""
+        if self.reader is not None and self._is_readable():
+            after = f" after step {self.reader.now()[2]}"
+        number = self._exit_code & 0x7F
+        if number:
+            with suppress(ValueError):
+                return RankState.KILLED, f"killed by {signal.Signals(number).name}{after}"
+            return RankState.KILLED, f"killed by signal {number}{after}"
+        if self._exit_code >> 8:
+            return RankState.EXITED, f"exited with code {self._exit_code >> 8}{after}"
+        if self.state == RankState.LIVE and self.detach_reason is None:
+            return RankState.KILLED, f"gone without its exit hooks{after}: killed, or os._exit"
+        if self.detach_reason == REASON_EXIT:
+            return RankState.EXITED, f"exited{after}"
+        return RankState.EXITED, f"exited or was killed{after}"

@@ -1,0 +1,294 @@
+"""Which processes of a machine are ranks: the evidence, process by process.
+
+In: /proc.  Out: candidates with the numbers their environment tells, and among them the ranks. Three signs, in
+order of trust: torchrun's variables; a scheduler's variables in a process that has loaded torch; threads of a
+process group (children of mp.spawn carry no variables at all). Loader workers share their rank's environment and
+command line: only the process tree tells them apart.
+"""
+
+# Hundreds of links and names a scan: pathlib costs three times as much.
+# ruff: noqa: PTH115, PTH119
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.agent import procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tuiadvisor.agent.procfs import Stat
+
+# (rank, world size, local rank, local size), launchers' own variables after torch's.
+_TORCH: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+_SCHEDULERS: Final = (
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""),
+    (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    ("PMI_RANK", "PMI_SIZE", "", ""),
+)
+_JOB_NAMES: Final = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "PMIX_NAMESPACE")
+_NAMES: Final = frozenset(name for names in (_TORCH, *_SCHEDULERS, _JOB_NAMES) for name in names if name)
+_LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun"})
+_LAUNCHER_MODULES: Final = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "deepspeed.launcher",
+)
+_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+_LOADER_WORKER: Final = "pt_data_worker"  # name of the main thread, torch 2.5 and later
+_GROUP_THREADS: Final = ("pt_gloo", "gloo_", "pt_nccl", "pt_mpi", "ucc")
+_TORCH_FILE: Final = b"/libtorch_python.so"
+_MIN_TORCH_RSS_BYTES: Final = 50 << 20  # none with torch is smaller: spares reading the maps of the others
+_SETTLED_AFTER_S: Final = 5.0  # a younger process may still be between fork and exec, or before its imports
+_MAX_RANK: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A Python process that looks like a rank or like one of a rank's workers."""
+
+    pid: int
+    ppid: int
+    start_ticks: int
+    uid: int
+    rank: int | None
+    world_size: int | None
+    local_rank: int | None
+    local_world_size: int | None
+    source: str  # "torch", "scheduler", "threads", "named"
+    run_id: str | None
+    master: str | None
+    job: str
+
+    @property
+    def identity(self) -> tuple[str, int | None]:
+        """What a rank shares with its workers and nobody else."""
+        return self.job, self.rank
+
+
+class Scanner:
+    """Looks at all processes; remembers what it learned of those that can no longer change."""
+
+    def __init__(self) -> None:
+        self.table: dict[int, Stat] = {}
+        self.num_unreadable = 0
+        self._known: dict[tuple[int, int], Candidate | None] = {}
+        self._workers: set[tuple[int, int]] = set()
+        self._candidates: dict[int, Candidate] = {}
+
+    def scan(self) -> None:
+        """Look at what is there now."""
+        self.table = procfs.snapshot()
+        self.num_unreadable = 0
+        own = {os.getpid(), *family(os.getpid(), self.table)}
+        known, self._known, self._candidates = self._known, {}, {}
+        settled_ticks = (time.clock_gettime(time.CLOCK_BOOTTIME) - _SETTLED_AFTER_S) * procfs.TICKS_PER_S
+        for found in self.table.values():
+            key = (found.pid, found.start_ticks)
+            candidate = known[key] if key in known else self._examine(found)
+            if found.start_ticks < settled_ticks and (candidate or not self._may_become_rank(found)):
+                self._known[key] = candidate
+            if candidate is not None and found.is_alive and found.pid not in own:
+                self._candidates[found.pid] = candidate
+        self._workers.intersection_update((found.pid, found.start_ticks) for found in self.table.values())
+
+    def ranks(self) -> list[Candidate]:
+        """The candidates that are ranks: the topmost of each, without launchers and workers."""
+        groups: dict[int, list[Candidate]] = {}
+        for candidate in self._candidates.values():
+            groups.setdefault(self._top(candidate).pid, []).append(candidate)
+        found = []
+        for top_pid, members in groups.items():
+            chosen = self._trainers(self._candidates[top_pid], members)
+            pids = {candidate.pid for candidate in chosen}
+            self._workers.update((one.pid, one.start_ticks) for one in members if one.pid not in pids)
+            found += chosen
+        return [one for one in found if (one.pid, one.start_ticks) not in self._workers]
+
+    def is_launcher(self, pid: int) -> bool:
+        """Whether the command line is that of a program that starts ranks and trains nothing itself."""
+        return is_launcher_command(procfs.arguments(pid))
+
+    def is_python(self, pid: int) -> bool:
+        """Whether it runs a Python interpreter, embedded ones included."""
+        return procfs.python_version(pid) is not None or procfs.maps_file(pid, b"/libpython")
+
+    def as_candidate(self, found: Stat, variables: Mapping[str, str], source: str = "named") -> Candidate:
+        """The process with whatever numbers its variables tell."""
+        names = next((names for names in (_TORCH, *_SCHEDULERS) if names[0] in variables), _TORCH)
+        rank, world_size, local_rank, local_size = (_number(variables.get(name)) for name in names)
+        if rank is not None and world_size is not None and rank >= world_size:
+            rank = world_size = None  # nonsense is not believed, in neither half
+        run_id, master = _run_id(variables), _master(variables)
+        return Candidate(
+            pid=found.pid,
+            ppid=found.ppid,
+            start_ticks=found.start_ticks,
+            uid=procfs.owner(found.pid) or 0,
+            rank=rank,
+            world_size=world_size,
+            local_rank=local_rank,
+            local_world_size=local_size,
+            source=source,
+            run_id=run_id,
+            master=master,
+            job=_job(variables, run_id, master, found.ppid),
+        )
+
+    def _examine(self, found: Stat) -> Candidate | None:
+        if not found.is_alive or found.comm == _LOADER_WORKER:
+            return None
+        variables = procfs.environment(found.pid, _NAMES)
+        if variables is None:
+            self.num_unreadable += found.comm.startswith("python")
+            return None
+        source = self._source(found, variables)
+        if not source:
+            return None
+        words = procfs.arguments(found.pid)
+        if is_launcher_command(words) or _is_helper(words) or _is_ours(words):
+            return None
+        return self.as_candidate(found, variables, source)
+
+    def _source(self, found: Stat, variables: Mapping[str, str]) -> str:
+        """Which sign says that this is a rank; empty if none does."""
+        if _number(variables.get("RANK")) is not None and _number(variables.get("WORLD_SIZE")) is not None:
+            return "torch" if self.is_python(found.pid) or self._has_torch(found) else ""
+        if not self._has_torch(found):
+            return ""
+        names = ("RANK", *(scheduler[0] for scheduler in _SCHEDULERS))
+        if any(_number(variables.get(name)) is not None for name in names):
+            return "scheduler"
+        return "threads" if _has_group_threads(found.pid) else ""
+
+    def _may_become_rank(self, found: Stat) -> bool:
+        """A process without signs that may still import torch or join a process group."""
+        return found.comm != _LOADER_WORKER and procfs.python_version(found.pid) is not None
+
+    def _has_torch(self, found: Stat) -> bool:
+        return found.rss_bytes >= _MIN_TORCH_RSS_BYTES and procfs.maps_file(found.pid, _TORCH_FILE)
+
+    def _top(self, candidate: Candidate) -> Candidate:
+        """The topmost ancestor that claims to be the same rank, or the candidate itself."""
+        same = [
+            above
+            for pid in family(candidate.pid, self.table)
+            if (above := self._candidates.get(pid)) and above.identity == candidate.identity
+        ]
+        return same[-1] if same else candidate
+
+    def _trainers(self, top: Candidate, members: list[Candidate]) -> list[Candidate]:
+        """Usually the topmost; the ones below it if only they have torch, or none if it launches ranks."""
+        if top.source == "scheduler" and self._launches_ranks(top):
+            return []
+        if len(members) == 1 or self._has_torch(self.table[top.pid]):
+            return [top]
+        below = [one for one in members if self._has_torch(self.table[one.pid])]
+        pids = {one.pid for one in below}
+        highest = [one for one in below if not pids.intersection(family(one.pid, self.table))]
+        return highest or [top]
+
+    def _launches_ranks(self, top: Candidate) -> bool:
+        """Schedulers start one launcher a node: only its children carry torch's variables."""
+        return any(
+            one.source == "torch" and top.pid in family(one.pid, self.table)
+            for one in self._candidates.values()
+        )
+
+
+def family(pid: int, table: Mapping[int, Stat]) -> list[int]:
+    """The ancestors of a process, nearest first."""
+    found: list[int] = []
+    while (one := table.get(pid)) and one.ppid > 0 and one.ppid not in found:
+        pid = one.ppid
+        found.append(pid)
+    return found
+
+
+def is_launcher_command(words: list[str]) -> bool:
+    """True for torchrun and its like, called by name, as a module, or as a script under an interpreter."""
+    for index, word in enumerate(words[:6]):
+        if os.path.basename(word) in _LAUNCHERS and index < 2:
+            return True
+        if word == "-m":
+            return words[index + 1 : index + 2] != [] and words[index + 1].startswith(_LAUNCHER_MODULES)
+    return False
+
+
+def _is_helper(words: list[str]) -> bool:
+    return any(word.startswith("from ") and any(name in word for name in _HELPERS) for word in words[:6])
+
+
+def _is_ours(words: list[str]) -> bool:
+    return any(os.path.basename(word) == "tuiadvisor" or word.startswith("tuiadvisor.") for word in words[:4])
+
+
+def _has_group_threads(pid: int) -> bool:
+    names = procfs.thread_names(pid)
+    if any(name.startswith(_GROUP_THREADS) for name in names):
+        return True
+    # Before torch 2.5 threads have no names: a child of multiprocessing that talks to peers is in a group.
+    named = any(name.startswith("pt_") for name in names)
+    return not named and _is_spawned(procfs.arguments(pid)) and _num_connections(pid) > 0
+
+
+def _is_spawned(words: list[str]) -> bool:
+    return any("multiprocessing.spawn import spawn_main" in word for word in words[:6])
+
+
+def _num_connections(pid: int) -> int:
+    """Established TCP connections of the process."""
+    open_inodes = set(_socket_inodes(pid))
+    connected = 0
+    for name in ("net/tcp", "net/tcp6"):
+        for line in (procfs.read(pid, name) or b"").splitlines()[1:]:
+            fields = line.split()
+            connected += len(fields) > 9 and fields[3] == b"01" and fields[9].decode() in open_inodes
+    return connected
+
+
+def _socket_inodes(pid: int) -> Iterator[str]:
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            links = [os.readlink(entry.path) for entry in entries]
+    except OSError:
+        return
+    yield from (link[8:-1] for link in links if link.startswith("socket:["))
+
+
+def _number(text: str | None) -> int | None:
+    if not text or not text.isascii() or not text.isdigit() or len(text) > 8:
+        return None
+    number = int(text)
+    return number if number < _MAX_RANK else None
+
+
+def _run_id(variables: Mapping[str, str]) -> str | None:
+    run_id = variables.get("TORCHELASTIC_RUN_ID", "")
+    return run_id if run_id not in {"", "none"} else None  # torchrun's default for "not given"
+
+
+def _master(variables: Mapping[str, str]) -> str | None:
+    address, port = variables.get("MASTER_ADDR"), variables.get("MASTER_PORT")
+    return f"{address or '?'}:{port or '?'}" if address or port else None
+
+
+def _job(variables: Mapping[str, str], run_id: str | None, master: str | None, ppid: int) -> str:
+    if run_id:
+        return f"run {run_id}"
+    if master:
+        return f"master {master}"
+    for name in ("SLURM_JOB_ID", "PMIX_NAMESPACE"):
+        if variables.get(name):
+            return f"{name} {variables[name]}"
+    return f"parent {ppid}"

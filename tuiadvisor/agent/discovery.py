@@ -1,0 +1,228 @@
+"""The ranks that run on this machine, found by environment and process tree.
+
+In: /proc, and the process ids a user names.  Out: RankProcess, one a rank and only ranks: no launcher, no
+loader worker, no multiprocessing helper. A rank whose number cannot be seen from outside has rank None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.candidates import Candidate, Scanner, family
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import RankState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MAX_COMMAND_CHARS: Final = 2000
+
+
+class NoRanksError(TuiadvisorError):
+    """Nothing to watch here, at least not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankProcess:
+    """One rank's process as seen from outside."""
+
+    pid: int
+    ppid: int
+    start_ticks: int
+    uid: int
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    local_world_size: int | None
+    command: str
+    label: str  # file name of the script
+    python: str | None  # "3.11", where the interpreter's file name tells
+    start_wall_ns: int | None
+    master: str | None  # "address:port" of the rendezvous
+    run_id: str | None
+    job: str  # equal for ranks of one training
+    state: RankState = RankState.FOUND
+
+
+def find_ranks(pids: Sequence[int] | None = None) -> list[RankProcess]:
+    """Ranks of the only training on this machine, or of those processes; by rank, unknown ones last.
+
+    A launcher's pid stands for its ranks. NoRanksError when there are none; TuiadvisorError when several
+    trainings run or a pid cannot be a rank; both say what to do next.
+    """
+    return RankFinder(tuple(pids or ())).first()
+
+
+class RankFinder:
+    """Finds the ranks of one training at first, and those that an elastic restart brings later."""
+
+    def __init__(self, pids: tuple[int, ...] = ()) -> None:
+        self.pids = pids
+        self._scanner = Scanner()
+        self._jobs: set[str] = set()
+        self._launchers: dict[int, int] = {}  # pid -> start ticks
+        self._seen: set[tuple[int, int]] = set()
+
+    def first(self) -> list[RankProcess]:
+        """As find_ranks."""
+        self._scanner.scan()
+        chosen = self._chosen_by_pid() if self.pids else self._only_job()
+        self._remember(chosen)
+        return [_rank_process(candidate) for candidate in chosen]
+
+    def again(self) -> list[RankProcess]:
+        """Ranks of the same training that were not there before; old processes are not looked at again."""
+        self._scanner.scan()
+        new = [candidate for candidate in self._scanner.ranks() if self._is_new(candidate)]
+        self._remember(new)
+        return [_rank_process(candidate) for candidate in _by_rank(new)]
+
+    def launcher_lives(self) -> bool:
+        """Whether a launcher of these ranks still runs, and may start them again."""
+        return any(
+            (found := self._scanner.table.get(pid)) is not None
+            and found.is_alive
+            and found.start_ticks == ticks
+            and self._scanner.is_launcher(pid)
+            for pid, ticks in self._launchers.items()
+        )
+
+    def _add_launcher(self, pid: int) -> None:
+        self._launchers[pid] = self._scanner.table[pid].start_ticks
+
+    def _is_new(self, candidate: Candidate) -> bool:
+        if (candidate.pid, candidate.start_ticks) in self._seen:
+            return False
+        if self.pids:
+            return any(pid in self._launchers for pid in family(candidate.pid, self._scanner.table))
+        return candidate.job in self._jobs or candidate.ppid in self._launchers
+
+    def _remember(self, chosen: Iterable[Candidate]) -> None:
+        for candidate in chosen:
+            self._seen.add((candidate.pid, candidate.start_ticks))
+            self._jobs.add(candidate.job)
+            if not self.pids and candidate.ppid > 1 and self._scanner.is_launcher(candidate.ppid):
+                self._add_launcher(candidate.ppid)
+
+    def _only_job(self) -> list[Candidate]:
+        jobs = jobs_of(self._scanner.ranks())
+        if not jobs:
+            raise NoRanksError(
+                "no training ranks on this machine"
+                + self._hidden()
+                + ": start the training, name its process with --pid, or start it with"
+                " tuiadvisor run -- torchrun ..."
+            )
+        if len(jobs) > 1:
+            listed = "; ".join(_describe(ranks, self._scanner) for ranks in jobs)
+            raise TuiadvisorError(f"{len(jobs)} trainings run here: {listed}; choose one with --pid")
+        return jobs[0]
+
+    def _hidden(self) -> str:
+        num = self._scanner.num_unreadable
+        return f" ({num} Python process{'es' if num > 1 else ''} of other users: look as root)" if num else ""
+
+    def _chosen_by_pid(self) -> list[Candidate]:
+        ranks = {candidate.pid: candidate for candidate in self._scanner.ranks()}
+        chosen: dict[int, Candidate] = {}
+        for pid in self.pids:
+            for candidate in self._one_pid(pid, ranks):
+                chosen[candidate.pid] = candidate
+        return _by_rank(chosen.values())
+
+    def _one_pid(self, pid: int, ranks: dict[int, Candidate]) -> list[Candidate]:
+        if pid in ranks:
+            return [ranks[pid]]
+        below = [one for one in ranks.values() if pid in family(one.pid, self._scanner.table)]
+        jobs = jobs_of(below)
+        if len(jobs) > 1:
+            listed = "; ".join(_describe(ranks_of_job, self._scanner) for ranks_of_job in jobs)
+            raise TuiadvisorError(
+                f"--pid {pid}: {len(jobs)} trainings run below it: {listed}; choose one of these"
+            )
+        if below:
+            self._add_launcher(pid)
+            return below
+        above = next((ranks[up] for up in family(pid, self._scanner.table) if up in ranks), None)
+        if above is not None:
+            raise TuiadvisorError(
+                f"--pid {pid}: a worker of the rank in process {above.pid}; use --pid {above.pid}"
+            )
+        return [self._unmarked(pid)]
+
+    def _unmarked(self, pid: int) -> Candidate:
+        """A process without any sign of a rank that the user names: perhaps a training of one process."""
+        found = self._scanner.table.get(pid)
+        if found is None or not found.is_alive:
+            raise TuiadvisorError(f"--pid {pid}: no such process; leave --pid out to list the trainings here")
+        if self._scanner.is_launcher(pid):
+            self._add_launcher(pid)
+            raise NoRanksError(f"--pid {pid}: a launcher without ranks yet; try again once they are up")
+        if procfs.read(pid, "environ") is None:
+            raise TuiadvisorError(f"--pid {pid}: it belongs to another user; run as that user or as root")
+        if not self._scanner.is_python(pid):
+            raise TuiadvisorError(f"--pid {pid}: {found.comm} is not a Python process; name a rank's process")
+        return self._scanner.as_candidate(found, {})
+
+
+def jobs_of(ranks: Iterable[Candidate]) -> list[list[Candidate]]:
+    """The ranks of each training, in the order of the trainings' first processes."""
+    jobs: dict[str, list[Candidate]] = {}
+    for candidate in sorted(ranks, key=lambda one: (one.start_ticks, one.pid)):
+        jobs.setdefault(candidate.job, []).append(candidate)
+    return [_by_rank(job) for job in jobs.values()]
+
+
+def _by_rank(candidates: Iterable[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda one: (one.rank is None, one.rank or 0, one.pid))
+
+
+def _describe(ranks: list[Candidate], scanner: Scanner) -> str:
+    parents = {candidate.ppid for candidate in ranks}
+    launcher = next(iter(parents)) if len(parents) == 1 else 0
+    # A launcher that runs two trainings, or a shell, would stand for more than this job.
+    others = sum(family(one.pid, scanner.table).count(launcher) for one in scanner.ranks()) if launcher else 0
+    pids = [launcher] if launcher > 1 and others == len(ranks) else [candidate.pid for candidate in ranks]
+    size = f"{len(ranks)} rank{'s' if len(ranks) > 1 else ''}"
+    return f"{label_of(procfs.arguments(ranks[0].pid))}, {size} (--pid {' '.join(map(str, pids))})"
+
+
+def _rank_process(candidate: Candidate) -> RankProcess:
+    arguments = procfs.arguments(candidate.pid)
+    return RankProcess(
+        pid=candidate.pid,
+        ppid=candidate.ppid,
+        start_ticks=candidate.start_ticks,
+        uid=candidate.uid,
+        rank=candidate.rank,
+        local_rank=candidate.local_rank,
+        world_size=candidate.world_size,
+        local_world_size=candidate.local_world_size,
+        command=" ".join(arguments)[:MAX_COMMAND_CHARS],
+        label=label_of(arguments, candidate.ppid),
+        python=procfs.python_version(candidate.pid) or None,
+        start_wall_ns=procfs.start_wall_ns(candidate.start_ticks),
+        master=candidate.master,
+        run_id=candidate.run_id,
+        job=candidate.job,
+    )
+
+
+def label_of(arguments: Sequence[str], ppid: int | None = None) -> str:
+    """Short name of the program: the script's file name, or the module after -m."""
+    words = iter(arguments[1:])
+    for word in words:
+        if word == "-m":
+            return next(words, "python")
+        if word == "-c":
+            # A spawned child shows multiprocessing's own code: its parent has the script's name.
+            parent = procfs.arguments(ppid) if ppid else []
+            return label_of(parent) if parent else "python -c"
+        if word in {"-W", "-X"}:
+            next(words, None)
+        elif not word.startswith("-"):
+            return PurePath(word).name
+    return PurePath(arguments[0]).name if arguments else "?"

@@ -1,0 +1,83 @@
+"""Rings to frames: what the probes wrote since the last time, as columns with the rank in front.
+
+In: links with open rings.  Out: payloads of STEPS, EVENTS and STATUS. Rows of a rank whose number is not known yet
+stay in its ring, which is the buffer for them; what it overwrites meanwhile is counted as lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, EventKind, RankState
+from tuiadvisor.stream.frames import FrameKind, pack_columns
+from tuiadvisor_probes import ring as ring_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tuiadvisor.agent.attach import RankLink
+
+STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
+EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
+ROWS_PER_FRAME: Final = 8192
+Row = tuple[int, ...]
+
+
+class Drain:
+    """Rows taken from the rings and not yet sent."""
+
+    def __init__(self) -> None:
+        self._steps: list[Row] = []
+        self._events: list[Row] = []
+
+    def take(self, link: RankLink) -> None:
+        """Everything new in the link's ring."""
+        reader, rank, session = link.reader, link.rank, link.session
+        if reader is None or session is None or not session.is_whole(len(reader.map)):
+            return
+        if rank is None:
+            return
+        prefix = (rank,)
+        self._steps += [prefix + row for row in reader.take_steps()]
+        events = reader.take_events()
+        self._events += [prefix + row for row in events]
+        for row in events:
+            if row[0] == EventKind.DETACHED:
+                link.detach_reason = row[-1]
+
+    def frames(self) -> Iterator[tuple[FrameKind, dict[str, object]]]:
+        """The rows taken, as payloads; afterwards they are gone from here."""
+        steps, self._steps = self._steps, []
+        events, self._events = self._events, []
+        for kind, names, rows in (
+            (FrameKind.STEPS, STEP_NAMES, steps),
+            (FrameKind.EVENTS, EVENT_NAMES, events),
+        ):
+            for start in range(0, len(rows), ROWS_PER_FRAME):
+                yield kind, pack_columns(rows[start : start + ROWS_PER_FRAME], names)
+
+
+def status_of(link: RankLink) -> dict[str, object]:
+    """A rank's entry of a STATUS frame."""
+    status: dict[str, object] = {"rank": link.rank, "state": link.state.name.lower(), "detail": link.detail}
+    reader, session = link.reader, link.session
+    if reader is None or session is None or not session.is_whole(len(reader.map)):
+        return status
+    phase, since_ns, step = reader.now()
+    # A fresh ring is all zeros: no clock, no phase.
+    is_inside = link.state == RankState.LIVE and 0 <= phase < len(PHASES) and since_ns > 0
+    return {
+        **status,
+        "phase": PHASES[phase] if is_inside else None,
+        "phase_since_ns": _bounded(since_ns) if is_inside else None,
+        "step": _bounded(step) if reader.get_u64(ring_file.OFFSET_CLOCKS) else None,
+        "lost_steps": reader.num_lost_steps,
+        "lost_events": reader.num_lost_events,
+        "hooks_disabled": reader.get_u64(ring_file.OFFSET_DISABLED).bit_count(),
+        "errors": _bounded(reader.get_u64(ring_file.OFFSET_ERRORS)),
+    }
+
+
+def _bounded(value: int) -> int | None:
+    """A header word that fits a frame; anything beyond was never written by a probe."""
+    return value if 0 <= value < 1 << 63 else None

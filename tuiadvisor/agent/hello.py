@@ -1,0 +1,76 @@
+"""Who speaks: the host, its agent, and the ranks with their versions, devices and hooks.
+
+In: links.  Out: the payload of a HELLO frame.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.agent.attach import RankLink
+
+
+def host_name() -> str:
+    """The machine's own name."""
+    return socket.gethostname() or "localhost"
+
+
+def hello(host: str, links: Sequence[RankLink], gpus: Sequence[str]) -> dict[str, object]:
+    """The agent's introduction, replacing its former one."""
+    return {
+        "host": host,
+        "agent_pid": os.getpid(),
+        "boot_id": _boot_id(),
+        "wall_ns": time.time_ns(),
+        "mono_ns": time.monotonic_ns(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "num_cpus": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "gpus": list(gpus),
+        "ranks": [_introduction(link) for link in links],
+    }
+
+
+def _introduction(link: RankLink) -> dict[str, object]:
+    process, info, injection = link.process, link.info, link.injection
+    return {
+        "rank": link.rank,
+        "local_rank": process.local_rank if info.local_rank is None else info.local_rank,
+        "world_size": link.world_size,
+        "pid": process.pid,
+        "state": link.state.name.lower(),
+        "detail": link.detail,
+        "python": info.python or process.python,
+        "torch": info.torch,
+        "backend": info.backend,
+        "device": info.device,
+        "command": process.command,
+        "label": process.label,
+        "parallel": info.parallel,
+        "start_wall_ns": process.start_wall_ns,
+        "hooks": info.hooks,
+        "cuda": info.cuda,
+        "nccl": info.nccl,
+        "git_commit": info.git_commit,
+        "attach_way": injection.way if injection else None,
+        "attach_stopped_ns": injection.stopped_ns if injection else None,
+        "attach_total_ns": injection.total_ns if injection else None,
+    }
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None

@@ -1,0 +1,151 @@
+"""The machine and each rank's process, once a second, as the kernel counts them.
+
+In: psutil, /proc.  Out: payload of a HOST frame. Rates are differences between two samples: the first has none.
+A rank's run delay, the time its main thread was ready and got no core, tells a crowded host from slow code.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+from tuiadvisor.agent import procfs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tuiadvisor.agent.attach import RankLink
+
+_NS: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What only grows; the difference of two of these is a rate."""
+
+    mono_ns: int
+    busy_s: tuple[float, ...]  # a core each
+    total_s: tuple[float, ...]
+    iowait_s: float
+    disk_read_bytes: int | None
+    disk_write_bytes: int | None
+    net_bytes: int | None
+
+
+def read_counters() -> Counters:
+    """The machine's counters now."""
+    cores = psutil.cpu_times(percpu=True)
+    # guest time is part of user time; iowait is idle time with a reason.
+    totals = [sum(core) - getattr(core, "guest", 0.0) - getattr(core, "guest_nice", 0.0) for core in cores]
+    idles = [core.idle + getattr(core, "iowait", 0.0) for core in cores]
+    read_bytes, write_bytes = _disk_bytes()
+    return Counters(
+        mono_ns=time.monotonic_ns(),
+        busy_s=tuple(total - idle for total, idle in zip(totals, idles, strict=True)),
+        total_s=tuple(totals),
+        iowait_s=sum(getattr(core, "iowait", 0.0) for core in cores),
+        disk_read_bytes=read_bytes,
+        disk_write_bytes=write_bytes,
+        net_bytes=_net_bytes(),
+    )
+
+
+def rates(before: Counters | None, now: Counters) -> dict[str, object]:
+    """Shares 0..1 and bytes a second between two readings; None where one is missing or a core came or went."""
+    if before is None or len(before.total_s) != len(now.total_s) or now.mono_ns <= before.mono_ns:
+        names = ("cpu", "cpu_per_core", "iowait", "disk_read_bytes_s", "disk_write_bytes_s", "net_bytes_s")
+        return dict.fromkeys(names)
+    elapsed_s = (now.mono_ns - before.mono_ns) / _NS
+    total_s = [later - sooner for sooner, later in zip(before.total_s, now.total_s, strict=True)]
+    busy_s = [later - sooner for sooner, later in zip(before.busy_s, now.busy_s, strict=True)]
+    return {
+        "cpu": _share(sum(busy_s), sum(total_s)),
+        "cpu_per_core": [_share(busy, total) for busy, total in zip(busy_s, total_s, strict=True)],
+        "iowait": _share(now.iowait_s - before.iowait_s, sum(total_s)),
+        "disk_read_bytes_s": _rate(before.disk_read_bytes, now.disk_read_bytes, elapsed_s),
+        "disk_write_bytes_s": _rate(before.disk_write_bytes, now.disk_write_bytes, elapsed_s),
+        "net_bytes_s": _rate(before.net_bytes, now.net_bytes, elapsed_s),
+    }
+
+
+class HostSampler:
+    """Takes HOST payloads; remembers the sample before."""
+
+    def __init__(self, host: str, read: Callable[[], Counters] = read_counters) -> None:
+        self._host = host
+        self._read = read
+        self._before: Counters | None = None
+
+    def sample(self, links: Sequence[RankLink], gpus: Sequence[Mapping[str, object]]) -> dict[str, object]:
+        """The payload of one HOST frame."""
+        now = self._read()
+        before, self._before = self._before, now
+        memory = psutil.virtual_memory()
+        return {
+            "host": self._host,
+            "mono_ns": now.mono_ns,
+            "wall_ns": time.time_ns(),
+            **rates(before, now),
+            "memory": 1.0 - memory.available / memory.total if memory.total else None,
+            "load_1m": os.getloadavg()[0],
+            "num_cpus": psutil.cpu_count(),
+            "gpus": [dict(gpu) for gpu in gpus],
+            "ranks": [rank_counters(link.process.pid, link.rank) for link in links if not link.is_over],
+        }
+
+
+def rank_counters(pid: int, rank: int | None) -> dict[str, object]:
+    """Cumulative counters of a rank's process; run delay and switches are its main thread's."""
+    found = procfs.stat(pid)
+    if found is None or not found.is_alive:
+        return {"rank": rank}
+    schedule = (procfs.read(pid, "schedstat") or b"").split()
+    switches = _switches(procfs.read(pid, "status") or b"")
+    return {
+        "rank": rank,
+        "cpu_s": found.cpu_ticks / procfs.TICKS_PER_S,
+        "run_delay_s": int(schedule[1]) / _NS if len(schedule) == 3 else None,
+        "rss_bytes": found.rss_bytes,
+        "num_threads": found.num_threads,
+        "voluntary_switches": switches.get(b"voluntary_ctxt_switches"),
+        "involuntary_switches": switches.get(b"nonvoluntary_ctxt_switches"),
+    }
+
+
+def _switches(status: bytes) -> dict[bytes, int]:
+    lines = (line.split(b":", 1) for line in status.splitlines() if b"ctxt_switches:" in line)
+    return {name: int(value) for name, value in lines}
+
+
+def _share(part: float, whole: float) -> float | None:
+    return min(1.0, max(0.0, part / whole)) if whole > 0 else None
+
+
+def _rate(before: int | None, now: int | None, elapsed_s: float) -> float | None:
+    # A device that went away takes its count along: the difference is then no rate.
+    return (now - before) / elapsed_s if before is not None and now is not None and now >= before else None
+
+
+def _disk_bytes() -> tuple[int | None, int | None]:
+    """Bytes of the real disks: a partition, a mapper or a loop device would count them twice."""
+    try:
+        disks = psutil.disk_io_counters(perdisk=True) or {}
+    except (OSError, RuntimeError, ValueError):  # psutil does not know every kernel's table
+        return None, None
+    real = [found for name, found in disks.items() if Path(f"/sys/block/{name}/device").exists()]
+    if not real:
+        return None, None
+    return sum(disk.read_bytes for disk in real), sum(disk.write_bytes for disk in real)
+
+
+def _net_bytes() -> int | None:
+    """Bytes in and out of the network cards; in a container, of everything but loopback."""
+    cards = {name: found for name, found in psutil.net_io_counters(pernic=True).items() if name != "lo"}
+    real = [found for name, found in cards.items() if Path(f"/sys/class/net/{name}/device").exists()]
+    counted = real or list(cards.values())
+    return sum(card.bytes_sent + card.bytes_recv for card in counted) if counted else None

@@ -1,0 +1,73 @@
+"""What a probe says of its process in the ring's info area, believed only field by field.
+
+In: JSON written by a stranger's process.  Out: ProbeInfo; a field of the wrong type is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+_MAX_TEXT_CHARS: Final = 300
+_MAX_ENTRIES: Final = 100
+_MAX_RANK: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeInfo:
+    """Rank, versions and hooks as the process itself knows them."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    local_rank: int | None = None
+    backend: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    device: str | None = None
+    cuda: str | None = None
+    nccl: str | None = None
+    git_commit: str | None = None
+    error: str | None = None  # why the probe could not be installed
+    parallel: dict[str, int] = field(default_factory=dict)
+    hooks: dict[str, str] = field(default_factory=dict)  # name -> "ok" or why not
+
+
+def parse_info(raw: bytes) -> ProbeInfo:
+    """The believable part of an info area; all unknown where it is empty or no JSON."""
+    try:
+        told = orjson.loads(raw) if raw else {}
+    except orjson.JSONDecodeError:
+        told = {}
+    if not isinstance(told, dict):
+        told = {}
+    rank, world_size = _number(told.get("rank")), _number(told.get("world_size"))
+    if rank is not None and world_size is not None and rank >= world_size:
+        rank = world_size = None
+    names = ("backend", "python", "torch", "device", "cuda", "nccl", "git_commit", "error")
+    texts = {name: _text(told.get(name)) for name in names}
+    return ProbeInfo(
+        rank=rank,
+        world_size=world_size,
+        local_rank=_number(told.get("local_rank")),
+        parallel={
+            name: size for name, said in _entries(told.get("parallel")) if (size := _number(said)) is not None
+        },
+        hooks={name: text for name, said in _entries(told.get("hooks")) if (text := _text(said)) is not None},
+        **texts,
+    )
+
+
+def _entries(value: object) -> list[tuple[str, object]]:
+    if not isinstance(value, dict):
+        return []
+    return [(str(name)[:_MAX_TEXT_CHARS], item) for name, item in list(value.items())[:_MAX_ENTRIES]]
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < _MAX_RANK else None
+
+
+def _text(value: object) -> str | None:
+    return value[:_MAX_TEXT_CHARS] if isinstance(value, str) else None

@@ -1,0 +1,167 @@
+"""The strings of Python that an injection runs inside a rank: load the probe, or take it out.
+
+The probe is loaded under a private name; `sys.path` is not touched, and nothing of the host's is imported that is not
+there already. Compiling its modules inside the rank would hold the interpreter for 20 ms, so the agent compiles them
+beforehand, with the rank's own interpreter, into a bundle beside the ring; where that cannot be had, source is loaded.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from importlib.util import MAGIC_NUMBER
+from pathlib import Path
+from typing import Final
+
+import tuiadvisor_probes
+
+PRIVATE_NAME: Final = "_tuiadvisor_probe"
+BUNDLE_NAME: Final = "probe.bin"
+COMPILE_TIMEOUT_S: Final = 10.0
+
+_ATTACH = """
+import sys
+if {name!r} not in sys.modules:
+    import importlib.util, marshal
+    modules = None
+    try:
+        with open({bundle!r}, "rb") as file:
+            magic, modules = marshal.load(file)
+        if magic != importlib.util.MAGIC_NUMBER:
+            modules = None
+    except (OSError, ValueError, EOFError, TypeError):
+        pass
+    written = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        if modules is not None:
+            for module_name, code in modules:
+                module = type(sys)(module_name)
+                module.__file__ = code.co_filename
+                module.__package__ = {name!r}
+                if module_name == {name!r}:
+                    module.__path__ = []
+                sys.modules[module_name] = module
+                exec(code, module.__dict__)
+                if module_name != {name!r}:
+                    setattr(sys.modules[{name!r}], module_name.rpartition(".")[2], module)
+        else:
+            spec = importlib.util.spec_from_file_location(
+                {name!r}, {init!r}, submodule_search_locations=[{folder!r}])
+            package = importlib.util.module_from_spec(spec)
+            sys.modules[{name!r}] = package
+            spec.loader.exec_module(package)
+            importlib.import_module({name!r} + ".install")
+        sys.modules[{name!r} + ".install"].install({ring!r})
+    finally:
+        sys.dont_write_bytecode = written
+"""
+
+_DETACH = """
+import sys
+install = sys.modules.get({name!r} + ".install")
+if install is not None:
+    install.uninstall()
+"""
+
+# Runs in any Python from 3.10 on: modules in the order in which they import each other.
+_COMPILE = """
+import importlib.util, marshal, os, sys
+folder, name = sys.argv[1:3]
+modules = []
+for stem in sys.argv[3:]:
+    path = os.path.join(folder, stem + ".py")
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    modules.append((name if stem == "__init__" else name + "." + stem, code))
+sys.stdout.buffer.write(marshal.dumps((importlib.util.MAGIC_NUMBER, modules)))
+"""
+# Each module after those it imports; a test holds this against the modules' own imports.
+MODULE_ORDER: Final = (
+    "__init__",
+    "ring",
+    "forks",
+    "step_clock",
+    "guard",
+    "patch",
+    "barrier",
+    "compiled",
+    "eval_span",
+    "roots",
+    "model_hooks",
+    "data_hook",
+    "collective_hooks",
+    "pipeline_hooks",
+    "optimizer_hook",
+    "framework_hooks",
+    "mark_hooks",
+    "device_copy_hook",
+    "iterator_hook",
+    "install",
+)
+
+
+def probe_folder() -> Path:
+    """Where the probe's files lie on this machine."""
+    return Path(tuiadvisor_probes.__file__).resolve().parent
+
+
+def attach_code(ring_path: str, folder: str | None = None) -> str:
+    """Code that installs the probe on the ring at ring_path; folder: the probe's files as the target sees them."""
+    where = folder or str(probe_folder())
+    bundle = os.path.join(os.path.dirname(ring_path), BUNDLE_NAME)  # noqa: PTH118, PTH120 - a path in the target
+    return _ATTACH.format(
+        name=PRIVATE_NAME, init=where + "/__init__.py", folder=where, ring=ring_path, bundle=bundle
+    )
+
+
+def detach_code() -> str:
+    """Code that removes the probe, if there is one."""
+    return _DETACH.format(name=PRIVATE_NAME)
+
+
+def write_bundle(folder: Path, pid: int, uid: int) -> bool:
+    """Put the compiled probe beside a ring, for the process's own interpreter; False if it cannot be had."""
+    with suppress(OSError, subprocess.SubprocessError, ValueError):
+        executable = f"/proc/{pid}/exe"
+        content = _bundle(os.path.realpath(executable), executable)
+        descriptor = os.open(
+            folder / BUNDLE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            if uid != os.geteuid():
+                os.fchown(descriptor, uid, -1)
+        return True
+    return False
+
+
+@cache
+def _bundle(interpreter: str, executable: str) -> bytes:
+    """Marshalled (magic number, [(module name, code)]) of the probe for one interpreter."""
+    if interpreter == os.path.realpath(sys.executable):
+        modules = [(_private(stem), _compiled(stem)) for stem in MODULE_ORDER]
+        return marshal.dumps((MAGIC_NUMBER, modules))
+    if not os.path.basename(interpreter).startswith("python"):  # noqa: PTH119 - a path in the target
+        raise ValueError(f"{interpreter} embeds Python; it cannot compile for us")
+    done = subprocess.run(
+        [executable, "-I", "-S", "-c", _COMPILE, str(probe_folder()), PRIVATE_NAME, *MODULE_ORDER],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=COMPILE_TIMEOUT_S,
+        check=True,
+    )
+    return done.stdout
+
+
+def _private(stem: str) -> str:
+    return PRIVATE_NAME if stem == "__init__" else f"{PRIVATE_NAME}.{stem}"
+
+
+def _compiled(stem: str) -> object:
+    path = probe_folder() / f"{stem}.py"
+    return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)

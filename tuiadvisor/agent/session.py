@@ -1,0 +1,227 @@
+"""The private directory in which a rank's ring lies: made before the attach, gone after the detach.
+
+In: a process.  Out: a path of the ring for us and one for the process, which may live in another mount namespace.
+One directory a rank, for its owner alone. Whoever watches holds a shared lock on it: the last one out removes it,
+and a directory nobody locks is a leftover of a killed agent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final
+
+import tuiadvisor_probes
+from tuiadvisor.agent import procfs
+from tuiadvisor.errors import FailureError
+from tuiadvisor_probes import ring as ring_file
+
+RING_NAME: Final = "rank.ring"
+_PROBE_NAME: Final = "probe"
+_DIRECTORY: Final = re.compile(r"tuiadvisor-(\d+)-[0-9a-f]{16}")
+_MAPPED: Final = re.compile(rb"\s(/[^\n]*/tuiadvisor-\d+-[0-9a-f]{16}/rank\.ring)( \(deleted\))?\n")
+_STALE_AFTER_S: Final = 60.0  # longer than any lease, and than an agent needs to lock what it made
+LEASE_NS: Final = 30 * 10**9
+
+
+@dataclass(slots=True)
+class RingSession:
+    """A rank's directory, held open: its files stay reachable when the process's namespace is gone."""
+
+    directory: str  # as we see it
+    inner_directory: str  # as the process sees it
+    directory_fd: int
+    parent_fd: int
+    probe_folder: str | None  # the probe's files as the process sees them; None: where they are installed
+
+    @property
+    def ring_path(self) -> str:
+        """The ring for us; through the open directory, so that nobody can put another in its place."""
+        return f"/proc/self/fd/{self.directory_fd}/{RING_NAME}"
+
+    @property
+    def inner_ring_path(self) -> str:
+        """The ring for the process."""
+        return f"{self.inner_directory}/{RING_NAME}"
+
+    def is_whole(self, num_bytes: int) -> bool:
+        """Whether the file still has its size: reading a map of a shortened file would kill us."""
+        try:
+            return os.stat(RING_NAME, dir_fd=self.directory_fd).st_size >= num_bytes
+        except OSError:
+            return False
+
+    def has_other_watchers(self) -> bool:
+        """Whether another agent reads this ring too."""
+        try:
+            fcntl.flock(self.directory_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False
+
+    def remove(self) -> None:
+        """Delete the directory and let go of it."""
+        with suppress(OSError):
+            shutil.rmtree(Path(self.directory).name, dir_fd=self.parent_fd)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the directory and leave it to the others."""
+        os.close(self.directory_fd)
+        os.close(self.parent_fd)
+
+
+def create_session(pid: int, uid: int) -> RingSession:
+    """A new directory with an empty ring that this process can open. FailureError if there is no place."""
+    root = _root_of(pid)
+    last_error: OSError | None = None
+    for parent in dict.fromkeys(("/dev/shm", "/tmp" if root else tempfile.gettempdir())):  # noqa: S108  # names are random
+        try:
+            return _create_below(root, parent, uid)
+        except OSError as error:
+            last_error = error
+    raise FailureError(f"process {pid}: no place for its ring ({last_error}); free space in /dev/shm or /tmp")
+
+
+def adopt_session(pid: int) -> RingSession | None:
+    """The directory of a probe that is already in the process and alive; None if there is none."""
+    for inner, is_deleted in mapped_rings(pid):
+        if not is_deleted:
+            with suppress(OSError, ring_file.RingError):
+                return _open_existing(_root_of(pid), str(PurePath(inner).parent), pid)
+    return None
+
+
+def mapped_rings(pid: int) -> list[tuple[str, bool]]:
+    """(path inside the process, deleted) of every ring that the process maps."""
+    found = _MAPPED.findall(procfs.read(pid, "maps") or b"")
+    unique = dict.fromkeys((path.decode(errors="replace"), bool(deleted)) for path, deleted in found)
+    return list(unique)
+
+
+def remove_leftovers(parents: tuple[str, ...] = ("/dev/shm",), now_s: float | None = None) -> int:  # noqa: S108  # names are random
+    """Delete our directories that no agent holds and whose lease ran out; how many there were."""
+    num_removed = 0
+    for parent in dict.fromkeys((*parents, tempfile.gettempdir())):
+        with suppress(OSError):
+            for path in Path(parent).iterdir():
+                if _DIRECTORY.fullmatch(path.name):
+                    num_removed += _remove_if_stale(
+                        parent, path.name, time.time() if now_s is None else now_s
+                    )
+    return num_removed
+
+
+def _remove_if_stale(parent: str, name: str, now_s: float) -> bool:
+    try:
+        session = _open_directory("", parent, name)
+    except OSError:
+        return False
+    found = os.fstat(session.directory_fd)
+    is_ours = found.st_uid == os.geteuid() or os.geteuid() == 0
+    is_old = now_s - found.st_mtime > _STALE_AFTER_S
+    if is_ours and is_old and not session.has_other_watchers() and not _has_lease(session):
+        session.remove()
+        return True
+    session.close()
+    return False
+
+
+def _has_lease(session: RingSession) -> bool:
+    try:
+        reader = ring_file.RingReader(session.ring_path)
+    except (OSError, ring_file.RingError):
+        return False
+    lease_ns = reader.get_u64(ring_file.OFFSET_LEASE)
+    reader.close()
+    # A lease from before a reboot lies in the future: no lease is longer than LEASE_NS.
+    return time.monotonic_ns() < lease_ns <= time.monotonic_ns() + LEASE_NS
+
+
+def _create_below(root: str, parent: str, uid: int) -> RingSession:
+    name = f"tuiadvisor-{uid}-{secrets.token_hex(8)}"
+    Path(f"{root}{parent}/{name}").mkdir(mode=0o700)
+    session = _open_directory(root, parent, name)
+    try:
+        fcntl.flock(session.directory_fd, fcntl.LOCK_SH)
+        ring_file.create_ring_file(session.ring_path)
+        is_strange = bool(root) or uid != os.geteuid()
+        if is_strange:  # another user or another root may not see where we are installed
+            _copy_probe(session)
+        if uid != os.geteuid():
+            _hand_over(session, uid)
+    except OSError:
+        session.remove()
+        raise
+    return session
+
+
+def _copy_probe(session: RingSession) -> None:
+    source = Path(tuiadvisor_probes.__file__).parent
+    target = Path(f"/proc/self/fd/{session.directory_fd}/{_PROBE_NAME}")
+    shutil.copytree(
+        source, target, ignore=shutil.ignore_patterns("__pycache__"), copy_function=shutil.copyfile
+    )
+    session.probe_folder = f"{session.inner_directory}/{_PROBE_NAME}"
+
+
+def _hand_over(session: RingSession, uid: int) -> None:
+    """Give everything to the process's user; the directory last, so that he cannot swap a file before."""
+    for folder, _, files, folder_fd in os.fwalk(".", topdown=False, dir_fd=session.directory_fd):
+        for name in files:
+            os.chown(name, uid, -1, dir_fd=folder_fd, follow_symlinks=False)
+        if folder != ".":
+            os.chown(folder_fd, uid, -1)
+    os.chown(session.directory_fd, uid, -1)
+
+
+def _open_existing(root: str, inner_directory: str, pid: int) -> RingSession:
+    parent, name = os.path.split(inner_directory)
+    if not _DIRECTORY.fullmatch(name):
+        raise FileNotFoundError(inner_directory)
+    session = _open_directory(root, parent, name)
+    try:
+        found = os.stat(RING_NAME, dir_fd=session.directory_fd, follow_symlinks=False)
+        # A process may map a file of any name: believe only a plain file that its own user owns.
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in {procfs.owner(pid), os.geteuid()}:
+            raise PermissionError(inner_directory)
+        fcntl.flock(session.directory_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _check_alive(session)
+    except (OSError, ring_file.RingError):
+        session.close()
+        raise
+    return session
+
+
+def _check_alive(session: RingSession) -> None:
+    reader = ring_file.RingReader(session.ring_path)
+    state, command = reader.get_u64(ring_file.OFFSET_STATE), reader.get_u64(ring_file.OFFSET_COMMAND)
+    reader.close()
+    if state not in {ring_file.STATE_INSTALLING, ring_file.STATE_LIVE} or command != ring_file.COMMAND_NONE:
+        raise FileNotFoundError(session.directory)
+
+
+def _open_directory(root: str, parent: str, name: str) -> RingSession:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    parent_fd = os.open(root + parent, flags)
+    try:
+        directory_fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=parent_fd)
+    except OSError:
+        os.close(parent_fd)
+        raise
+    return RingSession(f"{root}{parent}/{name}", f"{parent}/{name}", directory_fd, parent_fd, None)
+
+
+def _root_of(pid: int) -> str:
+    """Prefix under which we see the process's files; empty where paths mean the same for both."""
+    theirs, ours = Path(f"/proc/{pid}/ns/mnt").readlink(), Path("/proc/self/ns/mnt").readlink()
+    return "" if theirs == ours else f"/proc/{pid}/root"

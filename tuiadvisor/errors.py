@@ -1,0 +1,18 @@
+"""The one exception a user may see: what went wrong, where, and what to do next, in one line.
+
+`cli.main` catches it once and prints it; anything else is a bug and propagates.
+"""
+
+from __future__ import annotations
+
+
+class TuiadvisorError(Exception):
+    """A mistake of the user or of the system around us. `exit_code` is 2 for the first, 1 for the second."""
+
+    exit_code = 2
+
+
+class FailureError(TuiadvisorError):
+    """Something outside failed although the user asked for a sensible thing."""
+
+    exit_code = 1

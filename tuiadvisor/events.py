@@ -1,0 +1,125 @@
+"""Names and units of everything a probe observes: the vocabulary shared by ring, frames, metrics and views.
+
+Times are integers in nanoseconds on the host's monotonic clock. UNKNOWN (-1) means "not observed"; it is
+never replaced by 0. The order of STEP_COLUMNS and EVENT_COLUMNS is the order of the slots in the ring
+(`tuiadvisor_probes.ring`), which cannot import this module; a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+from typing import Final
+
+UNKNOWN: Final = -1
+
+# Parts of a step that sum to it. "other" is the residual: logging, Python, anything without a hook.
+PHASES: Final = (
+    "data_wait",
+    "h2d",
+    "forward",
+    "backward",
+    "comm_exposed",
+    "optimizer",
+    "checkpoint",
+    "eval",
+    "pipeline_idle",
+    "other",
+)
+
+# One row a rank and optimizer step. *_ns durations are self times: nested phases are never counted twice.
+STEP_COLUMNS: Final = (
+    "step",  # optimizer steps since the probe was installed, from 0
+    "begin_ns",
+    "end_ns",
+    "data_wait_ns",
+    "h2d_ns",
+    "forward_ns",
+    "backward_ns",
+    "comm_exposed_ns",
+    "optimizer_ns",
+    "checkpoint_ns",
+    "eval_ns",
+    "pipeline_idle_ns",
+    "other_ns",
+    "arrive_ns",  # clock at which this rank had its last gradient, i.e. entered the gradient barrier
+    "release_ns",  # clock at which it left the gradient barrier
+    "comm_total_ns",  # communication incl. what compute hides; known only on steps sampled in detail
+    "group_seq",  # sequence number of the gradient process group at the step's end
+    "num_collectives",  # collectives issued on that group within the step
+    "comm_bytes",
+    "micro_steps",  # backward passes within the step
+    "samples",
+    "tokens",
+    "flags",  # StepFlag
+    "observed",  # bit i set: PHASES[i] has a working hook, so a zero is a true zero
+    "probe_cost_ns",  # the probe's own time within the step, measured on sampled steps
+    "gc_ns",
+    "peak_memory_bytes",
+    "cpu_ns",  # CPU time of the training thread within the step
+)
+
+# One row a collective call or mark.
+EVENT_COLUMNS: Final = ("step", "begin_ns", "end_ns", "group", "seq", "num_bytes", "detail")
+
+
+class StepFlag(IntFlag):
+    """What makes a step unfit for steady-state statistics, or worth a word."""
+
+    FIRST = 1  # the probe was installed in the middle of it
+    COMPILE = 2
+    CHECKPOINT = 4
+    EVAL = 8
+    SCALER_SKIP = 16
+    GC = 32
+    DETAIL = 64  # collectives of this step were recorded one by one
+    NO_SYNC = 128  # no gradient barrier was seen
+
+
+class EventKind(IntEnum):
+    """Kind of a row of the event ring. Values below 32 are collectives (detail: 1 if asynchronous)."""
+
+    ALL_REDUCE = 1
+    BROADCAST = 2
+    ALL_GATHER = 3
+    REDUCE_SCATTER = 4
+    REDUCE = 5
+    ALL_TO_ALL = 6
+    GATHER = 7
+    SCATTER = 8
+    BARRIER = 9
+    SEND = 10
+    RECV = 11
+    WAIT = 12  # Work.wait
+    GRADIENT_BARRIER = 13  # the reducer's all-reduces of one backward seen as one: begin=arrive, end=release
+    CHECKPOINT = 32
+    EVAL = 33
+    GC = 34
+    COMPILE = 35
+    SCALER_SKIP = 36
+    HOOK_DISABLED = 37  # detail: index of the hook in the ring header's table
+    DETACHED = 38  # the probe took itself out; detail: 0 asked, 1 lease expired, 2 process exit
+    # Pipeline, one a chunk (group: stage index, seq: micro-batch). Detail of a backward: 1 with the weights'
+    # gradients, 0 input gradients only. A wait (group and seq unknown) belongs to the chunk after it.
+    STAGE_FORWARD = 64
+    STAGE_BACKWARD = 65
+    STAGE_WEIGHT_GRAD = 66
+    P2P_WAIT = 67
+
+
+COLLECTIVE_KINDS: Final = tuple(kind for kind in EventKind if kind < EventKind.CHECKPOINT)
+MARK_KINDS: Final = tuple(
+    kind for kind in EventKind if EventKind.CHECKPOINT <= kind < EventKind.STAGE_FORWARD
+)
+PIPELINE_KINDS: Final = tuple(kind for kind in EventKind if kind >= EventKind.STAGE_FORWARD)
+
+
+class RankState(IntEnum):
+    """What is known about a rank's process and its probe."""
+
+    FOUND = 0
+    WAITING_TO_ATTACH = 1  # injected, but the interpreter has not run the payload yet (blocked in C)
+    LIVE = 2
+    DETACHED = 3
+    EXITED = 4
+    KILLED = 5
+    REFUSED = 6  # could not be attached; the reason goes with it

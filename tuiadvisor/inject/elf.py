@@ -1,0 +1,162 @@
+"""Symbols and bytes of an x86-64 ELF file, by address.
+
+In: a file descriptor.  Out: addresses as linked (add `load_bias` for a running process). Exported names come
+from DT_GNU_HASH, a few reads each; names that were not exported from the section tables, if not stripped.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_EM_X86_64 = 62
+_PT_LOAD, _PT_DYNAMIC = 1, 2
+_PF_X = 1
+_DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 5, 6, 0x6FFFFEF5
+_SHT_SYMTAB, _SHT_DYNSYM = 2, 11
+_STT_GNU_IFUNC = 10
+_SYMBOL = struct.Struct("<IBBHQQ")
+_PAGE = 4096
+
+
+class NotElfError(Exception):
+    """No ELF file of this architecture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of the file that is mapped."""
+
+    offset: int
+    address: int
+    size: int
+    executable: bool
+
+
+class ElfFile:
+    """Reads what is asked for, never the whole file: libtorch alone has hundreds of megabytes."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        header = os.pread(fd, 64, 0)
+        if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
+            raise NotElfError("not a 64-bit little-endian ELF file")
+        (self.machine,) = struct.unpack_from("<H", header, 18)
+        if self.machine != _EM_X86_64:
+            raise NotElfError(f"ELF machine {self.machine}, not x86-64")
+        self._header = header
+        self.segments: list[Segment] = []
+        self._dynamic: dict[int, int] = {}
+        self._read_program_headers()
+
+    def read(self, address: int, size: int) -> bytes:
+        """Bytes at a linked address. Raises ValueError where nothing of the file is mapped."""
+        for segment in self.segments:
+            if segment.address <= address and address + size <= segment.address + segment.size:
+                return os.pread(self._fd, size, address - segment.address + segment.offset)
+        raise ValueError(f"no file bytes at {address:#x}")
+
+    def load_bias(self, start: int, file_offset: int) -> int:
+        """Running minus linked address, from any mapping of the file; 0 for a non-PIE executable."""
+        for segment in self.segments:
+            first_page = segment.offset // _PAGE * _PAGE
+            if first_page <= file_offset < segment.offset + segment.size:
+                return start - (segment.address + file_offset - segment.offset)
+        raise ValueError(f"no segment at file offset {file_offset:#x}")
+
+    def symbol(self, name: str) -> int | None:
+        """Linked address of a name that other objects can see."""
+        if _DT_GNU_HASH not in self._dynamic:
+            return self._from_sections(name, _SHT_DYNSYM)
+        return self._from_gnu_hash(name.encode())
+
+    def any_symbol(self, name: str) -> int | None:
+        """Linked address of a name, exported or not; reads the full symbol table when it must."""
+        address = self.symbol(name)
+        return address if address is not None else self._from_sections(name, _SHT_SYMTAB)
+
+    def find(self, needle: bytes, start: int = 0, size: int | None = None) -> int | None:
+        """Linked address of the first such bytes in executable code, from `start` on."""
+        for segment in self.segments:
+            if not segment.executable or start >= segment.address + segment.size:
+                continue
+            begin = max(start, segment.address)
+            length = segment.address + segment.size - begin
+            position = self.read(begin, length if size is None else min(size, length)).find(needle)
+            if position >= 0:
+                return begin + position
+        return None
+
+    def _read_program_headers(self) -> None:
+        (table,) = struct.unpack_from("<Q", self._header, 32)
+        entry_size, num_entries = struct.unpack_from("<HH", self._header, 54)
+        raw = os.pread(self._fd, entry_size * num_entries, table)
+        for index in range(num_entries):
+            kind, flags, offset, address, _, size = struct.unpack_from("<IIQQQQ", raw, index * entry_size)
+            if kind == _PT_LOAD:
+                self.segments.append(Segment(offset, address, size, bool(flags & _PF_X)))
+            elif kind == _PT_DYNAMIC:
+                self._dynamic = dict(struct.iter_unpack("<QQ", os.pread(self._fd, size & ~15, offset)))
+
+    def _from_gnu_hash(self, name: bytes) -> int | None:
+        table = self._dynamic[_DT_GNU_HASH]
+        num_buckets, first_hashed, num_bloom, _ = struct.unpack("<IIII", self.read(table, 16))
+        buckets = table + 16 + 8 * num_bloom
+        chains = buckets + 4 * num_buckets
+        name_hash = gnu_hash(name)
+        (index,) = struct.unpack("<I", self.read(buckets + 4 * (name_hash % num_buckets), 4))
+        while index >= first_hashed:
+            (chained,) = struct.unpack("<I", self.read(chains + 4 * (index - first_hashed), 4))
+            if chained | 1 == name_hash | 1:
+                address = self._dynamic_symbol(index, name)
+                if address is not None:
+                    return address
+            if chained & 1:  # the lowest bit ends a chain
+                return None
+            index += 1
+        return None
+
+    def _dynamic_symbol(self, index: int, name: bytes) -> int | None:
+        raw = self.read(self._dynamic[_DT_SYMTAB] + _SYMBOL.size * index, _SYMBOL.size)
+        name_offset, *_ = _SYMBOL.unpack(raw)
+        found = self.read(self._dynamic[_DT_STRTAB] + name_offset, len(name) + 1)
+        return _usable_address(raw) if found == name + b"\0" else None
+
+    def _from_sections(self, name: str, kind: int) -> int | None:
+        for symbols, strings in self._symbol_sections(kind):
+            name_offset = strings.find(b"\0" + name.encode() + b"\0") + 1
+            if not name_offset:
+                continue
+            for position in range(0, len(symbols) - _SYMBOL.size + 1, _SYMBOL.size):
+                if struct.unpack_from("<I", symbols, position)[0] == name_offset:
+                    return _usable_address(symbols[position : position + _SYMBOL.size])
+        return None
+
+    def _symbol_sections(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
+        (table,) = struct.unpack_from("<Q", self._header, 40)
+        entry_size, num_entries = struct.unpack_from("<HH", self._header, 58)
+        raw = os.pread(self._fd, entry_size * num_entries, table)
+        headers = [struct.unpack_from("<IIQQQQI", raw, i * entry_size) for i in range(num_entries)]
+        for _, section_kind, _, _, offset, size, link in headers:
+            if section_kind == kind:
+                _, _, _, _, strings_offset, strings_size, _ = headers[link]
+                yield os.pread(self._fd, size, offset), os.pread(self._fd, strings_size, strings_offset)
+
+
+def gnu_hash(name: bytes) -> int:
+    """Bernstein's hash as the dynamic linker uses it: h * 33 + byte, 32 bits."""
+    value = 5381
+    for byte in name:
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
+
+
+def _usable_address(raw: bytes) -> int | None:
+    _, info, _, section, address, _ = _SYMBOL.unpack(raw)
+    # An indirect function's address is that of its resolver: calling it would do something else.
+    return address if section and info & 15 != _STT_GNU_IFUNC else None

@@ -1,0 +1,152 @@
+"""Everything that can be worked out before the target is stopped: addresses, machine code, proofs.
+
+In: a process id and the code.  Out: a `Plan` in plain values, which the tracer process carries out. The
+proofs are bytes the tracer compares in the running process first, so that a wrong address (another file of
+the same name, a process that changed its image) ends in a refusal and never in a jump.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from tuiadvisor.inject import process
+from tuiadvisor.inject.elf import NotElfError
+from tuiadvisor.inject.outcome import InjectError
+from tuiadvisor.inject.payload import wrapped
+from tuiadvisor.inject.stubs import LIBC_FUNCTIONS, PYTHON_FUNCTIONS, build_block
+
+_PENDING = "Py_AddPendingCall"
+_CREATE = "pthread_create"
+_NUM_PROOF_BYTES = 16
+_SYSCALL = b"\x0f\x05"
+_INT3 = b"\xcc"
+_LIBC = (*LIBC_FUNCTIONS, _CREATE, "getpid")
+# UCX and other memory hooks overwrite the start of munmap; their version is as good to call.
+_PATCHED_BY_OTHERS = {"munmap"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the tracer needs, in values that `marshal` can carry."""
+
+    pid: int
+    start_ticks: int
+    block: bytes
+    thread_entry: int
+    pending_entry: int
+    pthread_create: int
+    add_pending_call: int
+    munmap: int
+    syscall_at: int
+    """A `syscall` instruction of libc, to map memory with."""
+    trap_at: int
+    """A byte of libc that is a breakpoint when executed: where the remote call returns to."""
+    libc_code: list[tuple[int, int]]
+    proofs: list[tuple[int, bytes]]
+
+    def as_dict(self) -> dict[str, object]:
+        """The fields by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The mapped object that carries Python."""
+
+    mapping: process.Mapping
+    version: tuple[int, int] | None
+
+
+def find_interpreter(pid: int) -> Interpreter:
+    """The interpreter inside the process. Raises InjectError 'not_python' where there is none."""
+    for mapping in process.mapped_objects(process.maps(pid)):
+        try:
+            with process.open_object(pid, mapping) as elf:
+                if elf.any_symbol(PYTHON_FUNCTIONS[1]) is not None:
+                    return Interpreter(mapping, process.python_version(pid, mapping, elf))
+        except NotElfError:
+            continue
+    raise InjectError(
+        pid, "not_python", "no Python interpreter inside", "give the process id of a training rank"
+    )
+
+
+def make_plan(pid: int, code: str) -> Plan:
+    """Addresses, machine code and proofs for one injection."""
+    found = _Resolver(pid)
+    interpreter = find_interpreter(pid)
+    found.take_from(interpreter.mapping, (*PYTHON_FUNCTIONS, _PENDING))
+    for mapping in process.mapped_objects(found.mappings):
+        if not found.missing(_LIBC):
+            break
+        found.take_from(mapping, _LIBC)
+    missing = found.missing((*PYTHON_FUNCTIONS, _PENDING, *_LIBC))
+    if missing:
+        raise InjectError(
+            pid,
+            "no_symbols",
+            f"its interpreter was stripped of {', '.join(missing)}",
+            "start the job armed: tuiadvisor arm -- CMD",
+        )
+    block = build_block(found.addresses, wrapped(code).encode())
+    return Plan(
+        pid=pid,
+        start_ticks=process.start_ticks(pid),
+        block=block.content,
+        thread_entry=block.thread_entry,
+        pending_entry=block.pending_entry,
+        pthread_create=found.addresses[_CREATE],
+        add_pending_call=found.addresses[_PENDING],
+        munmap=found.addresses["munmap"],
+        syscall_at=found.instruction(_SYSCALL, near="getpid", within=32),
+        trap_at=found.instruction(_INT3, near=_CREATE),
+        libc_code=found.code_of_libc(),
+        proofs=list(found.proofs.items()),
+    )
+
+
+class _Resolver:
+    """Addresses found so far, with the bytes that prove each of them."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.mappings = process.maps(pid)
+        self.addresses: dict[str, int] = {}
+        self.proofs: dict[int, bytes] = {}
+        self._owner: dict[str, process.Mapping] = {}
+
+    def missing(self, names: tuple[str, ...]) -> list[str]:
+        return [name for name in names if name not in self.addresses]
+
+    def take_from(self, mapping: process.Mapping, names: tuple[str, ...]) -> None:
+        try:
+            with process.open_object(self._pid, mapping) as elf:
+                bias = elf.load_bias(mapping.start, mapping.file_offset)
+                for name in self.missing(names):
+                    linked = elf.any_symbol(name)
+                    if linked is not None:
+                        self.addresses[name] = linked + bias
+                        self._owner[name] = mapping
+                        if name not in _PATCHED_BY_OTHERS:
+                            self.proofs[linked + bias] = elf.read(linked, _NUM_PROOF_BYTES)
+        except NotElfError:
+            return
+
+    def instruction(self, code: bytes, near: str, within: int | None = None) -> int:
+        mapping = self._owner[near]
+        with process.open_object(self._pid, mapping) as elf:
+            bias = elf.load_bias(mapping.start, mapping.file_offset)
+            linked = elf.find(code, self.addresses[near] - bias, within)
+        if linked is None:
+            raise InjectError(
+                self._pid,
+                "no_symbols",
+                f"no instruction {code.hex()} after {near} in {mapping.path}",
+                "start the job armed: tuiadvisor arm -- CMD",
+            )
+        self.proofs[linked + bias] = code
+        return linked + bias
+
+    def code_of_libc(self) -> list[tuple[int, int]]:
+        paths = {self._owner[_CREATE].path, self._owner["munmap"].path}
+        return [(m.start, m.end) for m in self.mappings if m.executable and m.path in paths]

@@ -1,0 +1,185 @@
+"""What /proc tells about a process before anybody touches it.
+
+In: a process id as this process sees it.  Out: frozen facts. Raises ProcessLookupError when the process is
+gone and PermissionError when it may not be looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuiadvisor.inject.elf import ElfFile, NotElfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Names of the object that carries the interpreter: an embedding program may call itself anything.
+_PYTHON_NAME = re.compile(r"python(\d)\.(\d+)")
+_TORCH_NAME = re.compile(r"/libtorch(_python|_cpu)?\.so|/torch/_C\.")
+_DELETED = " (deleted)"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The lines of /proc/PID/status that decide whether a process may be touched."""
+
+    state: str
+    """One letter: R running, S sleeping, D waiting for a device, T stopped, t traced, Z zombie."""
+    tracer_pid: int
+    uid: int
+    inner_pid: int
+    """The process id inside the innermost PID namespace: what getpid() returns there."""
+    shadow_stack: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    executable: bool
+    file_offset: int
+    inode: int
+    path: str
+
+    @property
+    def deleted(self) -> bool:
+        """The file was replaced or removed after it was mapped, as an upgrade does."""
+        return self.path.endswith(_DELETED)
+
+
+def parse_status(text: str) -> Status:
+    """Facts of one /proc/PID/status."""
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    inner_pids = fields.get("NSpid", fields["Pid"]).split()
+    return Status(
+        state=fields["State"].split()[0],
+        tracer_pid=int(fields["TracerPid"]),
+        uid=int(fields["Uid"].split()[1]),
+        inner_pid=int(inner_pids[-1]),
+        shadow_stack="shstk" in fields.get("x86_Thread_features", ""),
+    )
+
+
+def parse_maps(text: str) -> list[Mapping]:
+    """Mappings of one /proc/PID/maps, in address order."""
+    mappings = []
+    for line in text.splitlines():
+        span, perms, offset, _device, inode, *path = line.split(None, 5)
+        start, end = span.split("-")
+        mappings.append(
+            Mapping(
+                start=int(start, 16),
+                end=int(end, 16),
+                executable="x" in perms,
+                file_offset=int(offset, 16),
+                inode=int(inode),
+                path=path[0] if path else "",
+            )
+        )
+    return mappings
+
+
+def status(pid: int) -> Status:
+    """Facts of the process."""
+    return parse_status(_read(pid, "status").decode())
+
+
+def maps(pid: int) -> list[Mapping]:
+    """Mappings of the process; empty for a zombie or a kernel thread."""
+    return parse_maps(_read(pid, "maps").decode(errors="surrogateescape"))
+
+
+def environ(pid: int) -> dict[str, str]:
+    """The environment the process was started with; what it changed itself later is not seen."""
+    entries = _read(pid, "environ").decode(errors="surrogateescape").split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def command_line(pid: int) -> list[str]:
+    """Arguments of the process."""
+    return _read(pid, "cmdline").decode(errors="surrogateescape").split("\0")[:-1]
+
+
+def start_ticks(pid: int) -> int:
+    """Start time since boot: tells a process from a later one that got the same id."""
+    # The command name may contain blanks and parentheses: count from the last one.
+    return int(_read(pid, "stat").rpartition(b")")[2].split()[19])
+
+
+def loads_torch(pid: int) -> bool:
+    """Whether PyTorch is mapped into the process."""
+    return any(_TORCH_NAME.search(mapping.path) for mapping in maps(pid))
+
+
+def same_root(pid: int) -> bool:
+    """Whether paths mean the same for the process and for us: no container, no chroot."""
+    process = Path(f"/proc/{pid}")
+    return (process / "ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink() and (
+        (process / "root").readlink() == Path("/proc/self/root").readlink()
+    )
+
+
+def mapped_objects(mappings: list[Mapping]) -> list[Mapping]:
+    """The first mapping of each mapped file, likeliest carriers of Python and libc first."""
+    first: dict[str, Mapping] = {}
+    for mapping in mappings:
+        if mapping.inode and mapping.path.startswith("/"):
+            first.setdefault(mapping.path, mapping)
+    executables = {mapping.path for mapping in mappings if mapping.executable}
+    return sorted(
+        (mapping for path, mapping in first.items() if path in executables),
+        key=lambda mapping: not re.search(r"/(lib)?(python|c[.-]|pthread)[^/]*$", mapping.path),
+    )
+
+
+@contextmanager
+def open_object(pid: int, mapping: Mapping) -> Iterator[ElfFile]:
+    """The file behind a mapping, also when deleted or inside a container.
+
+    Raises NotElfError when it is no x86-64 ELF file or cannot be opened.
+    """
+    last_error: OSError | None = None
+    for path in _ways_to(pid, mapping):
+        try:
+            opened = path.open("rb", buffering=0)
+        except OSError as error:
+            last_error = error
+            continue
+        with opened as file:
+            yield ElfFile(file.fileno())
+            return
+    raise NotElfError(f"{mapping.path}: {last_error}")
+
+
+def python_version(pid: int, mapping: Mapping, elf: ElfFile) -> tuple[int, int] | None:
+    """(major, minor) of the interpreter an object carries; None where it doesn't say."""
+    address = elf.symbol("Py_Version")
+    if address is not None:  # exported from 3.11 on
+        (version_hex,) = struct.unpack("<Q", elf.read(address, 8))
+        return version_hex >> 24, version_hex >> 16 & 0xFF
+    executable = str(Path(f"/proc/{pid}/exe").readlink())
+    match = _PYTHON_NAME.search(mapping.path) or _PYTHON_NAME.search(executable)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _ways_to(pid: int, mapping: Mapping) -> Iterator[Path]:
+    """Places where a mapped file can be opened; map_files needs a capability, the others a path."""
+    yield Path(f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}")
+    if not mapping.deleted:
+        yield Path(f"/proc/{pid}/root{mapping.path}")
+    if str(Path(f"/proc/{pid}/exe").readlink()) == mapping.path:
+        yield Path(f"/proc/{pid}/exe")
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except FileNotFoundError as error:
+        raise ProcessLookupError(f"process {pid} is gone") from error

@@ -1,0 +1,216 @@
+"""The process that holds the target for half a millisecond.  In: a plan on stdin.  Out: an outcome on stdout.
+
+A process of its own, because a tracer that dies in the middle of a remote call takes the target with it:
+here Ctrl-C, SIGTERM, SIGHUP and even SIGKILL of the watcher find nobody; every signal that can be blocked is
+blocked. It raises its own priority, since most of a stop is the tracer waiting for a processor. Both ends are
+the same interpreter, so `marshal` carries the values.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import marshal
+import os
+import signal
+import sys
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from tuiadvisor.inject import idle_thread, ptrace, remote_call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MMAP, _MUNMAP = 9, 11
+_PROT_READ_EXEC = 1 | 4
+_MAP_PRIVATE_ANONYMOUS = 2 | 32
+_NUM_SEARCHES = 3
+_NUM_PENDING_TRIES = 5
+_PENDING_CALL_S = 0.2
+_CAP_SYS_NICE = 23
+_NEXT_TRY_S = 0.005
+_OTHER_TRACER_S = 0.2  # another watcher's injection into the same thread is over by then, a debugger is not
+_FAILED = 0xFFFFFFFF  # -1 as an unsigned int
+
+
+class RefusedError(Exception):
+    """The target was left alone: (reason for programs, what for people)."""
+
+
+def main() -> None:
+    """Carry out the plan of stdin and print the outcome."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would not even become pending
+    gc.disable()
+    plan = marshal.load(sys.stdin.buffer)  # noqa: S302  written by our own parent
+    outcome = marshal.dumps(run(plan))
+    with suppress(BrokenPipeError):  # the watcher may be gone; the target is served all the same
+        sys.stdout.buffer.write(outcome)
+        sys.stdout.buffer.flush()
+
+
+def run(plan: dict[str, Any]) -> dict[str, Any]:
+    """{'way', 'stopped_ns'} or {'reason', 'what'}."""
+    try:
+        return _run(plan)
+    except RefusedError as refused:
+        reason, what = refused.args
+    except (ptrace.GoneError, ProcessLookupError, FileNotFoundError):
+        reason, what = "gone", "it ended during the injection"
+    except ptrace.LateError:
+        reason, what = "busy_in_c", "its thread did not stop or answer in time"
+    except remote_call.StoppedByUserError:
+        reason, what = "stopped", "it is being stopped"
+    except remote_call.FaultError as fault:
+        reason, what = "fault", f"the remote call failed ({fault}) and was undone"
+    except PermissionError as error:
+        reason, what = "ptrace_forbidden", f"the system forbids tracing it ({error.strerror})"
+    except OSError as error:
+        reason, what = "system", f"the system refused: {error.strerror}"
+    return {"reason": reason, "what": what}
+
+
+def _run(plan: dict[str, Any]) -> dict[str, Any]:
+    memory_fd = os.open(f"/proc/{plan['pid']}/mem", os.O_RDWR | os.O_CLOEXEC)
+    _check_proofs(plan, memory_fd)
+    deadline_s = time.monotonic() + plan["timeout_s"]
+    give_up_s = time.monotonic() + _OTHER_TRACER_S
+    while True:
+        try:
+            return _by_either_way(plan, memory_fd, deadline_s)
+        except PermissionError:
+            if time.monotonic() < give_up_s:
+                time.sleep(_NEXT_TRY_S)
+            elif _is_traced(plan["pid"]):
+                raise RefusedError("being_debugged", "another process is tracing it") from None
+            else:
+                raise
+
+
+def _by_either_way(plan: dict[str, Any], memory_fd: int, deadline_s: float) -> dict[str, Any]:
+    if plan["way"] != "pending_call":
+        outcome = _by_thread(plan, memory_fd, deadline_s)
+        if outcome or plan["way"] == "thread":
+            return outcome or {"reason": "busy", "what": "it has no idle thread"}
+    return _by_pending_call(plan, memory_fd, deadline_s)
+
+
+def _by_thread(plan: dict[str, Any], memory_fd: int, deadline_s: float) -> dict[str, Any] | None:
+    """Start a thread from one that is asleep; None when none stays asleep."""
+    for _ in range(_NUM_SEARCHES):
+        for candidate in idle_thread.candidates(plan["pid"], plan["libc_code"]):
+            with _hurrying(candidate.tid), remote_call.held(candidate.tid, memory_fd, deadline_s) as thread:
+                started = _still_asleep(thread.registers, candidate.sleep) and _start_thread(plan, thread)
+            if started:
+                return {"way": "thread", "stopped_ns": thread.stopped_ns}
+    return None
+
+
+def _by_pending_call(plan: dict[str, Any], memory_fd: int, deadline_s: float) -> dict[str, Any]:
+    """Queue a call on the main thread, wherever it is."""
+    for _ in range(_NUM_PENDING_TRIES):
+        # The queue has a lock. If the main thread itself was stopped inside it, our call can't return:
+        # it is abandoned and tried again a moment later.
+        queued = False
+        with _hurrying(plan["pid"]), remote_call.held(plan["pid"], memory_fd, deadline_s) as thread:
+            thread.answer_within(_PENDING_CALL_S)
+            with suppress(ptrace.LateError):
+                _add_pending_call(plan, thread)
+                queued = True
+        if queued:
+            return {"way": "pending_call", "stopped_ns": thread.stopped_ns}
+    raise ptrace.LateError
+
+
+def _start_thread(plan: dict[str, Any], thread: remote_call.HeldThread) -> bool:
+    block = _map_block(plan, thread)
+    arguments = (thread.scratch(), 0, block + plan["thread_entry"], block)
+    code = thread.call(plan["pthread_create"], arguments, plan["trap_at"])
+    if code:
+        _unmap_block(plan, thread, block)
+        raise RefusedError("no_thread", f"it cannot start a thread ({os.strerror(code)})")
+    return True
+
+
+def _add_pending_call(plan: dict[str, Any], thread: remote_call.HeldThread) -> None:
+    block = _map_block(plan, thread)
+    arguments = (block + plan["pending_entry"], block)
+    if thread.call(plan["add_pending_call"], arguments, plan["trap_at"]) == _FAILED:
+        _unmap_block(plan, thread, block)
+        raise RefusedError("busy_in_c", "its queue of pending calls is full")
+
+
+def _map_block(plan: dict[str, Any], thread: remote_call.HeldThread) -> int:
+    size = len(plan["block"])
+    block = thread.system_call(
+        plan["syscall_at"], _MMAP, 0, size, _PROT_READ_EXEC, _MAP_PRIVATE_ANONYMOUS, _FAILED, 0
+    )
+    thread.write(block, plan["block"])
+    return block
+
+
+def _unmap_block(plan: dict[str, Any], thread: remote_call.HeldThread, block: int) -> None:
+    thread.system_call(plan["syscall_at"], _MUNMAP, block, len(plan["block"]))
+
+
+def _still_asleep(registers: ptrace.Registers, sleep: idle_thread.Sleep) -> bool:
+    """Nothing may have happened between the look and the stop."""
+    return (registers.orig_rax, registers.rsp, registers.rip) == (
+        sleep.system_call,
+        sleep.stack_pointer,
+        sleep.instruction,
+    )
+
+
+def _check_proofs(plan: dict[str, Any], memory_fd: int) -> None:
+    for address, content in plan["proofs"]:
+        try:
+            same = os.pread(memory_fd, len(content), address) == content
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            same = False
+        if not same:
+            raise RefusedError("changed", "its code is not that of the files it was started from")
+    with open(f"/proc/{plan['pid']}/stat", "rb") as stat:  # noqa: PTH123  pathlib is not loaded otherwise
+        if int(stat.read().rpartition(b")")[2].split()[19]) != plan["start_ticks"]:
+            raise RefusedError("gone", "another process has its id now")
+
+
+def _is_traced(pid: int) -> bool:
+    for tid in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  pathlib costs more and says no more
+        with open(f"/proc/{pid}/task/{tid}/status", "rb") as status:  # noqa: PTH123  as above
+            if b"TracerPid:\t0\n" not in status.read():
+                return True
+    return False
+
+
+@contextmanager
+def _hurrying(tid: int) -> Iterator[None]:
+    """Real-time priority for us and for the thread we hold: a stop is mostly waiting for a processor.
+
+    Needs CAP_SYS_NICE, which also allows to take it back; without it nothing is changed. What the thread
+    starts meanwhile does not inherit it.
+    """
+    ordinary = os.sched_param(0)
+    raised = False
+    with suppress(OSError):
+        if os.sched_getscheduler(tid) == os.SCHED_OTHER and _has_nice_capability():
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
+            os.sched_setscheduler(tid, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+            raised = True
+    try:
+        yield
+    finally:
+        if raised:
+            with suppress(ProcessLookupError):
+                os.sched_setscheduler(tid, os.SCHED_OTHER, ordinary)
+        os.sched_setscheduler(0, os.SCHED_OTHER, ordinary)
+
+
+def _has_nice_capability() -> bool:
+    with open("/proc/self/status", "rb") as status:  # noqa: PTH123  pathlib costs more and says no more
+        effective = int(status.read().partition(b"CapEff:")[2].split()[0], 16)
+    return bool(effective >> _CAP_SYS_NICE & 1)
