@@ -1,0 +1,38 @@
+"""The agent of this machine, over a private socket."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tuiadvisor.launch.agents import Agents, Launched
+from tuiadvisor.stream.keys import Invitation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tuiadvisor.stream.keys import PeerKey
+
+
+class LocalLauncher:
+    """One agent here, for these processes or for the only training."""
+
+    def __init__(self, pids: Sequence[int] = ()) -> None:
+        self._pids = pids
+
+    def agents_endpoint(self, folder: Path) -> str:
+        """A socket in the session's own folder: nobody else may enter."""
+        return f"ipc://{folder}/agents"
+
+    def start(self, url: str, key: PeerKey | None) -> Agents:
+        """Start it."""
+        agent = Launched("", [sys.executable, *agent_arguments(self._pids)], lambda *_: None)
+        agent.invite(Invitation(url, key))
+        return Agents([agent])
+
+
+def agent_arguments(pids: Sequence[int] = ()) -> list[str]:
+    """What follows the interpreter on an agent's command line: no address and no key."""
+    arguments = ["-m", "tuiadvisor.agent", "--from-stdin"]
+    return [*arguments, "--pid", *map(str, pids)] if pids else arguments

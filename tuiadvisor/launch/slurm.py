@@ -1,0 +1,108 @@
+"""One agent on each node of a running Slurm job, as a step inside the job's own allocation.
+
+The step overlaps the training's, asks for nothing of its own and ends with us. Agents connect back to an address of
+this machine with keys that srun hands to each of them on standard input.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.launch.address import address_towards, listening_endpoint, reachable_url
+from tuiadvisor.launch.agents import Agents, Launched
+from tuiadvisor.launch.local import agent_arguments
+from tuiadvisor.stream.keys import Invitation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tuiadvisor.stream.keys import PeerKey
+
+ANSWER_S: Final = 30.0
+_JOB: Final = re.compile(r"\d+(?:_\d+)?(?:\+\d+)?")
+_NODE_ADDRESS: Final = re.compile(r"\bNodeAddr=(\S+)")
+_NOT_INSTALLED: Final = re.compile(r"No module named '?tuiadvisor|execve\(\): .*No such file")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Where a running job runs."""
+
+    job: str
+    num_nodes: int
+    first_address: str
+
+
+class SlurmLauncher:
+    """One srun for all nodes."""
+
+    def __init__(self, job: str, remote_python: str = "", hub_address: str = "") -> None:
+        """Ask Slurm where the job runs. TuiadvisorError if it does not run."""
+        self._job = find_job(job)
+        self._python = remote_python or sys.executable
+        self._address = hub_address or address_towards(self._job.first_address)
+
+    def agents_endpoint(self, folder: Path) -> str:  # noqa: ARG002  # others listen in the session's folder
+        """A port on our address that the nodes can reach."""
+        return listening_endpoint(self._address)
+
+    def start(self, url: str, key: PeerKey | None) -> Agents:
+        """Start the step; srun copies what we write to every node."""
+
+        def on_line(agent: Launched, line: str) -> None:
+            if _NOT_INSTALLED.search(line):
+                agent.error = (
+                    f"{line}; install tuiadvisor on the nodes, or name its python with --remote-python"
+                )
+
+        step = Launched(f"slurm job {self._job.job}", self.command(), on_line)
+        step.invite(Invitation(reachable_url(self._address, int(url.rpartition(":")[2])), key))
+        return Agents([step])
+
+    def command(self) -> Sequence[str]:
+        """The whole of srun's command line: no key is on it."""
+        size = [f"--nodes={self._job.num_nodes}", f"--ntasks={self._job.num_nodes}", "--ntasks-per-node=1"]
+        # A node whose ranks have ended, or that has none, must not end the watching of the others.
+        patience = ["--kill-on-bad-exit=0", "--wait=0", "--input=all", "--label", "--job-name=tuiadvisor"]
+        place = ["srun", f"--jobid={self._job.job}", "--overlap", "--cpu-bind=none"]
+        return [*place, *size, *patience, self._python, *agent_arguments()]
+
+
+def find_job(job: str) -> Job:
+    """Where this job runs, as Slurm says."""
+    if not _JOB.fullmatch(job):
+        raise TuiadvisorError(f"--slurm {job!r}: not a job's number; `squeue --me` lists yours")
+    said = _ask(["squeue", "--noheader", f"--jobs={job}", "--format=%T|%D|%N"], job).strip()
+    if not said:
+        raise TuiadvisorError(f"--slurm {job}: no such job; `squeue --me` lists yours")
+    state, num_nodes, nodes = [*said.splitlines()[0].split("|"), "", ""][:3]
+    if state != "RUNNING" or not num_nodes.isdecimal():
+        raise TuiadvisorError(f"--slurm {job}: the job is {state.lower()}, not running; wait until it runs")
+    first = _ask(["scontrol", "show", "hostnames", nodes], job).split()[0]
+    found = _NODE_ADDRESS.search(_ask(["scontrol", "--oneliner", "show", "node", first], job))
+    return Job(job, int(num_nodes), found[1] if found else first)
+
+
+def _ask(command: Sequence[str], job: str) -> str:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S, check=False
+        )
+    except FileNotFoundError:
+        raise TuiadvisorError(
+            f"--slurm {job}: {command[0]} is not on this machine; run it on the cluster's login node"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise FailureError(
+            f"--slurm {job}: {command[0]} gave no answer in {ANSWER_S:.0f} s; try again"
+        ) from None
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise TuiadvisorError(f"--slurm {job}: {command[0]}: {why}")
+    return done.stdout

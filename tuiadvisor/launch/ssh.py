@@ -1,0 +1,106 @@
+"""One agent on each of some hosts, brought by ssh and gone with it.
+
+By default the agent speaks through a port that ssh forwards from the host's loopback to the hub's: no port is opened
+to a network. Other users of that host can reach the forwarded port too, hence keys there as well. With an address of
+this machine the agents connect to it directly, encrypted.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.launch.address import listening_endpoint, reachable_url
+from tuiadvisor.launch.agents import Agents, Launched
+from tuiadvisor.launch.local import agent_arguments
+from tuiadvisor.stream.keys import Invitation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tuiadvisor.stream.keys import PeerKey
+
+# No leading "-": ssh would take it as an option.
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9_.\[][A-Za-z0-9_.:%\[\]-]*")
+_FORWARDED: Final = re.compile(r"Allocated port (\d{1,5}) for remote forward")
+_NOT_FORWARDED: Final = re.compile(r"remote port forwarding failed")
+_NOT_INSTALLED: Final = re.compile(r"No module named '?tuiadvisor|No such file or directory|not found")
+_OPTIONS: Final = (
+    "BatchMode=yes",  # a question for a password would hang unseen
+    "LogLevel=INFO",  # below it the forwarded port is not said
+    "ControlMaster=no",  # through a shared connection neither the port nor the end would be ours
+    "ControlPath=none",
+    "ConnectTimeout=15",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SshOptions:
+    """How to reach the hosts."""
+
+    hosts: tuple[str, ...]
+    config: str = ""  # ssh's -F
+    remote_python: str = ""  # default: the path of our own, which a shared file system makes right
+    hub_address: str = ""  # connect straight to this address of ours instead of through ssh
+
+
+def parse_hosts(text: str) -> tuple[str, ...]:
+    """A,B,… as hosts, each once. TuiadvisorError for what ssh would not take as a host."""
+    hosts = tuple(dict.fromkeys(host for part in text.split(",") if (host := part.strip())))
+    wrong = next((host for host in hosts if not _HOST.fullmatch(host)), None)
+    if wrong is not None or not hosts:
+        raise TuiadvisorError(f"--hosts {wrong or text!r}: not a host; write --hosts node1,user@node2")
+    return hosts
+
+
+class SshLauncher:
+    """One ssh a host."""
+
+    def __init__(self, options: SshOptions) -> None:
+        self._options = options
+
+    def agents_endpoint(self, folder: Path) -> str:  # noqa: ARG002  # others listen in the session's folder
+        """A port on loopback for the tunnels, or on the address given."""
+        return listening_endpoint(self._options.hub_address or "127.0.0.1")
+
+    def start(self, url: str, key: PeerKey | None) -> Agents:
+        """Connect to all hosts at once."""
+        port = int(url.rpartition(":")[2])
+        return Agents([self._start_one(host, port, key) for host in self._options.hosts])
+
+    def _start_one(self, host: str, port: int, key: PeerKey | None) -> Launched:
+        direct = self._options.hub_address
+
+        def on_line(agent: Launched, line: str) -> None:
+            if (found := _FORWARDED.search(line)) and not direct:
+                agent.invite(Invitation(f"tcp://127.0.0.1:{found[1]}", key))
+            elif _NOT_FORWARDED.search(line):
+                agent.fail("its sshd forwards no ports; give an address of this machine with --hub-address")
+            elif _NOT_INSTALLED.search(line) and not line.startswith("tuiadvisor:"):
+                agent.error = f"{line}; install tuiadvisor there, or name its python with --remote-python"
+
+        try:
+            agent = Launched(host, self.command(host, port), on_line)
+        except FileNotFoundError:
+            raise TuiadvisorError(
+                "--hosts: there is no ssh on this machine; install openssh-client"
+            ) from None
+        if direct:
+            agent.invite(Invitation(reachable_url(direct, port), key))
+        return agent
+
+    def command(self, host: str, port: int) -> Sequence[str]:
+        """The whole of ssh's command line: no key is on it."""
+        settings = [word for option in _OPTIONS for word in ("-o", option)]
+        config = ["-F", self._options.config] if self._options.config else []
+        tunnel = [] if self._options.hub_address else ["-R", f"127.0.0.1:0:127.0.0.1:{port}"]
+        python = self._options.remote_python or sys.executable
+        remote = "exec " + shlex.join([python, *agent_arguments()])
+        return ["ssh", "-T", "-x", "-a", *config, *settings, *tunnel, "--", host, remote]

@@ -1,0 +1,1 @@
+"""Frames on the wire and on disk: the same bytes, the same reader."""

@@ -1,0 +1,119 @@
+"""Viewers read the recording by offset; the hub remembers nothing of them but who waits for more.
+
+Late viewers get the history first, slow ones ask later, stopped ones cost a few bytes until they are forgotten.
+Nothing that a viewer sends is written anywhere or names anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import zmq
+
+from tuiadvisor.stream.frames import HEADER_BYTES, FrameError, frame_length
+from tuiadvisor.stream.recording import FILE_HEADER_BYTES, RecordingWriter
+from tuiadvisor.stream.wire import Reply, Request, unpack_request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONG_POLL_S: Final = 1.0
+MAX_WAITING: Final = 4096
+WATCHING_S: Final = 3.0
+# Between two looks at the agents at most so many: recording comes first.
+MAX_SERVED: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    request: Request
+    until_s: float
+
+
+class Viewers:
+    """Those who asked and have not been answered."""
+
+    def __init__(self, router: zmq.Socket[bytes], recording: RecordingWriter, session: int) -> None:
+        self.num_bad_requests = 0
+        self._router = router
+        self._recording = recording
+        self._session = session
+        self._waiting: dict[bytes, _Waiting] = {}
+        self._asked_s: dict[bytes, float] = {}  # who shall hear that the recording ends
+
+    def num_watching(self, now_s: float) -> int:
+        """Viewers who asked lately and have not been told the end."""
+        self._asked_s = {viewer: at_s for viewer, at_s in self._asked_s.items() if now_s - at_s < WATCHING_S}
+        return len(self._asked_s)
+
+    def serve(self, now_s: float, note: str, *, is_ending: bool = False) -> bool:
+        """Answer those for whom there is something and those who waited long enough; True if some are left."""
+        for _ in range(MAX_SERVED):
+            try:
+                viewer, *parts = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            self._accept(viewer, parts, now_s)
+        due = [
+            viewer
+            for viewer, waiting in self._waiting.items()
+            if self._begin(waiting.request) < self._recording.num_bytes
+            or waiting.until_s <= now_s
+            or is_ending
+        ]
+        for viewer in due[:MAX_SERVED]:
+            self._answer(viewer, self._waiting.pop(viewer).request, note, is_ending=is_ending)
+        return len(due) > MAX_SERVED
+
+    def _accept(self, viewer: bytes, parts: Sequence[bytes], now_s: float) -> None:
+        try:
+            request = unpack_request(parts)
+        except FrameError:
+            self.num_bad_requests += 1
+            return
+        # The oldest makes room and asks again; a second question of one viewer replaces its first.
+        self._waiting.pop(viewer, None)
+        if len(self._waiting) >= MAX_WAITING:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            self._asked_s.pop(oldest, None)
+        self._waiting[viewer] = _Waiting(request, now_s + LONG_POLL_S)
+        if len(self._asked_s) < MAX_WAITING:
+            self._asked_s[viewer] = now_s
+
+    def _answer(self, viewer: bytes, request: Request, note: str, *, is_ending: bool) -> None:
+        end = self._recording.num_bytes
+        offset = self._begin(request)
+        data = self._whole_frames(offset, request.max_bytes)
+        if data is None:
+            self.num_bad_requests += 1
+            return
+        is_last = is_ending and offset + len(data) == end
+        if is_last:
+            self._asked_s.pop(viewer, None)
+        reply = Reply(request.request, self._session, offset, end, is_last, data, note)
+        try:
+            self._router.send_multipart([viewer, *reply.pack()], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return  # it does not read or is gone: it will ask again or not
+
+    def _begin(self, request: Request) -> int:
+        if request.session != self._session:
+            return FILE_HEADER_BYTES
+        return min(max(request.offset, FILE_HEADER_BYTES), self._recording.num_bytes)
+
+    def _whole_frames(self, offset: int, max_bytes: int) -> bytes | None:
+        """About max_bytes from offset on, cut after a whole frame, at least one; None if no frame begins there."""
+        window = self._recording.read(offset, max(max_bytes, HEADER_BYTES))
+        length = 0
+        try:
+            while (num_bytes := frame_length(window, length)) is not None:
+                if length + num_bytes > len(window):
+                    if length:
+                        break
+                    return self._recording.read(offset, num_bytes)
+                length += num_bytes
+        except FrameError:
+            return None
+        return window[:length]

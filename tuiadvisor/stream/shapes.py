@@ -1,0 +1,168 @@
+"""What each kind of frame may carry: names, types and bounds of its payload.
+
+In: a JSON object straight from a stranger's bytes.  Out: the same, or FrameError; afterwards every known
+field is null or of the promised type, so that no later code checks again. Unknown keys pass unread: newer
+agents may say more.
+
+Text may still hold control characters (a command line has newlines): whoever prints it escapes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+from tuiadvisor.errors import TuiadvisorError
+
+MAX_TEXT_CHARS: Final = 65_536
+MAX_ITEMS: Final = 65_536
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+
+
+class FrameError(TuiadvisorError):
+    """These bytes are not a frame that we wrote."""
+
+
+class FrameKind(IntEnum):
+    """What a frame says; the number is in its header."""
+
+    RUN = 1  # first frame of a recording
+    HELLO = 2  # an agent and its ranks
+    STEPS = 3
+    EVENTS = 4
+    HOST = 5
+    STATUS = 6
+    BYE = 7
+    GAP = 8  # written by the hub: something is missing here
+
+
+Check = Callable[[object, str], None]
+
+
+def _integer(value: object, where: str) -> None:
+    if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
+        raise FrameError(f"frame payload: {where} is not a 64-bit integer")
+
+
+def _number(value: object, where: str) -> None:
+    if type(value) is float:
+        return
+    _integer(value, where)
+
+
+def _text(value: object, where: str) -> None:
+    if type(value) is not str or len(value) > MAX_TEXT_CHARS:
+        raise FrameError(f"frame payload: {where} is not a text of at most {MAX_TEXT_CHARS} characters")
+
+
+def _list_of(check: Check) -> Check:
+    def checked(value: object, where: str) -> None:
+        if type(value) is not list or len(value) > MAX_ITEMS:
+            raise FrameError(f"frame payload: {where} is not a list of at most {MAX_ITEMS} items")
+        for item in value:
+            if item is not None:
+                check(item, where)
+
+    return checked
+
+
+def _object(fields: dict[str, Check]) -> Check:
+    def checked(value: object, where: str) -> None:
+        if type(value) is not dict:
+            raise FrameError(f"frame payload: {where} is not an object")
+        for name, check in fields.items():
+            item = value.get(name)
+            if item is not None:
+                check(item, f"{where}.{name}")
+
+    return checked
+
+
+def _map_of(check: Check) -> Check:
+    def checked(value: object, where: str) -> None:
+        if type(value) is not dict or len(value) > MAX_ITEMS:
+            raise FrameError(f"frame payload: {where} is not an object of at most {MAX_ITEMS} keys")
+        for name, item in value.items():
+            if len(name) > MAX_TEXT_CHARS:
+                raise FrameError(f"frame payload: a key of {where} is too long")
+            if item is not None:
+                check(item, where)
+
+    return checked
+
+
+def _ranks(fields: dict[str, Check]) -> Check:
+    """A list of objects that each say which rank they speak of."""
+    check = _object({"rank": _integer, **fields})
+
+    def checked(value: object, where: str) -> None:
+        if type(value) is not list or len(value) > MAX_ITEMS:
+            raise FrameError(f"frame payload: {where} is not a list of at most {MAX_ITEMS} items")
+        for item in value:
+            check(item, where)
+
+    return checked
+
+
+def _fields(check: Check, names: str) -> dict[str, Check]:
+    return dict.fromkeys(names.split(), check)
+
+
+_COLUMNS = _object({"rows": _integer, "columns": _object({})})
+
+_HELLO_RANK = {
+    **_fields(_integer, "local_rank world_size pid start_wall_ns"),
+    **_fields(_text, "state detail python torch backend device command label cuda nccl git_commit"),
+    "parallel": _map_of(_integer),
+    "hooks": _map_of(_text),
+}
+
+_HOST_RANK = {
+    **_fields(_number, "cpu_s run_delay_s"),
+    **_fields(_integer, "rss_bytes num_threads voluntary_switches involuntary_switches"),
+}
+
+_STATUS_RANK = {
+    **_fields(_integer, "phase_since_ns step lost_steps lost_events hooks_disabled errors"),
+    **_fields(_text, "state detail phase"),
+}
+
+SHAPES: Final[dict[FrameKind, Check]] = {
+    FrameKind.RUN: _object(
+        {**_fields(_integer, "created_wall_ns schema"), **_fields(_text, "tuiadvisor label command hub_host")}
+    ),
+    FrameKind.HELLO: _object(
+        {
+            **_fields(_text, "host boot_id python platform"),
+            **_fields(_integer, "agent_pid wall_ns mono_ns num_cpus memory_bytes"),
+            "gpus": _list_of(_text),
+            "ranks": _ranks(_HELLO_RANK),
+        }
+    ),
+    FrameKind.STEPS: _COLUMNS,
+    FrameKind.EVENTS: _COLUMNS,
+    FrameKind.HOST: _object(
+        {
+            "host": _text,
+            **_fields(_integer, "mono_ns wall_ns num_cpus"),
+            **_fields(_number, "cpu memory load_1m disk_read_bytes_s disk_write_bytes_s net_bytes_s iowait"),
+            "cpu_per_core": _list_of(_number),
+            "gpus": _list_of(_object({})),
+            "ranks": _ranks(_HOST_RANK),
+        }
+    ),
+    FrameKind.STATUS: _object(
+        {"host": _text, **_fields(_integer, "mono_ns wall_ns"), "ranks": _ranks(_STATUS_RANK)}
+    ),
+    FrameKind.BYE: _object({"reason": _text}),
+    FrameKind.GAP: _object({**_fields(_text, "what source why"), "num_frames": _integer}),
+}
+
+
+def check_payload(kind: FrameKind, payload: object) -> dict[str, object]:
+    """The payload itself, once every known field has its promised type; FrameError otherwise."""
+    SHAPES[kind](payload, kind.name)
+    assert isinstance(payload, dict)  # noqa: S101  # every shape above is an object; this tells mypy
+    return payload
