@@ -1,0 +1,112 @@
+"""Which local step of a rank is which step of the job.
+
+Ranks are attached at different moments, so each counts its own steps from 0. One integer a rank, its offset,
+puts it on the job's axis: both it and the reference count every optimizer step once, so the offset is constant.
+In: columns of an aligned reference and of the rank.  Out: the offset and what supports it, or why there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.events import UNKNOWN
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.arrays import Ints
+
+MIN_MATCHES: Final = 3
+MIN_SUPPORT: Final = 0.8  # of the matched steps must agree on one offset
+NEAR_SHARE: Final = 0.35  # two ends within this share of a step are the same step
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """What alignment needs of one rank: parallel arrays in step order, UNKNOWN where not observed."""
+
+    step: Ints  # local for the rank to align, job steps for the reference
+    seq: Ints  # group sequence number at the step's end
+    mark_ns: Ints  # release from the barrier, or the step's end: common to all ranks within milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """offset: job step = local step + offset; None when the evidence is missing or contradicts itself."""
+
+    offset: int | None
+    by: str  # "sequence", "clock", "sequence and clock", "" when None
+    why_not: str  # "" when aligned
+
+
+def _vote(differences: Ints) -> int | None:
+    if differences.size < MIN_MATCHES:
+        return None
+    values, counts = np.unique(differences, return_counts=True)
+    best = int(np.argmax(counts))
+    return int(values[best]) if counts[best] >= MIN_SUPPORT * differences.size else None
+
+
+def offset_by_sequence(reference: RankSteps, rank: RankSteps) -> int | None:
+    """The offset at which equal sequence numbers fall on equal steps; None if they do not advance or disagree."""
+    ref_known, own_known = reference.seq != UNKNOWN, rank.seq != UNKNOWN
+    ref_seq, own_seq = reference.seq[ref_known], rank.seq[own_known]
+    if min(ref_seq.size, own_seq.size) < MIN_MATCHES:
+        return None
+    if np.any(np.diff(ref_seq) <= 0) or np.any(np.diff(own_seq) <= 0):
+        return None
+    _, ref_at, own_at = np.intersect1d(ref_seq, own_seq, assume_unique=True, return_indices=True)
+    return _vote(reference.step[ref_known][ref_at] - rank.step[own_known][own_at])
+
+
+def offset_by_clock(reference: RankSteps, rank: RankSteps, clock_shift_ns: int = 0) -> int | None:
+    """The offset at which the ranks' steps end together; clock_shift_ns is added to the rank's clock."""
+    ref_known, own_known = reference.mark_ns != UNKNOWN, rank.mark_ns != UNKNOWN
+    ref_ns, own_ns = reference.mark_ns[ref_known], rank.mark_ns[own_known] + clock_shift_ns
+    if min(ref_ns.size, own_ns.size) < MIN_MATCHES:
+        return None
+    gaps = np.diff(ref_ns)
+    if np.any(gaps <= 0) or np.any(np.diff(own_ns) <= 0):
+        return None
+    after = np.clip(np.searchsorted(ref_ns, own_ns), 1, ref_ns.size - 1)
+    before_is_nearer = own_ns - ref_ns[after - 1] < ref_ns[after] - own_ns
+    nearest = after - before_is_nearer
+    near = np.abs(ref_ns[nearest] - own_ns) <= NEAR_SHARE * float(np.median(gaps))
+    overlap = (own_ns >= ref_ns[0]) & (own_ns <= ref_ns[-1])
+    if near.sum() < MIN_MATCHES or near.sum() < 0.5 * overlap.sum():
+        return None  # the ends fall anywhere within a step: these ranks do not step together
+    return _vote(reference.step[ref_known][nearest[near]] - rank.step[own_known][near])
+
+
+def _overlap(reference: RankSteps, rank: RankSteps) -> bool:
+    ref, own = reference.mark_ns[reference.mark_ns != UNKNOWN], rank.mark_ns[rank.mark_ns != UNKNOWN]
+    return bool(ref.size and own.size and ref.max() >= own.min() and own.max() >= ref.min())
+
+
+def align(
+    reference: RankSteps, rank: RankSteps, *, same_clock: bool, clock_shift_ns: int | None = None
+) -> Alignment:
+    """The rank's offset on the reference's axis.
+
+    same_clock: both ran on one host. Otherwise clock_shift_ns (from wall clocks) may bring the rank's clock
+    near the reference's; wall clocks may be off by more than a step, so there the sequence decides alone.
+    """
+    by_seq = offset_by_sequence(reference, rank)
+    by_clock = None
+    if same_clock and not _overlap(reference, rank):
+        return Alignment(None, "", "it has no steps at the same time as other ranks")
+    if same_clock:
+        by_clock = offset_by_clock(reference, rank)
+    elif clock_shift_ns is not None and by_seq is None:
+        by_clock = offset_by_clock(reference, rank, clock_shift_ns)
+    if by_seq is not None and by_clock is not None:
+        if by_seq != by_clock:
+            why = f"its collectives' sequence and its clock disagree by {abs(by_seq - by_clock)} steps"
+            return Alignment(None, "", why)
+        return Alignment(by_seq, "sequence and clock", "")
+    if by_seq is not None:
+        return Alignment(by_seq, "sequence", "")
+    if by_clock is not None:
+        return Alignment(by_clock, "clock", "")
+    return Alignment(None, "", "no common sequence numbers and no steps that end together with other ranks")

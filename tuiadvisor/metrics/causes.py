@@ -1,0 +1,143 @@
+"""Why a rank is late: the phase that holds its excess over the ranks that are not late.
+
+In: StepTable, the late rank, its peers, the steps in which it was late.  Out: Cause. A phase is named alone
+only when it covers most of the delay (TraceML: 80 %); a delay spread over the compute phases, or in no hooked
+phase at all, is the host's (contention, garbage collection, throttling) or the device's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.metrics.arrays import Floats, Ints, column_median, mad_sigma
+from tuiadvisor.metrics.pauses import AFTER_BARRIER
+from tuiadvisor.metrics.steptable import OTHER, PHASE_INDEX
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steptable import StepTable
+
+MIN_COVER: Final = 0.8
+SPREAD_SHARE: Final = 0.2  # of the delay: a compute phase with less takes no part in a spread
+NUM_STANDARD_ERRORS: Final = 2.0  # a smaller difference between a rank and its peers is none
+MAX_STEPS: Final = 400  # enough for a median; keeps a view of a thousand ranks cheap
+MAX_PEERS: Final = 16
+WORK_PHASES: Final = ("data_wait", "h2d", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
+COMPUTE_PHASES: Final = ("forward", "backward", "optimizer", "other")
+EXPECTED_HOOKS: Final = ("data_wait", "forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """name: a phase, "host", "device" or "unknown"; parts: seconds beyond the peers, by phase."""
+
+    name: str
+    cover: float  # share of the excess that the named phase holds
+    parts: dict[str, float]
+    unobserved: tuple[str, ...]  # phases without a hook on this rank, whose time hides in "other"
+    cpu_share: float | None  # CPU time of the training thread / wall time outside waiting
+    gc_s: float | None
+    is_spread: bool = False  # over the compute phases alike
+    core_wait_s: float | None = None  # beyond the peers, a step: ready to run, and no core was free
+
+
+def phases_before_barrier(table: StepTable) -> dict[str, Floats]:
+    """Seconds of each phase that fall between the previous release and this arrival, R x K.
+
+    Column 0 of the phases after the barrier is unknown (it belongs to a step before the table).
+    """
+    result = {}
+    for name in WORK_PHASES:
+        values = table.phase_s_PRK[PHASE_INDEX[name]]
+        if name in AFTER_BARRIER:
+            shifted = np.full_like(values, np.nan)
+            shifted[:, 1:] = values[:, :-1]
+            values = shifted
+        result[name] = values
+    return result
+
+
+def _excess(values_RK: Floats, row: int, peers: Ints, *, is_rare: bool) -> float | None:
+    own = values_RK[row]
+    if not np.isfinite(own).any():
+        return None
+    reference = column_median(values_RK[peers])
+    difference = own - reference
+    difference = difference[np.isfinite(difference)]
+    if not difference.size:
+        return None
+    if is_rare:  # a handful of stalls, each in the phase in which it caught the rank
+        return float(difference.mean())
+    excess = float(np.median(difference))
+    error = 1.25 * mad_sigma(difference) / math.sqrt(difference.size)
+    return excess if abs(excess) > NUM_STANDARD_ERRORS * error else 0.0
+
+
+def find_cause(
+    table: StepTable,
+    phases: dict[str, Floats],
+    row: int,
+    peers: Ints,
+    columns: Ints,
+    *,
+    on_accelerator: bool,
+    is_rare: bool = False,
+) -> Cause:
+    """Cause of one late rank. phases: from phases_before_barrier; columns: steps in which it was late."""
+    if columns.size > MAX_STEPS:
+        columns = columns[np.linspace(0, columns.size - 1, MAX_STEPS).astype(np.int64)]
+    if peers.size > MAX_PEERS:
+        peers = peers[np.linspace(0, peers.size - 1, MAX_PEERS).astype(np.int64)]
+    rows = np.concatenate(([row], peers))
+    own, others = 0, np.arange(1, rows.size)
+    parts: dict[str, float] = {}
+    for name in WORK_PHASES:
+        excess = _excess(phases[name][np.ix_(rows, columns)], own, others, is_rare=is_rare)
+        if excess is not None:
+            parts[name] = excess
+    own_phases = table.phase_s_PRK[:, row, columns]
+    unobserved = tuple(
+        name for name in EXPECTED_HOOKS if not np.isfinite(own_phases[PHASE_INDEX[name]]).any()
+    )
+    positive = {name: max(value, 0.0) for name, value in parts.items()}
+    total = sum(positive.values())
+    busy = np.where(np.isnan(own_phases), 0.0, own_phases)[[PHASE_INDEX[n] for n in COMPUTE_PHASES]].sum(
+        axis=0
+    )
+    cpu = table.cpu_s_RK[row, columns]
+    known = np.isfinite(cpu) & (busy > 0)
+    cpu_share = float(min(np.median(cpu[known] / busy[known]), 1.0)) if known.any() else None
+    gc = table.gc_s_RK[row, columns]
+    gc_s = float(np.nanmean(gc)) if np.isfinite(gc).any() else None
+    if total <= 0:
+        return Cause("unknown", 0.0, parts, unobserved, cpu_share, gc_s)
+    largest = max(positive, key=lambda name: (positive[name], -PHASES.index(name)))
+    cover = positive[largest] / total
+    name = largest
+    if largest == PHASES[OTHER]:
+        # Without all hooks the residual may be any of the unhooked phases: the honest name is "other".
+        name = "other" if unobserved else "host"
+    # No code of one phase stalls now in this phase, now in that one: something outside stops the process.
+    is_spread = cover < MIN_COVER and (is_rare or _spread(positive, total))
+    if is_spread:
+        name = "device" if on_accelerator else "host"
+    return Cause(name, cover, parts, unobserved, cpu_share, gc_s, is_spread)
+
+
+def with_core_wait(cause: Cause, core_wait_s: float | None, excess_s: float) -> Cause:
+    """The cause, with what the kernel says: a rank that waits for a core is slow in whatever it does then."""
+    if core_wait_s is None:
+        return cause
+    explains = core_wait_s >= MIN_COVER * excess_s and cause.name in {*COMPUTE_PHASES, "unknown"}
+    return replace(cause, core_wait_s=core_wait_s, name="host" if explains else cause.name)
+
+
+def _spread(positive: dict[str, float], total: float) -> bool:
+    """Whether the delay lies in several compute phases at once: no single piece of code explains that."""
+    compute = [positive.get(name, 0.0) for name in COMPUTE_PHASES]
+    several = sum(value > SPREAD_SHARE * total for value in compute) >= 2
+    return several and sum(compute) >= MIN_COVER * total

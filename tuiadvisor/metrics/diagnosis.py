@@ -1,0 +1,307 @@
+"""All metrics of one table in one pass: what the rules judge and the screens show.
+
+In: StepTable, who is alive, how large the job is.  Out: Diagnosis. Its `steady` columns are the window of every
+statistic: steady steps since the job's present level began (a fault that starts at step N is sized from N on).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.accounting import phase_seconds_PR
+from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median
+from tuiadvisor.metrics.barrier import Barrier, find_barrier, select_steps
+from tuiadvisor.metrics.causes import Cause, find_cause, phases_before_barrier, with_core_wait
+from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, find_changes
+from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_share
+from tuiadvisor.metrics.pauses import Steadiness, find_steady
+from tuiadvisor.metrics.regime import (
+    MIN_SHIFT_SHARE,
+    WHOLE,
+    LevelShift,
+    Regime,
+    find_regime,
+    level_shift,
+)
+from tuiadvisor.metrics.steptable import PHASE_INDEX, StepTable, select
+from tuiadvisor.metrics.stragglers import Late, find_stragglers
+from tuiadvisor.metrics.whatif import Slowdown, slowdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.metrics.changes import Change
+
+    # Seconds -> each row's share of its last so many seconds that it was ready to run without a core.
+    CoreWaitShares = Callable[[float], list[float | None]]
+
+# Below this a median of noisy steps still moves by a tenth; the aim is a verdict within seconds, not minutes.
+MIN_STEADY_STEPS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """A straggler with its cause."""
+
+    late: Late
+    rank: int
+    host: str
+    cause: Cause
+    since_step: int
+    whole_host: bool  # every rank of its host is late and no rank elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything measured. Rows of arrays follow table.ranks."""
+
+    table: StepTable
+    barrier: Barrier
+    steadiness: Steadiness
+    regime_step: int | None  # job step at which the window begins because the level changed there
+    steady: StepTable
+    steady_barrier: Barrier
+    steady_steps: Ints  # job steps of the window
+    num_all_steady: int  # steady steps including those before the present level
+    seconds_PR: Floats
+    stragglers: tuple[LateRank, ...]
+    straggler_loss_K: Floats
+    compared_rows: Ints  # ranks whose arrival was compared
+    input: CommonLoss | None
+    transfer: CommonLoss | None
+    turn_taking: float | None
+    slowdown: Slowdown | None
+    level_shift: LevelShift | None
+    input_since: int | None
+    transfer_since: int | None
+
+    @property
+    def enough(self) -> bool:
+        """Whether the window supports a verdict."""
+        return self.num_missing_steps == 0
+
+    @property
+    def num_missing_steps(self) -> int:
+        """Steady steps still to be seen before a verdict."""
+        return max(0, MIN_STEADY_STEPS - self.num_all_steady)
+
+
+def diagnose_table(
+    table: StepTable,
+    alive_R: Bools,
+    *,
+    from_beginning: bool,
+    all_ranks_seen: bool,
+    on_accelerator: bool = False,
+    core_wait: CoreWaitShares | None = None,
+) -> Diagnosis:
+    """Every metric of a table.
+
+    from_beginning: column 0 is the first step ever seen. all_ranks_seen: no rank of the job is missing; a late
+    rank that was not recorded looks like slow communication, so without it the transfer stays unknown.
+    core_wait: what the kernel counted, for the cause of a straggler.
+    """
+    barrier = find_barrier(table, alive_R)
+    steadiness = find_steady(table, barrier, from_beginning=from_beginning)
+    if any(pause.kind == "periodic" and pause.is_own_work for pause in steadiness.pauses):
+        # One rank is late every few steps within its own data, forward or backward: a straggler, if it can
+        # be named as one; otherwise the pauses stay pauses.
+        open_minded = find_steady(table, barrier, from_beginning=from_beginning, unmarked_pauses=False)
+        whole = _diagnose_steady(
+            table,
+            barrier,
+            open_minded,
+            alive_R,
+            all_ranks_seen=all_ranks_seen,
+            on_accelerator=on_accelerator,
+            core_wait=core_wait,
+        )
+        starters = {pause.starter_row for pause in steadiness.pauses if pause.is_own_work}
+        if starters <= {entry.late.row for entry in whole.stragglers}:
+            return whole
+    return _diagnose_steady(
+        table,
+        barrier,
+        steadiness,
+        alive_R,
+        all_ranks_seen=all_ranks_seen,
+        on_accelerator=on_accelerator,
+        core_wait=core_wait,
+    )
+
+
+def _diagnose_steady(
+    table: StepTable,
+    barrier: Barrier,
+    steadiness: Steadiness,
+    alive_R: Bools,
+    *,
+    all_ranks_seen: bool,
+    on_accelerator: bool,
+    core_wait: CoreWaitShares | None,
+) -> Diagnosis:
+    columns = np.flatnonzero(steadiness.steady_K)
+    rows = _comparable_rows(barrier, columns, alive_R)
+    if rows.size:
+        columns = columns[np.isfinite(barrier.work_RK[np.ix_(rows, columns)]).all(axis=0)]
+    work, cycle = barrier.work_RK[np.ix_(rows, columns)], barrier.cycle_K[columns]
+    regime = find_regime(table, columns, work, cycle) if columns.size else WHOLE
+    late, loss_K = find_stragglers(work, cycle, regime)
+    window = columns[regime.start :]
+    steady, steady_barrier = select(table, window), select_steps(barrier, window)
+    stragglers = _with_causes(table, late, rows, columns, regime, on_accelerator=on_accelerator)
+    stragglers = _with_core_wait(stragglers, rows, steady_barrier, core_wait)
+    late_rows = {entry.late.row for entry in stragglers}
+    peers = np.array(
+        [
+            row
+            for row in (rows if rows.size else range(table.num_ranks))
+            if row not in late_rows and steady.present_RK[row].all()
+        ],
+        dtype=np.int64,
+    )
+    data = input_loss(steady, steady_barrier, peers) if peers.size and window.size else None
+    transfer = transfer_loss(steady_barrier) if window.size and all_ranks_seen else None
+    steps = table.first_step + columns
+    return Diagnosis(
+        table=table,
+        barrier=barrier,
+        steadiness=steadiness,
+        regime_step=int(steps[regime.start]) if regime.start else None,
+        steady=steady,
+        steady_barrier=steady_barrier,
+        steady_steps=table.first_step + window,
+        num_all_steady=int(columns.size),
+        seconds_PR=phase_seconds_PR(steady),
+        stragglers=stragglers,
+        straggler_loss_K=loss_K,
+        compared_rows=rows,
+        input=data,
+        transfer=transfer,
+        turn_taking=turn_taking_share(steady_barrier, peers) if rows.size else None,
+        slowdown=_slowdown(table, barrier, rows, window),
+        level_shift=level_shift(table, regime, columns),
+        input_since=_since(column_median(_phase(table, "data_wait", columns)), steps, cycle),
+        transfer_since=_since(barrier.transfer_K[columns], steps, cycle),
+    )
+
+
+def _phase(table: StepTable, name: str, columns: Ints) -> Floats:
+    return np.asarray(table.phase_s_PRK[PHASE_INDEX[name]][:, columns])
+
+
+def _comparable_rows(barrier: Barrier, columns: Ints, alive_R: Bools) -> Ints:
+    """Ranks whose arrival is known in the latest steps; a rank that died earlier is compared no more.
+
+    Probes leave one after the other, and the slowest rank's record is the first to be missing: of a rank that is
+    gone only the last few steps may be.
+    """
+    if barrier.evidence == "none" or columns.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    known = np.isfinite(barrier.work_RK[:, columns])
+    latest = known[:, -MIN_SEGMENT_STEPS:]
+    until_its_end = latest[:, 0] & (latest[:, 1:] <= latest[:, :-1]).all(axis=1)
+    candidates = np.where(alive_R, latest.all(axis=1), until_its_end)
+    return np.flatnonzero(candidates) if candidates.sum() >= 2 else np.zeros(0, dtype=np.int64)
+
+
+def _with_causes(
+    table: StepTable,
+    late: tuple[Late, ...],
+    rows: Ints,
+    columns: Ints,
+    regime: Regime,
+    *,
+    on_accelerator: bool,
+) -> tuple[LateRank, ...]:
+    if not late:
+        return ()
+    late_rows = np.array([int(rows[entry.row]) for entry in late])
+    peers = np.setdiff1d(rows, late_rows)
+    window = columns[regime.start :]
+    phases = phases_before_barrier(table)
+    hosts = _late_hosts(table, rows, late_rows)
+    result = []
+    for entry, row in zip(late, late_rows.tolist(), strict=True):
+        # All steps while it is late most of the time: picking the late ones picks slow noise in every phase.
+        hit = window if entry.persistent else window[entry.hit_K]
+        cause = find_cause(
+            table, phases, row, peers, hit, on_accelerator=on_accelerator, is_rare=entry.is_rare
+        )
+        whole_host = table.hosts[row] in hosts
+        if whole_host and cause.name != "unknown":
+            cause = replace(cause, name="host")
+        result.append(
+            LateRank(
+                late=replace(entry, row=row),
+                rank=table.ranks[row],
+                host=table.hosts[row],
+                cause=cause,
+                since_step=table.step_of(columns[entry.since]),
+                whole_host=whole_host,
+            )
+        )
+    return tuple(result)
+
+
+def _with_core_wait(
+    stragglers: tuple[LateRank, ...], rows: Ints, barrier: Barrier, core_wait: CoreWaitShares | None
+) -> tuple[LateRank, ...]:
+    """Each straggler's waiting for a core beyond its peers', where the kernel's counts cover the window."""
+    if core_wait is None or not stragglers:
+        return stragglers
+    shares = core_wait(float(barrier.cycle_K.sum()))
+    late_rows = {entry.late.row for entry in stragglers}
+    of_peers = [shares[row] for row in rows.tolist() if row not in late_rows]
+    known = [share for share in of_peers if share is not None]
+    if not known or len(known) < len(of_peers):
+        return stragglers
+    usual, step_s = float(np.median(known)), float(barrier.cycle_K.mean())
+    result = []
+    for entry in stragglers:
+        own = shares[entry.late.row]
+        wait_s = None if own is None else (own - usual) * step_s
+        cause = with_core_wait(entry.cause, wait_s, entry.late.mean_excess_s)
+        result.append(replace(entry, cause=cause))
+    return tuple(result)
+
+
+def _late_hosts(table: StepTable, rows: Ints, late_rows: Ints) -> frozenset[str]:
+    """Hosts whose ranks are all late while other hosts' are not: at least two ranks on such a host."""
+    by_host: dict[str, list[bool]] = {}
+    for row in rows.tolist():
+        by_host.setdefault(table.hosts[row], []).append(row in late_rows)
+    if len(by_host) < 2:
+        return frozenset()
+    whole = frozenset(host for host, late in by_host.items() if all(late) and len(late) >= 2)
+    elsewhere = any(any(late) for host, late in by_host.items() if host not in whole)
+    return frozenset() if elsewhere else whole
+
+
+def _slowdown(table: StepTable, barrier: Barrier, rows: Ints, window: Ints) -> Slowdown | None:
+    if rows.size < 2 or window.size < MIN_SEGMENT_STEPS:
+        return None
+    parts = {}
+    for name, values in phases_before_barrier(table).items():
+        block = values[np.ix_(rows, window)]
+        if np.isfinite(block).any():
+            parts[name] = np.where(np.isnan(block), 0.0, block)
+    result = slowdown(barrier.work_RK[np.ix_(rows, window)], barrier.transfer_K[window], parts)
+    if result is None:
+        return None
+    return replace(result, S_w={table.ranks[rows[index]]: value for index, value in result.S_w.items()})
+
+
+def _since(series: Floats, steps: Ints, cycle: Floats) -> int | None:
+    """The step since which a job-wide loss has its present level; the first seen step if it always had."""
+    if not steps.size or not np.isfinite(series).all():
+        return None
+    ups: list[Change] = [
+        change
+        for change in find_changes(series, MIN_SHIFT_SHARE * float(np.median(cycle)))
+        if change.shift > 0
+    ]
+    return int(steps[ups[-1].index]) if ups else int(steps[0])

@@ -1,0 +1,253 @@
+"""Which collective hangs and which ranks have not entered it, from every rank's flight recorder.
+
+In: each dumped rank's pending operations and how far it got in each process group.  Out: the collectives that
+wait, the ranks missing from them, and the ranks of which nothing is known; never a rank without evidence.
+A rank that is itself blocked is a victim: only ranks that wait for nobody are named as the origin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+COLLECTIVE: Final = "collective"
+P2P: Final = "p2p"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One recorded call. peer: the global rank of the other side of a p2p call, None for collectives."""
+
+    group: str
+    kind: str
+    seq: int
+    name: str
+    sizes: str
+    dtype: str
+    order: int
+    completed: bool
+    created_ns: int | None
+    peer: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Last sequence number a rank has entered and completed in a group; None where not recorded."""
+
+    entered: int | None
+    completed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """One rank's flight recorder. has_status: groups absent from `progress` were never used."""
+
+    rank: int
+    operations: tuple[Operation, ...]
+    progress: Mapping[str, Progress]
+    has_status: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group: name as the backend numbers it, what it is for, its ranks (empty: unknown)."""
+
+    name: str
+    description: str
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One operation that some ranks wait in."""
+
+    group: Group
+    operation: Operation
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]  # recorded, and have not entered
+    unrecorded: tuple[int, ...]  # members without usable evidence
+    origin: bool  # its missing ranks wait for nobody themselves
+
+    @property
+    def since_ns(self) -> int | None:
+        """When the first of the waiting ranks entered, wall clock; None when not recorded."""
+        return self.operation.created_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """waits: origin first. missing: the ranks named. because: the verdict or the abstention in words."""
+
+    waits: tuple[Waiting, ...]
+    missing: tuple[int, ...]
+    mismatch: str  # ranks that call different things under one sequence number; "" when none
+    because: str
+
+
+def diagnose(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> Hang:
+    """The hang behind these dumps. Never names a rank of which no dump says that it is missing."""
+    if not any(not op.completed for dump in dumps for op in dump.operations):
+        return Hang((), (), "", "no operation is pending on any recorded rank: no hang in these dumps")
+    return _Case(dumps, groups).answer()
+
+
+class _Case:
+    """All dumps together, with each rank's first pending operation: its head."""
+
+    def __init__(self, dumps: Sequence[Dump], groups: Mapping[str, Group]) -> None:
+        self.dumps = {dump.rank: dump for dump in dumps}
+        self.groups = groups
+        self.pending = {
+            dump.rank: sorted((op for op in dump.operations if not op.completed), key=lambda op: op.order)
+            for dump in dumps
+        }
+        self.head = {rank: ops[0] for rank, ops in self.pending.items() if ops}
+        self.mixed = {op.group for dump in dumps for op in dump.operations if op.kind == P2P}
+        self.entered_of = {dump.rank: self._entered(dump) for dump in dumps}
+
+    def _entered(self, dump: Dump) -> dict[str, int]:
+        """Last collective entered by group, from calls and, where only collectives run, from the counters."""
+        entered: dict[str, int] = {}
+        for op in dump.operations:
+            if op.kind == COLLECTIVE:
+                entered[op.group] = max(entered.get(op.group, -1), op.seq)
+        for group, progress in dump.progress.items():
+            # In a group with sends and receives the counter may be theirs.
+            if group not in self.mixed and progress.entered is not None:
+                entered[group] = max(entered.get(group, -1), progress.entered)
+        return entered
+
+    def members(self, op: Operation) -> tuple[int, ...]:
+        group = self.groups.get(op.group)
+        return group.members if group else ()
+
+    def absent(self, rank: int, op: Operation) -> bool | None:
+        """Has this rank not entered op? None: the dumps do not say."""
+        dump = self.dumps.get(rank)
+        if dump is None:
+            return None
+        if op.kind == P2P:
+            return self._absent_p2p(dump, op)
+        entered = self.entered_of[rank].get(op.group)
+        if entered is not None:
+            return entered < op.seq
+        # Counters of a rank that used other groups, but never this one.
+        return True if dump.has_status and op.group not in self.mixed else None
+
+    def _absent_p2p(self, dump: Dump, op: Operation) -> bool | None:
+        if len(self.members(op)) != 2:
+            return None  # the counter of a larger group counts all its pairs: not comparable
+        seqs = [other.seq for other in dump.operations if other.group == op.group and other.kind == P2P]
+        progress = dump.progress.get(op.group)
+        if progress is not None and progress.entered is not None:
+            seqs.append(progress.entered)
+        return max(seqs) < op.seq if seqs else None
+
+    def others(self, rank: int, op: Operation) -> tuple[int, ...]:
+        if op.kind == P2P:
+            return (op.peer,) if op.peer is not None else ()
+        return tuple(member for member in self.members(op) if member != rank)
+
+    def blocked_by(self, rank: int) -> set[int]:
+        """Whom a rank's head waits for: not entered, unknown, or queued behind something else there."""
+        op = self.head.get(rank)
+        if op is None:
+            return set()
+        blockers = set()
+        for other in self.others(rank, op):
+            absent = self.absent(other, op)
+            queued = absent is False and not self._is_head(other, op) and self._is_pending(other, op)
+            if absent or (absent is None and other not in self.dumps) or queued:
+                blockers.add(other)
+        return blockers
+
+    def _is_head(self, rank: int, op: Operation) -> bool:
+        head = self.head.get(rank)
+        return head is not None and (head.group, head.kind, head.seq) == (op.group, op.kind, op.seq)
+
+    def _is_pending(self, rank: int, op: Operation) -> bool:
+        return any(
+            (o.group, o.kind, o.seq) == (op.group, op.kind, op.seq) for o in self.pending.get(rank, ())
+        )
+
+    def is_origin(self, rank: int) -> bool:
+        return rank in self.dumps and not self.blocked_by(rank)
+
+    def answer(self) -> Hang:
+        waits = self._waits()
+        mismatch = self._mismatch()
+        origins = [wait for wait in waits if wait.origin]
+        if origins:
+            missing = tuple(
+                sorted({rank for wait in origins for rank in wait.missing if self.is_origin(rank)})
+            )
+            return Hang(tuple(waits), missing, mismatch, _verdict(origins[0], missing))
+        return Hang(tuple(waits), (), mismatch, mismatch or self._abstention(waits))
+
+    def _waits(self) -> list[Waiting]:
+        at: dict[tuple[str, str, int], list[int]] = {}
+        for rank, op in sorted(self.head.items()):
+            if op.kind == COLLECTIVE:
+                at.setdefault((op.group, op.kind, op.seq), []).append(rank)
+        waits = []
+        for ranks in at.values():
+            op = min(
+                (self.head[rank] for rank in ranks), key=lambda op: (op.created_ns is None, op.created_ns)
+            )
+            members = self.members(op)
+            absent = {rank: self.absent(rank, op) for rank in members}
+            missing = tuple(rank for rank in members if absent[rank])
+            unrecorded = tuple(rank for rank in members if absent[rank] is None)
+            origin = any(self.is_origin(rank) for rank in missing)
+            group = self.groups.get(op.group) or Group(op.group, "", ())
+            waits.append(Waiting(group, op, tuple(ranks), missing, unrecorded, origin))
+        waits.sort(key=lambda wait: (not wait.origin, -len(wait.waiting), wait.group.name))
+        return waits
+
+    def _mismatch(self) -> str:
+        """Members that call different operations as the same collective: the program's order differs."""
+        calls: dict[tuple[str, int], dict[str, list[int]]] = {}
+        for rank, ops in sorted(self.pending.items()):
+            for op in ops:
+                if op.kind == COLLECTIVE:
+                    calls.setdefault((op.group, op.seq), {}).setdefault(op.name, []).append(rank)
+        for (group, seq), by_name in sorted(calls.items()):
+            if len(by_name) > 1:
+                parts = sorted(by_name.items(), key=lambda item: (len(item[1]), item[1]))
+                words = "; ".join(f"{_ranks(ranks)} in {name}" for name, ranks in parts)
+                return f"group {group}, sequence {seq}: ranks call different operations: {words}"
+        return ""
+
+    def _abstention(self, waits: Sequence[Waiting]) -> str:
+        unrecorded = sorted({rank for wait in waits for rank in wait.unrecorded})
+        if unrecorded:
+            return (
+                f"ranks wait in {waits[0].operation.name}, but of {_ranks(unrecorded)} there is no usable dump: "
+                "who is missing cannot be told; collect all dumps"
+            )
+        if any(wait.missing for wait in waits):
+            return "ranks wait for each other in a circle: compare the order of collectives in their programs"
+        if waits:
+            return (
+                f"every rank has entered {waits[0].operation.name} and none has left: "
+                "no rank is missing; look at the network and the devices"
+            )
+        return "only sends and receives are pending, and the dumps do not say whose other side is missing"
+
+
+def _verdict(wait: Waiting, missing: Sequence[int]) -> str:
+    where = f"{wait.operation.name} of group {wait.group.name}"
+    if wait.group.description:
+        where += f" ({wait.group.description})"
+    verb = "has" if len(missing) == 1 else "have"
+    words = f"{_ranks(missing)} {verb} not entered {where}, sequence {wait.operation.seq}"
+    if wait.unrecorded:
+        words += f"; of {_ranks(wait.unrecorded)} there is no usable dump"
+    return words
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))

@@ -1,0 +1,265 @@
+"""Steps that are not steady: partial, warm-up, checkpoint, evaluation and other periodic pauses.
+
+In: StepTable and Barrier.  Out: which steps are steady, how many were left out and why, and each pause's
+period, length, cost and the rank that starts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.events import StepFlag
+from tuiadvisor.metrics.arrays import Bools, Floats, column_median, mad_sigma
+from tuiadvisor.metrics.steptable import PHASE_INDEX
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.barrier import Barrier
+    from tuiadvisor.metrics.steptable import StepTable
+
+WARMUP_FACTOR: Final = 1.5  # slower than this times the later median is not steady yet
+WARMUP_SPIKE: Final = 3.0  # a single first step this slow is a warm-up of one step
+MIN_STEPS_TO_TELL: Final = 12
+PAUSE_FACTOR: Final = 1.5  # an unmarked pause is a step this much longer than the median ...
+MIN_PAUSE_PERIOD: Final = 8  # ... that comes back at a fixed distance of at least so many steps
+MIN_PERIODS: Final = 3
+# These run after the barrier of their record, so they delay the arrival of the next step.
+AFTER_BARRIER: Final = ("optimizer", "checkpoint", "other")
+MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """All pauses of one kind within the window."""
+
+    kind: str  # "checkpoint", "eval" or "periodic"
+    steps: tuple[int, ...]  # job steps at which they began
+    period_steps: float | None  # None with fewer than two
+    length_s: float  # mean time a pause adds
+    loss_s_per_step: float
+    starter_row: int | None  # the rank the others wait for; None when all pause together
+    phase: str | None  # where the time passes on that rank
+    loss_K: Floats  # over all columns of the table
+
+    @property
+    def is_own_work(self) -> bool:
+        """Whether one rank alone is late within the phases of its step."""
+        return self.starter_row is not None and self.phase in {
+            "data_wait",
+            "forward",
+            "backward",
+            "optimizer",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """Slow first steps."""
+
+    num_steps: int
+    loss_s: float  # beyond what the same steps take later
+    steady_step_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Steadiness:
+    """Which columns serve steady-state statistics, and what the others are."""
+
+    steady_K: Bools
+    excluded: dict[str, int]
+    warmup: Warmup | None
+    pauses: tuple[Pause, ...]
+
+
+def find_warmup(step_K: Floats, compiling_K: Bools) -> Warmup | None:
+    """Slow first steps of a run watched from its beginning. step_K: median over ranks, first column first."""
+    known = np.isfinite(step_K)
+    values = step_K[known]
+    if values.size < MIN_STEPS_TO_TELL:
+        return None
+    later = float(np.median(values[values.size // 2 :]))
+    if later <= 0:
+        return None
+    padded = np.concatenate((values[:1], values, values[-1:]))
+    smooth = np.median(np.stack((padded[:-2], padded[1:-1], padded[2:])), axis=0)
+    fast = smooth <= WARMUP_FACTOR * later
+    settled = np.flatnonzero(fast[:-2] & fast[1:-1] & fast[2:])
+    length = int(settled[0]) if settled.size else values.size
+    if length == 0 and values[0] > WARMUP_SPIKE * later:
+        length = 1
+    compiling = np.flatnonzero(compiling_K[known])
+    if compiling.size and compiling[0] <= length:
+        length = max(length, int(compiling[-1]) + 1)
+    if length == 0 or length > values.size // 2:
+        return None
+    loss_s = float((values[:length] - later).sum())
+    if loss_s <= (WARMUP_FACTOR - 1) * later:
+        return None
+    return Warmup(length, loss_s, later)
+
+
+def _marked(table: StepTable, phase: str, flag: StepFlag) -> Bools:
+    spent = table.phase_s_PRK[PHASE_INDEX[phase]]
+    long = np.where(np.isnan(spent), 0.0, spent) > MARKED_SHARE * np.where(
+        np.isnan(table.step_s_RK), np.inf, table.step_s_RK
+    )
+    flagged = table.flagged_RK(flag) & (np.isnan(spent) | (spent > 0))
+    return np.asarray(long | flagged)
+
+
+def _any_rank(marks_RK: Bools) -> Bools:
+    return np.asarray(marks_RK.any(axis=0))
+
+
+def _with_next(columns_K: Bools) -> Bools:
+    """A pause after the optimizer delays the arrival of the NEXT step: both belong to it."""
+    result = columns_K.copy()
+    result[1:] |= columns_K[:-1]
+    return result
+
+
+def _starts(columns_K: Bools) -> list[int]:
+    return [int(i) for i in np.flatnonzero(columns_K & ~np.concatenate(([False], columns_K[:-1])))]
+
+
+def _period(starts: list[int]) -> float | None:
+    if len(starts) < 2:
+        return None
+    return float(np.median(np.diff(starts)))
+
+
+def _starter(barrier: Barrier, marked_RK: Bools, affected_K: Bools) -> int | None:
+    rows = marked_RK.sum(axis=1)
+    if rows.max() > 0:
+        doing = np.flatnonzero(rows >= 0.5 * rows.max())
+        return int(doing[0]) if len(doing) < max(2, marked_RK.shape[0] // 2) else None
+    cost = np.where(np.isnan(barrier.cycle_K), 0.0, barrier.cycle_K)
+    last = barrier.last_K[affected_K]
+    known = np.isfinite(last)
+    if not known.any():
+        return None
+    weight = np.bincount(last[known].astype(np.int64), weights=cost[affected_K][known])
+    row = int(np.argmax(weight))
+    return row if weight[row] > 0.6 * weight.sum() else None
+
+
+def _pause(
+    kind: str, table: StepTable, barrier: Barrier, *, marked_RK: Bools, affected_K: Bools, median_s: float
+) -> Pause | None:
+    cycle = barrier.cycle_K
+    loss_K = np.where(affected_K & np.isfinite(cycle), np.maximum(cycle - median_s, 0.0), 0.0)
+    starts = _starts(affected_K)
+    if not starts:
+        return None
+    total = float(loss_K.sum())
+    starter = _starter(barrier, marked_RK, affected_K)
+    return Pause(
+        kind=kind,
+        steps=tuple(table.step_of(start) for start in starts),
+        period_steps=_period(starts),
+        length_s=total / len(starts),
+        loss_s_per_step=total / max(int(np.isfinite(cycle).sum()), 1),
+        starter_row=starter,
+        phase=kind if kind != "periodic" else _pause_phase(table, affected_K, starter),
+        loss_K=loss_K,
+    )
+
+
+def _pause_phase(table: StepTable, affected_K: Bools, starter_row: int | None) -> str | None:
+    """The phase that is longest beyond its usual length in the pauses (and the step before: what follows a
+    barrier delays the next one).
+    """
+    rows = slice(None) if starter_row is None else slice(starter_row, starter_row + 1)
+    before_K = np.zeros_like(affected_K)
+    before_K[:-1] = affected_K[1:]
+    growth: dict[str, float] = {}
+    for name, index in PHASE_INDEX.items():
+        if name == "comm_exposed":
+            continue
+        values = column_median(table.phase_s_PRK[index][rows])
+        usual, here = values[~affected_K], values[before_K if name in AFTER_BARRIER else affected_K]
+        usual, here = usual[np.isfinite(usual)], here[np.isfinite(here)]
+        if usual.size and here.size:
+            growth[name] = float(np.median(here) - np.median(usual))
+    largest = max(growth, key=lambda name: (growth[name], name), default=None)
+    return largest if largest is not None and growth[largest] > 0 else None
+
+
+def _periodic_K(cycle_K: Floats, candidates_K: Bools) -> Bools:
+    """Long steps at a fixed distance that nothing marks: logging, evaluation without a hook, collection."""
+    none = np.zeros(cycle_K.size, dtype=bool)
+    values = cycle_K[candidates_K]
+    if values.size < MIN_PERIODS * MIN_PAUSE_PERIOD:
+        return none
+    median_s = float(np.median(values))
+    limit = max(PAUSE_FACTOR * median_s, median_s + 6 * mad_sigma(values))
+    long_K = candidates_K & (np.where(np.isnan(cycle_K), 0.0, cycle_K) > limit)
+    starts = np.array(_starts(long_K))
+    if starts.size < MIN_PERIODS + 1:
+        return none
+    gaps = np.diff(starts)
+    period = float(np.median(gaps))
+    # Spikes of noise fall between the pauses: most gaps must agree, not all.
+    regular = np.abs(gaps - period) <= max(1.0, 0.05 * period)
+    if period < MIN_PAUSE_PERIOD or regular.mean() < 0.7:
+        return none
+    return long_K
+
+
+def find_steady(
+    table: StepTable, barrier: Barrier, *, from_beginning: bool, unmarked_pauses: bool = True
+) -> Steadiness:
+    """Sort every column of the table.
+
+    from_beginning: column 0 is the first step ever seen of this run. unmarked_pauses: look for long steps at
+    a fixed distance that nothing marks.
+    """
+    num_steps = table.num_steps
+    present_K = table.present_RK.any(axis=0)
+    step_K = column_median(table.step_s_RK)
+    partial_K = _any_rank(table.flagged_RK(StepFlag.FIRST))
+    partial_K = partial_K | (present_K & ~barrier.complete_K if barrier.evidence != "none" else False)
+    checkpoint_RK = _marked(table, "checkpoint", StepFlag.CHECKPOINT)
+    eval_RK = _marked(table, "eval", StepFlag.EVAL)
+    checkpoint_K = _with_next(_any_rank(checkpoint_RK))
+    eval_K = _with_next(_any_rank(eval_RK)) & ~checkpoint_K
+    warmup_K = np.zeros(num_steps, dtype=bool)
+    warmup = None
+    if from_beginning:
+        usable = present_K & ~_any_rank(table.flagged_RK(StepFlag.FIRST)) & ~checkpoint_K & ~eval_K
+        warmup = find_warmup(np.where(usable, step_K, np.nan), _any_rank(table.flagged_RK(StepFlag.COMPILE)))
+        if warmup is not None:
+            warmup_K[: int(np.flatnonzero(usable)[warmup.num_steps - 1]) + 1] = True
+    free_K = present_K & ~partial_K & ~checkpoint_K & ~eval_K & ~warmup_K & np.isfinite(barrier.cycle_K)
+    periodic_K = _periodic_K(barrier.cycle_K, free_K) if unmarked_pauses else np.zeros_like(free_K)
+    steady_K = free_K & ~periodic_K
+    pauses: list[Pause] = []
+    if steady_K.any():
+        median_s = float(np.median(barrier.cycle_K[steady_K]))
+        none_RK = np.zeros_like(checkpoint_RK)
+        for kind, marked_RK, affected_K in (
+            ("checkpoint", checkpoint_RK, checkpoint_K),
+            ("eval", eval_RK, eval_K),
+            ("periodic", none_RK, periodic_K),
+        ):
+            pause = _pause(
+                kind,
+                table,
+                barrier,
+                marked_RK=marked_RK,
+                affected_K=affected_K & ~warmup_K,
+                median_s=median_s,
+            )
+            if pause is not None:
+                pauses.append(pause)
+    counts = {
+        "warmup": warmup_K,
+        "checkpoint": checkpoint_K & ~warmup_K,
+        "eval": eval_K & ~warmup_K,
+        "periodic_pause": periodic_K,
+        "partial": partial_K & ~warmup_K & ~checkpoint_K & ~eval_K,
+    }
+    excluded = {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}
+    return Steadiness(steady_K, excluded, warmup, tuple(pauses))

@@ -1,0 +1,92 @@
+"""A job that no longer moves: since when, who waits, and who has not come.
+
+In: where each rank's training thread is and for how long, the longest step of the run.  Out: Standstill or None.
+A rank is named only where its place in the step shows that it cannot be waiting itself; else nobody is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MIN_STILL_S: Final = 5.0  # a step of a few milliseconds that takes this long is no jitter
+LONGER_THAN_USUAL: Final = 3.0  # times the longest step seen: the run's own pattern
+PATIENCE_S: Final = 600.0  # while a checkpoint or an evaluation is under way, or before the first steps
+AT_REST: Final = frozenset({"checkpoint", "eval"})
+WAITING: Final = frozenset(
+    {"comm_exposed", "backward", "pipeline_idle"}
+)  # a gradient barrier is within backward
+
+
+@dataclass(frozen=True, slots=True)
+class RankNow:
+    """Where one rank is."""
+
+    rank: int
+    state: str  # RankState in lower case
+    phase: str | None
+    for_s: float | None  # in this phase without a break
+    step: int | None  # on the job's axis where known
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """missing: ranks the others wait for, empty when nothing observed tells."""
+
+    for_s: float
+    step: int | None
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]
+    phase: str | None  # of the missing, else of all
+    is_death: bool  # the missing ranks are gone
+
+
+def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Standstill | None:
+    """What stands still now; None while anything moves, or not for long enough.
+
+    longest_step_s: without checkpoint and evaluation; None before the first steps.
+    """
+    live = [now for now in ranks if now.state == "live"]
+    dead = tuple(now.rank for now in ranks if now.state == "killed")
+    if not live:
+        return None
+    stills = [now.for_s for now in live]
+    phases = {now.phase for now in live}
+    if None in stills or None in phases:
+        return None
+    for_s = min(still for still in stills if still is not None)
+    limit_s = MIN_STILL_S
+    if longest_step_s is None or phases & AT_REST:
+        limit_s = PATIENCE_S
+    elif longest_step_s > 0:
+        limit_s = max(limit_s, LONGER_THAN_USUAL * longest_step_s)
+    # All ranks in code without a hook: the loop may be over, or a report is being written.
+    if for_s < limit_s or phases == {"other"}:
+        return None
+    missing = dead or _not_arrived(live)
+    named = [now.phase for now in live if now.rank in missing] if not dead else []
+    phase = named[0] if named and len(set(named)) == 1 else None
+    return Standstill(
+        for_s=for_s,
+        step=max((now.step for now in live if now.step is not None), default=None),
+        waiting=tuple(now.rank for now in live if now.rank not in missing),
+        missing=missing,
+        phase=phase or (next(iter(phases)) if len(phases) == 1 else None),
+        is_death=bool(dead),
+    )
+
+
+def _not_arrived(live: Sequence[RankNow]) -> tuple[int, ...]:
+    """Ranks that are behind in steps, else ranks in a phase in which nobody waits for others."""
+    steps = [now.step for now in live]
+    if None not in steps and len(set(steps)) > 1:
+        last = min(step for step in steps if step is not None)
+        behind = tuple(now.rank for now in live if now.step == last)
+        return behind if all(now.phase in WAITING for now in live if now.rank not in behind) else ()
+    apart = tuple(now.rank for now in live if now.phase not in WAITING)
+    if not apart and any(now.phase == "comm_exposed" for now in live):
+        apart = tuple(now.rank for now in live if now.phase != "comm_exposed")
+    return apart if len(apart) < len(live) else ()

@@ -1,0 +1,226 @@
+"""The ranks that the others wait for: who, since when, how much, how often.
+
+In: work between barriers of the steady steps, R ranks x K steps, no NaN.  Out: Straggler rows with their loss,
+interval, onset and persistence. A rank is named only for arriving late, never for waiting and never for step
+time, which is the same on all ranks. Sources: TraceML (imbalance), NVRx (score), Greyhound (verified onset).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+from typing import Final
+
+import numpy as np
+
+from tuiadvisor.metrics.arrays import Bools, Floats, Ints, lower_quartile, mad_sigma
+from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
+from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, Regime, deviations
+from tuiadvisor.metrics.whatif import Gain, gain, like_peers, shared_loss
+
+MIN_EXCESS_SHARE: Final = 0.02
+MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name
+# A rank that is late in at least 60 % of its steps has a median excess of at least this share of its mean excess;
+# one that is late now and then has a median near zero.
+PERSISTENT_MEDIAN: Final = 0.6
+MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
+MAX_PEERS: Final = 32  # whose noise is looked at
+FEW_STEPS: Final = 8
+STALL_SHARE: Final = 1.0  # of a step: so far behind the next to last of the ranks it is no jitter
+MIN_STALLS: Final = 4
+MIN_STALL_LOSS: Final = 0.03  # of the time
+STALL_CHANCE: Final = (
+    5e-3  # that stalls which hit ranks by lot would hit one rank so often: 5 of 5 among 4 ranks
+)
+SCALED_NOISE: Final = 1.25  # noise so much beyond its peers': the rank is slower by a factor, not by a delay
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """One rank that makes the others wait."""
+
+    row: int
+    excess_s: float  # its work beyond its peers', in a typical step in which it is late
+    mean_excess_s: float  # over all steps, without its longest ones
+    score: float  # peers' work / its own; 1 = as fast as they
+    gain: Gain  # its share of the loss, and the step without it
+    since: int  # column (of the columns given) of the onset; 0 when it was late from the start
+    onset_seen: bool
+    hit_share: float  # of the steps in which it was late
+    persistent: bool
+    hit_K: Bools
+    loss_K: Floats
+    is_rare: bool = False  # long stalls in few steps, rather than a little in many
+
+
+def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
+    reference = lower_quartile(typical_R)
+    return np.flatnonzero(typical_R <= reference), reference
+
+
+def _candidates(deviation_RK: Floats, cycle_s: float) -> tuple[Ints, Floats, Bools]:
+    """Rows that may be late, every row's typical excess, and in which steps each was late."""
+    num_steps = deviation_RK.shape[1]
+    typical_R = np.median(deviation_RK, axis=1)
+    peers, reference = _reference_rows(typical_R)
+    excess_R = typical_R - reference
+    sigma = max(mad_sigma(deviation_RK[row]) for row in peers)
+    standard_error = 1.25 * sigma * np.sqrt(2 / num_steps)
+    # A sigma from eight steps is often half the true one: the fewer the steps, the more errors are asked for.
+    limit = max(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_steps) * standard_error)
+    hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
+    hit_R = hit_RK.mean(axis=1)
+    usual = float(hit_R[peers].mean())
+    often = hit_R - usual > MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
+    rows = np.flatnonzero((excess_R > limit) | often)
+    return rows[~np.isin(rows, peers)], excess_R, np.asarray(hit_RK)
+
+
+def _stalls(work_RK: Floats, cycle_K: Floats) -> Bools:
+    """R x K: where one rank alone holds the others up for longer than a step, if it does so again and again.
+
+    Too rare for a share of steps to show: 300 ms every 70th step of 25 ms cost as much as 4 ms in each.
+    """
+    num_ranks, num_steps = work_RK.shape
+    ordered = np.partition(work_RK, num_ranks - 2, axis=0)
+    gap_K = ordered[-1] - ordered[-2]
+    at = np.flatnonzero(gap_K > STALL_SHARE * float(np.median(cycle_K)))
+    result = np.zeros((num_ranks, num_steps), dtype=np.bool_)
+    if at.size < MIN_STALLS:
+        return result
+    last = np.argmax(work_RK[:, at], axis=0)
+    # Steps near each other with one culprit are one event: a neighbour's burst of work is not four.
+    begins = np.concatenate(([True], (np.diff(at) > MIN_SEGMENT_STEPS) | (np.diff(last) != 0)))
+    num_events = np.bincount(last[begins], minlength=num_ranks)
+    total = int(num_events.sum())
+    for row in np.flatnonzero(num_events >= MIN_STALLS).tolist():
+        own = at[last == row]
+        at_least = range(int(num_events[row]), total + 1)
+        ways = sum(comb(total, k) * (num_ranks - 1) ** (total - k) for k in at_least)
+        costly = float(gap_K[own].sum()) > MIN_STALL_LOSS * float(cycle_K.sum())
+        if costly and num_ranks * (ways / num_ranks**total) < STALL_CHANCE:
+            result[row, own] = True
+    return result
+
+
+def _onset(changes: tuple[Change, ...], excess_s: float) -> int | None:
+    """The first step of the present excess: the upward change that brought much of it and was not undone."""
+    index: int | None = None
+    for change in changes:
+        if change.shift < -0.4 * excess_s:
+            index = None
+        elif change.shift > 0.4 * excess_s and index is None:
+            index = change.index
+    return index
+
+
+def _persistence(excess_K: Floats) -> tuple[float, float, bool]:
+    """(median, mean without the longest steps, whether the lateness is there in most steps)."""
+    typical_s = float(np.median(excess_K))
+    low, high = np.percentile(excess_K, (2, 98))
+    mean_s = float(np.clip(excess_K, low, high).mean())
+    return typical_s, mean_s, typical_s >= PERSISTENT_MEDIAN * mean_s
+
+
+def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats) -> Floats:
+    """The rank's work without its fault: shifted by a steady excess, which keeps its own noise and so the
+    estimate's variance small; with its peers' distribution where the excess comes and goes.
+    """
+    typical_s, _, persistent = _persistence(excess_K)
+    if not persistent:
+        return like_peers(work_K, peers_RK)
+    own_s = float(np.median(work_K))
+    noise = float(np.median([mad_sigma(row) for row in peers_RK[:MAX_PEERS]]))
+    if own_s > typical_s and mad_sigma(work_K) > SCALED_NOISE * noise:
+        return work_K * (1 - typical_s / own_s)  # all its work is slower, and its noise with it
+    return work_K - typical_s
+
+
+def _late(
+    row: int,
+    excess_K: Floats,
+    hit_K: Bools,
+    loss_K: Floats,
+    what_if: Gain,
+    *,
+    score: float,
+    changes: tuple[Change, ...],
+    intermittent: bool,
+    is_rare: bool,
+) -> Late:
+    """excess_K: lateness beyond the peers' level, each step."""
+    typical_s, mean_s, persistent = _persistence(excess_K)
+    persistent = persistent and not intermittent and not is_rare
+    if persistent:
+        hit_K = excess_K > 0.5 * typical_s
+    elif hit_K.any():
+        typical_s = float(np.median(excess_K[hit_K]))
+    onset = changes[0].index if intermittent and changes else _onset(changes, typical_s)
+    if is_rare:
+        onset = int(np.argmax(hit_K))
+    return Late(
+        row=row,
+        excess_s=typical_s,
+        mean_excess_s=mean_s,
+        score=score,
+        gain=what_if,
+        since=onset if onset is not None else 0,
+        onset_seen=onset is not None,
+        hit_share=float(hit_K.mean()),
+        persistent=persistent,
+        hit_K=hit_K if hit_K.any() else np.ones(excess_K.size, dtype=np.bool_),
+        loss_K=loss_K,
+        is_rare=is_rare,
+    )
+
+
+def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[tuple[Late, ...], Floats]:
+    """Late ranks within the regime, largest loss first, and the loss of all together, K - start steps."""
+    work, cycle = work_RK[:, regime.start :], cycle_K[regime.start :]
+    nothing = np.zeros(cycle.size)
+    if work.shape[0] < 2 or cycle.size < MIN_SEGMENT_STEPS:
+        return (), nothing
+    deviation_RK = deviations(work)
+    cycle_s = float(cycle.mean())
+    rows, excess_R, hit_RK = _candidates(deviation_RK, float(np.median(cycle)))
+    stall_RK = _stalls(work, cycle)
+    stall_RK[rows] = False  # late often enough to be known by that
+    rows = np.union1d(rows, np.flatnonzero(stall_RK.any(axis=1)))
+    hit_RK = np.where(stall_RK.any(axis=1, keepdims=True), stall_RK, hit_RK)
+    excess_RK = deviation_RK - (np.median(deviation_RK, axis=1) - excess_R)[:, None]
+    while rows.size:
+        peers = np.setdiff1d(np.arange(work.shape[0]), rows)
+        cured = np.stack(
+            [
+                np.where(stall_RK[row], np.median(work[peers], axis=0), work[row])
+                if stall_RK[row].any()
+                else _cured(work[row], excess_RK[row], work[peers])
+                for row in rows
+            ]
+        )
+        loss_K, parts = shared_loss(work, rows, cured)
+        gains = [gain(cycle, part) for part in parts]
+        worth = np.array([g.loss_s > MIN_LOSS_SHARE * cycle_s and g.loss_low_s > 0 for g in gains])
+        if worth.all():
+            break
+        rows = rows[worth]  # the fewer are named, the more peers stand for what is normal
+    if not rows.size:
+        return (), nothing
+    peers = np.setdiff1d(np.arange(work.shape[0]), rows)
+    peer_work = float(np.median(work[peers]))
+    late = [
+        _late(
+            int(row),
+            excess_RK[row],
+            hit_RK[row],
+            parts[index],
+            gains[index],
+            score=peer_work / max(float(np.median(work[row])), peer_work),
+            changes=regime.rank_changes.get(int(row), ()),
+            intermittent=int(row) in regime.intermittent_rows,
+            is_rare=bool(stall_RK[row].any()),
+        )
+        for index, row in enumerate(rows)
+    ]
+    late.sort(key=lambda entry: (-entry.gain.loss_s, entry.row))
+    return tuple(late), loss_K
