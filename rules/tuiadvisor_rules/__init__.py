@@ -1,0 +1,1 @@
+"""Rules: TOML files with a whitelisted condition on named metrics. Standard library only."""

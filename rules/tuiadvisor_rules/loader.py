@@ -1,0 +1,328 @@
+"""Read rule files: TOML in, Rule out, every mistake named with file, line and the nearest valid name.
+
+A rule file is data: conditions are parsed into a whitelisted tree, never executed, and unknown keys are refused
+(in TOML a key written after [thresholds] silently joins that table).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tuiadvisor_rules.condition import Condition, RuleError, nearest
+from tuiadvisor_rules.message import check_template
+from tuiadvisor_rules.metric_names import METRICS, SCOPES, names_for
+
+PATTERNS: Final = ("P1", "P2", "P3", "P4", "P5", "P6")
+LENSES: Final = ("L-AMORT", "L-CODESIGN", "L-BALANCE", "L-PURPOSE")
+LAYERS: Final = (
+    "gpu-compute",
+    "gpu-memory",
+    "cpu-os",
+    "network",
+    "storage",
+    "runtime",
+    "scheduler",
+    "application",
+)
+SITUATIONS: Final = (
+    *(f"B{i}" for i in range(1, 10)),
+    *(f"G{i}" for i in range(1, 6)),
+    *(f"F{i}" for i in range(1, 8)),
+)
+DECISIONS: Final = ("tune", "rescale", "stop", "keep")
+RISKS: Final = ("low", "medium", "high")
+LEVELS: Final = ("info", "warning", "critical")
+MAX_FILE_BYTES: Final = 64 << 10
+_KEYS: Final = {
+    "id",
+    "title",
+    "pattern",
+    "lens",
+    "secondary_lenses",
+    "layer",
+    "situations",
+    "scope",
+    "phase",
+    "decision",
+    "loss",
+    "since",
+    "final",
+    "condition",
+    "severity",
+    "thresholds",
+    "headline",
+    "message",
+    "why",
+    "verify",
+    "evidence",
+    "measure_next",
+    "actions",
+    "cases",
+}
+_REQUIRED: Final = (
+    "id",
+    "title",
+    "pattern",
+    "lens",
+    "layer",
+    "decision",
+    "condition",
+    "headline",
+    "message",
+    "why",
+    "verify",
+    "measure_next",
+    "cases",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleAction:
+    """One thing to do."""
+
+    text: str
+    command: str | None
+    risk: str
+    effort: str
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number a condition uses, and who says so."""
+
+    value: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A rule's own test: metric values and the level it must reach ("silent" or "unknown" included)."""
+
+    name: str
+    expect: str
+    metrics: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One file of the catalogue."""
+
+    id: str
+    title: str
+    pattern: str
+    lens: str
+    secondary_lenses: tuple[str, ...]
+    layer: str
+    situations: tuple[str, ...]
+    scope: str
+    phase: str | None
+    decision: str
+    loss: str | None  # metric: seconds a step that the finding costs
+    since: str | None  # metric: job step of its onset
+    final: bool  # judged after all others: may use num_findings_above_info
+    condition: Condition
+    levels: tuple[tuple[str, Condition], ...]  # highest first
+    thresholds: dict[str, Threshold]
+    headline: str  # for the verdict: what is wrong, in half a sentence
+    message: str
+    why: str
+    verify: str
+    evidence: tuple[str, ...]
+    measure_next: tuple[str, ...]
+    actions: tuple[RuleAction, ...]
+    cases: tuple[Case, ...]
+    path: str
+
+
+def catalog_dir() -> Path:
+    """The catalogue shipped with the package, installed or in a checkout."""
+    here = Path(__file__).resolve().parent
+    installed = here / "catalog"
+    return installed if installed.is_dir() else here.parent / "catalog"
+
+
+def load_catalog(directory: str | Path | None = None) -> tuple[Rule, ...]:
+    """All rules of a folder (default: the shipped catalogue), by file name. RuleError at the first mistake."""
+    folder = Path(directory) if directory is not None else catalog_dir()
+    if not folder.is_dir():
+        raise RuleError(f"{folder}: no such folder of rules")
+    rules = [load_rule(path) for path in sorted(folder.glob("*.toml"))]
+    if not rules:
+        raise RuleError(f"{folder}: no rule files (*.toml) in it")
+    seen: dict[str, str] = {}
+    for rule in rules:
+        if rule.id in seen:
+            raise RuleError(f"{rule.path}: id {rule.id!r} is already used by {seen[rule.id]}")
+        seen[rule.id] = rule.path
+    return tuple(rules)
+
+
+def load_rule(path: str | Path) -> Rule:
+    """One rule file. RuleError: what is wrong, in which line, what would be right."""
+    where = Path(path)
+    try:
+        raw = where.read_bytes()
+    except OSError as error:
+        raise RuleError(f"{where}: cannot be read: {error.strerror}") from error
+    if len(raw) > MAX_FILE_BYTES:
+        raise RuleError(f"{where}: {len(raw)} bytes exceed {MAX_FILE_BYTES}")
+    try:
+        text = raw.decode()
+        document = tomllib.loads(text)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleError(f"{where}: not TOML: {error}") from error
+    try:
+        return _rule(document, str(where))
+    except RuleError as error:
+        raise RuleError(f"{where}:{_line_of(text, str(error))}: {error}") from error
+
+
+def _line_of(text: str, message: str) -> int:
+    """The line that holds the first quoted word of the message; 1 if none does."""
+    quoted = message.split("'")[1::2]
+    for word in quoted[:1]:
+        for number, line in enumerate(text.splitlines(), 1):
+            if word and word in line and not line.lstrip().startswith("#"):
+                return number
+    return 1
+
+
+def _rule(document: dict[str, Any], path: str) -> Rule:
+    for key in document:
+        if key not in _KEYS:
+            raise RuleError(f"unknown key {key!r}{nearest(key, _KEYS)}")
+    for key in _REQUIRED:
+        if key not in document:
+            raise RuleError(f"missing key {key!r}")
+    scope = _one_of(document, "scope", SCOPES, default="job")
+    names = names_for(scope)
+    thresholds = {name: _threshold(name, value) for name, value in _table(document, "thresholds").items()}
+    numbers = {name: threshold.value for name, threshold in thresholds.items()}
+    levels = _table(document, "severity")
+    for level in levels:
+        if level not in LEVELS[1:]:
+            raise RuleError(f"unknown severity {level!r}{nearest(level, LEVELS[1:])}")
+    message = _text(document, "message")
+    headline = _text(document, "headline")
+    check_template(headline, names)
+    check_template(message, names)
+    rule = Rule(
+        id=_text(document, "id"),
+        title=_text(document, "title"),
+        pattern=_one_of(document, "pattern", PATTERNS),
+        lens=_one_of(document, "lens", LENSES),
+        secondary_lenses=_all_of(document, "secondary_lenses", LENSES),
+        layer=_one_of(document, "layer", LAYERS),
+        situations=_all_of(document, "situations", SITUATIONS),
+        scope=scope,
+        phase=_text(document, "phase") if "phase" in document else None,
+        decision=_one_of(document, "decision", DECISIONS),
+        loss=_one_of(document, "loss", tuple(sorted(names))) if "loss" in document else None,
+        since=_one_of(document, "since", tuple(sorted(names))) if "since" in document else None,
+        final=document.get("final", False) is True,
+        condition=Condition(_text(document, "condition"), names, numbers),
+        levels=tuple(
+            (level, Condition(str(levels[level]), names, numbers))
+            for level in ("critical", "warning")
+            if level in levels
+        ),
+        thresholds=thresholds,
+        headline=headline,
+        message=message,
+        why=_text(document, "why"),
+        verify=_text(document, "verify"),
+        evidence=_all_of(document, "evidence", tuple(sorted(names))),
+        measure_next=_texts(document, "measure_next"),
+        actions=tuple(_action(entry) for entry in _tables(document, "actions")),
+        cases=tuple(_case(entry, names) for entry in _tables(document, "cases")),
+        path=path,
+    )
+    outcomes = {case.expect for case in rule.cases}
+    if not outcomes & set(LEVELS) or not outcomes & {"silent", "unknown"}:
+        raise RuleError("'cases' needs at least one case that fires and one that stays silent")
+    return rule
+
+
+def _text(document: dict[str, Any], key: str) -> str:
+    value = document.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise RuleError(f"{key!r} must be a text")
+    return value.strip()
+
+
+def _texts(document: dict[str, Any], key: str) -> tuple[str, ...]:
+    value = document.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise RuleError(f"{key!r} must be a list of texts")
+    return tuple(value)
+
+
+def _one_of(document: dict[str, Any], key: str, valid: tuple[str, ...], default: str | None = None) -> str:
+    value = document.get(key, default)
+    if value not in valid:
+        raise RuleError(f"{key!r} is {value!r}{nearest(str(value), valid) or '; valid: ' + ', '.join(valid)}")
+    return str(value)
+
+
+def _all_of(document: dict[str, Any], key: str, valid: tuple[str, ...]) -> tuple[str, ...]:
+    values = _texts(document, key)
+    for value in values:
+        if value not in valid:
+            raise RuleError(f"{key!r} names {value!r}{nearest(value, valid)}")
+    return values
+
+
+def _table(document: dict[str, Any], key: str) -> dict[str, Any]:
+    value = document.get(key, {})
+    if not isinstance(value, dict):
+        raise RuleError(f"{key!r} must be a table")
+    return value
+
+
+def _tables(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    value = document.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise RuleError(f"{key!r} must be tables, [[{key}]]")
+    return value
+
+
+def _threshold(name: str, value: object) -> Threshold:
+    if not isinstance(value, dict) or set(value) != {"value", "source"}:
+        raise RuleError(f'threshold {name!r} must be {{ value = number, source = "who says so" }}')
+    number, source = value["value"], value["source"]
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise RuleError(f"threshold {name!r} is not a number")
+    if not isinstance(source, str) or not source.strip():
+        raise RuleError(f"threshold {name!r} has no source")
+    return Threshold(float(number), source)
+
+
+def _action(entry: dict[str, Any]) -> RuleAction:
+    for key in entry:
+        if key not in {"text", "command", "risk", "effort"}:
+            raise RuleError(
+                f"unknown key {key!r} in [[actions]]{nearest(key, ('text', 'command', 'risk', 'effort'))}"
+            )
+    command = entry.get("command")
+    if command is not None and not isinstance(command, str):
+        raise RuleError("'command' must be a text")
+    return RuleAction(_text(entry, "text"), command, _one_of(entry, "risk", RISKS), _text(entry, "effort"))
+
+
+def _case(entry: dict[str, Any], names: frozenset[str]) -> Case:
+    metrics = entry.get("metrics")
+    if not isinstance(metrics, dict):
+        raise RuleError("'metrics' of a case must be a table of metric values")
+    for name in metrics:
+        if name not in names:
+            raise RuleError(f"no metric {name!r} for a case{nearest(name, names)}")
+    expect = _one_of(entry, "expect", (*LEVELS, "silent", "unknown"))
+    return Case(_text(entry, "name"), expect, dict(metrics))
+
+
+def unit_of(name: str) -> str:
+    """Unit of a metric, empty when it is none."""
+    return METRICS[name].unit if name in METRICS else ""

@@ -1,0 +1,112 @@
+"""The metrics that rules may name: the vocabulary between measuring and judging.
+
+One line a metric: scope, unit, meaning. The advisor supplies exactly these (a test compares); a rule that names
+another one is refused with the nearest valid name. Scopes: `job` metrics are known to every rule, the
+others only to rules of their scope, which are judged once for each straggler group, kind of pause or standstill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+SCOPES: Final = ("job", "straggler", "pause", "standstill")
+UNITS: Final = ("s", "share", "ratio", "steps", "count", "flag", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricName:
+    """unit `text` is for messages only; `share` is 0..1; None values are unknown."""
+
+    name: str
+    scope: str
+    unit: str
+    meaning: str
+
+
+_TABLE: Final = """
+job num_ranks count ranks of the job that were seen
+job num_ranks_missing count ranks of the job that were not seen
+job cores_per_rank ratio processor cores for each rank, on the host that has fewest
+job num_hosts count hosts of the ranks that were seen
+job steady_steps steps steady steps in the window
+job step_s s mean step of the window
+job data_wait_share share of the step that even the quarter of ranks that waits least waits for its next batch
+job data_wait_share_low share lower end of the interval of data_wait_share
+job data_wait_loss_s s a step, gone if no rank waited for input
+job data_wait_since steps job step since which the data wait has its level
+job transfer_share share of the step in exposed communication after the last rank arrived
+job transfer_share_low share lower end of the interval of transfer_share
+job transfer_s s a step, exposed communication after the last rank arrived
+job transfer_since steps job step since which the transfer has its level
+job barrier_wait_s s a step that even the last recorded rank waits at the barrier, whoever it waits for
+job barrier_wait_share share of the step, the same
+job comm_exposed_share share of the step in exposed communication, waiting for late ranks included
+job overlap share of communication that compute hides
+job straggler_share share of the step that all stragglers together cost
+job num_stragglers count ranks that others wait for
+job straggler_slowdown ratio mean step against every rank at the mean of its peers (S)
+job turn_taking_share share of the step lost to ranks taking turns at being last
+job warmup_steps steps slow first steps
+job warmup_s s lost to slow first steps in all
+job warmup_break_even_steps steps after which the warm-up is less than 5 % of the run
+job warmup_share share of the observed time lost to slow first steps
+job level_shift_share share by which the step became longer at level_shift_since, of the step before
+job level_shift_since steps job step at which the step became longer
+job level_shift_unexplained flag 1 if no other finding explains the longer step
+job level_shift_phase text phase that grew most
+job level_shift_steps steps steady steps seen since the step became longer
+job level_shift_cover share share of the growth that this phase holds
+job compute_share share of the step in forward, backward and optimizer
+job num_findings_above_info count findings of the other rules above info
+straggler ranks text ranks of the group, e.g. "rank 2" or "ranks 1 and 3"
+straggler host text host of the group
+straggler phase text where the delay arises: a phase, "host", "device", "other" or "unknown"
+straggler phase_words text the phase in plain words
+straggler loss_s s a step, gone if the group worked like its peers
+straggler loss_share share of the step
+straggler loss_share_low share lower end of its interval
+straggler excess_s s by which the group arrives later than its peers, in a typical step in which it is late
+straggler excess_share share lateness of the group as a share of the step, mean over all steps
+straggler cover share of the delay that the named phase holds
+straggler hit_share share of the steps in which the group is late
+straggler score ratio peers' work between barriers against the group's
+straggler since steps job step since which the group is late
+straggler steps_seen steps steps of the window in which it was compared
+straggler since_words text "since step 57" or "from the first step compared on"
+straggler whole_host flag 1 if all ranks of one host are late and no others
+straggler in_data flag 1 if the delay arises while waiting for input
+straggler in_compute flag 1 if it arises in forward, backward or optimizer
+straggler in_host flag 1 if it arises on the host or device as a whole
+pause kind text "checkpoint", "eval" or "periodic"
+pause num_pauses count pauses in the window
+pause period_steps steps between two pauses
+pause length_s s that one pause adds
+pause loss_s s a step, spread over all steps of the window
+pause loss_share share of the step
+pause starter text rank that the others wait for, e.g. "rank 0", or "all ranks"
+pause since steps job step of the first pause seen
+pause phase text phase in which the pause passes on the rank that begins it
+pause is_checkpoint flag 1 if checkpoints are being written
+pause is_eval flag 1 if the model is being evaluated
+pause is_periodic flag 1 if nothing marks what happens in it
+standstill still_s s since any rank's training thread went from one phase to another
+standstill still_words text who waits, for whom, where and since which step
+standstill still_since steps job step at which the ranks stand
+standstill num_still_missing count ranks the others wait for, as far as it was observed
+"""
+
+
+def fields(line: str) -> tuple[str, str, str, str]:
+    """(name, scope, unit, meaning) of one line of the table."""
+    scope, name, unit, meaning = line.split(" ", 3)
+    return name, scope, unit, meaning
+
+
+ALL: Final = tuple(MetricName(*fields(line)) for line in _TABLE.strip().splitlines())
+METRICS: Final = {entry.name: entry for entry in ALL}  # a name keeps its unit in every scope
+
+
+def names_for(scope: str) -> frozenset[str]:
+    """Metrics that a rule of this scope may name."""
+    return frozenset(entry.name for entry in ALL if entry.scope in {"job", scope})

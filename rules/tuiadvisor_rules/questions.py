@@ -1,0 +1,179 @@
+"""Questions of the guided session: what no probe can measure, one TOML file a pattern.
+
+In: rules/catalog/questions/*.toml.  Out: Question. A question says whom it concerns (`when`, on named evidence), what
+each answer means, and the one command that would measure it instead of asking.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor_rules.condition import Condition, RuleError, nearest
+from tuiadvisor_rules.loader import (
+    DECISIONS,
+    LAYERS,
+    LENSES,
+    MAX_FILE_BYTES,
+    PATTERNS,
+    SITUATIONS,
+    catalog_dir,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+KINDS: Final = ("yes_no", "number", "choice", "text")
+# Ids of ours for the two lists that have none of their own.
+IMBALANCES: Final = (
+    "static-partition",
+    "variable-length",
+    "uneven-device",
+    "slow-host",
+    "uneven-stages",
+    "pipeline-bubble",
+)
+PITFALLS: Final = (
+    "compute-on-memory-bound",
+    "free-communication",
+    "no-profile",
+    "linear-scaling",
+    "trusting-utilization",
+    "judging-warmup",
+    "different-work",
+    "blaming-the-waiting",
+)
+COVERS: Final = (*SITUATIONS, *IMBALANCES, *PITFALLS)
+# Evidence that `when` may name: what every view of a run can offer.
+EVIDENCE: Final = (
+    "num_devices",
+    "num_hosts",
+    "num_runs",
+    "num_sizes",
+    "step_s",
+    "data_wait_share",
+    "comm_exposed_share",
+    "transfer_share",
+    "skew_share",
+    "compute_share",
+    "checkpoint_share",
+    "other_share",
+    "pipeline_idle_share",
+    "warmup_s",
+    "num_stragglers",
+    "num_stages",
+    "has_gpu",
+    "goodput",
+)
+_KEYS: Final = {
+    "id", "covers", "lens", "layer", "ask", "kind", "choices", "unit", "when", "means", "suggests", "measure",
+}  # fmt: skip
+MAX_QUESTIONS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One thing to ask."""
+
+    id: str
+    pattern: str
+    covers: tuple[str, ...]  # rows of the tables it stands for
+    lens: str
+    layer: str
+    ask: str
+    kind: str
+    choices: tuple[str, ...]
+    unit: str
+    when: Condition | None  # None: always worth asking
+    means: dict[str, str]  # answer -> what follows from it
+    suggests: dict[str, str]  # answer -> tune, rescale, stop or keep: a hypothesis, never the decision
+    measure: str  # the one command that would answer it
+
+    def concerns(self, evidence: dict[str, object]) -> bool:
+        """Whether to ask it of this run; where the evidence is missing it is asked."""
+        return self.when is None or self.when(evidence) is not False
+
+
+def questions_dir() -> Path:
+    """The folder of questions in the shipped catalogue."""
+    return catalog_dir() / "questions"
+
+
+def load_questions(directory: str | Path | None = None) -> tuple[Question, ...]:
+    """All questions, by pattern. RuleError at the first mistake, naming the file."""
+    folder = Path(directory) if directory is not None else questions_dir()
+    paths = sorted(folder.glob("*.toml"))
+    if not paths:
+        raise RuleError(f"{folder}: no files of questions (*.toml) in it")
+    found: dict[str, Question] = {}
+    for path in paths:
+        for question in _file(path):
+            if question.id in found:
+                raise RuleError(f"{path}: question {question.id!r} is there twice")
+            found[question.id] = question
+    return tuple(sorted(found.values(), key=lambda entry: entry.pattern))
+
+
+def _file(path: Path) -> list[Question]:
+    try:
+        raw = path.read_bytes()
+        document = tomllib.loads(raw.decode())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RuleError(f"{path}: cannot be read: {error}") from error
+    entries = document.get("questions")
+    if (
+        len(raw) > MAX_FILE_BYTES
+        or set(document) != {"pattern", "questions"}
+        or not isinstance(entries, list)
+    ):
+        raise RuleError(f"{path}: must hold pattern and [[questions]], in at most {MAX_FILE_BYTES} bytes")
+    if document["pattern"] not in PATTERNS or len(entries) > MAX_QUESTIONS:
+        raise RuleError(f"{path}: 'pattern' must be one of {', '.join(PATTERNS)}")
+    try:
+        return [_question(entry, document["pattern"]) for entry in entries]
+    except RuleError as error:
+        raise RuleError(f"{path}: {error}") from error
+
+
+def _question(entry: Any, pattern: str) -> Question:
+    if not isinstance(entry, dict):
+        raise RuleError("[[questions]] must be tables")
+    name = entry.get("id")
+    _known(entry, _KEYS, f"question {name!r}: unknown key")
+    texts = {key: _text(entry, key, name) for key in ("id", "ask", "measure", "lens", "layer", "kind")}
+    for key, valid in (("lens", LENSES), ("layer", LAYERS), ("kind", KINDS)):
+        _known([texts[key]], valid, f"question {name!r}: no {key}")
+    choices = tuple(entry.get("choices", ()))
+    if texts["kind"] == "choice" and not (choices and all(isinstance(one, str) for one in choices)):
+        raise RuleError(f"question {name!r}: a choice needs choices")
+    means, suggests = entry.get("means", {}), entry.get("suggests", {})
+    answers = {"yes_no": ("yes", "no"), "choice": choices}.get(texts["kind"], ("any",))
+    for table in (means, suggests):
+        if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+            raise RuleError(f"question {name!r}: means and suggests must be tables of texts")
+        _known(table, answers, f"question {name!r}: no answer")
+    _known(suggests.values(), DECISIONS, f"question {name!r}: suggests no")
+    covers = tuple(entry.get("covers", ()))
+    _known(covers, COVERS, f"question {name!r}: covers no")
+    when = Condition(str(entry["when"]), EVIDENCE, {}) if "when" in entry else None
+    return Question(
+        texts["id"], pattern, covers, texts["lens"], texts["layer"], texts["ask"], texts["kind"], choices,
+        str(entry.get("unit", "")), when, dict(means), dict(suggests), texts["measure"],
+    )  # fmt: skip
+
+
+def _known(found: Iterable[Any], valid: Iterable[str], what: str) -> None:
+    """RuleError at the first that is not valid, with the nearest that is."""
+    allowed = frozenset(valid)
+    for value in found:
+        if not isinstance(value, str) or value not in allowed:
+            raise RuleError(f"{what} {value!r}{nearest(str(value), allowed)}")
+
+
+def _text(entry: dict[str, Any], key: str, name: object) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise RuleError(f"question {name!r}: {key!r} must be a text")
+    return value.strip()

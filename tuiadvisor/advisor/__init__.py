@@ -1,0 +1,1 @@
+"""From metrics and rules to findings, a verdict and the RunView."""

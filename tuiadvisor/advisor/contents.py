@@ -1,0 +1,160 @@
+"""What a recording holds: who, when, how much, what is damaged and what was lost. No judgement.
+
+In: a recording's frames and its RecordingSummary.  Out: Contents; None where the recording does not say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.payload import integer, objects, text
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tuiadvisor.advisor.payload import Payload
+    from tuiadvisor.advisor.view import Losses, RunInfo
+    from tuiadvisor.stream.frames import Frame
+    from tuiadvisor.stream.recording import RecordingSummary
+
+MAX_HOSTS = 1 << 16
+
+
+@dataclass(slots=True)
+class HostContents:
+    """One machine of the run."""
+
+    host: str
+    ranks: set[int] = field(default_factory=set)
+    num_cpus: int | None = None
+    memory_bytes: int | None = None
+    platform: str | None = None
+    gpus: tuple[str, ...] = ()
+    num_samples: int = 0  # of CPU, disk, network and devices
+    num_agents: int = 0  # more than one: the agent was started again
+
+
+@dataclass(slots=True)
+class KindContents:
+    """Frames of one kind."""
+
+    num_frames: int = 0
+    num_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Everything `info` shows."""
+
+    path: str
+    run: RunInfo
+    created_wall_s: float | None
+    recorded_by: str | None  # version of tuiadvisor
+    hosts: tuple[HostContents, ...]
+    num_ranks: int
+    states: dict[str, int]  # state -> ranks in it at the end
+    first_step: int | None
+    last_step: int | None
+    num_rank_steps: int
+    num_events: int  # collectives and marks, one by one
+    duration_s: float | None
+    kinds: dict[str, KindContents]
+    num_bytes: int
+    bytes_per_rank_step: float | None  # the whole file's
+    step_bytes_per_rank_step: float | None  # of STEPS frames alone
+    damage: RecordingSummary
+    losses: Losses
+    ended: str
+
+
+def contents(path: str, frames: Iterable[bytes], damage: RecordingSummary) -> Contents:
+    """Read the whole recording, in bounded memory."""
+    advisor = Advisor()
+    kinds: dict[str, KindContents] = {}
+    hosts: dict[str, HostContents] = {}
+    agents: dict[str, set[str]] = {}
+    rows = {FrameKind.STEPS: 0, FrameKind.EVENTS: 0}
+    for data in frames:
+        try:
+            frame = decode(data)
+        except TuiadvisorError:
+            advisor.feed(data)  # counts it
+            continue
+        advisor.feed_frame(frame)
+        kind = kinds.setdefault(frame.kind.name.lower(), KindContents())
+        kind.num_frames += 1
+        kind.num_bytes += len(data)
+        if frame.kind in rows:
+            rows[frame.kind] += integer(frame.payload, "rows") or 0
+        elif frame.kind in {FrameKind.HELLO, FrameKind.HOST} and frame.source != HUB_SOURCE:
+            name = text(frame.payload, "host") or frame.source.split("/", 1)[0]
+            if name in hosts or len(hosts) < MAX_HOSTS:
+                _host(hosts.setdefault(name, HostContents(name)), frame)
+                agents.setdefault(name, set()).add(frame.source)
+    for name, sources in agents.items():
+        hosts[name].num_agents = len(sources)
+    return _assemble(path, advisor, hosts=hosts, kinds=kinds, rows=rows, damage=damage)
+
+
+def _host(host: HostContents, frame: Frame) -> None:
+    payload = frame.payload
+    ranks = (integer(entry, "rank") for entry in objects(payload, "ranks"))
+    host.ranks.update(rank for rank in ranks if rank is not None)
+    host.num_cpus = integer(payload, "num_cpus") or host.num_cpus
+    if frame.kind == FrameKind.HOST:
+        host.num_samples += 1
+        return
+    host.memory_bytes = integer(payload, "memory_bytes") or host.memory_bytes
+    host.platform = text(payload, "platform") or host.platform
+    host.gpus = _gpu_names(payload) or host.gpus
+
+
+def _gpu_names(payload: Payload) -> tuple[str, ...]:
+    names = payload.get("gpus")
+    if not isinstance(names, list):
+        return ()
+    return tuple(text({"name": name}, "name") or "unknown" for name in names)
+
+
+def _assemble(
+    path: str,
+    advisor: Advisor,
+    *,
+    hosts: dict[str, HostContents],
+    kinds: dict[str, KindContents],
+    rows: dict[FrameKind, int],
+    damage: RecordingSummary,
+) -> Contents:
+    view = advisor.view()
+    aligned = advisor.store.aligned_tracks()
+    shift = advisor.store.axis_shift()
+    states: dict[str, int] = {}
+    for fact in advisor.roster.ranks.values():
+        states[fact.state] = states.get(fact.state, 0) + 1
+    created_ns, num_rank_steps = advisor.roster.created_wall_ns, rows[FrameKind.STEPS]
+    step_bytes = kinds["steps"].num_bytes if "steps" in kinds else 0
+    return Contents(
+        path=path,
+        run=view.run,
+        created_wall_s=created_ns / 1e9 if created_ns else None,
+        recorded_by=advisor.roster.run.get("tuiadvisor"),
+        hosts=tuple(hosts[name] for name in sorted(hosts)),
+        num_ranks=len(set(advisor.roster.ranks) | set(advisor.store.tracks)),
+        states=dict(sorted(states.items())),
+        first_step=min((track.first_step + offset - shift for track, offset in aligned), default=None),
+        last_step=view.last_step,
+        num_rank_steps=num_rank_steps,
+        num_events=rows[FrameKind.EVENTS],
+        duration_s=view.event_time_s,
+        kinds=kinds,
+        num_bytes=damage.num_bytes,
+        bytes_per_rank_step=damage.num_bytes / num_rank_steps if num_rank_steps else None,
+        step_bytes_per_rank_step=step_bytes / num_rank_steps if num_rank_steps else None,
+        damage=damage,
+        losses=view.losses,
+        ended=view.ended,
+    )

@@ -1,0 +1,269 @@
+"""The named metrics of rules, taken from a Diagnosis.
+
+In: Diagnosis.  Out: subjects: what a rule is judged on: the job, each group of stragglers with one cause, each
+kind of pause. Names, units and meanings are those of tuiadvisor_rules.metric_names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.accounting import job_seconds, shares
+from tuiadvisor.metrics.arrays import mean_or_none
+from tuiadvisor.metrics.causes import MIN_COVER
+from tuiadvisor.metrics.steptable import COMM
+from tuiadvisor.metrics.whatif import Gain, gain
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.diagnosis import Diagnosis, LateRank
+    from tuiadvisor.metrics.pauses import Pause
+
+BREAK_EVEN_SHARE: Final = 0.05
+LEVEL_SHIFT_EXPLAINED_STEPS: Final = 10
+COMPUTE: Final = ("forward", "backward", "optimizer")
+PHASE_WORDS: Final = {
+    "data_wait": "waiting for its next batch",
+    "h2d": "copying to the device",
+    "forward": "in forward",
+    "backward": "in backward",
+    "optimizer": "in the optimizer",
+    "checkpoint": "writing a checkpoint",
+    "eval": "evaluating",
+    "other": "in code without a hook",
+    "host": "outside the phases of its step (logging, garbage collection, its host)",
+    "device": "in all compute phases alike, so on its device",
+    "unknown": "for a reason the phases do not show",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What one rule is judged on."""
+
+    scope: str  # "job", "straggler" or "pause"
+    values: dict[str, object]
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    phase: str | None
+    gain: Gain | None
+    details: dict[str, float | int | str | None]  # evidence beyond the named metrics
+
+
+def overlap_seconds(diagnosis: Diagnosis) -> tuple[float | None, float | None, float | None]:
+    """(total communication, its exposed part, share of steps seen in detail), seconds a step."""
+    steady = diagnosis.steady
+    total = steady.comm_total_s_RK
+    known = np.isfinite(total)
+    if not known.any():
+        return None, None, 0.0 if steady.num_steps else None
+    exposed = np.where(known, steady.phase_s_PRK[COMM], np.nan)
+    detail = float(known.any(axis=0).mean())
+    return mean_or_none(total), mean_or_none(exposed), detail
+
+
+def job_values(
+    diagnosis: Diagnosis, num_missing: int, cores_per_rank: float | None = None
+) -> dict[str, object]:
+    """Metrics of scope `job`, all but num_findings_above_info."""
+    table, steady = diagnosis.table, diagnosis.steady
+    cycle = diagnosis.steady_barrier.cycle_K
+    step_s = mean_or_none(cycle)
+    phase_share = shares(job_seconds(diagnosis.seconds_PR))
+    total, exposed, _ = overlap_seconds(diagnosis)
+    data, transfer, warmup = diagnosis.input, diagnosis.transfer, diagnosis.steadiness.warmup
+    compute = [phase_share[name] for name in COMPUTE]
+    compared = diagnosis.compared_rows.size > 1
+    loss_K = diagnosis.straggler_loss_K
+    observed_s = float(
+        np.nansum(np.where(np.isfinite(diagnosis.barrier.cycle_K), diagnosis.barrier.cycle_K, 0))
+    )
+    return {
+        "num_ranks": table.num_ranks,
+        "num_ranks_missing": num_missing,
+        "cores_per_rank": cores_per_rank,
+        "num_hosts": len(set(table.hosts)),
+        "steady_steps": steady.num_steps,
+        "step_s": step_s,
+        "data_wait_share": data.share if data else None,
+        "data_wait_share_low": data.share_low if data else None,
+        "data_wait_loss_s": data.gain.loss_s if data else None,
+        "data_wait_since": diagnosis.input_since,
+        "transfer_share": transfer.share if transfer else None,
+        "transfer_share_low": transfer.share_low if transfer else None,
+        "transfer_s": transfer.gain.loss_s if transfer else None,
+        "transfer_since": diagnosis.transfer_since,
+        "barrier_wait_s": mean_or_none(diagnosis.steady_barrier.transfer_K),
+        "barrier_wait_share": _share(mean_or_none(diagnosis.steady_barrier.transfer_K), step_s),
+        "comm_exposed_share": phase_share["comm_exposed"],
+        "overlap": 1 - min(exposed / total, 1.0) if total and exposed is not None else None,
+        "straggler_share": _share(float(loss_K.mean()), step_s) if compared and loss_K.size else None,
+        "num_stragglers": len(diagnosis.stragglers) if compared else None,
+        "straggler_slowdown": diagnosis.slowdown.S if diagnosis.slowdown else None,
+        "turn_taking_share": diagnosis.turn_taking,
+        **_warmup_values(diagnosis, observed_s),
+        **_shift_values(diagnosis),
+        "compute_share": sum(c for c in compute if c is not None)
+        if any(c is not None for c in compute)
+        else None,
+        "warmup_share": warmup.loss_s / observed_s if warmup and observed_s > 0 else None,
+    }
+
+
+def _share(value: float | None, step_s: float | None) -> float | None:
+    return value / step_s if value is not None and step_s else None
+
+
+def _warmup_values(diagnosis: Diagnosis, observed_s: float) -> dict[str, object]:
+    warmup = diagnosis.steadiness.warmup
+    if warmup is None:
+        return {
+            "warmup_steps": 0 if observed_s else None,
+            "warmup_s": 0.0 if observed_s else None,
+            "warmup_break_even_steps": None,
+        }
+    return {
+        "warmup_steps": warmup.num_steps,
+        "warmup_s": warmup.loss_s,
+        "warmup_break_even_steps": warmup.loss_s / (BREAK_EVEN_SHARE * warmup.steady_step_s),
+    }
+
+
+def _shift_values(diagnosis: Diagnosis) -> dict[str, object]:
+    """A longer step since some step, unless a straggler, the input or the network began just then."""
+    shift = diagnosis.level_shift
+    if shift is None:
+        quiet = 0.0 if diagnosis.num_all_steady else None
+        return {
+            "level_shift_share": quiet,
+            "level_shift_since": None,
+            "level_shift_unexplained": 0,
+            "level_shift_phase": None,
+            "level_shift_cover": None,
+            "level_shift_steps": 0,
+        }
+    onsets = [entry.since_step for entry in diagnosis.stragglers]
+    onsets += [since for since in (diagnosis.input_since, diagnosis.transfer_since) if since is not None]
+    near = any(abs(onset - shift.since_step) <= LEVEL_SHIFT_EXPLAINED_STEPS for onset in onsets)
+    return {
+        "level_shift_share": shift.after_s / shift.before_s - 1 if shift.before_s > 0 else None,
+        "level_shift_since": shift.since_step,
+        "level_shift_unexplained": int(not near),
+        "level_shift_phase": shift.phase,
+        "level_shift_cover": shift.cover,
+        "level_shift_steps": shift.num_steps,
+    }
+
+
+def straggler_subjects(diagnosis: Diagnosis, job: dict[str, object]) -> list[Subject]:
+    """One subject a cause: ranks that are late for the same reason are one finding."""
+    groups: dict[tuple[str, str], list[LateRank]] = {}
+    for entry in diagnosis.stragglers:
+        host = entry.host if entry.whole_host else ""
+        groups.setdefault((entry.cause.name, host), []).append(entry)
+    return [_straggler_subject(diagnosis, job, group) for group in groups.values()]
+
+
+def _straggler_subject(diagnosis: Diagnosis, job: dict[str, object], group: list[LateRank]) -> Subject:
+    cycle = diagnosis.steady_barrier.cycle_K
+    what_if = gain(cycle, np.sum([entry.late.loss_K for entry in group], axis=0))
+    worst = group[0]
+    ranks = tuple(sorted(entry.rank for entry in group))
+    hosts = tuple(sorted({entry.host for entry in group}))
+    since = min(entry.since_step for entry in group)
+    seen = all(entry.late.onset_seen for entry in group)
+    cause = worst.cause
+    phase = cause.name
+    excess_s = max(entry.late.excess_s for entry in group)
+    values: dict[str, object] = {
+        **job,
+        "ranks": f"host {worst.host}" if worst.whole_host else rank_words(ranks),
+        "host": worst.host,
+        "phase": phase,
+        "phase_words": _words(worst),
+        "loss_s": what_if.loss_s,
+        "loss_share": what_if.loss_s / what_if.step_s,
+        "loss_share_low": what_if.loss_low_s / what_if.step_s,
+        "excess_s": excess_s,
+        "excess_share": max(entry.late.mean_excess_s for entry in group) / what_if.step_s,
+        "cover": cause.cover,
+        "hit_share": max(entry.late.hit_share for entry in group),
+        "score": min(entry.late.score for entry in group),
+        "since": since,
+        "steps_seen": int(cycle.size),
+        "since_words": f"since step {since}" if seen else "from the first step compared on",
+        "whole_host": int(worst.whole_host),
+        "in_data": int(phase == "data_wait"),
+        "in_compute": int(phase in COMPUTE),
+        "in_host": int(phase in {"host", "device"}),
+    }
+    details: dict[str, float | int | str | None] = {
+        f"excess_{name}_s": value
+        for name, value in sorted(cause.parts.items(), key=lambda part: -part[1])
+        if value > 0.05 * max(cause.parts.values())
+    }
+    details["onset_seen"] = int(seen)
+    details["loss_low_s"], details["loss_high_s"] = what_if.loss_low_s, what_if.loss_high_s
+    if cause.cpu_share is not None:
+        details["cpu_share_of_compute"] = cause.cpu_share
+    if cause.core_wait_s is not None:
+        details["excess_core_wait_s"] = cause.core_wait_s
+    if cause.unobserved:
+        details["unobserved"] = ", ".join(cause.unobserved)
+    return Subject("straggler", values, ranks, hosts, phase, what_if, details)
+
+
+def _words(entry: LateRank) -> str:
+    if entry.whole_host:
+        largest = max(entry.cause.parts, key=lambda name: (entry.cause.parts[name], name), default="other")
+        return f"all its ranks alike, mostly {PHASE_WORDS.get(largest, largest)}"
+    if (
+        entry.cause.name == "host"
+        and (entry.cause.core_wait_s or 0.0) >= MIN_COVER * entry.late.mean_excess_s
+    ):
+        return "ready to run but without a core, so on its host"
+    if entry.cause.is_spread and entry.cause.name == "host":
+        return "in all of its phases alike: its host or its device"
+    return PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
+
+
+def rank_words(ranks: tuple[int, ...]) -> str:
+    """Words for a set of ranks: rank 2; ranks 1 and 3; ranks 1, 3, 5 and 9 more."""
+    names = [str(rank) for rank in ranks]
+    if len(names) == 1:
+        return f"rank {names[0]}"
+    if len(names) > 6:
+        return f"ranks {', '.join(names[:5])} and {len(names) - 5} more"
+    return f"ranks {', '.join(names[:-1])} and {names[-1]}"
+
+
+def pause_subjects(diagnosis: Diagnosis, job: dict[str, object]) -> list[Subject]:
+    """One subject a kind of pause."""
+    return [_pause_subject(diagnosis, job, pause) for pause in diagnosis.steadiness.pauses]
+
+
+def _pause_subject(diagnosis: Diagnosis, job: dict[str, object], pause: Pause) -> Subject:
+    table, cycle = diagnosis.table, diagnosis.barrier.cycle_K
+    known = np.isfinite(cycle)
+    what_if = gain(cycle[known], pause.loss_K[known])
+    starter = None if pause.starter_row is None else table.ranks[pause.starter_row]
+    values: dict[str, object] = {
+        **job,
+        "kind": pause.kind,
+        "num_pauses": len(pause.steps),
+        "period_steps": pause.period_steps,
+        "length_s": pause.length_s,
+        "loss_s": pause.loss_s_per_step,
+        "loss_share": what_if.loss_s / what_if.step_s,
+        "starter": "all ranks" if starter is None else f"rank {starter}",
+        "since": pause.steps[0],
+        "phase": pause.phase,
+        "is_checkpoint": int(pause.kind == "checkpoint"),
+        "is_eval": int(pause.kind == "eval"),
+        "is_periodic": int(pause.kind == "periodic"),
+    }
+    ranks = () if starter is None else (starter,)
+    hosts = () if pause.starter_row is None else (table.hosts[pause.starter_row],)
+    return Subject("pause", values, ranks, hosts, pause.phase, what_if, {})

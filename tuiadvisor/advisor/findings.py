@@ -1,0 +1,158 @@
+"""Rules judged on the evidence: findings, each with its what-if, and the metrics that stayed unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from tuiadvisor.advisor.evidence import (
+    Subject,
+    job_values,
+    pause_subjects,
+    straggler_subjects,
+)
+from tuiadvisor.advisor.view import Action, Finding, Severity
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor_rules.condition import RuleError
+from tuiadvisor_rules.evaluate import judge
+from tuiadvisor_rules.loader import Rule, load_catalog
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.whatif import Gain
+
+SEVERITY_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A finding with what the verdict needs of it."""
+
+    finding: Finding
+    rule: Rule
+    gain: Gain | None
+    headline: str
+
+
+@cache
+def catalog() -> tuple[Rule, ...]:
+    """The shipped rules, read once. TuiadvisorError if the installation is damaged."""
+    try:
+        return load_catalog()
+    except RuleError as error:
+        raise TuiadvisorError(f"{error}; reinstall tuiadvisor") from error
+
+
+def find(
+    diagnosis: Diagnosis,
+    num_missing_ranks: int,
+    rules: tuple[Rule, ...],
+    cores_per_rank: float | None = None,
+) -> tuple[list[Judged], dict[str, object]]:
+    """Findings, most severe and most costly first, and the job's metrics they rest on."""
+    job = job_values(diagnosis, num_missing_ranks, cores_per_rank)
+    subjects: dict[Literal["job", "straggler", "pause"], list[Subject]] = {
+        "job": [_job_subject(diagnosis, job)],
+        "straggler": straggler_subjects(diagnosis, job),
+        "pause": pause_subjects(diagnosis, job),
+    }
+    judged = [
+        result
+        for rule in rules
+        if not rule.final and rule.scope != "standstill"
+        for subject in subjects[cast("Literal['job', 'straggler', 'pause']", rule.scope)]
+        if (result := _judge(rule, subject, diagnosis)) is not None
+    ]
+    job["num_findings_above_info"] = sum(entry.finding.severity != "info" for entry in judged)
+    last = Subject("job", job, (), (), None, None, {})
+    judged.extend(
+        result for rule in rules if rule.final and (result := _judge(rule, last, diagnosis)) is not None
+    )
+    judged.sort(
+        key=lambda entry: (
+            SEVERITY_ORDER[entry.finding.severity],
+            -(entry.finding.loss_s_per_step or 0.0),
+            entry.rule.id,
+            entry.finding.ranks,
+        )
+    )
+    return judged, job
+
+
+def find_standstill(subject: Subject, rules: tuple[Rule, ...]) -> list[Judged]:
+    """The finding on a job that stands still: the only one that needs no steady steps."""
+    results = [_judge(rule, subject, None) for rule in rules if rule.scope == "standstill"]
+    return [result for result in results if result is not None]
+
+
+def _job_subject(diagnosis: Diagnosis, job: dict[str, object]) -> Subject:
+    hosts = tuple(sorted(set(diagnosis.table.hosts)))
+    return Subject("job", job, diagnosis.table.ranks, hosts, None, None, {})
+
+
+def _judge(rule: Rule, subject: Subject, diagnosis: Diagnosis | None) -> Judged | None:
+    outcome = judge(rule, subject.values)
+    if not outcome.fires:
+        return None
+    gain = subject.gain
+    if rule.id == "input_bound" and diagnosis is not None and diagnosis.input is not None:
+        gain = diagnosis.input.gain
+    elif rule.id == "communication_bound" and diagnosis is not None and diagnosis.transfer is not None:
+        gain = diagnosis.transfer.gain
+    evidence: dict[str, float | int | str | None] = {
+        name: _plain(subject.values.get(name)) for name in rule.evidence
+    }
+    evidence.update(subject.details)
+    if gain is not None:
+        evidence.update(speedup=gain.speedup, speedup_low=gain.speedup_low, speedup_high=gain.speedup_high)
+    job_wide = rule.scope == "job"
+    loss = _plain(subject.values.get(rule.loss)) if rule.loss else None
+    since = _plain(subject.values.get(rule.since)) if rule.since else None
+    finding = Finding(
+        id=rule.id,
+        title=_title(rule, subject),
+        pattern=rule.pattern,
+        lens=rule.lens,
+        layer=_layer(rule, subject),
+        severity=cast("Severity", outcome.level),
+        ranks=() if job_wide and rule.loss is None else subject.ranks,
+        hosts=() if job_wide and rule.loss is None else subject.hosts,
+        phase=rule.phase or subject.phase or _text_or_none(subject.values.get("level_shift_phase"), rule),
+        since_step=int(since) if isinstance(since, int | float) else None,
+        evidence=evidence,
+        loss_s_per_step=float(loss) if isinstance(loss, int | float) else None,
+        message=outcome.message,
+        measure_next=rule.measure_next,
+        actions=tuple(Action(entry.text, entry.command, entry.risk, entry.effort) for entry in rule.actions),
+    )
+    return Judged(finding, rule, gain, outcome.headline)
+
+
+def _text_or_none(value: object, rule: Rule) -> str | None:
+    return value if isinstance(value, str) and rule.id == "slower_since" else None
+
+
+def _title(rule: Rule, subject: Subject) -> str:
+    ranks = subject.values.get("ranks")
+    return rule.title.replace("{ranks}", ranks) if isinstance(ranks, str) else rule.title
+
+
+def _layer(rule: Rule, subject: Subject) -> str:
+    """A straggler's layer follows its cause: what fixes a late loader is not what fixes a hot device."""
+    if rule.id != "straggler":
+        return rule.layer
+    by_phase = {
+        "data_wait": "storage",
+        "forward": "application",
+        "backward": "application",
+        "optimizer": "application",
+        "host": "cpu-os",
+        "device": "gpu-compute",
+        "checkpoint": "storage",
+    }
+    return by_phase.get(subject.phase or "", rule.layer)
+
+
+def _plain(value: object) -> float | int | str | None:
+    return value if isinstance(value, float | int | str) else None

@@ -1,0 +1,234 @@
+"""Fold frames into a RunView: the one path that live, replay and diagnose share.
+
+In: frames as bytes or decoded.  Out: RunView, a pure function of the frames fed so far: no clock is read, nothing
+is random, and asking for a view changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill
+from tuiadvisor.advisor.picture import (
+    SCHEMA,
+    ended,
+    goodput,
+    losses,
+    missing_ranks,
+    named_ranks,
+    overlap,
+    run_info,
+    step_summary,
+    stragglers,
+    unknowns,
+    what_if,
+    window,
+)
+from tuiadvisor.advisor.roster import GONE, Roster
+from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS, rank_rows
+from tuiadvisor.advisor.standing import standing
+from tuiadvisor.advisor.steps import StepStore
+from tuiadvisor.advisor.trend import TrendHistory
+from tuiadvisor.advisor.verdict import not_yet, stands_still, verdict
+from tuiadvisor.advisor.view import RunView
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import STEP_COLUMNS
+from tuiadvisor.metrics.accounting import job_seconds
+from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, diagnose_table
+from tuiadvisor.metrics.pauses import find_warmup
+from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tuiadvisor.metrics.arrays import Bools
+    from tuiadvisor.metrics.steptable import StepTable
+    from tuiadvisor_rules.loader import Rule
+
+STEP_NAMES = ("rank", *STEP_COLUMNS)
+
+
+class Advisor:
+    """Feed frames in the order they were recorded; ask for a view at any time."""
+
+    def __init__(self, rules: tuple[Rule, ...] | None = None) -> None:
+        """rules: another catalogue than the shipped one."""
+        self.rules = catalog() if rules is None else rules
+        self.roster = Roster()
+        self.store = StepStore()
+        self.trend = TrendHistory()
+        self.num_frames = 0
+        self.num_bad_frames = 0
+        self._cached: tuple[tuple[int, int], RunView] | None = None
+
+    def feed(self, frame: bytes) -> None:
+        """Take one encoded frame; one that cannot be decoded is counted and otherwise ignored."""
+        try:
+            decoded = decode(frame)
+        except TuiadvisorError as error:
+            self.num_bad_frames += 1
+            self.roster.note(f"bad frame: {error}")
+            return
+        self.feed_frame(decoded)
+
+    def feed_frame(self, frame: Frame) -> None:
+        """Take one decoded frame."""
+        self.num_frames += 1
+        self.roster.take(frame)
+        if frame.kind == FrameKind.STEPS and frame.source != HUB_SOURCE:
+            try:
+                columns = unpack_columns(frame.payload, STEP_NAMES)
+            except TuiadvisorError as error:
+                self.num_bad_frames += 1
+                self.roster.note(f"bad frame: {error}")
+                return
+            agent = self.roster.agent_of(frame.source)
+            if agent is None:
+                return
+            self.store.add(columns, agent.host, self.roster.clock_shift)
+            for _, job_steps, durations_ns in self.store.take_aligned():
+                self.trend.add(job_steps, durations_ns)
+
+    def view(self) -> RunView:
+        """The picture of the run now."""
+        key = (self.num_frames, self.num_bad_frames)
+        if self._cached is None or self._cached[0] != key:
+            self._cached = (key, self._view(None))
+        return self._cached[1]
+
+    def view_of(self, steps: tuple[int, int]) -> RunView:
+        """The picture computed from job steps first..last alone, as far as they are still held."""
+        return self._view(steps)
+
+    def _view(self, steps: tuple[int, int] | None) -> RunView:
+        missing = missing_ranks(self.roster, self.store)
+        found = self.store.table() if steps is None else self.store.table(*steps)
+        diagnosis = None
+        if found is not None and found[0].num_steps:
+            diagnosis = self._diagnose(*found, any_missing=bool(missing))
+        judged: list[Judged] = []
+        if diagnosis is not None and diagnosis.enough:
+            judged, _ = find(diagnosis, len(missing), self.rules, self.roster.cores_per_rank())
+        still = standing(self.roster, self.store, found[0] if found else None) if steps is None else None
+        hang = find_standstill(still, self.rules) if still is not None else []
+        if hang:
+            judged = hang + [entry for entry in judged if not entry.rule.final]
+        seconds = job_seconds(diagnosis.seconds_PR) if diagnosis is not None else {}
+        shift = self.store.axis_shift()
+        last_steps = {
+            track.rank: track.last_step + offset - shift for track, offset in self.store.aligned_tracks()
+        }
+        num_not_compared = len(missing)
+        if diagnosis is not None:
+            num_not_compared += len(self.store.tracks) - len(diagnosis.table.ranks)
+        good, good_losses = goodput(diagnosis, judged)
+        named = stragglers(diagnosis, judged)
+        heat_first = None
+        if diagnosis is not None:
+            table = diagnosis.table
+            heat_first = table.first_step + max(0, table.num_steps - MAX_LATENESS_STEPS)
+        return RunView(
+            schema=SCHEMA,
+            run=run_info(self.roster),
+            window=window(diagnosis),
+            step=step_summary(diagnosis),
+            overlap=overlap(diagnosis),
+            slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
+            stragglers=named,
+            ranks=rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged)),
+            heat_first_step=heat_first,
+            findings=tuple(entry.finding for entry in judged),
+            verdict=stands_still(hang[0])
+            if hang
+            else (
+                verdict(judged, diagnosis, seconds, num_not_compared)
+                if diagnosis is not None
+                else not_yet(MIN_STEADY_STEPS, any_steps=False)
+            ),
+            goodput=good,
+            goodput_losses=good_losses,
+            trend=self.trend.trend(shift, _marks(judged, diagnosis)),
+            hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
+            unknown=unknowns(diagnosis, self.roster, missing),
+            losses=losses(self.roster, self.store, self.num_bad_frames, missing),
+            probe_cost=_probe_cost(diagnosis),
+            num_frames=self.num_frames,
+            event_time_s=self.roster.event_time_s(),
+            last_step=max(last_steps.values(), default=None),
+            ended=ended(self.roster),
+            what_if=what_if(diagnosis),
+        )
+
+    def _diagnose(self, table: StepTable, from_beginning: bool, *, any_missing: bool) -> Diagnosis:
+        facts = self.roster.ranks
+        devices = {fact.texts.get("device") for fact in facts.values()}
+        diagnosis = diagnose_table(
+            table,
+            self._alive(table),
+            from_beginning=from_beginning,
+            all_ranks_seen=not any_missing and len(table.ranks) == len(self.store.tracks),
+            on_accelerator=bool(devices - {None, "cpu"}),
+            core_wait=lambda last_s: self.roster.core_wait.shares(table.ranks, last_s),
+        )
+        if not from_beginning and diagnosis.steadiness.warmup is None:
+            diagnosis = self._with_early_warmup(diagnosis)
+        return diagnosis
+
+    def _alive(self, table: StepTable) -> Bools:
+        silent = self.roster.silent_agents()
+        alive = []
+        for rank in table.ranks:
+            fact = self.roster.ranks.get(rank)
+            alive.append(fact is None or (fact.state not in GONE and fact.source not in silent))
+        return np.array(alive, dtype=np.bool_)
+
+    def _with_early_warmup(self, diagnosis: Diagnosis) -> Diagnosis:
+        """The warm-up that has scrolled out of the window, from the first steps that are kept for good."""
+        _, early_ns = self.store.early_seconds()
+        seconds = np.where(early_ns > 0, early_ns * 1e-9, np.nan)
+        warmup = find_warmup(seconds[1:], np.zeros(max(seconds.size - 1, 0), dtype=np.bool_))
+        if warmup is None:
+            return diagnosis
+        return replace(diagnosis, steadiness=replace(diagnosis.steadiness, warmup=warmup))
+
+
+def _probe_cost(diagnosis: Diagnosis | None) -> float | None:
+    if diagnosis is None or not diagnosis.steady.num_steps:
+        return None
+    cost, step = diagnosis.steady.probe_cost_s_RK, diagnosis.steady.step_s_RK
+    known = np.isfinite(cost) & np.isfinite(step)
+    return float(cost[known].sum() / step[known].sum()) if known.any() else None
+
+
+def _marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int, str], ...]:
+    marks = {
+        (entry.finding.since_step, entry.finding.title)
+        for entry in judged
+        if entry.finding.since_step is not None and entry.finding.severity != "info"
+    }
+    if diagnosis is not None and diagnosis.regime_step is not None:
+        marks.add((diagnosis.regime_step, "new level"))
+    return tuple(sorted(marks))
+
+
+def diagnose(frames: Iterable[bytes], steps: tuple[int, int] | None = None) -> RunView:
+    """The view at the end of a recording; steps: only these job steps, both included.
+
+    TuiadvisorError when the steps are not in the recording.
+    """
+    advisor = Advisor()
+    for frame in frames:
+        advisor.feed(frame)
+    if steps is None:
+        return advisor.view()
+    view = advisor.view_of(steps)
+    if view.window.first_step is None and advisor.view().window.first_step is not None:
+        held = advisor.view().window
+        raise TuiadvisorError(
+            f"--steps {steps[0]}:{steps[1]}: no steady step in that range; "
+            f"the recording holds {held.first_step}:{held.last_step}"
+        )
+    return view

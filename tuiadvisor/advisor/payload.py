@@ -1,0 +1,54 @@
+"""Fields of a frame's payload as the type that was promised, or None: frames come from strangers."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+MAX_TEXT_CHARS: Final = 2000
+Payload = dict[str, object]
+
+
+def text(payload: Payload, name: str) -> str | None:
+    """A printable text, control characters as spaces, bounded."""
+    value = payload.get(name)
+    if not isinstance(value, str):
+        return None
+    return "".join(char if char.isprintable() else " " for char in value[:MAX_TEXT_CHARS])
+
+
+def integer(payload: Payload, name: str) -> int | None:
+    """An integer of at most 64 bits that is not negative (negative means unknown)."""
+    value = payload.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < 1 << 63 else None
+
+
+def number(payload: Payload, name: str) -> float | None:
+    """A finite number that is not negative."""
+    value = payload.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and 0 <= value < 1e30 else None
+
+
+def objects(payload: Payload, name: str) -> list[Payload]:
+    """The objects of a list."""
+    value = payload.get(name)
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def counts(payload: Payload, name: str) -> dict[str, int]:
+    """A map of names to non-negative integers."""
+    value = payload.get(name)
+    if not isinstance(value, dict):
+        return {}
+    return {
+        key: entry
+        for key, entry in value.items()
+        if isinstance(key, str)
+        and isinstance(entry, int)
+        and not isinstance(entry, bool)
+        and 0 <= entry < 1 << 31
+    }

@@ -1,0 +1,295 @@
+"""Assemble the RunView from what was measured, judged and heard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.advisor.evidence import overlap_seconds
+from tuiadvisor.advisor.roster import GONE, Roster
+from tuiadvisor.advisor.view import (
+    Losses,
+    Overlap,
+    RunInfo,
+    StepSummary,
+    Straggler,
+    Unknown,
+    WhatIf,
+    Window,
+)
+from tuiadvisor.events import PHASES, StepFlag
+from tuiadvisor.metrics.accounting import job_seconds, shares
+from tuiadvisor.metrics.arrays import mean_or_none, median_or_none
+from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.findings import Judged
+    from tuiadvisor.advisor.steps import StepStore
+
+SCHEMA: Final = 1
+MAX_NAMED_RANKS: Final = 64
+
+
+def run_info(roster: Roster) -> RunInfo:
+    """What runs, from the lowest rank that says so."""
+    facts = [roster.ranks[rank] for rank in sorted(roster.ranks)]
+
+    def first(name: str) -> str | None:
+        return next((f.texts[name] for f in facts if f.texts.get(name)), None)
+
+    hosts = sorted({f.host for f in facts} | {a.host for a in roster.agents.values()})
+    world_size = roster.world_size()
+    parallel = dict(next((f.parallel for f in facts if f.parallel), {}))
+    started = [f.start_wall_ns for f in facts if f.start_wall_ns]
+    command = first("command") or roster.run.get("command", "")
+    software = {name: value for name in ("cuda", "nccl", "git_commit") if (value := first(name))}
+    if "tuiadvisor" in roster.run:
+        software["tuiadvisor"] = roster.run["tuiadvisor"]
+    return RunInfo(
+        label=first("label") or roster.run.get("label", ""),
+        command=command,
+        world_size=world_size,
+        hosts=tuple(hosts),
+        torch=first("torch"),
+        python=first("python"),
+        backend=first("backend"),
+        device=first("device"),
+        parallel=parallel,
+        software=software,
+        started_wall_s=min(started) / 1e9 if started else None,
+    )
+
+
+def window(diagnosis: Diagnosis | None) -> Window:
+    """The steps behind every number."""
+    if diagnosis is None:
+        return Window(None, None, 0, {}, enough=False, num_missing_steps=MIN_STEADY_STEPS)
+    steps = diagnosis.steady_steps
+    excluded = dict(diagnosis.steadiness.excluded)
+    before = diagnosis.num_all_steady - int(steps.size)
+    if before:
+        excluded["before_change"] = before
+    return Window(
+        first_step=int(steps[0]) if steps.size else None,
+        last_step=int(steps[-1]) if steps.size else None,
+        num_steps=int(steps.size),
+        excluded=excluded,
+        enough=diagnosis.enough,
+        num_missing_steps=diagnosis.num_missing_steps,
+    )
+
+
+def step_summary(diagnosis: Diagnosis | None) -> StepSummary:
+    """The job's step in numbers."""
+    if diagnosis is None or not diagnosis.steady.num_steps:
+        nothing = dict.fromkeys(PHASES)
+        return StepSummary(None, None, None, None, None, dict(nothing), dict(nothing))
+    cycle, steady = diagnosis.steady_barrier.cycle_K, diagnosis.steady
+    known = cycle[np.isfinite(cycle)]
+    mean_s = mean_or_none(cycle)
+    seconds = job_seconds(diagnosis.seconds_PR)
+
+    def rate(counts: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float | None:
+        # Every rank has its own samples: the job's are their sum. A rank that does not say leaves it unknown.
+        if not mean_s or not np.isfinite(counts).any(axis=1).all():
+            return None
+        return float(sum(np.nanmean(row) for row in counts)) / mean_s
+
+    return StepSummary(
+        median_s=median_or_none(cycle),
+        p95_s=float(np.percentile(known, 95)) if known.size else None,
+        throughput_steps_s=1 / mean_s if mean_s else None,
+        throughput_samples_s=rate(steady.samples_RK),
+        throughput_tokens_s=rate(steady.tokens_RK),
+        shares=shares(seconds),
+        seconds=seconds,
+    )
+
+
+def overlap(diagnosis: Diagnosis | None) -> Overlap:
+    """Communication, exposed and hidden."""
+    if diagnosis is None:
+        return Overlap(None, None, None, None, None, None)
+    total, exposed_detail, detail = overlap_seconds(diagnosis)
+    exposed = job_seconds(diagnosis.seconds_PR)["comm_exposed"]
+    transfer_s = diagnosis.transfer.gain.loss_s if diagnosis.transfer else None
+    hidden = 1 - min(exposed_detail / total, 1.0) if total and exposed_detail is not None else None
+    return Overlap(
+        comm_total_s=total,
+        comm_exposed_s=exposed,
+        overlap=hidden,
+        transfer_s=transfer_s,
+        skew_s=mean_or_none(diagnosis.steady_barrier.wait_RK),
+        sampled_share=detail,
+    )
+
+
+def stragglers(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[Straggler, ...]:
+    """Ranks named by a finding above info, largest loss first."""
+    if diagnosis is None:
+        return ()
+    named = named_ranks(judged)
+    return tuple(
+        Straggler(
+            rank=entry.rank,
+            score=entry.late.score,
+            cause=entry.cause.name,
+            loss_s_per_step=entry.late.gain.loss_s,
+            since_step=entry.since_step,
+            persistent=entry.late.persistent,
+        )
+        for entry in diagnosis.stragglers
+        if entry.rank in named
+    )
+
+
+def named_ranks(judged: list[Judged]) -> frozenset[int]:
+    """The culprits: a finding that is only worth a remark makes nobody one."""
+    return frozenset(
+        rank
+        for entry in judged
+        if entry.rule.scope == "straggler" and entry.finding.severity != "info"
+        for rank in entry.finding.ranks
+    )
+
+
+def what_if(diagnosis: Diagnosis | None) -> WhatIf | None:
+    """S and its parts."""
+    if diagnosis is None or diagnosis.slowdown is None:
+        return None
+    slow = diagnosis.slowdown
+    return WhatIf(slow.S, slow.S_t, slow.S_w, slow.M_W, None)
+
+
+def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | None, dict[str, float]]:
+    """Useful share of the time of the window, pauses and warm-up included, and each loss as a share; together 1.
+
+    Only steps of the present level count: what steps before a change lost is not known from those after it.
+    """
+    if diagnosis is None or not diagnosis.enough:
+        return None, {}
+    steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
+    warmup = diagnosis.steadiness.warmup
+    elapsed = steady_s + sum(float(pause.loss_K.sum()) for pause in diagnosis.steadiness.pauses)
+    elapsed += 0.0 if warmup is None else warmup.loss_s
+    if elapsed <= 0:
+        return None, {}
+    losses: dict[str, float] = {}
+    if warmup is not None:
+        losses["warmup"] = warmup.loss_s / elapsed
+    for pause in diagnosis.steadiness.pauses:
+        losses[pause.kind] = float(pause.loss_K.sum()) / elapsed
+    num = diagnosis.steady.num_steps
+    scale = 1.0 if steady_s <= 0 else num / elapsed
+    if any(entry.rule.scope == "straggler" for entry in judged):
+        losses["straggler"] = max(float(diagnosis.straggler_loss_K.mean()), 0.0) * scale
+    if diagnosis.input is not None:
+        losses["data_wait"] = diagnosis.input.gain.loss_s * scale
+    if diagnosis.transfer is not None:
+        losses["comm_exposed"] = diagnosis.transfer.gain.loss_s * scale
+    total = sum(losses.values())
+    if total > 1:  # overlapping estimates may not claim more than there was
+        losses = {name: value / total for name, value in losses.items()}
+        total = 1.0
+    return 1 - total, losses
+
+
+def unknowns(diagnosis: Diagnosis | None, roster: Roster, missing: tuple[int, ...]) -> tuple[Unknown, ...]:
+    """What could not be observed, and why."""
+    if diagnosis is None:
+        return (Unknown("step", "no step was seen yet"),)
+    device = next((f.texts.get("device") for f in roster.ranks.values() if f.texts.get("device")), None)
+    seconds = job_seconds(diagnosis.seconds_PR)
+    result = [Unknown(name, _why_phase(name, device)) for name in PHASES if seconds[name] is None]
+    if diagnosis.steady_barrier.evidence == "none" and (diagnosis.table.num_ranks > 1 or missing):
+        result.append(Unknown("stragglers", _why_no_order(diagnosis, missing)))
+    if diagnosis.transfer is None and diagnosis.table.num_ranks > 1:
+        why = (
+            "a rank was not recorded, and a late rank nobody sees looks like a slow network"
+            if missing
+            else "no gradient barrier was observed"
+        )
+        result.append(Unknown("transfer", why))
+    if overlap_seconds(diagnosis)[0] is None and seconds["comm_exposed"] is not None:
+        result.append(Unknown("overlap", "no step was sampled in detail"))
+    return tuple(result)
+
+
+def _why_phase(name: str, device: str | None) -> str:
+    if name == "h2d":
+        return "no device" if device in {None, "cpu"} else "no hook has seen a copy to the device"
+    words = {
+        "data_wait": "no DataLoader hook has fired; its time is in other",
+        "comm_exposed": "no gradient barrier or collective was observed; its time is in backward or other",
+        "checkpoint": "no checkpoint was written",
+        "eval": "no evaluation was observed",
+        "pipeline_idle": "no pipeline stages",
+    }
+    return words.get(name, "no hook has fired; its time is in other")
+
+
+def _why_no_order(diagnosis: Diagnosis, missing: tuple[int, ...]) -> str:
+    if diagnosis.table.num_ranks < 2:
+        return f"only one rank was recorded of {1 + len(missing)}"
+    if (diagnosis.table.flagged_RK(StepFlag.NO_SYNC) & diagnosis.table.present_RK).any():
+        return "no gradient barrier was seen, so nothing tells who arrives last"
+    return "the ranks' arrivals could not be compared"
+
+
+def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, ...]) -> Losses:
+    """What was not seen."""
+    facts = roster.ranks.values()
+    notes = list(roster.notes)
+    for source, silent_s in sorted(roster.silent_agents().items()):
+        host = roster.agents[source].host
+        notes.append(f"agent on {host} silent" + ("" if silent_s is None else f" for {silent_s:.0f} s"))
+    unaligned = {
+        track.rank: track.alignment.why_not
+        for _, track in sorted(store.tracks.items())
+        if track.alignment.offset is None and track.num_rows >= 8
+    }
+    for rank, why in list(unaligned.items())[:4]:
+        notes.append(f"rank {rank} is not compared with the others: {why}")
+    if store.num_bad_rows:
+        notes.append(f"{store.num_bad_rows} step records contradicted themselves and were left out")
+    if roster.num_not_recorded:
+        notes.append(f"{roster.num_not_recorded} frames could not be recorded")
+    for fact in sorted(facts, key=lambda f: f.rank):
+        if fact.state == "killed" and len(notes) < 24:
+            notes.append(f"rank {fact.rank}: {fact.detail or 'killed'}")
+    return Losses(
+        events_dropped=sum(f.lost_steps + f.lost_events for f in facts),
+        frames_lost=roster.num_frames_lost,
+        frames_bad=roster.num_frames_bad + num_bad,
+        hooks_disabled=sum(f.hooks_disabled for f in facts),
+        ranks_missing=missing[:MAX_NAMED_RANKS],
+        notes=tuple(notes),
+    )
+
+
+def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
+    """Ranks of the job that were never heard of."""
+    world_size = roster.world_size() or 0
+    seen = set(roster.ranks) | set(store.tracks)
+    if world_size - len(seen) > 1 << 20:
+        return ()
+    return tuple(rank for rank in range(world_size) if rank not in seen)
+
+
+def ended(roster: Roster) -> str:
+    """Why nothing more will come; empty while the run goes on."""
+    states = [fact.state for fact in roster.ranks.values()]
+    if states and all(state in GONE for state in states):
+        if all(state == "exited" for state in states):
+            return "run finished"
+        if all(state == "detached" for state in states):
+            return "probes detached"
+        if any(state == "killed" for state in states):
+            num_killed = sum(state == "killed" for state in states)
+            return f"all ranks ended, {num_killed} of {len(states)} killed"
+        return "no rank is watched any more"
+    if roster.agents and all(agent.bye is not None for agent in roster.agents.values()):
+        reasons = sorted({agent.bye for agent in roster.agents.values() if agent.bye})
+        return "; ".join(reasons)
+    return roster.hub_bye or ""

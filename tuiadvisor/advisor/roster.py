@@ -1,0 +1,338 @@
+"""Who takes part: agents, hosts and ranks, what state they are in, and what was lost of them.
+
+In: HELLO, STATUS, HOST, RUN, BYE and GAP frames and every frame's sequence number.  Out: facts for the view.
+Time is the frames' own: the reader's clock is never asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.corewait import CoreWait
+from tuiadvisor.advisor.payload import Payload, counts, integer, number, objects, text
+from tuiadvisor.advisor.view import HostRow
+from tuiadvisor.events import PHASES, RankState
+from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
+
+if TYPE_CHECKING:
+    from tuiadvisor.stream.frames import Frame
+
+SILENT_AFTER_NS: Final = 5_000_000_000
+MAX_SOURCES: Final = 1 << 14
+MAX_RANKS: Final = 1 << 17
+MAX_NOTES: Final = 12
+GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
+_STATES: Final = frozenset(state.name.lower() for state in RankState)
+
+
+@dataclass(slots=True)
+class Agent:
+    """One source of frames."""
+
+    source: str
+    host: str
+    next_seq: int | None = None
+    first_ns: int = 0
+    last_ns: int = 0
+    wall_shift_ns: int | None = None  # add to its clock to read the wall clock
+    bye: str | None = None
+    silent: str | None = None  # what the hub says while it is not heard
+
+
+@dataclass(slots=True)
+class RankFacts:
+    """What is said about a rank's process."""
+
+    rank: int
+    source: str
+    host: str
+    local_rank: int | None = None
+    world_size: int | None = None
+    pid: int | None = None
+    state: str = "found"
+    detail: str = ""
+    phase: str | None = None
+    phase_for_s: float | None = None
+    step: int | None = None
+    lost_steps: int = 0
+    lost_events: int = 0
+    hooks_disabled: int = 0
+    texts: dict[str, str] = field(default_factory=dict)
+    parallel: dict[str, int] = field(default_factory=dict)
+    start_wall_ns: int | None = None
+    still_phase: str | None = (
+        None  # where it was when last heard alive; a probe taken out leaves this as it was
+    )
+    still_s: float | None = None
+    still_step: int | None = None
+
+
+_TEXTS: Final = ("python", "torch", "backend", "device", "command", "label", "cuda", "nccl", "git_commit")
+
+
+class Roster:
+    """Mutable: feed it frames."""
+
+    def __init__(self) -> None:
+        self.agents: dict[str, Agent] = {}
+        self.ranks: dict[int, RankFacts] = {}
+        self.hosts: dict[str, HostRow] = {}
+        self.core_wait = CoreWait()
+        self.run: dict[str, str] = {}
+        self.created_wall_ns: int | None = None
+        self.num_frames_lost = 0
+        self.num_frames_bad = 0
+        self.num_not_recorded = 0
+        self.hub_bye: str | None = None
+        self.notes: list[str] = []
+
+    def agent_of(self, source: str) -> Agent | None:
+        """The agent that sends under this name; None when there are too many to be true."""
+        agent = self.agents.get(source)
+        if agent is None and len(self.agents) < MAX_SOURCES:
+            host = source.split("/", 1)[0] or source
+            agent = self.agents[source] = Agent(source, host)
+        return agent
+
+    def take(self, frame: Frame) -> None:
+        """Fold one frame of any kind; STEPS and EVENTS only count here."""
+        if frame.source == HUB_SOURCE:
+            self._hub(frame)
+            return
+        agent = self.agent_of(frame.source)
+        if agent is None:
+            return
+        self._sequence(agent, frame)
+        payload = frame.payload
+        if frame.kind == FrameKind.HELLO:
+            self._hello(agent, payload)
+        elif frame.kind == FrameKind.STATUS:
+            self._status(agent, payload)
+        elif frame.kind == FrameKind.HOST:
+            self._host(agent, payload)
+        elif frame.kind == FrameKind.BYE:
+            agent.bye = text(payload, "reason") or "left"
+        elif frame.kind == FrameKind.RUN:
+            self._run(payload)
+        elif frame.kind == FrameKind.GAP:
+            self._gap(payload)
+
+    def clock_shift(self, host: str, other: str) -> int | None:
+        """Nanoseconds to add to host's clock to read other's, by their wall clocks; None when not known."""
+        shifts: dict[str, int] = {}
+        for agent in self.agents.values():
+            if agent.wall_shift_ns is not None:
+                shifts.setdefault(agent.host, agent.wall_shift_ns)
+        if host not in shifts or other not in shifts:
+            return None
+        return shifts[host] - shifts[other]
+
+    # -- kinds of frames -------------------------------------------------------------------------------------
+
+    def _sequence(self, agent: Agent, frame: Frame) -> None:
+        if agent.next_seq is not None and frame.seq > agent.next_seq:
+            self.num_frames_lost += frame.seq - agent.next_seq
+        agent.next_seq = frame.seq + 1 if agent.next_seq is None else max(agent.next_seq, frame.seq + 1)
+        agent.first_ns = agent.first_ns or frame.time_ns
+        agent.last_ns = max(agent.last_ns, frame.time_ns)
+        agent.silent = None
+
+    def _hub(self, frame: Frame) -> None:
+        if frame.kind == FrameKind.RUN:
+            self._run(frame.payload)
+        elif frame.kind == FrameKind.GAP:
+            self._gap(frame.payload)
+        elif frame.kind == FrameKind.BYE:
+            self.hub_bye = text(frame.payload, "reason") or "hub stopped"
+
+    def _run(self, payload: Payload) -> None:
+        self.created_wall_ns = integer(payload, "created_wall_ns")
+        for name in ("tuiadvisor", "label", "command", "hub_host"):
+            value = text(payload, name)
+            if value:
+                self.run[name] = value
+
+    def _gap(self, payload: Payload) -> None:
+        what, source = text(payload, "what") or "", text(payload, "source")
+        num_frames, why = integer(payload, "num_frames") or 0, text(payload, "why") or ""
+        agent = self.agents.get(source) if source else None
+        who = f"agent on {agent.host}" if agent else (source or "hub")
+        if what == "frames missing":
+            self.num_frames_lost += num_frames
+            if agent is not None:
+                agent.next_seq = None  # the hub has counted this gap
+        elif what == "bad frames":
+            self.num_frames_bad += num_frames
+        elif what == "not recorded":
+            self.num_not_recorded += num_frames
+        elif what == "agent silent" and agent is not None:
+            agent.silent = why
+        elif what == "agent returned" and agent is not None:
+            agent.silent = None
+        self.note(f"{who}: {what}, {why}" if why else f"{who}: {what}")
+
+    def note(self, sentence: str) -> None:
+        """Keep a sentence for the view, the newest few, each once."""
+        if sentence in self.notes:
+            self.notes.remove(sentence)
+        self.notes.append(sentence)
+        del self.notes[:-MAX_NOTES]
+
+    def _clocks(self, agent: Agent, payload: Payload) -> None:
+        wall, mono = integer(payload, "wall_ns"), integer(payload, "mono_ns")
+        if wall is not None and mono is not None and agent.wall_shift_ns is None:
+            agent.wall_shift_ns = wall - mono
+        host = text(payload, "host")
+        if host:
+            agent.host = host
+
+    def _facts(self, agent: Agent, rank: int | None) -> RankFacts | None:
+        if rank is None or rank >= MAX_RANKS:
+            return None
+        facts = self.ranks.get(rank)
+        if facts is None:
+            facts = self.ranks[rank] = RankFacts(rank, agent.source, agent.host)
+        return facts
+
+    def _hello(self, agent: Agent, payload: Payload) -> None:
+        self._clocks(agent, payload)
+        for entry in objects(payload, "ranks"):
+            facts = self._facts(agent, integer(entry, "rank"))
+            if facts is None:
+                continue
+            facts.source, facts.host = agent.source, agent.host
+            for name in ("local_rank", "world_size", "pid", "start_wall_ns"):
+                value = integer(entry, name)
+                if value is not None:
+                    setattr(facts, name, value)
+            for name in _TEXTS:
+                words = text(entry, name)
+                if words:
+                    facts.texts[name] = words
+            facts.parallel = counts(entry, "parallel") or facts.parallel
+            self._state(facts, entry)
+        self._host_row(agent, payload)
+
+    def _state(self, facts: RankFacts, entry: Payload) -> None:
+        state = text(entry, "state")
+        if state in _STATES:
+            facts.state = state
+            facts.detail = text(entry, "detail") or ""
+
+    def _status(self, agent: Agent, payload: Payload) -> None:
+        self._clocks(agent, payload)
+        now_ns = integer(payload, "mono_ns")
+        for entry in objects(payload, "ranks"):
+            facts = self._facts(agent, integer(entry, "rank"))
+            if facts is None:
+                continue
+            facts.source, facts.host = agent.source, agent.host
+            self._state(facts, entry)
+            phase, since_ns = text(entry, "phase"), integer(entry, "phase_since_ns")
+            facts.phase = phase if phase in PHASES else None
+            facts.phase_for_s = None
+            if now_ns is not None and since_ns is not None and 0 < since_ns <= now_ns:
+                facts.phase_for_s = (now_ns - since_ns) / 1e9
+            step = integer(entry, "step")
+            facts.step = step if step is not None else facts.step
+            if facts.state == "live":
+                facts.still_phase, facts.still_s, facts.still_step = (
+                    facts.phase,
+                    facts.phase_for_s,
+                    facts.step,
+                )
+            elif facts.step != facts.still_step:  # it has moved since
+                facts.still_phase = facts.still_s = facts.still_step = None
+            for name in ("lost_steps", "lost_events", "hooks_disabled"):
+                value = integer(entry, name)
+                if value is not None:
+                    setattr(facts, name, value)
+
+    def _host(self, agent: Agent, payload: Payload) -> None:
+        self._clocks(agent, payload)
+        self.core_wait.take(payload)
+        self._host_row(agent, payload)
+
+    def _host_row(self, agent: Agent, payload: Payload) -> None:
+        former = self.hosts.get(agent.host)
+        lines = [gpu_line(entry) for entry in objects(payload, "gpus")]
+        num_cpus = integer(payload, "num_cpus")
+        self.hosts[agent.host] = HostRow(
+            host=agent.host,
+            cpu=_latest(number(payload, "cpu"), former.cpu if former else None),
+            memory=_latest(number(payload, "memory"), former.memory if former else None),
+            load_1m=_latest(number(payload, "load_1m"), former.load_1m if former else None),
+            num_cpus=num_cpus if num_cpus is not None else (former.num_cpus if former else None),
+            disk_read_bytes_s=_latest(
+                number(payload, "disk_read_bytes_s"), former.disk_read_bytes_s if former else None
+            ),
+            net_bytes_s=_latest(number(payload, "net_bytes_s"), former.net_bytes_s if former else None),
+            gpus=tuple(lines) or (former.gpus if former else ()),
+        )
+
+    # -- what follows ----------------------------------------------------------------------------------------
+
+    def world_size(self) -> int | None:
+        """The largest world size any rank reports."""
+        return max((f.world_size for f in self.ranks.values() if f.world_size), default=None)
+
+    def cores_per_rank(self) -> float | None:
+        """Cores for each rank on the most crowded host; None while a host does not say."""
+        num_ranks: dict[str, int] = {}
+        for fact in self.ranks.values():
+            num_ranks[fact.host] = num_ranks.get(fact.host, 0) + 1
+        shares = []
+        for host, num in num_ranks.items():
+            row = self.hosts.get(host)
+            if row is None or row.num_cpus is None:
+                return None
+            shares.append(row.num_cpus / num)
+        return min(shares, default=None)
+
+    def newest_ns(self) -> dict[str, int]:
+        """Latest frame time of each agent on a common clock: the wall where known, else the host's own."""
+        return {a.source: a.last_ns + (a.wall_shift_ns or 0) for a in self.agents.values()}
+
+    def silent_agents(self) -> dict[str, float | None]:
+        """Sources not heard although others are, with the seconds where they can be known."""
+        result: dict[str, float | None] = {}
+        newest = self.newest_ns()
+        for agent in self.agents.values():
+            if agent.bye is not None:
+                continue
+            if agent.silent is not None:
+                result[agent.source] = None
+                continue
+            comparable = [
+                newest[other.source]
+                for other in self.agents.values()
+                if other.host == agent.host
+                or (other.wall_shift_ns is not None and agent.wall_shift_ns is not None)
+            ]
+            behind = max(comparable) - newest[agent.source]
+            if behind > SILENT_AFTER_NS:
+                result[agent.source] = behind / 1e9
+        return result
+
+    def event_time_s(self) -> float | None:
+        """Seconds between the first and the latest frame of any agent."""
+        seen = [a for a in self.agents.values() if a.last_ns]
+        if not seen:
+            return None
+        if all(a.wall_shift_ns is not None for a in seen):
+            first = min(a.first_ns + (a.wall_shift_ns or 0) for a in seen)
+            return max((max(a.last_ns + (a.wall_shift_ns or 0) for a in seen) - first) / 1e9, 0.0)
+        return max((a.last_ns - a.first_ns) / 1e9 for a in seen)
+
+
+def _latest(value: float | None, former: float | None) -> float | None:
+    return former if value is None else value
+
+
+def gpu_line(entry: Payload) -> str:
+    """One short line of what a device reports."""
+    parts = [
+        f"{name} {value}" for name, value in sorted(entry.items()) if isinstance(value, int | float | str)
+    ]
+    return ", ".join(parts)[:200]

@@ -1,0 +1,169 @@
+"""One row a rank: what the table and the heat map show.
+
+In: Diagnosis and Roster.  Out: RankRow, by rank; None wherever nothing was observed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.advisor.view import RankRow
+from tuiadvisor.events import PHASES
+from tuiadvisor.metrics.accounting import rank_seconds, rank_step_seconds, shares
+from tuiadvisor.metrics.arrays import Floats, finite_or_none, median_or_none, row_mean
+from tuiadvisor.metrics.steptable import COMM, PHASE_INDEX
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.roster import RankFacts
+    from tuiadvisor.advisor.view import Shares
+    from tuiadvisor.metrics.barrier import Barrier
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+
+MAX_LATENESS_STEPS: Final = 120
+UNKNOWN_LEVEL: Final = 255
+# Shares of the median step at which lateness reaches levels 1..7: doubling, so a glance tells the order.
+LEVEL_EDGES: Final = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
+COMPUTE: Final = ("forward", "backward", "optimizer")
+
+
+def lateness_levels(barrier: Barrier, step_s: float | None) -> tuple[int, list[bytes]]:
+    """(first column, one byte string a row) of the latest steps: how late each rank arrived."""
+    num_steps = barrier.cycle_K.size
+    first = max(0, num_steps - MAX_LATENESS_STEPS)
+    late = barrier.lateness_RK[:, first:]
+    if step_s is None or step_s <= 0:
+        return first, [bytes([UNKNOWN_LEVEL]) * late.shape[1] for _ in range(late.shape[0])]
+    # After the typical rank: that the first one is early is no news.
+    ordered = np.sort(np.where(np.isnan(late), np.inf, late), axis=0)
+    known = np.isfinite(ordered).sum(axis=0)
+    middle = ordered[np.maximum(known - 1, 0) // 2, np.arange(late.shape[1])]
+    levels = np.digitize((late - np.where(np.isfinite(middle), middle, 0.0)) / step_s, LEVEL_EDGES)
+    levels = np.where(np.isnan(late), UNKNOWN_LEVEL, levels).astype(np.uint8)
+    return first, [row.tobytes() for row in levels]
+
+
+def rank_rows(
+    diagnosis: Diagnosis | None,
+    facts: dict[int, RankFacts],
+    last_steps: dict[int, int],
+    culprits: frozenset[int] = frozenset(),
+) -> tuple[RankRow, ...]:
+    """Rows of every rank that was heard of, with steps or without."""
+    measured = {} if diagnosis is None else _measured(diagnosis, last_steps, facts, culprits)
+    rows = [
+        measured.get(rank) or _row(rank, facts.get(rank), last_steps.get(rank))
+        for rank in sorted({*facts, *measured, *last_steps})
+    ]
+    width = max((len(row.lateness_levels) for row in rows), default=0)
+    return tuple(row if len(row.lateness_levels) == width else _padded(row, width) for row in rows)
+
+
+def _padded(row: RankRow, width: int) -> RankRow:
+    return replace(row, lateness_levels=bytes([UNKNOWN_LEVEL]) * width)
+
+
+def _measured(
+    diagnosis: Diagnosis,
+    last_steps: dict[int, int],
+    facts: dict[int, RankFacts],
+    culprits: frozenset[int],
+) -> dict[int, RankRow]:
+    table, barrier, steady = diagnosis.table, diagnosis.steady_barrier, diagnosis.steady
+    step_R = rank_step_seconds(steady)
+    step_s = median_or_none(diagnosis.barrier.cycle_K)
+    _, levels = lateness_levels(diagnosis.barrier, step_s)
+    wait_R = row_mean(barrier.wait_RK)
+    caused_R, last_R = _caused(barrier)
+    total = steady.comm_total_s_RK
+    exposed = np.where(np.isfinite(total), steady.phase_s_PRK[COMM], np.nan)
+    total_R, exposed_R = row_mean(total), row_mean(exposed)
+    rows = {}
+    for row, rank in enumerate(table.ranks):
+        seconds = rank_seconds(diagnosis.seconds_PR, row)
+        overlap = 1 - min(exposed_R[row] / total_R[row], 1.0) if total_R[row] > 0 else np.nan
+        rows[rank] = _row(
+            rank,
+            facts.get(rank),
+            last_steps.get(rank),
+            host=table.hosts[row],
+            step_s=finite_or_none(step_R[row]),
+            seconds=seconds,
+            idle=_idle(seconds, finite_or_none(step_R[row])),
+            overlap=finite_or_none(overlap),
+            wait_s=finite_or_none(wait_R[row]),
+            caused_wait_s=finite_or_none(caused_R[row]),
+            last_arrivals=finite_or_none(last_R[row]),
+            is_culprit=rank in culprits,
+            levels=levels[row],
+        )
+    return rows
+
+
+def _caused(barrier: Barrier) -> tuple[Floats, Floats]:
+    """Per row: seconds a step the others together waited for it as the last arriver; how often it was."""
+    num_rows, last = barrier.work_RK.shape[0], barrier.last_K
+    known = np.isfinite(last)
+    if barrier.evidence == "none" or not known.any():
+        return np.full(num_rows, np.nan), np.full(num_rows, np.nan)
+    rows = last[known].astype(np.int64)
+    waits = np.where(np.isnan(barrier.wait_RK), 0.0, barrier.wait_RK)[:, known].sum(axis=0)
+    caused = np.bincount(rows, weights=waits, minlength=num_rows) / known.sum()
+    return caused, np.bincount(rows, minlength=num_rows) / known.sum()
+
+
+def _idle(seconds: Shares, step_s: float | None) -> float | None:
+    waits = [seconds[name] for name in ("data_wait", "comm_exposed", "pipeline_idle")]
+    known = [wait for wait in waits if wait is not None]
+    return min(sum(known) / step_s, 1.0) if known and step_s else None
+
+
+def _row(
+    rank: int,
+    facts: RankFacts | None,
+    last_step: int | None,
+    *,
+    host: str = "",
+    step_s: float | None = None,
+    seconds: Shares | None = None,
+    idle: float | None = None,
+    overlap: float | None = None,
+    wait_s: float | None = None,
+    caused_wait_s: float | None = None,
+    last_arrivals: float | None = None,
+    is_culprit: bool = False,
+    levels: bytes = b"",
+) -> RankRow:
+    known_seconds: Shares = seconds if seconds is not None else dict.fromkeys(PHASES)
+    share = shares(known_seconds)
+    compute = [value for name in COMPUTE if (value := share[name]) is not None]
+    return RankRow(
+        rank=rank,
+        host=host or (facts.host if facts else ""),
+        local_rank=facts.local_rank if facts else None,
+        pid=facts.pid if facts else None,
+        state=facts.state if facts else "live",
+        state_detail=facts.detail if facts else "",
+        now=_now(facts),
+        last_step=last_step,
+        step_s=step_s,
+        shares=share,
+        seconds=known_seconds,
+        compute=sum(compute) if compute else None,
+        idle=idle,
+        overlap=overlap,
+        comm_exposed_s=known_seconds[PHASES[PHASE_INDEX["comm_exposed"]]],
+        wait_s=wait_s,
+        caused_wait_s=caused_wait_s,
+        last_arrivals=last_arrivals,
+        is_culprit=is_culprit,
+        lateness_levels=levels,
+    )
+
+
+def _now(facts: RankFacts | None) -> str:
+    if facts is None or facts.phase is None:
+        return ""
+    return facts.phase if facts.phase_for_s is None else f"{facts.phase} {facts.phase_for_s:.1f} s"

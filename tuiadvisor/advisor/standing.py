@@ -1,0 +1,77 @@
+"""Whether the job stands still, from what the ranks' rings say of their training threads.
+
+In: roster, steps.  Out: Subject for the rule on hangs, or None while anything moves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuiadvisor.advisor.evidence import PHASE_WORDS, Subject, rank_words
+from tuiadvisor.metrics.standstill import RankNow, Standstill, standstill
+from tuiadvisor.metrics.steptable import PHASE_INDEX
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.roster import Roster
+    from tuiadvisor.advisor.steps import StepStore
+    from tuiadvisor.metrics.steptable import StepTable
+
+
+def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subject | None:
+    """What the rule is judged on."""
+    offsets = {track.rank: offset - store.axis_shift() for track, offset in store.aligned_tracks()}
+    silent = roster.silent_agents()
+    places = []
+    for _, facts in sorted(roster.ranks.items()):
+        if facts.source in silent:
+            return None  # what its ranks do now is not known
+        step = None
+        if facts.still_step is not None and facts.rank in offsets:
+            step = facts.still_step + offsets[facts.rank]
+        # A probe that was taken out of a standing rank leaves the rank as it was.
+        was_live = facts.state in {"live", "detached"} and facts.still_phase is not None
+        state = "live" if was_live else facts.state
+        places.append(RankNow(facts.rank, state, facts.still_phase, facts.still_s, step))
+    found = standstill(places, _longest_step_s(table))
+    return None if found is None else _subject(found, roster)
+
+
+def _longest_step_s(table: StepTable | None) -> float | None:
+    if table is None or table.num_steps < 2:
+        return None
+    at_rest = np.nansum(table.phase_s_PRK[[PHASE_INDEX["checkpoint"], PHASE_INDEX["eval"]]], axis=0)
+    working = (table.step_s_RK - at_rest)[:, 1:]
+    known = working[np.isfinite(working)]
+    return float(known.max()) if known.size else None
+
+
+def _subject(found: Standstill, roster: Roster) -> Subject:
+    values: dict[str, object] = {
+        "still_s": found.for_s,
+        "still_words": _words(found, len(roster.ranks), roster.world_size()),
+        "num_still_missing": len(found.missing),
+        "still_since": found.step,
+    }
+    hosts = tuple(sorted({roster.ranks[rank].host for rank in found.missing}))
+    waiting = rank_words(found.waiting) if found.waiting and found.missing else None
+    return Subject(
+        "standstill", values, found.missing, hosts, found.phase, None, {"waiting": waiting} if waiting else {}
+    )
+
+
+def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
+    since = "" if found.step is None else f", at step {found.step}"
+    if found.is_death:
+        verb = "is" if len(found.missing) == 1 else "are"
+        return f"{rank_words(found.missing)} {verb} gone, {rank_words(found.waiting)} still wait{since}"
+    place = PHASE_WORDS.get(found.phase or "", "in different phases")
+    if found.missing:
+        verb = "waits" if len(found.waiting) == 1 else "wait"
+        return f"{rank_words(found.waiting)} {verb} for {rank_words(found.missing)}, {place}{since}"
+    if num_known == 1 and world_size in {None, 1}:
+        return f"{rank_words(found.waiting)} is {place}{since}"
+    unseen = max((world_size or 0) - num_known, 0)
+    who = "who has not come was not observed" if not unseen else f"{unseen} of the ranks were not recorded"
+    return f"all {len(found.waiting)} ranks are {place}{since}; {who}"

@@ -1,0 +1,72 @@
+"""Contents of a recording as the JSON document of `info --json`, schema 1: keys may be added, never changed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.contents import Contents
+    from tuiadvisor.report.document import Document
+
+
+def contents_document(held: Contents) -> Document:
+    """The document; unknown is null."""
+    run, damage = held.run, held.damage
+    return {
+        "schema": 1,
+        "file": held.path,
+        "bytes": held.num_bytes,
+        "created_wall_s": held.created_wall_s,
+        "recorded_by": held.recorded_by,
+        "run": {
+            "label": run.label,
+            "command": run.command,
+            "world_size": run.world_size,
+            "torch": run.torch,
+            "python": run.python,
+            "backend": run.backend,
+            "device": run.device,
+            "parallel": run.parallel,
+            "software": run.software,
+            "started_wall_s": run.started_wall_s,
+            "ended": held.ended,
+        },
+        "hosts": [
+            {
+                "host": host.host,
+                "ranks": sorted(host.ranks),
+                "cpus": host.num_cpus,
+                "memory_bytes": host.memory_bytes,
+                "platform": host.platform,
+                "gpus": list(host.gpus),
+                "samples": host.num_samples,
+                "agents": host.num_agents,
+            }
+            for host in held.hosts
+        ],
+        "ranks": {"recorded": held.num_ranks, "states": held.states},
+        "steps": {
+            "first_step": held.first_step,
+            "last_step": held.last_step,
+            "rank_steps": held.num_rank_steps,
+            "events": held.num_events,
+        },
+        "duration_s": held.duration_s,
+        "bytes_per_rank_step": {"file": held.bytes_per_rank_step, "steps": held.step_bytes_per_rank_step},
+        "frames": {
+            name: {"count": kind.num_frames, "bytes": kind.num_bytes}
+            for name, kind in sorted(held.kinds.items())
+        },
+        "damage": {
+            "bad_bytes": damage.num_bad_bytes,
+            "bad_regions": damage.num_bad_regions,
+            "tail_bytes": damage.num_tail_bytes,
+            "notes": list(damage.notes),
+        },
+        "losses": {
+            **asdict(held.losses),
+            "ranks_missing": list(held.losses.ranks_missing),
+            "notes": list(held.losses.notes),
+        },
+    }

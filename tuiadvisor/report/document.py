@@ -1,0 +1,111 @@
+"""A RunView as the JSON document of `diagnose --json`, schema 1: keys may be added, never changed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.view import Finding, RankRow, RunView, Verdict
+
+Document = dict[str, object]
+
+
+def document(view: RunView) -> Document:
+    """The document; every value is plain JSON, unknown is null."""
+    return {
+        "schema": view.schema,
+        "run": {
+            "label": view.run.label,
+            "command": view.run.command,
+            "world_size": view.run.world_size,
+            "hosts": list(view.run.hosts),
+            "torch": view.run.torch,
+            "python": view.run.python,
+            "backend": view.run.backend,
+            "device": view.run.device,
+            "parallel": view.run.parallel,
+            "software": view.run.software,
+            "started_wall_s": view.run.started_wall_s,
+            "ended": view.ended,
+            "last_step": view.last_step,
+        },
+        "window": {
+            "first_step": view.window.first_step,
+            "last_step": view.window.last_step,
+            "steps": view.window.num_steps,
+            "excluded": view.window.excluded,
+            "enough": view.window.enough,
+            "missing_steps": view.window.num_missing_steps,
+        },
+        "step": asdict(view.step),
+        "overlap": asdict(view.overlap),
+        "stragglers": {
+            "slowdown": view.slowdown,
+            "ranks": [asdict(entry) for entry in view.stragglers],
+        },
+        "what_if": _what_if(view),
+        "per_rank": [_rank(row) for row in view.ranks],
+        "goodput": {"value": view.goodput, "losses": view.goodput_losses},
+        "findings": [_finding(finding) for finding in view.findings],
+        "verdict": _verdict(view.verdict),
+        "unknown": [asdict(entry) for entry in view.unknown],
+        "losses": {
+            **asdict(view.losses),
+            "ranks_missing": list(view.losses.ranks_missing),
+            "notes": list(view.losses.notes),
+        },
+        "hosts": [{**asdict(row), "gpus": list(row.gpus)} for row in view.hosts],
+        "probe_cost": view.probe_cost,
+        "num_frames": view.num_frames,
+    }
+
+
+def _what_if(view: RunView) -> Document | None:
+    what_if = view.what_if
+    if what_if is None:
+        return None
+    return {
+        "S": what_if.S,
+        "S_t": what_if.S_t,
+        "S_w": [{"rank": rank, "S": value} for rank, value in sorted(what_if.S_w.items())],
+        "M_W": what_if.M_W,
+        "M_S": what_if.M_S,
+    }
+
+
+def _rank(row: RankRow) -> Document:
+    return {
+        "rank": row.rank,
+        "host": row.host,
+        "local_rank": row.local_rank,
+        "pid": row.pid,
+        "state": row.state,
+        "state_detail": row.state_detail,
+        "last_step": row.last_step,
+        "step_s": row.step_s,
+        "shares": row.shares,
+        "seconds": row.seconds,
+        "idle": row.idle,
+        "compute": row.compute,
+        "overlap": row.overlap,
+        "comm_exposed_s": row.comm_exposed_s,
+        "wait_s": row.wait_s,
+        "caused_wait_s": row.caused_wait_s,
+        "last_arrivals": row.last_arrivals,
+        "is_culprit": row.is_culprit,
+    }
+
+
+def _finding(finding: Finding) -> Document:
+    return {
+        **asdict(finding),
+        "ranks": list(finding.ranks),
+        "hosts": list(finding.hosts),
+        "measure_next": list(finding.measure_next),
+        "actions": [asdict(action) for action in finding.actions],
+    }
+
+
+def _verdict(verdict: Verdict) -> Document:
+    return asdict(verdict)
