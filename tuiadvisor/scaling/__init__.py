@@ -1,0 +1,4 @@
+"""How a job scales: read a table of measured sizes, fit laws, predict with intervals, decide.
+
+`analysis.analyse` is the way in; `document.document` and `text.text` are the two ways out.
+"""

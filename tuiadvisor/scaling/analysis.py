@@ -1,0 +1,277 @@
+"""One table, fully judged: rows, fits, predictions, flags, refusals, answers, decision.
+
+In: a Table, the sizes to predict, the Intent.  Out: one Report per label of the table, the main one first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.scaling.choose import Choice, choose
+from tuiadvisor.scaling.cost import Intent, check, cost, hours
+from tuiadvisor.scaling.cost_of_batch import batch_factor_to_keep_efficiency, statistical_efficiency
+from tuiadvisor.scaling.decide import Candidate, Decision, cheapest_by, decide, fastest_within
+from tuiadvisor.scaling.efficiency import baseline, efficiency, karp_flatt, row_efficiency
+from tuiadvisor.scaling.flags import Flag, find_flags
+from tuiadvisor.scaling.frontier import REACH, Frontier, frontier
+from tuiadvisor.scaling.predict import Range, predict
+from tuiadvisor.scaling.series import Series, Subject, Target, governing, subjects
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.scaling.table import Row, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A measured row with what follows from it."""
+
+    row: Row
+    series: Series
+    time: float
+    efficiency: float | None
+    karp_flatt: float | None
+    cost: float
+    statistical_efficiency: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A predicted size. `time` and `cost` in the units of the measured ones."""
+
+    target: Target
+    series: Series
+    time: Range
+    efficiency: Range
+    cost: Range
+    hours: Range | None
+    marginal_price: float | None  # cost of an hour saved against the largest measured size
+    batch_factor: float | None  # how many times the batch keeps the largest measured size's efficiency
+    statistical_efficiency: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A size that was not predicted, or a row that was not used, and why."""
+
+    devices: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A series without its outliers, and the laws fitted to it. choice is None with a single size."""
+
+    series: Series
+    choice: Choice | None
+    flags: tuple[Flag, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything about one label of the table; `main` is the series the decision is about."""
+
+    label: str | None
+    main: Fitted
+    rows: tuple[Measured, ...]
+    predictions: tuple[Predicted, ...]
+    flags: tuple[Flag, ...]
+    refused: tuple[Refusal, ...]
+    fastest_within_budget: int | None
+    cheapest_by_deadline: int | None
+    frontier: Frontier | None
+    decision: Decision
+    notes: tuple[str, ...]
+
+
+def analyse(table: Table, targets: Sequence[Target], intent: Intent) -> tuple[Report, ...]:
+    """A report per label; the one with the most sizes first. TuiadvisorError when a limit can't be judged."""
+    check(intent, table.quantity)
+    all_subjects = [subject for subject in subjects(table) if subject.series]
+    reports = [_report(subject, targets, intent) for subject in all_subjects]
+    # Python's sort is stable: of equals, the first of the file.
+    return tuple(sorted(reports, key=lambda report: -len(report.main.series.sizes)))
+
+
+def _report(subject: Subject, targets: Sequence[Target], intent: Intent) -> Report:
+    fitted = {id(series): _fit(series) for series in subject.series}
+    wanted = [*subject.targets, *targets] or [Target(2 * max(series.sizes[-1] for series in subject.series))]
+    predictions, refused = _predict_all(subject, wanted, fitted, intent)
+    main = _main(subject, predictions)
+    mine = [one for one in predictions if one.series is main]
+    candidates = _candidates(fitted[id(main)].series, mine, intent)
+    doubt = f"{main.note}; add the column global_batch" if main.is_regime_guessed else None
+    largest_refusal = max(refused, key=lambda one: one.devices).why if refused else None
+    used = {id(one.series) for one in predictions} or {id(main)}
+    choice = fitted[id(main)].choice
+    return Report(
+        label=subject.label,
+        main=fitted[id(main)],
+        rows=tuple(_measured(fitted[id(series)].series, row, intent) for series, row in subject.rows),
+        predictions=tuple(predictions),
+        flags=tuple(flag for series in subject.series for flag in fitted[id(series)].flags),
+        refused=(*refused, *_unused_rows(subject, main, used)),
+        fastest_within_budget=_devices(fastest_within(candidates, intent.budget)) if intent.budget else None,
+        cheapest_by_deadline=_devices(cheapest_by(candidates, intent.deadline_h))
+        if intent.deadline_h
+        else None,
+        frontier=frontier(fitted[id(main)].series, choice, intent) if choice else None,
+        decision=decide(candidates, intent, main.quantity.unit, largest_refusal, doubt),
+        notes=tuple(
+            dict.fromkeys(series.note for series in subject.series if series.note and id(series) in used)
+        ),
+    )
+
+
+def _fit(series: Series) -> Fitted:
+    flags = find_flags(series) if series.can_fit else ()
+    left_out = {flag.row.line for flag in flags if flag.is_excluded}
+    clean = replace(series, rows=tuple(row for row in series.rows if row.line not in left_out))
+    if not clean.can_fit:
+        return Fitted(series, None, flags)
+    devices = np.array([float(row.devices) for row in clean.rows])
+    device_time = np.array([clean.device_time(row) for row in clean.rows])
+    return Fitted(clean, choose(clean.regime, devices, device_time), flags)
+
+
+def _predict_all(
+    subject: Subject, wanted: Sequence[Target], fitted: dict[int, Fitted], intent: Intent
+) -> tuple[list[Predicted], list[Refusal]]:
+    predictions: list[Predicted] = []
+    refused: list[Refusal] = []
+    for target in dict.fromkeys(wanted):
+        speakers, why = governing(subject, target)
+        if not speakers:
+            refused.append(Refusal(target.devices, why))
+        predictions += [_predicted(fitted[id(series)], series, target, intent) for series in speakers]
+    return sorted(predictions, key=lambda one: (one.target.devices, one.time.expected)), refused
+
+
+def _predicted(fitted: Fitted, series: Series, target: Target, intent: Intent) -> Predicted:
+    assert fitted.choice is not None  # noqa: S101 - only series with two sizes may speak, and outliers leave two
+    devices, largest = target.devices, series.sizes[-1]
+    device_time = predict(fitted.choice, (devices,))[0]
+    time = device_time.times(1 / series.factor(devices))
+    reference = baseline(fitted.series)
+    price = cost(series, intent, devices, 1.0)
+    hour = hours(series, intent, devices, 1.0)
+    return Predicted(
+        target=target,
+        series=series,
+        time=time,
+        efficiency=Range(
+            reference / device_time.expected, reference / device_time.high, reference / device_time.low
+        ),
+        cost=time.times(price),
+        hours=None if hour is None else time.times(hour),
+        marginal_price=_marginal_price(series, intent, devices, time.expected),
+        batch_factor=(
+            batch_factor_to_keep_efficiency(fitted.choice, largest, devices)
+            if series.regime == "strong"
+            else None
+        ),
+        statistical_efficiency=_statistical(series, devices, intent),
+    )
+
+
+def _marginal_price(series: Series, intent: Intent, devices: int, time: float) -> float | None:
+    """Price of an hour saved against the largest measured size; None where no hour is saved or hours are unknown."""
+    largest = series.rows[-1]
+    then, now = (
+        hours(series, intent, devices, time),
+        hours(series, intent, largest.devices, series.time(largest)),
+    )
+    if then is None or now is None or then >= now or devices <= largest.devices:
+        return None
+    dearer = cost(series, intent, devices, time) - cost(series, intent, largest.devices, series.time(largest))
+    return max(dearer, 0.0) / (now - then)
+
+
+def _measured(series: Series, row: Row, intent: Intent) -> Measured:
+    share = row_efficiency(series, series.device_time(row))
+    return Measured(
+        row=row,
+        series=series,
+        time=series.time(row),
+        efficiency=share,
+        karp_flatt=karp_flatt(share, row.devices, series.sizes[0]),
+        cost=cost(series, intent, row.devices, series.time(row)),
+        statistical_efficiency=_statistical(series, row.devices, intent),
+    )
+
+
+def _statistical(series: Series, devices: int, intent: Intent) -> float | None:
+    batch, reference = series.batch_at(devices), series.batch_at(series.sizes[0])
+    if intent.noise_scale is None or batch is None or reference is None:
+        return None
+    return statistical_efficiency(intent.noise_scale, reference, batch)
+
+
+def _main(subject: Subject, predictions: Sequence[Predicted]) -> Series:
+    """The series the decision is about: one that predicts, with the most sizes, and of equals the fastest."""
+    speaking = [series for series in subject.series if any(one.series is series for one in predictions)]
+    able = speaking or [series for series in subject.series if series.can_fit] or list(subject.series)
+    return max(
+        able, key=lambda series: (len(series.sizes), series.sizes[-1], -series.device_time(series.rows[-1]))
+    )
+
+
+def _candidates(series: Series, predictions: Sequence[Predicted], intent: Intent) -> list[Candidate]:
+    found = []
+    for size in series.sizes:
+        time = median(series.time(row) for row in series.rows if row.devices == size)
+        spent, hour = cost(series, intent, size, time), hours(series, intent, size, time)
+        share = efficiency(series, time * series.factor(size))
+        found.append(Candidate(size, time, time, share, spent, spent, hour, hour, is_predicted=False))
+    # Far outside the measured sizes a number may be asked for, but nobody should be sent there.
+    low, high = series.sizes[0] / REACH, series.sizes[-1] * REACH
+    return found + [
+        _as_candidate(one)
+        for one in predictions
+        if one.target.devices not in series.sizes and low <= one.target.devices <= high
+    ]
+
+
+def _as_candidate(one: Predicted) -> Candidate:
+    return Candidate(
+        one.target.devices,
+        one.time.expected,
+        one.time.high,
+        one.efficiency.expected,
+        one.cost.expected,
+        one.cost.high,
+        one.hours.expected if one.hours else None,
+        one.hours.high if one.hours else None,
+        is_predicted=True,
+    )
+
+
+def _unused_rows(subject: Subject, main: Series, used: set[int]) -> list[Refusal]:
+    return [
+        Refusal(row.devices, f"row not used: it has {series.what()}, the fitted rows have {main.what()}")
+        for series, row in subject.rows
+        if id(series) not in used
+    ]
+
+
+def _devices(candidate: Candidate | None) -> int | None:
+    return candidate.devices if candidate else None
+
+
+def pick(reports: Sequence[Report], label: str | None) -> tuple[Report, ...]:
+    """Only the report of one label. TuiadvisorError naming the labels there are."""
+    if label is None:
+        return tuple(reports)
+    chosen = tuple(report for report in reports if report.label == label)
+    if not chosen:
+        known = ", ".join(repr(report.label) for report in reports[:8] if report.label)
+        raise TuiadvisorError(
+            f"no rows labelled {label!r}; the table has {known or 'no labels that group rows'}"
+        )
+    return chosen

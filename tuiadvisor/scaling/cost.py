@@ -1,0 +1,106 @@
+"""Hours and cost of a size, from its time and what the user said about the run.
+
+In: a series, a size, a time in the table's unit, the Intent.  Out: hours of the whole run and its cost; where the
+length of the run is unknown, the cost of one step or of a million samples, and no hours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.scaling.cost_of_batch import samples_factor
+
+if TYPE_CHECKING:
+    from tuiadvisor.scaling.columns import Quantity
+    from tuiadvisor.scaling.series import Series
+
+Objective = Literal["time", "efficiency", "cost"]
+MILLION: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What the user wants. None: not said."""
+
+    objective: Objective | None = None
+    price_per_device_hour: float | None = None
+    deadline_h: float | None = None
+    budget: float | None = None  # in the price's currency; in device-hours without a price
+    price_of_time: float | None = None  # what one hour less is worth, in the price's currency
+    remaining_steps: float | None = None
+    remaining_samples: float | None = None
+    noise_scale: float | None = None  # gradient noise scale, samples
+    current: int | None = None  # devices in use; None: the largest measured size
+    efficiency_floor: float = 0.8  # POP's "acceptable"
+
+
+def check(intent: Intent, quantity: Quantity) -> None:
+    """TuiadvisorError where a limit can't be judged from what was given."""
+    if run_length_known(intent, quantity):
+        return
+    asked = [
+        name
+        for name, value in (
+            ("--deadline", intent.deadline_h),
+            ("--budget", intent.budget),
+            ("--price-of-time", intent.price_of_time),
+        )
+        if value is not None
+    ]
+    if asked:
+        option = "--remaining-steps N" if quantity.kind == "step" else "--remaining-samples N"
+        raise TuiadvisorError(
+            f"{asked[0]} is about the whole run, but the table has {quantity.column} and not its length: add {option}"
+        )
+
+
+def run_length_known(intent: Intent, quantity: Quantity) -> bool:
+    """Whether hours of the whole run follow from a time of the table."""
+    if quantity.kind == "total":
+        return True
+    return (intent.remaining_steps if quantity.kind == "step" else intent.remaining_samples) is not None
+
+
+def hours(series: Series, intent: Intent, devices: int, time: float) -> float | None:
+    """Hours of the whole run at this size; None when its length is not known."""
+    if not run_length_known(intent, series.quantity):
+        return None
+    return _hours_of_unit(series, intent, devices, time)
+
+
+def cost(series: Series, intent: Intent, devices: int, time: float) -> float:
+    """Devices x hours x price; device-hours without a price. Of the run, or of `cost_unit`'s amount of work."""
+    price = 1.0 if intent.price_per_device_hour is None else intent.price_per_device_hour
+    return devices * _hours_of_unit(series, intent, devices, time) * price
+
+
+def cost_unit(intent: Intent, quantity: Quantity) -> str:
+    """What `cost` is of, in words."""
+    money = "device-hours" if intent.price_per_device_hour is None else "price x device-hours"
+    if run_length_known(intent, quantity):
+        return f"{money} per run"
+    return f"{money} per step" if quantity.kind == "step" else f"{money} per million samples"
+
+
+def _hours_of_unit(series: Series, intent: Intent, devices: int, time: float) -> float:
+    """Hours of the run, or of one step or a million samples when the run's length is not known."""
+    kind = series.quantity.kind
+    amount = 1.0
+    if kind == "step":
+        amount = intent.remaining_steps or 1.0
+        if series.regime == "weak":
+            # A step at another size holds another amount of work; steps are counted at the largest measured batch.
+            amount *= series.sizes[-1] / devices
+    elif kind == "throughput":
+        amount = intent.remaining_samples or MILLION
+    return time * series.quantity.seconds * amount * _more_samples(series, intent, devices) / 3600
+
+
+def _more_samples(series: Series, intent: Intent, devices: int) -> float:
+    batch, reference = series.batch_at(devices), series.batch_at(series.sizes[-1])
+    # A measured time to the result already contains what the batch cost in progress.
+    if intent.noise_scale is None or batch is None or reference is None or series.quantity.kind == "total":
+        return 1.0
+    return samples_factor(intent.noise_scale, reference, batch)

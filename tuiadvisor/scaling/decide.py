@@ -1,0 +1,241 @@
+"""Rescale, stop or keep: what the sizes, their cost and the user's objective say.
+
+In: candidates (measured and predicted sizes) and the Intent.  Out: a Decision with its reason.
+A predicted size counts with the slow end of its interval. A dearer device-hour never leads to more devices: all
+costs rise alike, and every rule prefers, of what is allowed, less cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.scaling.cost import Intent, Objective
+
+SAME: Final = 1.02  # times or costs closer than the noise floor are the same
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One size that could be chosen. The cautious values are those of the slow end of the interval."""
+
+    devices: int
+    time: float
+    cautious_time: float
+    efficiency: float
+    cost: float
+    cautious_cost: float
+    hours: float | None
+    cautious_hours: float | None
+    is_predicted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do, at how many devices, and why."""
+
+    decision: Literal["rescale", "stop", "keep"]
+    devices: int | None
+    because: str
+
+
+def decide(
+    candidates: Sequence[Candidate], intent: Intent, unit: str, refused: str | None, doubt: str | None = None
+) -> Decision:
+    """The decision for one series. At least one candidate is measured.
+
+    refused: why sizes beyond the measured ones are unknown, if they are.
+    doubt: what makes the rows ambiguous; nothing is decided on them then.
+    """
+    measured = sorted((one for one in candidates if not one.is_predicted), key=lambda one: one.devices)
+    current = _current(measured, intent)
+    if doubt:
+        return Decision("keep", current.devices, f"nothing is decided on ambiguous rows: {doubt}")
+    if len(measured) < 2:
+        return Decision(
+            "keep", current.devices, refused or "one size can't show how a job scales: measure a second one"
+        )
+    allowed = [one for one in candidates if _is_within_limits(one, intent)]
+    best = _best(allowed, current, intent) if allowed else None
+    if best is None:
+        return _nothing_allowed(candidates, current, intent)
+    reason = _reason(best, candidates, intent, unit)
+    if best.devices == current.devices:
+        return _stay(current, candidates, intent, reason, refused)
+    wasted = _wasted_step(measured, best, current)
+    if wasted:
+        return Decision("stop", best.devices, f"{wasted}; {reason}")
+    return Decision("rescale", best.devices, reason)
+
+
+def effective_objective(intent: Intent) -> Objective:
+    """What a deadline alone means is cheapest in time; otherwise time, when nothing was said."""
+    if intent.objective is not None:
+        return intent.objective
+    return "cost" if intent.deadline_h is not None and intent.budget is None else "time"
+
+
+def fastest_within(candidates: Sequence[Candidate], budget: float) -> Candidate | None:
+    """The fastest size whose cost, at the slow end of its interval, is within the budget."""
+    return _fastest([one for one in candidates if one.cautious_cost <= budget])
+
+
+def cheapest_by(candidates: Sequence[Candidate], deadline_h: float) -> Candidate | None:
+    """The cheapest size that is done in time even at the slow end of its interval."""
+    return _cheapest(
+        [one for one in candidates if one.cautious_hours is not None and one.cautious_hours <= deadline_h]
+    )
+
+
+def _fastest(candidates: list[Candidate]) -> Candidate | None:
+    if not candidates:
+        return None
+    fastest = min(_duration(one) for one in candidates)
+    return min(
+        (one for one in candidates if _duration(one) <= SAME * fastest),
+        key=lambda one: (one.cautious_cost, one.devices),
+    )
+
+
+def _cheapest(candidates: list[Candidate]) -> Candidate | None:
+    if not candidates:
+        return None
+    least = min(one.cautious_cost for one in candidates)
+    return min(
+        (one for one in candidates if one.cautious_cost <= SAME * least),
+        key=lambda one: (_duration(one), one.devices),
+    )
+
+
+def _best(allowed: list[Candidate], current: Candidate, intent: Intent) -> Candidate | None:
+    if intent.price_of_time is not None:
+        worth = intent.price_of_time
+        return min(
+            allowed, key=lambda one: (one.cautious_cost + worth * (one.cautious_hours or 0.0), one.devices)
+        )
+    objective = effective_objective(intent)
+    if objective == "efficiency":
+        good = [one for one in allowed if one.efficiency >= intent.efficiency_floor]
+        return (
+            max(good, key=lambda one: one.devices)
+            if good
+            else min(allowed, key=lambda one: one.cautious_cost)
+        )
+    if objective == "cost":
+        return _cheapest(allowed)
+    reachable = [one for one in allowed if _is_worth_growing(one, current, intent)] or allowed
+    return _fastest(reachable)
+
+
+def _is_worth_growing(one: Candidate, current: Candidate, intent: Intent) -> bool:
+    """Beyond today's size: a budget says how far money may go, otherwise efficiency must stay acceptable."""
+    if one.devices <= current.devices or intent.budget is not None:
+        return True
+    return one.efficiency >= intent.efficiency_floor
+
+
+def _is_within_limits(one: Candidate, intent: Intent) -> bool:
+    if intent.deadline_h is not None and (
+        one.cautious_hours is None or one.cautious_hours > intent.deadline_h
+    ):
+        return False
+    return intent.budget is None or one.cautious_cost <= intent.budget
+
+
+def _current(measured: list[Candidate], intent: Intent) -> Candidate:
+    at_most = [one for one in measured if intent.current is None or one.devices <= intent.current]
+    return (at_most or measured)[-1]
+
+
+def _expected_duration(one: Candidate) -> float:
+    return one.hours if one.hours is not None else one.cost / one.devices
+
+
+def _duration(one: Candidate) -> float:
+    """Time of the same work, cautiously: cost over devices, because a weak-scaling step is another amount of work."""
+    return one.cautious_hours if one.cautious_hours is not None else one.cautious_cost / one.devices
+
+
+def _stay(
+    current: Candidate, candidates: Sequence[Candidate], intent: Intent, reason: str, refused: str | None
+) -> Decision:
+    larger = sorted((one for one in candidates if one.devices > current.devices), key=lambda one: one.devices)
+    if not larger:
+        unknown = refused or "no larger size was measured or predicted"
+        return Decision("keep", current.devices, f"{reason}; beyond it: {unknown}")
+    following = larger[0]
+    gain = _expected_duration(current) / _expected_duration(following) - 1
+    worst = _duration(current) / _duration(following) - 1
+    unsure = f" (at worst, {_changes(worst)})" if following.is_predicted else ""
+    step = (
+        f"going to {following.devices} devices {_changes(gain)}{unsure} "
+        f"for {following.cost / current.cost:.2f} x the cost, at efficiency {following.efficiency:.2f}"
+    )
+    stopped_by_limits = not _is_within_limits(following, intent)
+    if stopped_by_limits or effective_objective(intent) == "cost":
+        return Decision("keep", current.devices, f"{reason}; {step}")
+    return Decision("stop", current.devices, f"{step}; {reason}")
+
+
+def _wasted_step(measured: list[Candidate], best: Candidate, current: Candidate) -> str | None:
+    """The first measured step above the best size that bought nothing, in words."""
+    above = [one for one in measured if best.devices <= one.devices <= current.devices]
+    for small, large in pairwise(above):
+        if _duration(small) <= SAME * _duration(large):
+            gain = _duration(small) / _duration(large) - 1
+            price = f"{large.cost / small.cost:.2f} x the cost"
+            return f"{small.devices} to {large.devices} devices {_changes(gain)} for {price}"
+    return None
+
+
+def _changes(gain: float) -> str:
+    if abs(gain) < SAME - 1:
+        return "makes the run no faster"
+    return (
+        f"makes the run {gain:.0%} faster" if gain > 0 else f"makes the run {1 / (1 + gain) - 1:.0%} slower"
+    )
+
+
+def _reason(best: Candidate, candidates: Sequence[Candidate], intent: Intent, unit: str) -> str:
+    low = f", at worst {best.cautious_time:.4g}" if best.is_predicted else ""
+    source = "predicted" if best.is_predicted else "measured"
+    at = f"{best.devices} devices ({source} {best.time:.4g} {unit}{low}, efficiency {best.efficiency:.2f})"
+    limits = _limits(intent)
+    if intent.price_of_time is not None:
+        return f"{at}: least cost plus time at {intent.price_of_time:g} an hour{limits}"
+    if intent.objective == "efficiency":
+        if best.efficiency < intent.efficiency_floor:
+            return f"{at}: no size keeps efficiency {intent.efficiency_floor:g}{limits}, this one is nearest"
+        return f"{at}: the most devices that keep efficiency {intent.efficiency_floor:g}{limits}"
+    if effective_objective(intent) == "cost":
+        return f"{at}: the cheapest{limits or '; no deadline was given, so time does not count'}"
+    if intent.budget is None and any(one.devices > best.devices for one in candidates):
+        said = "" if intent.objective else "no objective given: judged by time, and "
+        floor = f"before efficiency falls below {intent.efficiency_floor:g} or more devices buy nothing"
+        return f"{at}: {said}the fastest{limits} {floor}"
+    return f"{at}: the fastest{limits or ' of these sizes'}"
+
+
+def _limits(intent: Intent) -> str:
+    parts = [f"within the budget of {intent.budget:g}"] if intent.budget is not None else []
+    parts += [f"by the deadline of {intent.deadline_h:g} h"] if intent.deadline_h is not None else []
+    return " " + " and ".join(parts) if parts else ""
+
+
+def _nothing_allowed(candidates: Sequence[Candidate], current: Candidate, intent: Intent) -> Decision:
+    fastest = min(
+        candidates, key=lambda one: one.cautious_hours if one.cautious_hours is not None else one.time
+    )
+    cheapest = min(candidates, key=lambda one: one.cautious_cost)
+    parts = []
+    if intent.deadline_h is not None and fastest.cautious_hours is not None:
+        parts.append(f"the fastest, {fastest.devices} devices, needs {fastest.cautious_hours:.4g} h")
+    if intent.budget is not None:
+        parts.append(f"the cheapest, {cheapest.devices} devices, costs {cheapest.cautious_cost:.4g}")
+    return Decision(
+        "stop", current.devices, f"no measured or predicted size fits{_limits(intent)}: {' and '.join(parts)}"
+    )

@@ -1,0 +1,129 @@
+"""The JSON document of `tuiadvisor scale`, schema 1. Times are in the table's own unit (1/throughput for rates)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tuiadvisor.scaling.cost import Intent, cost_unit
+from tuiadvisor.scaling.predict import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.scaling.analysis import Measured, Predicted, Report
+    from tuiadvisor.scaling.series import Series
+    from tuiadvisor.scaling.table import Table
+
+
+def document(table: Table, reports: Sequence[Report], intent: Intent) -> dict[str, Any]:
+    """The main report at the top level; where labels make several, all of them under "series" too."""
+    head = {
+        "schema": 1,
+        "table": {
+            "column": table.quantity.column,
+            "time_unit": table.quantity.unit,
+            "cost_unit": cost_unit(intent, table.quantity),
+            "interval": 0.9,
+            "notes": list(table.notes),
+        },
+    }
+    several = {"series": [_report(report, intent) for report in reports]} if len(reports) > 1 else {}
+    return {**head, **_report(reports[0], intent), **several}
+
+
+def _report(report: Report, intent: Intent) -> dict[str, Any]:
+    return {
+        "label": report.label,
+        "fit": _fit(report),
+        "rows": [_row(one) for one in report.rows],
+        "predictions": [_prediction(one) for one in report.predictions],
+        "flags": [
+            {"devices": flag.row.devices, "why": flag.why, "excluded": flag.is_excluded}
+            for flag in report.flags
+        ],
+        "refused": [{"devices": one.devices, "why": one.why} for one in report.refused],
+        "answers": {
+            "fastest_within_budget": report.fastest_within_budget,
+            "cheapest_by_deadline": report.cheapest_by_deadline,
+            "efficiency_floor": intent.efficiency_floor,
+            "most_devices_above_floor": report.frontier.efficiency_floor if report.frontier else None,
+            "most_devices_worth_their_price": report.frontier.price_of_time if report.frontier else None,
+            "fastest_devices": report.frontier.fastest if report.frontier else None,
+        },
+        "decision": asdict(report.decision),
+        "notes": list(report.notes),
+    }
+
+
+def _fit(report: Report) -> dict[str, Any]:
+    series, choice = report.main.series, report.main.choice
+    common = {"regime": series.regime, **_setting(series), "sizes": list(series.sizes)}
+    if choice is None:
+        return {"model": None, "error": None, "loo_error": None, "averaged": {}, "parameters": {}, **common}
+    return {
+        "model": choice.fits[0].law.name,
+        "error": _number(choice.error),
+        "loo_error": _number(choice.loo_error),
+        "averaged": {
+            fit.law.name: _number(weight) for fit, weight in zip(choice.fits, choice.weights, strict=True)
+        },
+        "parameters": {
+            fit.law.name: {name: _number(value) for name, value in fit.parameters().items()}
+            for fit in choice.fits
+            if fit.parameters()
+        },
+        **common,
+    }
+
+
+def _row(one: Measured) -> dict[str, Any]:
+    rate = {"throughput": one.row.value} if one.series.quantity.kind == "throughput" else {}
+    return {
+        "devices": one.row.devices,
+        "time": _number(one.time),
+        **rate,
+        "efficiency": _number(one.efficiency),
+        "karp_flatt": _number(one.karp_flatt),
+        "cost": _number(one.cost),
+        "global_batch": one.row.global_batch,
+        "layout": one.row.layout,
+        "statistical_efficiency": _number(one.statistical_efficiency),
+    }
+
+
+def _prediction(one: Predicted) -> dict[str, Any]:
+    rate = {}
+    if one.series.quantity.kind == "throughput":
+        rate["throughput"] = _range(Range(1 / one.time.expected, 1 / one.time.high, 1 / one.time.low))
+    return {
+        "devices": one.target.devices,
+        "time": _range(one.time),
+        **rate,
+        "efficiency": _number(one.efficiency.expected),
+        "efficiency_range": _range(one.efficiency),
+        "cost": _number(one.cost.expected),
+        "cost_range": _range(one.cost),
+        "marginal_price_per_hour": _number(one.marginal_price),
+        "batch_factor_to_keep_efficiency": _number(one.batch_factor),
+        "statistical_efficiency": _number(one.statistical_efficiency),
+        **_setting(one.series, one.target.devices),
+    }
+
+
+def _setting(series: Series, devices: int | None = None) -> dict[str, Any]:
+    batch = series.global_batch if devices is None else series.batch_at(devices)
+    return {
+        "global_batch": _number(batch),
+        "batch_per_device": _number(series.batch_per_device),
+        "layout": series.layout,
+    }
+
+
+def _range(value: Range) -> dict[str, float | None]:
+    return {"expected": _number(value.expected), "low": _number(value.low), "high": _number(value.high)}
+
+
+def _number(value: float | None) -> float | None:
+    """Six digits: more would pretend."""
+    return None if value is None else float(f"{value:.6g}")

@@ -1,0 +1,84 @@
+"""Predictions with intervals that stay honest with two, three or four rows.
+
+In: a Choice.  Out: device-time at new sizes: the average of the laws, and the 5 % to 95 % range over three doubts:
+which law holds, what its coefficients are (refitted to perturbed rows), and the scatter of a single measurement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+import numpy as np
+
+from tuiadvisor.scaling.choose import NOISE_FLOOR, NOISE_ROWS, Choice
+from tuiadvisor.scaling.models import Array, design_of, solve
+
+NUM_DRAWS: Final = 300  # per law; a 5 % quantile over five laws then moves by less than 1 % with the seed
+LOW, HIGH = 0.05, 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A value with its 90 % interval."""
+
+    expected: float
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Range:
+        """The same in another unit."""
+        return Range(self.expected * factor, self.low * factor, self.high * factor)
+
+
+def predict(choice: Choice, sizes: tuple[int, ...]) -> list[Range]:
+    """Device-time per unit of work at each size. The same for a size, whichever others are asked for."""
+    if not sizes:
+        return []
+    targets = np.array(sizes, dtype=np.float64)
+    expected = choice.device_time(targets)
+    drawn, weights = _draws(choice, targets)
+    order = np.argsort(drawn, axis=0)
+    ranges = []
+    for index, center in enumerate(expected.tolist()):
+        values = drawn[order[:, index], index]
+        reached = np.cumsum(weights[order[:, index]])
+        low = float(values[np.searchsorted(reached, LOW)])
+        high = float(values[min(np.searchsorted(reached, HIGH), len(values) - 1)])
+        ranges.append(Range(center, min(low, center), max(high, center)))
+    return ranges
+
+
+def _draws(choice: Choice, targets: Array) -> tuple[Array, Array]:
+    """Possible device-times, draws x targets, and the weight of each draw."""
+    # A fixed seed: the same table gives the same answer, and a change of unit changes nothing but the unit.
+    random = np.random.default_rng(20)
+    devices = np.array(choice.devices)
+    drawn, weights = [], []
+    for fit, weight in zip(choice.fits, choice.weights, strict=True):
+        freedom = NOISE_ROWS + fit.num_rows - fit.law.num_coefficients
+        squares = fit.squares + NOISE_ROWS * NOISE_FLOOR**2
+        sigmas = np.sqrt(squares / random.chisquare(freedom, NUM_DRAWS))
+        noise = random.standard_normal((NUM_DRAWS, fit.num_rows + 1))
+        fitted, design, ahead = (
+            fit.device_time(devices),
+            design_of(fit.law, devices),
+            design_of(fit.law, targets),
+        )
+        for sigma, errors in zip(sigmas.tolist(), noise, strict=True):
+            rows = fitted * np.exp(sigma * errors[:-1])
+            weighted = design * rows[:, None] if fit.law.inverse else design / rows[:, None]
+            drawn.append(fit.evaluate(ahead, solve(weighted)) * np.exp(sigma * errors[-1]))
+            weights.append(weight / NUM_DRAWS)
+    return np.array(drawn), np.array(weights)
+
+
+def interval_sd(choice: Choice, size: float) -> float:
+    """Rough relative standard deviation of a prediction: scatter and disagreement of the laws, without draws."""
+    logs = np.log([float(fit.device_time(np.array([size]))[0]) for fit in choice.fits])
+    weights = np.array(choice.weights)
+    mean = float(weights @ logs)
+    disagreement = float(weights @ (logs - mean) ** 2)
+    # A mean over n rows is known to sigma/sqrt(n); a new row scatters by sigma itself; an end sees about twice that.
+    return sqrt(choice.error**2 * (1 + 2 / len(choice.devices)) + disagreement)

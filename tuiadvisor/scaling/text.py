@@ -1,0 +1,94 @@
+"""The report of `tuiadvisor scale` for people: one line a size, a small chart, the decision last.
+
+ASCII only, so that it survives every terminal and every pipe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.scaling.cost import Intent, cost_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.scaling.analysis import Measured, Predicted, Report
+    from tuiadvisor.scaling.table import Table
+
+BAR: Final = 24  # columns of a full-efficiency bar; the widest line stays below 100
+
+
+def text(table: Table, reports: Sequence[Report], intent: Intent) -> str:
+    """All reports, a paragraph each."""
+    unit = table.quantity.unit
+    head = (
+        f"{table.name}: {table.quantity.column}, time in {unit}, cost in {cost_unit(intent, table.quantity)}"
+    )
+    return "\n\n".join([head, *(_report(report) for report in reports), *table.notes]) + "\n"
+
+
+def _report(report: Report) -> str:
+    series, choice = report.main.series, report.main.choice
+    lines = [f"== {report.label}"] if report.label else []
+    lines.append(f"{series.regime} scaling, {series.what()}")
+    if choice is None:
+        lines.append("no law fitted")
+    else:
+        laws = ", ".join(
+            f"{fit.law.name} {weight:.0%}" for fit, weight in zip(choice.fits, choice.weights, strict=True)
+        )
+        loo = (
+            f", each row from the others within {choice.loo_error:.1%}"
+            if choice.loo_error is not None
+            else ""
+        )
+        lines.append(f"laws averaged: {laws}; scatter {choice.error:.1%}{loo}")
+    lines += ["", f"{'devices':>8} {'time':>10} {'90 % interval':>21} {'eff.':>5} {'K-F':>7} {'cost':>10}"]
+    marked = {flag.row.line for flag in report.flags}
+    lines += [_row(one, "!" if one.row.line in marked else " ") for one in report.rows]
+    lines += [_prediction(one) for one in report.predictions]
+    lines += ["        # measured, . predicted, to the low end of its interval; ! flagged", ""]
+    lines += [f"flag: {flag.row.devices} devices: {flag.why}" for flag in report.flags]
+    lines += [f"refused: {one.devices} devices: {one.why}" for one in report.refused]
+    lines += [f"note: {note}" for note in report.notes]
+    lines += _answers(report)
+    at = f" at {report.decision.devices} devices" if report.decision.devices is not None else ""
+    lines.append(f"{report.decision.decision.upper()}{at}: {report.decision.because}")
+    return "\n".join(lines)
+
+
+def _row(one: Measured, mark: str) -> str:
+    share = "" if one.efficiency is None else f"{one.efficiency:.2f}"
+    serial = "" if one.karp_flatt is None else f"{one.karp_flatt:.4f}"
+    return (
+        f"{one.row.devices:>8} {one.time:>10.4g} {'':>21} {share:>5} {serial:>7} {one.cost:>10.4g} "
+        f"{mark}{_bar(one.efficiency or 0.0, '#')}"
+    ).rstrip()
+
+
+def _prediction(one: Predicted) -> str:
+    interval = f"{one.time.low:.4g} .. {one.time.high:.4g}"
+    sure, likely = _bar(one.efficiency.low, "."), _bar(one.efficiency.expected, ".")
+    return (
+        f"{one.target.devices:>8} {one.time.expected:>10.4g} {interval:>21} {one.efficiency.expected:>5.2f} {'':>7} "
+        f"{one.cost.expected:>10.4g}  {sure}{'-' * (len(likely) - len(sure))}"
+    ).rstrip()
+
+
+def _bar(share: float, character: str) -> str:
+    return character * min(round(share * BAR), BAR + 4)
+
+
+def _answers(report: Report) -> list[str]:
+    frontier = report.frontier
+    answers = [
+        (report.fastest_within_budget, "fastest within the budget"),
+        (report.cheapest_by_deadline, "cheapest by the deadline"),
+        (frontier.efficiency_floor if frontier else None, "most devices above the efficiency floor, about"),
+        (
+            frontier.price_of_time if frontier else None,
+            "most devices whose next hour saved is worth its price, about",
+        ),
+        (frontier.fastest if frontier else None, "beyond this the run gets slower, about"),
+    ]
+    return [f"{what}: {devices} devices" for devices, what in answers if devices is not None]

@@ -1,0 +1,294 @@
+"""What each pattern's station shows and concludes, from measured values and stated intent only.
+
+In: Material.  Out: evidence items and one conclusion a pattern. Nothing is concluded from what was not observed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.session.decide import best_move, tuning, why_not
+from tuiadvisor.session.economics import run_hours, step_without, warmup_share
+from tuiadvisor.session.evidence import (
+    compute_to_communication,
+    fixed_and_growing,
+    largest_parts,
+    part_words,
+    share_of_step,
+)
+from tuiadvisor.session.intent import not_stated
+from tuiadvisor.session.sizes import ranking, sizes
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.session.material import Item, Material
+
+RECORD: Final = "tuiadvisor record --for 60s -o run.rec"
+NOT_STATED: Final = "not stated"
+
+
+def _p1(material: Material) -> list[Item]:
+    run, item = material.run, material.item
+    parts = largest_parts(run)
+    items = [
+        item("step", None if run.step_s is None else seconds(run.step_s), RECORD),
+        item("parts of the step", ", ".join(part_words(part) for part in parts[:5]) or None, RECORD),
+    ]
+    items += [item(f"finding {finding.id}", finding.message) for finding in run.findings]
+    items += [item(f"note {finding.id}", finding.message) for finding in run.notes]
+    if not run.findings and run.enough:
+        items.append(item("findings", "none above info"))
+    following = material.verdict.next_constraint
+    items.append(item("next constraint", following and following.replace("_", " "), RECORD))
+    return items
+
+
+def _p1_concludes(material: Material) -> str:
+    run, verdict = material.run, material.verdict
+    if not run.enough:
+        return "Open: too few steady steps to name the stage that sets the pace."
+    following = (verdict.next_constraint or "unknown").replace("_", " ")
+    finding = next((entry for entry in run.findings if entry.id == verdict.finding), None)
+    if finding is None:
+        return f"No stage stands out above info; the longest part is {following}."
+    bound = ""
+    if finding.loss_s_per_step is not None and run.step_s is not None:
+        left = step_without(run.step_s, (finding.loss_s_per_step,))
+        bound = f" Relieving it entirely leaves a step of {seconds(left)}, no less;"
+    title = finding.title[0].lower() + finding.title[1:]
+    return f"What sets the pace: {title} (layer {finding.layer}).{bound} after that the constraint is {following}."
+
+
+def _p2(material: Material) -> list[Item]:
+    run, item = material.run, material.item
+    parts = fixed_and_growing(run)
+    split = None
+    if parts is not None:
+        split = f"{seconds(parts[0])} of a step stay the same at any batch, {seconds(parts[1])} grow with it"
+    items = [item("fixed and growing part", split, RECORD)]
+    warmup = next((entry for entry in run.notes if entry.id == "warmup"), None)
+    items.append(
+        item("warm-up", warmup.message if warmup else None, "tuiadvisor run --record run.rec -- COMMAND")
+    )
+    lost = material.checkpoint_s
+    items.append(
+        item("one checkpoint", None if lost is None else seconds(lost), "record across two checkpoints")
+    )
+    if run.goodput is not None:
+        items.append(item("goodput", f"{100 * run.goodput:.0f} % of the recorded time was useful work"))
+    return items
+
+
+def _p2_concludes(material: Material) -> str:
+    said = []
+    parts = fixed_and_growing(material.run)
+    if parts is not None and sum(parts) > 0:
+        gain = 2 * (parts[0] + parts[1]) / (parts[0] + 2 * parts[1]) if parts[1] else 2.0
+        said.append(f"Twice the work a step would raise throughput at most {gain:.2f}x.")
+    warmup = next((entry for entry in material.run.notes if entry.id == "warmup"), None)
+    cost_s = warmup.evidence.get("warmup_s") if warmup else None
+    if isinstance(cost_s, int | float) and material.remaining_steps and material.run.step_s:
+        share = warmup_share(float(cost_s), material.remaining_steps, material.run.step_s)
+        said.append(
+            f"Starting again would cost {seconds(float(cost_s))}, {100 * share:.2g} % of what remains."
+        )
+    plan = material.checkpoints
+    if plan is not None:
+        now = ""
+        if plan.current_h is not None and plan.current_lost_share is not None:
+            now = f"; every {60 * plan.current_h:.3g} min as now loses {100 * plan.current_lost_share:.2g} %"
+        said.append(
+            f"Checkpoints every {60 * plan.interval_h:.3g} min lose least, "
+            f"{100 * plan.lost_share:.2g} % of the time{now}."
+        )
+    return (
+        " ".join(said) or "Open: neither the fixed part of a step nor warm-up or checkpoints were observed."
+    )
+
+
+def _p3(material: Material) -> list[Item]:
+    items = [material.item("objective", material.intent.objective or NOT_STATED)]
+    items += [material.item(row.name, row.words()) for row in sizes(material)]
+    items += [material.item(name, f"no alternative: {reason}") for name, reason in material.refused]
+    return items
+
+
+def _p3_concludes(material: Material) -> str:
+    ranked = ranking(sizes(material))
+    objective = material.intent.objective
+    if not ranked:
+        text = "One configuration was recorded: metrics cannot disagree yet."
+    elif len(set(ranked.values())) == 1:
+        text = f"All three metrics prefer {next(iter(ranked.values()))}."
+    else:
+        text = (
+            "The metrics disagree: "
+            + ", ".join(f"{name} prefers {best}" for name, best in ranked.items())
+            + "."
+        )
+    if objective is None:
+        return f"{text} No objective is stated, so no configuration is preferred: tuiadvisor intent --set objective=…"
+    return f"{text} You decide by {objective}" + (f": {ranked[objective]}." if objective in ranked else ".")
+
+
+def _p4(material: Material) -> list[Item]:
+    run, item = material.run, material.item
+    ratio = compute_to_communication(run)
+    text = None if ratio is None else f"{ratio[0]:.2g} s of compute for a second of {ratio[1]}"
+    exposed = share_of_step(run, run.comm_exposed_s)
+    return [
+        item("compute against communication", text, RECORD),
+        item(
+            "exposed communication", None if exposed is None else f"{100 * exposed:.0f} % of the step", RECORD
+        ),
+        *(item("scaling", row.scaling_words()) for row in sizes(material) if row.scaling_words()),
+    ]
+
+
+def _p4_concludes(material: Material) -> str:
+    ratio = compute_to_communication(material.run)
+    several = [row for row in sizes(material) if row.scaling_words()]
+    if several:
+        text = "Measured sizes: " + "; ".join(row.scaling_words() or "" for row in several) + "."
+        if any(row.regime != "strong" for row in several):
+            text += " The total batch differs: a larger one may need more samples for the same result."
+        return text
+    if material.run.num_devices == 1:
+        return "One device: nothing is exchanged; what more devices would lose is unknown until a second size is run."
+    if ratio is None:
+        return "Open: compute or communication was not observed."
+    leaning = "communication outweighs compute: more devices would mostly add waiting" if ratio[0] < 1 else (
+        "compute outweighs communication; how far that holds with more devices needs a second size")  # fmt: skip
+    return f"At this size {leaning}."
+
+
+def _p5(material: Material) -> list[Item]:
+    items = []
+    for finding in material.run.findings:
+        bound = "gain unknown"
+        if finding.loss_s_per_step is not None and material.run.step_s is not None:
+            left = step_without(material.run.step_s, (finding.loss_s_per_step,))
+            bound = f"at most {seconds(material.run.step_s - left)} a step"
+        items += [
+            material.item(
+                f"change for {finding.id}",
+                f"{bound}; effort {action.effort}, risk {action.risk}: {action.text}",
+            )
+            for action in finding.actions
+        ]
+    return items
+
+
+def _p5_concludes(material: Material) -> str:
+    if not material.run.findings:
+        return "Nothing measured asks for a change: every one would add complexity for no proven gain."
+    if material.case.prospect is None:
+        return "The largest finding has no measured gain: it decides nothing before it is measured."
+    refused = why_not(material.case, tuning(material.case))
+    if refused:
+        return f"The change does not pay: {refused}."
+    if material.case.effort_hours is None:
+        return "Worth trying in the order of effort; whether it pays is open until its effort is stated."
+    return "The change pays on what is known."
+
+
+def _p6(material: Material) -> list[Item]:
+    run, case = material.run, material.case
+    hours = run_hours(material.remaining_steps, run.step_s)
+    devices = run.num_devices
+    spent = None if hours is None or devices is None else hours * devices
+    rows = [
+        (
+            "rest of the run",
+            None if hours is None else f"{hours:.4g} h",
+            "tuiadvisor intent --set remaining_steps=N",
+        ),
+        (
+            "device-hours",
+            None if spent is None else f"{spent:.4g}",
+            "tuiadvisor intent --set remaining_steps=N",
+        ),
+        (
+            "cost of the rest",
+            None if spent is None or material.price is None else f"{spent * material.price:,.2f}",
+            "tuiadvisor intent --set price_per_device_hour=X",
+        ),
+    ]
+    if run.step_s and devices:
+        rows.append(("device-hours of 1000 steps", f"{devices * run.step_s / 3.6:.3g}", ""))
+    if devices and run.samples_per_step and run.step_s:
+        rows.append(
+            (
+                "device-hours of a million samples",
+                f"{devices * run.step_s / run.samples_per_step * 1e6 / 3600:.3g}",
+                "",
+            )
+        )
+    items = [material.item(*row) for row in rows]
+    for entry in case.moves:
+        price = ""
+        if entry.cost_saved is not None and entry.hours_saved > 0 > entry.cost_saved:
+            price = f"; each hour saved costs {-entry.cost_saved / entry.hours_saved:,.2f}"
+        saved = f"{abs(entry.hours_saved):.3g} h {'sooner' if entry.hours_saved > 0 else 'later'}"
+        items.append(
+            material.item(
+                f"{entry.num_devices} devices", f"{saved}, {entry.device_hours:.4g} device-hours{price}"
+            )
+        )
+    missing = [name for name in not_stated(material.intent) if name != "currency"]
+    items.append(material.item(NOT_STATED, ", ".join(missing) or "nothing"))
+    return items
+
+
+def _p6_concludes(material: Material) -> str:
+    case, intent = material.case, material.intent
+    if case.hours_now is None:
+        return "Open: how much of the run remains is not stated, so neither cost nor break-even can be told."
+    said = []
+    if intent.deadline_h is not None:
+        met = "met" if case.hours_now <= intent.deadline_h else "missed"
+        said.append(
+            f"At this speed the deadline in {intent.deadline_h:.3g} h is {met} ({case.hours_now:.3g} h)."
+        )
+    else:
+        said.append(f"The rest takes {case.hours_now:.3g} h; no deadline is stated.")
+    if material.price is None:
+        said.append("Without a price costs stay in device-hours.")
+    said += _within_limits(material)
+    best = best_move(case)
+    if best is not None:
+        said.append(f"Of the measured sizes {best.num_devices} devices serve the objective best.")
+    elif not case.moves:
+        said.append("The price of more speed needs a recording at another size.")
+    return " ".join(said)
+
+
+def _within_limits(material: Material) -> list[str]:
+    """The cheapest measured size in time, and the fastest within the budget; where a limit is stated."""
+    case, intent, said = material.case, material.intent, []
+    if case.hours_now is None or case.num_devices is None:
+        return []
+    sizes_now = [(case.num_devices, case.hours_now, case.num_devices * case.hours_now)]
+    rows = sizes_now + [(entry.num_devices, entry.hours, entry.device_hours) for entry in case.moves]
+    if intent.deadline_h is not None:
+        met = [row for row in rows if row[1] <= intent.deadline_h]
+        cheapest = min(met, key=lambda row: (row[2], row[0]), default=None)
+        size = "none of the measured ones" if cheapest is None else f"{cheapest[0]} devices"
+        said.append(f"Cheapest size that meets the deadline: {size}.")
+    if intent.budget is not None and material.price is not None:
+        met = [row for row in rows if row[2] * material.price <= intent.budget]
+        fastest = min(met, key=lambda row: (row[1], row[0]), default=None)
+        size = "none of the measured ones" if fastest is None else f"{fastest[0]} devices"
+        said.append(f"Fastest size within the budget: {size}.")
+    return said
+
+
+EVIDENCE: Final[dict[str, Callable[[Material], list[Item]]]] = {
+    "P1": _p1, "P2": _p2, "P3": _p3, "P4": _p4, "P5": _p5, "P6": _p6,
+}  # fmt: skip
+CONCLUSIONS: Final[dict[str, Callable[[Material], str]]] = {
+    "P1": _p1_concludes, "P2": _p2_concludes, "P3": _p3_concludes,
+    "P4": _p4_concludes, "P5": _p5_concludes, "P6": _p6_concludes,
+}  # fmt: skip

@@ -1,0 +1,249 @@
+"""One whole session: six stations, one decision, and the loop that proves it.
+
+In: views, intent, answers, history.  Out: Session. Pure: no clock, no file, no terminal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.session.decide import Decision, decide
+from tuiadvisor.session.evidence import facts
+from tuiadvisor.session.material import gather
+from tuiadvisor.session.sizes import sizes
+from tuiadvisor.session.stages import stages
+from tuiadvisor.session.whys import NAMES, why
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tuiadvisor.advisor.view import Action, RunView
+    from tuiadvisor.session.intent import Intent
+    from tuiadvisor.session.material import Material
+    from tuiadvisor.session.stages import Stage
+    from tuiadvisor.session.whys import Why
+    from tuiadvisor_rules.questions import Question
+
+RISKS: Final = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One recording: what it is called, its view, and the gradient bytes of a step if they were seen."""
+
+    name: str
+    view: RunView
+    gradient_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """What one session of the project found; kept to see bottlenecks move."""
+
+    run: str
+    identity: str
+    step_s: float | None
+    finding: str | None
+    ranks: tuple[int, ...]
+    next_constraint: str | None
+    decision: str
+    predicted_step_s: float | None  # once the finding is relieved
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Baseline, hypothesis, ONE change, rerun, compare."""
+
+    baseline: str
+    hypothesis: str
+    change: str
+    commands: tuple[str, ...]
+    last_time: str  # what the session before predicted, against this run
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """All that is shown, saved and exported."""
+
+    run: str
+    identity: str
+    intent: Intent
+    answers: dict[str, str | float]
+    stages: tuple[Stage, ...]
+    decision: Decision
+    next_constraint: str | None
+    would_change: tuple[str, ...]
+    verify: str
+    loop: Loop
+    whys: tuple[Why, ...]
+    history: tuple[Bottleneck, ...]  # oldest first, this run last
+
+
+def conduct(
+    runs: Sequence[Recorded],
+    intent: Intent,
+    answers: Mapping[str, str | float],
+    questions: tuple[Question, ...],
+    history: Sequence[Bottleneck] = (),
+) -> Session:
+    """The session on the first run; the others are configurations to compare with."""
+    name, view = runs[0].name, runs[0].view
+    run, *others = (facts(entry.name, entry.view, entry.gradient_bytes) for entry in runs)
+    material = gather(run, tuple(others), view.verdict, intent, dict(answers))
+    decision = decide(material.case)
+    mark = _bottleneck(material, decision, identity(view))
+    before = tuple(entry for entry in history if entry.identity != mark.identity)
+    return Session(
+        name,
+        mark.identity,
+        material.intent,
+        dict(sorted(answers.items())),
+        stages(material, questions),
+        decision,
+        view.verdict.next_constraint,
+        _would_change(material, decision, questions),
+        _verify(decision, view.verdict.verify),
+        _loop(material, decision, before),
+        tuple(why(entry, run, material.others) for entry in NAMES),
+        (*before, mark),
+    )
+
+
+def identity(view: RunView) -> str:
+    """The same for every reading of the same recording."""
+    seen = [view.run.label, view.num_frames, asdict(view.window), asdict(view.step), asdict(view.verdict)]
+    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _verify(decision: Decision, of_the_run: str) -> str:
+    """How to see afterwards that it was right."""
+    if decision.decision == "rescale":
+        return (
+            f"Record at {decision.num_devices} devices: samples per second and device-hours must come out as measured "
+            "before, and the loss must fall as it did."
+        )
+    return of_the_run
+
+
+def _bottleneck(material: Material, decision: Decision, mark: str) -> Bottleneck:
+    prospect, step_s = material.case.prospect, material.run.step_s
+    ranks = next(
+        (entry.ranks for entry in material.run.findings if prospect and entry.id == prospect.finding), ()
+    )
+    return Bottleneck(
+        run=material.run.name,
+        identity=mark,
+        step_s=step_s,
+        finding=prospect.finding if prospect else None,
+        ranks=ranks,
+        next_constraint=material.verdict.next_constraint,
+        decision=decision.decision,
+        predicted_step_s=step_s / max(prospect.expected, 1.0) if prospect and step_s is not None else None,
+    )
+
+
+def _would_change(material: Material, decision: Decision, questions: tuple[Question, ...]) -> tuple[str, ...]:
+    """What, if it were otherwise or known, could lead to another decision."""
+    case, intent, said = material.case, material.intent, []
+    if not case.enough:
+        said.append("Enough steady steps: record longer.")
+    if intent.objective is None:
+        said.append("An objective: without one no number of devices is better than another.")
+    if material.remaining_steps is None:
+        said.append("The length of the remaining run: a change must pay within it.")
+    if decision.decision == "tune":
+        said += _tune_limits(material, decision)
+    if not case.moves:
+        said.append("A recording at another number of devices: only measured sizes can be moved to.")
+    elif intent.restart_min is None:
+        said.append("What a restart costs (restart_min): it is not stated and counted as nothing.")
+    if decision.decision == "rescale" and any(row.regime in {"weak", "mixed"} for row in sizes(material)):
+        said.append(
+            "Progress by sample: the total batch differs between the sizes, a larger one may need more samples."
+        )
+    for question in questions:
+        answer = material.answers.get(question.id)
+        hint = question.suggests.get(str(answer)) if answer is not None else None
+        if hint and hint != decision.decision:
+            said.append(
+                f"Your answer to {question.id} ({answer}) speaks for {hint}; measure it: {question.measure}."
+            )
+    return tuple(said)
+
+
+def _tune_limits(material: Material, decision: Decision) -> list[str]:
+    intent, said = material.intent, []
+    if decision.saved_money is not None and intent.engineer_hour_price:
+        limit = decision.saved_money.expected / intent.engineer_hour_price
+        said.append(f"An effort above {limit:.3g} h: the change would no longer pay in this run.")
+    elif decision.saved_h is not None and decision.cost_h is None:
+        said.append("The effort of the change, with prices: it may cost more than it saves.")
+    if material.run.confidence.startswith("medium"):
+        said.append(f"What was not seen ({material.run.confidence.removeprefix('medium: ')}).")
+    return said
+
+
+def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]) -> Loop:
+    run, prospect = material.run, material.case.prospect
+    step = "unknown" if run.step_s is None else seconds(run.step_s)
+    hypothesis = "No change is proposed: this recording is the baseline of the regression check."
+    change = "none"
+    if decision.decision == "rescale" and decision.num_devices is not None:
+        hypothesis, change = decision.why, f"Go on with {decision.num_devices} devices; change nothing else."
+    elif decision.decision == "tune" and prospect is not None and run.step_s is not None:
+        low, high = run.step_s / max(prospect.high, 1.0), run.step_s / max(prospect.low, 1.0)
+        hypothesis = (
+            f"Without {prospect.finding.replace('_', ' ')} a step takes "
+            f"{seconds(run.step_s / max(prospect.expected, 1.0))}"
+            f" ({seconds(low)} to {seconds(high)})."
+        )
+        action = _first_action(material)
+        change = action.text + (f" ({action.command})" if action.command else "") if action else "open"
+    before_file, after_file = shlex.quote(run.name), shlex.quote(_after(run.name))
+    return Loop(
+        f"{run.name}: step {step}, {run.window}",
+        hypothesis,
+        change,
+        (
+            f"tuiadvisor record --for 60s -o {after_file}",
+            f"tuiadvisor compare {before_file} {after_file} --fail-if-slower 5%",
+            f"tuiadvisor advise {after_file}",
+        ),
+        _last_time(material, before),
+    )
+
+
+def _after(name: str) -> str:
+    path = PurePath(name)
+    return str(path.with_name(f"{path.stem}-after{path.suffix}"))
+
+
+def _first_action(material: Material) -> Action | None:
+    """The least risky action for the dominant finding."""
+    prospect = material.case.prospect
+    finding = next((one for one in material.run.findings if prospect and one.id == prospect.finding), None)
+    if finding is None or not finding.actions:
+        return None
+    return min(finding.actions, key=lambda one: RISKS.index(one.risk) if one.risk in RISKS else len(RISKS))
+
+
+def _last_time(material: Material, before: tuple[Bottleneck, ...]) -> str:
+    """What the session before this one predicted, held against this run."""
+    if not before:
+        return ""
+    last = before[-1]
+    if last.predicted_step_s is None or material.run.step_s is None or last.step_s is None:
+        return f"The last session ({last.run}) decided {last.decision} and predicted no step time."
+    foretold = " as foretold" if last.next_constraint == material.verdict.next_constraint else ""
+    now = material.case.prospect.finding if material.case.prospect else "nothing above info"
+    return (
+        f"The last session ({last.run}) measured {seconds(last.step_s)} and predicted {seconds(last.predicted_step_s)} "
+        f"without {last.finding}; this run takes {seconds(material.run.step_s)}. The bottleneck is now {now}"
+        f"{foretold}. Whether that is the change or noise: tuiadvisor compare {last.run} {material.run.name}."
+    )

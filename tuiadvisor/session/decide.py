@@ -1,0 +1,304 @@
+"""One decision from what was measured and what was stated: tune, rescale, stop or keep.
+
+In: Case.  Out: Decision. Only measured gains and measured sizes decide; answers can forbid, price or end something,
+never replace a measurement. What is unknown stays None and is named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+from tuiadvisor.session.economics import SECONDS_PER_HOUR, money
+
+if TYPE_CHECKING:
+    from tuiadvisor.session.economics import Move
+    from tuiadvisor.session.intent import Intent
+
+Kind = Literal["tune", "rescale", "stop", "keep"]
+NOISE: Final = 0.02  # two runs of the same code differ by as much: a smaller difference decides nothing
+COMPLEXITY: Final = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What relieving the dominant constraint would bring: a measured loss, as a ratio of step times."""
+
+    finding: str
+    headline: str
+    expected: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that a decision may use."""
+
+    enough: bool  # enough steady steps
+    step_s: float | None
+    num_devices: int | None
+    remaining_steps: float | None
+    price_per_device_hour: float | None
+    intent: Intent
+    prospect: Prospect | None
+    moves: tuple[Move, ...] = ()  # measured sizes, same unit of work
+    effort_hours: float | None = None
+    change_complexity: str | None = None
+    result_as_good_now: bool = False
+
+    @property
+    def hours_now(self) -> float | None:
+        """Hours of the remaining run as it is."""
+        if self.remaining_steps is None or self.step_s is None:
+            return None
+        return self.remaining_steps * self.step_s / SECONDS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A gain with its uncertainty."""
+
+    expected: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do. Hours and money are of the remaining run; None: unknown."""
+
+    decision: Kind
+    why: str
+    speedup: Interval | None = None
+    saved_h: Interval | None = None
+    saved_money: Interval | None = None
+    cost_h: float | None = None  # an engineer's hours, or the restart's
+    cost_money: float | None = None
+    break_even_steps: float | None = None
+    num_devices: int | None = None  # to move to
+
+
+def decide(case: Case) -> Decision:
+    """The first of: no evidence, nothing left to gain, beyond the budget, tune, rescale, stop, keep."""
+    if case.result_as_good_now:
+        return _ended(case)
+    if not case.enough or case.step_s is None:
+        return Decision("keep", "too few steady steps were seen: nothing is decided without evidence")
+    tuned = tuning(case)
+    if (broke := _beyond_budget(case, tuned)) is not None:
+        return broke
+    refused = why_not(case, tuned)
+    if tuned is not None and refused is None:
+        return tuned
+    return _otherwise(case, tuned, refused)
+
+
+def _ended(case: Case) -> Decision:
+    hours = case.hours_now
+    saved = None if hours is None else Interval(hours, hours, hours)
+    return Decision(
+        "stop",
+        "you said that the result would be as good if the run ended today: ending it saves all that remains",
+        saved_h=saved,
+        saved_money=_priced(saved, case),
+    )
+
+
+def _otherwise(case: Case, tuned: Decision | None, refused: str | None) -> Decision:
+    """Where no change pays: another measured size, or none."""
+    best = best_move(case)
+    if best is not None:
+        return _moved(case, best)
+    if wasted := _wasted(case):
+        return Decision("stop", wasted)
+    if tuned is not None and refused is not None:
+        return replace(tuned, decision="stop", why=f"stop optimizing this: {refused}")
+    return Decision(
+        "keep", "no measured loss is worth acting on, and no measured size serves the objective better"
+    )
+
+
+def tuning(case: Case) -> Decision | None:
+    """The tuning decision, if it were taken."""
+    prospect = case.prospect
+    if prospect is None or case.step_s is None:
+        return None
+    speedup = _ordered(prospect)
+    saved = None
+    if case.hours_now is not None:
+        # Only what still runs when the change is ready can profit from it.
+        left_h = max(case.hours_now - (case.effort_hours or 0.0), 0.0)
+        saved = Interval(
+            *(left_h * (1 - 1 / ratio) for ratio in (speedup.expected, speedup.low, speedup.high))
+        )
+    return Decision(
+        "tune",
+        prospect.headline,
+        speedup,
+        saved,
+        _priced(saved, case),
+        case.effort_hours,
+        _effort_money(case),
+        _break_even(case, speedup),
+    )
+
+
+def _ordered(prospect: Prospect) -> Interval:
+    """Relieving a loss never makes the prediction worse than now."""
+    expected = max(prospect.expected, 1.0)
+    return Interval(expected, min(max(prospect.low, 1.0), expected), max(prospect.high, expected))
+
+
+def _priced(saved: Interval | None, case: Case) -> Interval | None:
+    if saved is None or case.num_devices is None or case.price_per_device_hour is None:
+        return None
+    factor = case.num_devices * case.price_per_device_hour
+    return Interval(saved.expected * factor, saved.low * factor, saved.high * factor)
+
+
+def _effort_money(case: Case) -> float | None:
+    if case.effort_hours is None or case.intent.engineer_hour_price is None:
+        return None
+    return case.effort_hours * case.intent.engineer_hour_price
+
+
+def _break_even(case: Case, speedup: Interval) -> float | None:
+    cost = _effort_money(case)
+    if cost is None or case.num_devices is None or not case.price_per_device_hour or case.step_s is None:
+        return None
+    saved_s = case.step_s * (1 - 1 / speedup.expected)
+    saved = case.num_devices * saved_s / SECONDS_PER_HOUR * case.price_per_device_hour
+    return cost / saved if saved > 0 else None
+
+
+def why_not(case: Case, tuned: Decision | None) -> str | None:
+    """Why the change is not worth making; None: nothing speaks against it."""
+    if tuned is None or tuned.speedup is None:
+        return "no measured loss to relieve"
+    if tuned.speedup.low <= 1.0:
+        return "its gain may be nothing: the interval of the measured loss reaches zero"
+    limit, given = case.intent.max_complexity, case.change_complexity
+    if limit is not None and given is not None and COMPLEXITY.index(given) > COMPLEXITY.index(limit):
+        return f"the change leaves {given} complexity and you accept at most {limit}"
+    if tuned.saved_h is not None and tuned.saved_h.expected <= 0:
+        return "the remaining run is over before the change is ready"
+    worth = _worth(case, tuned)
+    # Whoever wants the result early and has put no price on time has not asked for money to decide.
+    prices_decide = case.intent.objective != "time" or case.intent.price_of_time is not None
+    if prices_decide and worth is not None and tuned.cost_money is not None and tuned.cost_money >= worth:
+        return f"the change costs {tuned.cost_money:,.0f} and the remaining run gives back {worth:,.0f}"
+    return None
+
+
+def _worth(case: Case, tuned: Decision) -> float | None:
+    """Money that the change is worth: device-hours, and time where it has a price."""
+    if tuned.saved_money is None or tuned.saved_h is None:
+        return None
+    return tuned.saved_money.expected + tuned.saved_h.expected * (case.intent.price_of_time or 0.0)
+
+
+def _beyond_budget(case: Case, tuned: Decision | None) -> Decision | None:
+    """Stop when not even the best case fits what may be spent."""
+    hours, devices, budget = case.hours_now, case.num_devices, case.intent.budget
+    if hours is None or devices is None or budget is None:
+        return None
+    now = money(devices * hours, case.price_per_device_hour)
+    if now is None or now <= budget:
+        return None
+    gain = tuned.speedup.high if tuned and tuned.speedup and why_not(case, tuned) is None else 1.0
+    if now / gain <= budget or any(_is_affordable(entry, case) for entry in case.moves):
+        return None
+    best = f", at best {now / gain:,.0f}" if gain > 1 else ""
+    return Decision("stop", f"the rest of the run costs {now:,.0f}{best}, beyond the budget of {budget:,.0f}")
+
+
+def best_move(case: Case) -> Move | None:
+    """The measured size that serves the stated objective and limits better than this one; None if none does."""
+    if case.hours_now is None or case.num_devices is None:
+        return None
+    allowed = [entry for entry in case.moves if entry.num_devices != case.num_devices]
+    allowed = [entry for entry in allowed if _is_affordable(entry, case)]
+    deadline = case.intent.deadline_h
+    if deadline is not None:
+        allowed = [entry for entry in allowed if entry.hours <= deadline]
+        if case.hours_now > deadline:
+            return min(allowed, key=lambda entry: (entry.device_hours, entry.num_devices), default=None)
+    if case.intent.objective == "time":
+        faster = [
+            entry
+            for entry in allowed
+            if entry.hours_saved > NOISE * case.hours_now and _is_worth(entry, case)
+        ]
+        return min(faster, key=lambda entry: (entry.hours, entry.num_devices), default=None)
+    if case.intent.objective in {"cost", "efficiency"}:
+        least = NOISE * case.hours_now * case.num_devices
+        cheaper = [entry for entry in allowed if entry.device_hours_saved > least]
+        return min(cheaper, key=lambda entry: (entry.device_hours, entry.num_devices), default=None)
+    return None  # without an objective no size is better than another
+
+
+def _is_affordable(entry: Move, case: Case) -> bool:
+    """A stated budget forbids what is dearer, and what cannot be priced."""
+    if case.intent.budget is None:
+        return True
+    return entry.cost is not None and entry.cost <= case.intent.budget
+
+
+def _is_worth(entry: Move, case: Case) -> bool:
+    """Where time has a price, faster may not cost more than it is worth."""
+    if case.intent.price_of_time is None or entry.cost_saved is None:
+        return True
+    return -entry.cost_saved <= case.intent.price_of_time * entry.hours_saved
+
+
+def _moved(case: Case, best: Move) -> Decision:
+    hours = case.hours_now or 0.0
+    restart = "restart included" if case.intent.restart_min is not None else "restart not stated, not counted"
+    why = (
+        f"{best.num_devices} devices finish in {best.hours:.3g} h and {best.device_hours:.3g} device-hours, "
+        f"{restart}; {case.num_devices} would take {hours:.3g} h and {hours * (case.num_devices or 0):.3g}"
+    )
+    if case.intent.deadline_h is not None and hours > case.intent.deadline_h:
+        why += f"; the deadline is in {case.intent.deadline_h:.3g} h"
+    # Two runs of the same code differ by NOISE: so may what was measured at another size.
+    slack_h = NOISE * hours
+    steps = restart_h = None
+    if case.intent.restart_min is not None:
+        restart_h = case.intent.restart_min / 60
+        if best.break_even_work is not None and case.remaining_steps is not None:
+            steps = best.break_even_work * case.remaining_steps
+    gain = None
+    if best.hours > 0:
+        gain = Interval(*(hours / (best.hours * factor) for factor in (1.0, 1 + NOISE, 1 - NOISE)))
+    slack_money = money(slack_h * best.num_devices, case.price_per_device_hour) or 0.0
+    return Decision(
+        "rescale",
+        why,
+        gain,
+        _around(best.hours_saved, slack_h),
+        None if best.cost_saved is None else _around(best.cost_saved, slack_money),
+        restart_h,
+        None if restart_h is None else money(restart_h * best.num_devices, case.price_per_device_hour),
+        steps,
+        best.num_devices,
+    )
+
+
+def _around(value: float, slack: float) -> Interval:
+    return Interval(value, value - slack, value + slack)
+
+
+def _wasted(case: Case) -> str | None:
+    """Devices beyond a measured smaller size that bought no time."""
+    hours, devices = case.hours_now, case.num_devices
+    if hours is None or devices is None or case.intent.objective is None:
+        return None
+    same = [
+        entry.num_devices
+        for entry in case.moves
+        if entry.num_devices < devices and entry.hours_saved >= -NOISE * hours
+    ]
+    if not same:
+        return None
+    return f"stop adding devices: {min(same)} finish the rest as soon as {devices} do"

@@ -1,0 +1,76 @@
+"""Cost and break-even of one run's verdict against what remains: the economics part of `diagnose`.
+
+In: RunView, Intent.  Out: a JSON table and a few lines of text; what was not stated stays null and is named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.session.decide import tuning
+from tuiadvisor.session.evidence import facts
+from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.material import gather
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.view import RunView
+
+ASKED: Final = ("objective", "price_per_device_hour", "deadline_h", "budget", "remaining_steps")
+
+
+def economy(view: RunView, intent: Intent) -> dict[str, Any]:
+    """What the rest of the run takes and costs, and what the verdict would save of it."""
+    material = gather(facts("run", view), (), view.verdict, intent, {})
+    case = material.case
+    hours, devices, price = case.hours_now, case.num_devices, material.price
+    spent = None if hours is None or devices is None else hours * devices
+    cost = None if spent is None or price is None else spent * price
+    tuned = tuning(case) if case.enough else None
+    an_hour = None if devices is None or price is None else devices * price
+    return {
+        "objective": intent.objective,
+        "remaining_steps": material.remaining_steps,
+        "remaining_h": hours,
+        "remaining_device_hours": spent,
+        "remaining_cost": cost,
+        "cost_per_hour": an_hour,
+        "saved_h": _interval(tuned.saved_h if tuned else None),
+        "saved_cost": _interval(tuned.saved_money if tuned else None),
+        # The most the change may cost, in money, to pay within this run.
+        "break_even_cost": tuned.saved_money.expected if tuned and tuned.saved_money else None,
+        "meets_deadline": None if hours is None or intent.deadline_h is None else hours <= intent.deadline_h,
+        "within_budget": None if cost is None or intent.budget is None else cost <= intent.budget,
+        "not_stated": [name for name in ASKED if getattr(intent, name) is None],
+    }
+
+
+def _interval(value: Any) -> dict[str, float] | None:
+    return None if value is None else asdict(value)
+
+
+def economy_lines(table: dict[str, Any], intent: Intent) -> list[str]:
+    """For people; nothing when nothing was stated."""
+    if intent == Intent():
+        return []
+    lines = [""]
+    hours, cost = table["remaining_h"], table["remaining_cost"]
+    shown = "unknown" if hours is None else f"{hours:.4g} h"
+    if table["remaining_device_hours"] is not None:
+        shown += f", {table['remaining_device_hours']:.4g} device-hours"
+    lines.append(f"rest of the run: {shown}, cost {'unknown' if cost is None else format(cost, ',.2f')}")
+    if (saved := table["saved_h"]) is not None:
+        lines.append(
+            f"the verdict saves: {saved['expected']:.3g} h ({saved['low']:.3g} to {saved['high']:.3g})"
+        )
+    if table["break_even_cost"] is not None:
+        lines.append(f"break-even: the change pays while it costs less than {table['break_even_cost']:,.2f}")
+    for name, yes, no in (
+        ("meets_deadline", "deadline: met at this speed", "deadline: missed at this speed"),
+        ("within_budget", "budget: enough", "budget: exceeded"),
+    ):
+        if table[name] is not None:
+            lines.append(yes if table[name] else no)
+    if table["not_stated"]:
+        lines.append(f"not stated: {', '.join(table['not_stated'])}")
+    return lines

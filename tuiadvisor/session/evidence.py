@@ -1,0 +1,192 @@
+"""What a run offers the session: named values, each with its window and how far to trust it.
+
+In: RunView.  Out: Facts of one run, the values questions ask about, and configurations side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.view import Finding, RunView
+
+COMPUTE: Final = ("forward", "backward", "optimizer")
+GROWING: Final = ("data_wait", "h2d", "forward", "backward")  # parts of a step that grow with its batch
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One run as the session sees it. None: not observed."""
+
+    name: str
+    num_devices: int | None
+    num_hosts: int | None
+    num_stages: int | None
+    has_gpu: bool | None
+    step_s: float | None
+    samples_per_step: float | None
+    tokens_per_step: float | None
+    shares: dict[str, float | None]
+    seconds: dict[str, float | None]
+    comm_total_s: float | None
+    comm_exposed_s: float | None
+    transfer_s: float | None
+    skew_s: float | None
+    overlap: float | None
+    goodput: float | None
+    goodput_losses: dict[str, float]
+    num_stragglers: int
+    findings: tuple[Finding, ...]  # above info
+    notes: tuple[Finding, ...]  # info
+    window: str
+    confidence: str  # high, medium or low, with the reason
+    enough: bool
+    unknown: tuple[tuple[str, str], ...]
+    gradient_bytes: int | None = None  # of a step and rank: the size of the model that is trained
+
+
+def facts(name: str, view: RunView, gradient_bytes: int | None = None) -> Facts:
+    """Everything the session takes from one view."""
+    step, speed = view.step, view.step.throughput_steps_s
+    step_s = 1 / speed if speed else step.median_s
+    return Facts(
+        name=name,
+        num_devices=view.run.world_size or (len(view.ranks) or None),
+        num_hosts=len(view.run.hosts) or None,
+        num_stages=_num_stages(view),
+        has_gpu=None if view.run.device is None else view.run.device.startswith("cuda"),
+        step_s=step_s,
+        samples_per_step=_per_step(step.throughput_samples_s, speed),
+        tokens_per_step=_per_step(step.throughput_tokens_s, speed),
+        shares=dict(step.shares),
+        seconds=dict(step.seconds),
+        comm_total_s=view.overlap.comm_total_s,
+        comm_exposed_s=view.overlap.comm_exposed_s,
+        transfer_s=view.overlap.transfer_s,
+        skew_s=view.overlap.skew_s,
+        overlap=view.overlap.overlap,
+        goodput=view.goodput,
+        goodput_losses=dict(view.goodput_losses),
+        num_stragglers=len(view.stragglers),
+        findings=tuple(finding for finding in view.findings if finding.severity != "info"),
+        notes=tuple(finding for finding in view.findings if finding.severity == "info"),
+        window=_window(view),
+        confidence=confidence(view),
+        enough=view.window.enough,
+        unknown=tuple((entry.metric, entry.why) for entry in view.unknown),
+        gradient_bytes=gradient_bytes,
+    )
+
+
+def _num_stages(view: RunView) -> int | None:
+    """Pipeline stages; one where data parallelism accounts for every rank."""
+    parallel = view.run.parallel
+    if "pp" in parallel:
+        return parallel["pp"]
+    return 1 if parallel.get("dp") is not None and parallel.get("dp") == view.run.world_size else None
+
+
+def _per_step(rate: float | None, steps_s: float | None) -> float | None:
+    return rate / steps_s if rate and steps_s else None
+
+
+def _window(view: RunView) -> str:
+    window = view.window
+    if window.first_step is None or window.last_step is None:
+        return "no steady step"
+    return f"steps {window.first_step} to {window.last_step}, {window.num_steps} steady"
+
+
+def confidence(view: RunView) -> str:
+    """How far the run's numbers may be trusted, and why not further."""
+    if not view.window.enough:
+        return f"low: {view.window.num_missing_steps} more steady steps are needed"
+    lost = view.losses
+    gaps = []
+    if lost.ranks_missing:
+        gaps.append(f"{len(lost.ranks_missing)} ranks were not recorded")
+    if lost.events_dropped or lost.frames_lost or lost.frames_bad:
+        gaps.append("records were lost")
+    if lost.hooks_disabled:
+        gaps.append("a hook switched itself off")
+    return f"medium: {', '.join(gaps)}" if gaps else "high: enough steady steps, nothing lost"
+
+
+def share_of_step(run: Facts, value_s: float | None) -> float | None:
+    """A part of the step as a share of it."""
+    return None if value_s is None or not run.step_s else value_s / run.step_s
+
+
+def compute_share(run: Facts) -> float | None:
+    """Share of the step in forward, backward and optimizer; None when none of them was seen."""
+    known = [run.shares.get(name) for name in COMPUTE]
+    found = [value for value in known if value is not None]
+    return sum(found) if found else None
+
+
+def named_values(run: Facts, others: tuple[Facts, ...]) -> dict[str, object]:
+    """The evidence that a question's `when` may name."""
+    sizes = {entry.num_devices for entry in (run, *others) if entry.num_devices is not None}
+    warmup = next((entry.evidence.get("warmup_s") for entry in run.notes if entry.id == "warmup"), None)
+    return {
+        "num_devices": run.num_devices,
+        "num_hosts": run.num_hosts,
+        "num_runs": 1 + len(others),
+        "num_sizes": len(sizes),
+        "step_s": run.step_s,
+        "data_wait_share": run.shares.get("data_wait"),
+        "comm_exposed_share": run.shares.get("comm_exposed"),
+        "transfer_share": share_of_step(run, run.transfer_s),
+        "skew_share": share_of_step(run, run.skew_s),
+        "compute_share": compute_share(run),
+        "checkpoint_share": run.shares.get("checkpoint"),
+        "other_share": run.shares.get("other"),
+        "pipeline_idle_share": run.shares.get("pipeline_idle"),
+        "warmup_s": warmup,
+        "num_stragglers": run.num_stragglers if run.enough else None,
+        "num_stages": run.num_stages,
+        "has_gpu": None if run.has_gpu is None else int(run.has_gpu),
+        "goodput": run.goodput,
+    }
+
+
+def fixed_and_growing(run: Facts) -> tuple[float, float] | None:
+    """(seconds of a step that its batch does not change, seconds that grow with it); None without a breakdown.
+
+    Fixed: the exchange once everyone is there and the optimizer. Waiting for late ranks is neither.
+    """
+    transfer = run.transfer_s if run.transfer_s is not None else run.seconds.get("comm_exposed")
+    growing = [run.seconds.get(name) for name in GROWING]
+    found = [value for value in growing if value is not None]
+    if not found or transfer is None:
+        return None
+    return transfer + (run.seconds.get("optimizer") or 0.0), sum(found)
+
+
+def compute_to_communication(run: Facts) -> tuple[float, str] | None:
+    """Compute against communication in a step, and against which; None when one was not seen or is zero."""
+    compute = sum(run.seconds.get(name) or 0.0 for name in COMPUTE)
+    for spent, which in (
+        (run.comm_total_s, "all communication"),
+        (run.transfer_s, "the exposed exchange only"),
+        (run.comm_exposed_s, "exposed communication, waiting included"),
+    ):
+        if spent and compute:
+            return compute / spent, which
+    return None
+
+
+def largest_parts(run: Facts) -> list[tuple[str, float, float | None]]:
+    """(phase, seconds, share) of the step, longest first."""
+    parts = [(name, value, run.shares.get(name)) for name, value in run.seconds.items() if value]
+    return sorted(parts, key=lambda part: (-part[1], part[0]))
+
+
+def part_words(part: tuple[str, float, float | None]) -> str:
+    """A phase with its time and share: forward 12 ms (40 %)."""
+    name, spent, share = part
+    percent = "" if share is None else f" ({100 * share:.0f} %)"
+    return f"{name.replace('_', ' ')} {seconds(spent)}{percent}"

@@ -1,0 +1,159 @@
+"""A session as Markdown: readable in a terminal, fit for a pull request or a logbook.
+
+In: Session.  Out: str. Text from the run or the user is escaped where Markdown would act on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from tuiadvisor.session.conduct import Session
+    from tuiadvisor.session.decide import Decision, Interval
+    from tuiadvisor.session.stages import Asked, Stage
+    from tuiadvisor.session.whys import Why
+
+UNKNOWN: Final = "unknown"
+
+
+def markdown(session: Session) -> str:
+    """The whole session; the decision first, then how it came about."""
+    lines = [f"# Session on {plain(session.run)}", "", *decision_lines(session), "", *_loop(session), ""]
+    for stage in session.stages:
+        lines += [*stage_lines(stage), ""]
+    lines += ["## Why, in plain words", ""]
+    for entry in session.whys:
+        lines += [*why_lines(entry), ""]
+    return "\n".join(lines + _intent(session) + _history(session)) + "\n"
+
+
+def plain(text: object) -> str:
+    """Text that is not ours, on one line and inert."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in str(text))
+    for mark in "\\`*<>[]|":
+        shown = shown.replace(mark, "\\" + mark)
+    return shown
+
+
+def code(text: str) -> str:
+    """A command as code: one line, and no way out of the span."""
+    return "`" + "".join(letter if letter.isprintable() else " " for letter in text).replace("`", "'") + "`"
+
+
+def decision_lines(session: Session) -> list[str]:
+    """The decision with all that belongs to it."""
+    decision = session.decision
+    following = (session.next_constraint or UNKNOWN).replace("_", " ")
+    lines = [
+        f"## Decision: {decision.decision}",
+        "",
+        f"- Why: {plain(decision.why)}",
+        f"- Expected gain: {_gain(decision)}",
+        f"- Cost: {_cost(decision)}",
+        f"- Break-even: {_steps(decision.break_even_steps)}",
+        f"- Next constraint: {plain(following)}",
+    ]
+    lines += [f"- Would change the verdict: {plain(entry)}" for entry in session.would_change]
+    if session.verify:
+        lines.append(f"- Verify: {plain(session.verify)}")
+    return lines
+
+
+def _gain(decision: Decision) -> str:
+    parts = []
+    if decision.speedup is not None:
+        parts.append(f"{_interval(decision.speedup, '.2f')}x the speed")
+    if decision.saved_h is not None:
+        parts.append(f"{_interval(decision.saved_h, '.3g')} h of the remaining run")
+    if decision.saved_money is not None:
+        parts.append(f"{_interval(decision.saved_money, ',.2f')} in money")
+    if not parts:
+        return "none" if decision.decision == "keep" else UNKNOWN
+    if decision.saved_h is None:
+        parts.append("hours unknown, the remaining run is not stated")
+    elif decision.saved_money is None:
+        parts.append("money unknown, no price is stated")
+    return "; ".join(parts)
+
+
+def _interval(value: Interval, form: str) -> str:
+    if value.low == value.expected == value.high:
+        return f"{value.expected:{form}}"
+    low, high = sorted((value.low, value.high))
+    return f"{value.expected:{form}} ({low:{form}} to {high:{form}})"
+
+
+def _cost(decision: Decision) -> str:
+    if decision.decision == "keep":
+        return "none"
+    hours = UNKNOWN if decision.cost_h is None else f"{decision.cost_h:.3g} h"
+    paid = UNKNOWN if decision.cost_money is None else f"{decision.cost_money:,.2f}"
+    return f"{hours}; in money {paid}"
+
+
+def _steps(steps: float | None) -> str:
+    return UNKNOWN if steps is None else f"after {steps:,.0f} steps"
+
+
+def stage_lines(stage: Stage) -> list[str]:
+    """One pattern: question, evidence, what is unknown, answers, conclusion."""
+    lines = [f"## {stage.pattern} {stage.title}", "", f"*{stage.question}*", ""]
+    if stage.evidence:
+        window = stage.evidence[0]
+        lines += [f"Evidence ({plain(window.window)}; confidence {plain(window.confidence)}):", ""]
+    for item in stage.evidence:
+        shown = plain(item.text) if item.text is not None else f"{UNKNOWN}; measure: {code(item.measure)}"
+        lines.append(f"- {plain(item.name)}: {shown}")
+    if stage.asked:
+        lines += ["", "Asked:", "", *(_asked(entry) for entry in stage.asked)]
+    if stage.not_asked:
+        lines += ["", f"Not asked, the evidence makes it pointless: {', '.join(stage.not_asked)}."]
+    return [*lines, "", f"**Conclusion:** {plain(stage.conclusion)}"]
+
+
+def _asked(entry: Asked) -> str:
+    if entry.answer is None:
+        return f"- {plain(entry.ask)} Not answered; measure: {code(entry.measure)}"
+    unit = f" {entry.unit}" if entry.unit and isinstance(entry.answer, float | int) else ""
+    shown = f"{entry.answer:g}" if isinstance(entry.answer, float | int) else entry.answer
+    return f"- {plain(entry.ask)} **{plain(shown)}{plain(unit)}** (stated). {plain(entry.meaning)}"
+
+
+def why_lines(entry: Why) -> list[str]:
+    """One of the four questions."""
+    unknown = [f"  Not known from this: {plain(entry.unknown)}"] if entry.unknown else []
+    return [f"- **{entry.question}** {plain(entry.answer)}", *unknown]
+
+
+def _loop(session: Session) -> list[str]:
+    loop = session.loop
+    lines = [
+        "## Loop",
+        "",
+        f"1. Baseline: {plain(loop.baseline)}",
+        f"2. Hypothesis: {plain(loop.hypothesis)}",
+        f"3. ONE change: {plain(loop.change)}",
+        f"4. Rerun: {code(loop.commands[0])}",
+        f"5. Compare: {code(loop.commands[1])}, then {code(loop.commands[2])}",
+    ]
+    return [*lines, "", plain(loop.last_time)] if loop.last_time else lines
+
+
+def _intent(session: Session) -> list[str]:
+    rows = [
+        f"- {name}: {'not stated' if value is None else plain(value)}"
+        for name, value in asdict(session.intent).items()
+    ]
+    return ["## Intent", "", *rows, ""]
+
+
+def _history(session: Session) -> list[str]:
+    rows = [
+        f"{place}. {plain(entry.run)}: step {UNKNOWN if entry.step_s is None else seconds(entry.step_s)}, "
+        f"{plain(entry.finding or 'nothing above info')}, decided {entry.decision}"
+        for place, entry in enumerate(session.history, 1)
+    ]
+    return ["## Bottlenecks so far", "", *rows]

@@ -1,0 +1,176 @@
+"""Everything a session is made of, gathered once: runs, intent, answers, and the case that is decided on.
+
+In: views, intent, answers.  Out: Material. A pure function: the same inputs give the same session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.session.decide import Case, Prospect
+from tuiadvisor.session.economics import checkpoint_plan, move
+from tuiadvisor.session.evidence import Facts, named_values
+from tuiadvisor.session.intent import changed, price_of_device_hour, stated_steps
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.view import Verdict
+    from tuiadvisor.session.economics import CheckpointPlan, Move
+    from tuiadvisor.session.intent import Intent
+
+SAME_WORK: Final = 0.01  # samples a step may differ by this share and still be the same batch
+ANSWERS_OF_INTENT: Final = {
+    "objective": "objective",
+    "price": "price_per_device_hour",
+    "restart_min": "restart_min",
+    "restarts_per_day": "failures_per_day",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One piece of evidence. text None: not observed, and `measure` says how it would be."""
+
+    name: str
+    text: str | None
+    window: str
+    confidence: str
+    measure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """The inputs, and what follows from them directly."""
+
+    run: Facts
+    others: tuple[Facts, ...]  # recordings of the same work
+    verdict: Verdict
+    intent: Intent  # answers that say the same are already in it
+    answers: dict[str, str | float]
+    values: dict[str, object]
+    remaining_steps: float | None
+    price: float | None
+    case: Case
+    refused: tuple[tuple[str, str], ...]  # (run, why it is no alternative)
+    checkpoint_s: float | None
+    checkpoints: CheckpointPlan | None
+
+    def item(self, name: str, text: str | None, measure: str = "") -> Item:
+        """Evidence from this run's window."""
+        return Item(name, text, self.run.window, self.run.confidence, measure)
+
+
+def gather(
+    run: Facts, others: tuple[Facts, ...], verdict: Verdict, intent: Intent, answers: dict[str, str | float]
+) -> Material:
+    """All of it."""
+    stated = {
+        key: answers[name]
+        for name, key in ANSWERS_OF_INTENT.items()
+        if name in answers and getattr(intent, key) is None
+    }
+    intent = changed(intent, stated)
+    steps = stated_steps(intent, run.samples_per_step, run.tokens_per_step)
+    price = price_of_device_hour(intent)
+    different = tuple(other for other in others if _is_another_model(run, other))
+    others = tuple(other for other in others if other not in different)
+    moves, refused = _moves(run, others, intent, steps, same_unit=answers.get("same_unit") == "yes")
+    complexity = answers.get("change_complexity")
+    case = Case(
+        enough=run.enough,
+        step_s=run.step_s,
+        num_devices=run.num_devices,
+        remaining_steps=steps,
+        price_per_device_hour=price,
+        intent=intent,
+        prospect=_prospect(run, verdict),
+        moves=moves,
+        effort_hours=_number(answers.get("effort_hours")),
+        change_complexity=None if complexity is None else str(complexity),
+        result_as_good_now=answers.get("run_worth_finishing") == "as good",
+    )
+    checkpoint_s = _checkpoint_s(run)
+    refused = (*((other.name, _models(run, other)) for other in different), *refused)
+    return Material(
+        run, others, verdict, intent, answers, named_values(run, others), steps, price, case, refused,
+        checkpoint_s, _checkpoints(checkpoint_s, intent, answers),
+    )  # fmt: skip
+
+
+def _is_another_model(run: Facts, other: Facts) -> bool:
+    """Gradients of another size are another model: its samples are no measure for this one's."""
+    if not run.gradient_bytes or not other.gradient_bytes:
+        return False
+    return abs(other.gradient_bytes / run.gradient_bytes - 1) > SAME_WORK
+
+
+def _models(run: Facts, other: Facts) -> str:
+    mine, theirs = (run.gradient_bytes or 0) / 1e6, (other.gradient_bytes or 0) / 1e6
+    return f"another unit of work, {theirs:.3g} MB of gradients a step instead of {mine:.3g}"
+
+
+def _number(value: str | float | None) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _prospect(run: Facts, verdict: Verdict) -> Prospect | None:
+    """The finding that the run's verdict rests on; without a measured gain it is none."""
+    finding = next((entry for entry in run.findings if entry.id == verdict.finding), None)
+    if finding is None or verdict.speedup is None:
+        return None
+    speedup = verdict.speedup
+    return Prospect(finding.id, finding.message, speedup.expected, speedup.low, speedup.high)
+
+
+def _moves(
+    run: Facts, others: tuple[Facts, ...], intent: Intent, steps: float | None, *, same_unit: bool
+) -> tuple[tuple[Move, ...], tuple[tuple[str, str], ...]]:
+    """The other recorded sizes as alternatives for the rest of this run, and those that are none."""
+    moves, refused = [], []
+    for other in others:
+        ratio = _work_ratio(run, other, same_unit=same_unit)
+        if other.num_devices is None or other.step_s is None or not other.enough:
+            refused.append((other.name, "too few steady steps, or its size was not seen"))
+        elif other.num_devices == run.num_devices:
+            refused.append((other.name, "the same number of devices: compare it with tuiadvisor compare"))
+        elif ratio is None:
+            refused.append(
+                (other.name, "samples a step are unknown: whether a step is the same work was not said")
+            )
+        elif steps is None or run.step_s is None or run.num_devices is None:
+            refused.append((other.name, "how much of the run remains was not stated"))
+        else:
+            hours = steps * run.step_s / 3600, steps * ratio * other.step_s / 3600
+            restart_h = (intent.restart_min or 0.0) / 60
+            price = price_of_device_hour(intent)
+            moves.append(move((run.num_devices, hours[0]), (other.num_devices, hours[1]), restart_h, price))
+    return tuple(moves), tuple(refused)
+
+
+def _work_ratio(run: Facts, other: Facts, *, same_unit: bool) -> float | None:
+    """Steps of the other run for one step of this one, by samples."""
+    if run.samples_per_step and other.samples_per_step:
+        ratio = run.samples_per_step / other.samples_per_step
+        return 1.0 if abs(ratio - 1) < SAME_WORK else ratio
+    return 1.0 if same_unit else None
+
+
+def _checkpoint_s(run: Facts) -> float | None:
+    """Measured length of one checkpoint."""
+    for finding in (*run.findings, *run.notes):
+        length = finding.evidence.get("length_s")
+        if finding.id == "checkpoint_pause" and isinstance(length, int | float) and length > 0:
+            return float(length)
+    return None
+
+
+def _checkpoints(
+    checkpoint_s: float | None, intent: Intent, answers: dict[str, str | float]
+) -> CheckpointPlan | None:
+    if checkpoint_s is None or intent.failures_per_day is None:
+        return None
+    every = _number(answers.get("checkpoint_every"))
+    restart_h = (intent.restart_min or 0.0) / 60
+    return checkpoint_plan(
+        checkpoint_s, intent.failures_per_day, None if every is None else every / 60, restart_h
+    )

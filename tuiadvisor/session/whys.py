@@ -1,0 +1,185 @@
+"""Four questions in plain words, answered from a run's own numbers; what one run cannot show is said.
+
+In: Facts of the run and of other runs.  Out: Why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.session.evidence import fixed_and_growing, largest_parts, part_words, share_of_step
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from tuiadvisor.session.evidence import Facts
+
+NAMES: Final = ("idle", "allreduce", "batch", "devices")
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """A question, what the run says, and what it cannot say with the way to find out."""
+
+    name: str
+    question: str
+    answer: str
+    unknown: str
+
+
+def why(name: str, run: Facts, others: tuple[Facts, ...]) -> Why:
+    """One of NAMES."""
+    if name == "idle":
+        return _idle(run)
+    if name == "allreduce":
+        return _allreduce(run)
+    if name == "batch":
+        return _batch(run, others)
+    return _devices(run, others)
+
+
+def _percent(value: float | None) -> str:
+    return "an unknown share" if value is None else f"{100 * value:.0f} %"
+
+
+def _idle(run: Facts) -> Why:
+    question = "Why is this device idle?"
+    waits = [
+        part
+        for part in largest_parts(run)
+        if part[0] in {"data_wait", "comm_exposed", "pipeline_idle", "checkpoint", "eval", "h2d"}
+    ]
+    if run.step_s is None:
+        return Why("idle", question, "Unknown: no steady step was seen.", "Record longer: --for 60s.")
+    if not waits:
+        return Why(
+            "idle", question, "No waiting was seen in its steps.",
+            "Gaps inside a phase need a device profile: nsys profile -t cuda,nvtx python train.py.",
+        )  # fmt: skip
+    total = sum(spent for _, spent, _ in waits)
+    answer = (
+        f"Of a step of {seconds(run.step_s)} it does not compute for {seconds(total)} "
+        f"({_percent(total / run.step_s)}), mean over the ranks: {', '.join(part_words(part) for part in waits[:4])}."
+    )
+    if run.skew_s and run.transfer_s is not None and run.comm_exposed_s:
+        answer += (
+            f" Of the exposed communication {seconds(run.skew_s)} is waiting for the rank that arrives last "
+            f"and {seconds(run.transfer_s)} the exchange itself."
+        )
+    answer += "".join(f" {finding.message}" for finding in run.findings[:1])
+    unknown = (
+        "Gaps between kernels within a phase are not seen here: nsys profile -t cuda,nvtx python train.py."
+    )
+    return Why("idle", question, answer, unknown)
+
+
+def _allreduce(run: Facts) -> Why:
+    question = "Where is the all-reduce paid for?"
+    if run.num_devices == 1:
+        return Why("allreduce", question, "Nowhere: the job has one rank.", "")
+    if run.comm_exposed_s is None or run.step_s is None:
+        return Why(
+            "allreduce", question, "Unknown: exposed communication was not observed.",
+            "Record the ranks in the middle of training: tuiadvisor record --for 60s -o run.rec.",
+        )  # fmt: skip
+    answer = (
+        f"In the part that nothing hides: {seconds(run.comm_exposed_s)} of each step "
+        f"({_percent(share_of_step(run, run.comm_exposed_s))}), at the end of backward."
+    )
+    if run.transfer_s is not None and run.skew_s is not None:
+        answer += (
+            f" {seconds(run.transfer_s)} remain when all ranks are there: the exchange; "
+            f"{seconds(run.skew_s)} are waiting for the last rank and would be paid without any data to send."
+        )
+    if run.overlap is not None and run.comm_total_s is not None:
+        answer += f" Of {seconds(run.comm_total_s)} of communication {_percent(run.overlap)} is hidden under compute."
+        return Why("allreduce", question, answer, "")
+    return Why(
+        "allreduce", question, answer,
+        "The hidden part was not observed: it needs steps sampled in detail, or a trace of the PyTorch profiler.",
+    )  # fmt: skip
+
+
+def _batch(run: Facts, others: tuple[Facts, ...]) -> Why:
+    question = "Why does batch size change throughput?"
+    parts = fixed_and_growing(run)
+    if parts is None or run.step_s is None:
+        return Why("batch", question, "Unknown: the step was not seen in parts.", "Record ranks with hooks.")
+    fixed, growing = parts
+    answer = (
+        f"{seconds(fixed)} of a step (exchange and optimizer) cost the same at any batch, {seconds(growing)} grow "
+        f"with it. Twice the batch would pay the fixed part once for twice the samples: at best "
+        f"{2 * (fixed + growing) / (fixed + 2 * growing):.2f}x the samples a second."
+    )
+    measured = [
+        (entry.samples_per_step, entry.samples_per_step / entry.step_s)
+        for entry in (run, *others)
+        if entry.num_devices == run.num_devices and entry.samples_per_step and entry.step_s
+    ]
+    if len({batch for batch, _ in measured}) > 1:
+        listed = ", ".join(f"{batch:.0f} samples a step: {rate:.0f}/s" for batch, rate in sorted(measured))
+        return Why("batch", question, f"{answer} Measured: {listed}.", "")
+    unknown = (
+        "One batch size was recorded, so this is a bound from one run (it takes compute to grow in proportion): record "
+        "the same training at twice the batch and give both files."
+    )
+    return Why("batch", question, answer, unknown)
+
+
+def _devices(run: Facts, others: tuple[Facts, ...]) -> Why:
+    question = "Why do more devices lose efficiency and yet raise throughput?"
+    rows = sorted(
+        (row for entry in (run, *others) if (row := _row(entry)) is not None), key=lambda row: row[:2]
+    )
+    if len({row[0] for row in rows}) > 1:
+        return Why("devices", question, _two_sizes(rows[0], rows[-1]), "")
+    share = share_of_step(run, run.comm_exposed_s)
+    answer = "Cannot be told from recordings of one size."
+    if share is not None and run.num_devices and run.num_devices > 1:
+        answer += (
+            f" In this one, with {run.num_devices} devices, {_percent(share)} of the step is exposed communication: a "
+            "single device would not have it, so each works that much below its best while together they do more."
+        )
+    unknown = "Record the same training at another number of devices: tuiadvisor advise LARGE SMALL."
+    return Why("devices", question, answer, unknown)
+
+
+# devices, samples a second, share of the step in exposed communication, dominant finding if there is one
+Row = tuple[int, float, float | None, str]
+
+
+def _two_sizes(small: Row, large: Row) -> str:
+    (few, slow, small_share, _), (many, fast, large_share, fault) = small, large
+    efficiency = fast / slow * few / many
+    answer = f"From {few} to {many} devices samples a second went from {slow:.0f} to {fast:.0f} ({fast / slow:.2f}x)"
+    answer += (
+        ": more hands do more work. "
+        if fast > slow
+        else ": here more devices did not even raise throughput. "
+    )
+    if efficiency >= 1:
+        return answer + f"Each does as much as before ({_percent(efficiency)}): no efficiency was lost."
+    answer += f"Each does {_percent(efficiency)} of what it did"
+    if large_share is None or small_share is None or large_share <= small_share:
+        return (
+            answer
+            + "; exposed communication does not explain it, so compare the other parts: tuiadvisor compare."
+        )
+    answer += (
+        f": exposed communication takes {_percent(large_share)} of the step instead of {_percent(small_share)}, "
+        "and that part does not shrink when the work is divided further."
+    )
+    return (
+        f"{answer} But the larger run has a fault of its own, which is no matter of size: {fault}"
+        if fault
+        else answer
+    )
+
+
+def _row(run: Facts) -> Row | None:
+    if not (run.num_devices and run.samples_per_step and run.step_s):
+        return None
+    fault = next((finding.message for finding in run.findings if finding.phase != "comm_exposed"), "")
+    return (
+        run.num_devices, run.samples_per_step / run.step_s, share_of_step(run, run.comm_exposed_s), fault
+    )  # fmt: skip
