@@ -1,0 +1,271 @@
+"""A recording that may be shared: every name of a person, machine, place or process replaced, the same by the same.
+
+In: a recording.  Out: frames with the same measurements and other words. Nothing passes unless it is known to be
+harmless: numbers that are measurements, states and phases from our own lists, versions, device models. Free text is
+rebuilt from the words that our own messages are made of; unknown keys are left out. Step and event columns are
+unpacked and packed anew, so no byte of the original frames is copied.
+
+Kept on purpose: clock readings and wall time, ranks, sizes, versions of Python, torch, CUDA and NCCL, device models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, RankState
+from tuiadvisor.exporters.survey import Reading, decoded
+from tuiadvisor.exporters.versions import device_model, is_layout_name, platform_name, version
+from tuiadvisor.exporters.words import is_harmless_key, scrub
+from tuiadvisor.stream.attendance import (
+    AGENT_RETURNED,
+    AGENT_SILENT,
+    BAD_FRAMES,
+    FRAMES_MISSING,
+    NOT_RECORDED,
+)
+from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, encode, pack_columns, unpack_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Payload = dict[str, object]
+
+_STATES: Final = frozenset(state.name.lower() for state in RankState)
+_GAPS: Final = frozenset({FRAMES_MISSING, AGENT_SILENT, AGENT_RETURNED, BAD_FRAMES, NOT_RECORDED})
+_BACKENDS: Final = frozenset({"gloo", "nccl", "mpi", "ucc", "xccl", "hccl", "cpu:gloo,cuda:nccl"})
+_DEVICES: Final = frozenset({"cpu", "cuda", "xpu", "mps", "hpu", "npu"})
+_ATTACH_WAYS: Final = frozenset({"thread", "pending call", "remote_exec", "armed"})
+_STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
+_EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
+
+
+@dataclass(slots=True)
+class Names:
+    """original -> replacement, one map a kind of name; filled by the first reading."""
+
+    hosts: dict[str, str] = field(default_factory=dict)
+    pids: dict[int, int] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    commands: dict[str, str] = field(default_factory=dict)
+    commits: dict[str, str] = field(default_factory=dict)
+    devices: dict[str, str] = field(default_factory=dict)  # serial numbers of devices
+    boots: dict[str, str] = field(default_factory=dict)
+
+    def label(self, text: str) -> str:
+        """Scripts are numbered as they appear."""
+        return self.labels.setdefault(text, f"script{len(self.labels)}.py") if text else ""
+
+    def command(self, text: str) -> str:
+        """Command lines too: equal ones stay equal, different ones different."""
+        return self.commands.setdefault(text, f"command {len(self.commands)}") if text else ""
+
+    def commit(self, text: str) -> str:
+        """Commits of a repository that nobody outside may know."""
+        return self.commits.setdefault(text, f"commit{len(self.commits)}") if text else ""
+
+    def device(self, text: str) -> str:
+        """Serial numbers."""
+        return self.devices.setdefault(text, f"GPU-{len(self.devices)}") if text else ""
+
+    def boot(self, text: str) -> str:
+        """Ids of a machine's boot."""
+        return self.boots.setdefault(text, f"boot{len(self.boots)}") if text else ""
+
+    def pid(self, number: int) -> int:
+        """Process ids: 1, 2, 3, ... as they appear."""
+        return self.pids.setdefault(number, len(self.pids) + 1)
+
+    def source(self, name: str) -> str:
+        """host/agentpid/startns of an agent."""
+        if name == HUB_SOURCE:
+            return name
+        if name not in self.sources:
+            host, _, rest = name.partition("/")
+            pid = rest.partition("/")[0]
+            number = self.pid(int(pid)) if pid.isdecimal() and len(pid) < 12 else 0
+            self.sources[name] = f"{self.host(host)}/{number}/{len(self.sources)}"
+        return self.sources[name]
+
+    def host(self, name: str) -> str:
+        """A machine's name; one that the first reading did not see gets a number of its own."""
+        return self.hosts.setdefault(name, f"other{len(self.hosts)}") if name else ""
+
+
+def anonymize(reading: Reading) -> Iterator[bytes]:
+    """The frames without names. Reads twice: hosts keep their order, so nothing that sorts them changes."""
+    names = _number_hosts(reading)
+    for frame in decoded(reading("writing")):
+        payload = _PAYLOADS[frame.kind](frame.payload, names)
+        if payload is not None:
+            yield encode(frame.kind, names.source(frame.source), frame.seq, frame.time_ns, payload)
+
+
+def _number_hosts(reading: Reading) -> Names:
+    hosts: set[str] = set()
+    for frame in decoded(reading("reading")):
+        if frame.source != HUB_SOURCE:
+            hosts.add(frame.source.partition("/")[0])
+        hosts.update(
+            text for name in ("host", "hub_host") if isinstance(text := frame.payload.get(name), str) and text
+        )
+    width = len(str(max(len(hosts) - 1, 0)))
+    return Names(hosts={name: f"node{index:0{width}}" for index, name in enumerate(sorted(hosts))})
+
+
+# -- payloads ------------------------------------------------------------------------------------------------
+
+
+def _numbers(payload: Payload) -> Payload:
+    return {name: value for name, value in payload.items() if _is_number(value) and is_harmless_key(name)}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(payload: Payload, name: str, replace: Callable[[str], str | None]) -> Payload:
+    value = payload.get(name)
+    return {name: replace(value)} if isinstance(value, str) else {}
+
+
+def _one_of(allowed: frozenset[str], otherwise: str | None) -> Callable[[str], str | None]:
+    return lambda text: text if text in allowed else otherwise
+
+
+def _objects(payload: Payload, name: str) -> list[Payload]:
+    value = payload.get(name)
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _run(payload: Payload, names: Names) -> Payload:
+    return {
+        **_numbers(payload),
+        **_text(payload, "tuiadvisor", version),
+        **_text(payload, "label", names.label),
+        **_text(payload, "command", names.command),
+        **_text(payload, "hub_host", names.host),
+    }
+
+
+def _hello(payload: Payload, names: Names) -> Payload:
+    gpus = payload.get("gpus")
+    return {
+        **_numbers(payload),
+        **_text(payload, "host", names.host),
+        **_pid(payload, "agent_pid", names),
+        **_text(payload, "boot_id", names.boot),
+        **_text(payload, "python", version),
+        **_text(payload, "platform", platform_name),
+        "gpus": [device_model(name) for name in gpus if isinstance(name, str)]
+        if isinstance(gpus, list)
+        else [],
+        "ranks": [_rank(entry, names) for entry in _objects(payload, "ranks")],
+    }
+
+
+def _pid(payload: Payload, name: str, names: Names) -> Payload:
+    value = payload.get(name)
+    return {name: names.pid(value)} if isinstance(value, int) and not isinstance(value, bool) else {}
+
+
+def _rank(entry: Payload, names: Names) -> Payload:
+    layout, hooks = entry.get("parallel"), entry.get("hooks")
+    kept: Payload = {
+        **_numbers(entry),
+        **_pid(entry, "pid", names),
+        **_text(entry, "state", _one_of(_STATES, None)),
+        **_text(entry, "detail", scrub),
+        **_text(entry, "phase", _one_of(frozenset(PHASES), None)),
+        **_text(entry, "backend", _one_of(_BACKENDS, "other")),
+        **_text(entry, "device", _one_of(_DEVICES, "other")),
+        **_text(entry, "label", names.label),
+        **_text(entry, "command", names.command),
+        **_text(entry, "git_commit", names.commit),
+        **_text(entry, "attach_way", _one_of(_ATTACH_WAYS, None)),
+    }
+    for name in ("python", "torch", "cuda", "nccl"):
+        kept.update(_text(entry, name, version))
+    if isinstance(layout, dict):
+        kept["parallel"] = {
+            name: size for name, size in layout.items() if is_layout_name(name) and _is_number(size)
+        }
+    if isinstance(hooks, dict):
+        kept["hooks"] = {
+            name: scrub(text)
+            for name, text in hooks.items()
+            if isinstance(text, str) and is_harmless_key(name)
+        }
+    return kept
+
+
+def _host(payload: Payload, names: Names) -> Payload:
+    cores = payload.get("cpu_per_core")
+    return {
+        **_numbers(payload),
+        **_text(payload, "host", names.host),
+        "cpu_per_core": [value for value in cores if _is_number(value)] if isinstance(cores, list) else [],
+        "gpus": [_gpu(entry, names) for entry in _objects(payload, "gpus")],
+        "ranks": [_numbers(entry) for entry in _objects(payload, "ranks")],
+    }
+
+
+def _gpu(entry: Payload, names: Names) -> Payload:
+    pids, reasons = entry.get("pids"), entry.get("throttle_reasons")
+    kept: Payload = {
+        **_numbers(entry),
+        **_text(entry, "name", device_model),
+        **_text(entry, "uuid", names.device),
+    }
+    if isinstance(pids, list):
+        kept["pids"] = [names.pid(pid) for pid in pids if isinstance(pid, int)]
+    if isinstance(reasons, list):
+        kept["throttle_reasons"] = [scrub(text) for text in reasons if isinstance(text, str)]
+    return kept
+
+
+def _status(payload: Payload, names: Names) -> Payload:
+    return {
+        **_numbers(payload),
+        **_text(payload, "host", names.host),
+        "ranks": [_rank(entry, names) for entry in _objects(payload, "ranks")],
+    }
+
+
+def _bye(payload: Payload, _names: Names) -> Payload:
+    return _text(payload, "reason", scrub)
+
+
+def _gap(payload: Payload, names: Names) -> Payload:
+    return {
+        **_numbers(payload),
+        **_text(payload, "what", _one_of(_GAPS, "")),
+        **_text(payload, "source", names.source),
+        **_text(payload, "why", scrub),
+    }
+
+
+def _columns(column_names: tuple[str, ...]) -> Callable[[Payload, Names], Payload | None]:
+    def packed(payload: Payload, _names: Names) -> Payload | None:
+        try:
+            columns = unpack_columns(payload, column_names)
+        except TuiadvisorError:
+            return None
+        rows = list(zip(*(columns[name].tolist() for name in column_names), strict=True))
+        return pack_columns(rows, column_names)
+
+    return packed
+
+
+_PAYLOADS: Final[dict[FrameKind, Callable[[Payload, Names], Payload | None]]] = {
+    FrameKind.RUN: _run,
+    FrameKind.HELLO: _hello,
+    FrameKind.STEPS: _columns(_STEP_NAMES),
+    FrameKind.EVENTS: _columns(_EVENT_NAMES),
+    FrameKind.HOST: _host,
+    FrameKind.STATUS: _status,
+    FrameKind.BYE: _bye,
+    FrameKind.GAP: _gap,
+}

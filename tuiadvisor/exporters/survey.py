@@ -1,0 +1,78 @@
+"""The first reading of a recording that is going to be written anew: who takes part, and where their steps lie.
+
+In: a recording's frames.  Out: Survey: the Advisor at the end, the job axis, and the span of the job's steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.jobaxis import JobAxis
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Reads the recording from the start, saying on the progress line what it is read for.
+Reading = Callable[[str], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the first reading found."""
+
+    advisor: Advisor
+    axis: JobAxis
+    num_frames: int  # that could be decoded
+    first_begin_ns: dict[str, int]  # source -> begin of its earliest step, on its own clock
+
+    def clock_shift_ns(self, source: str) -> int | None:
+        """Add to a source's clock to read the wall clock; None when it was not said."""
+        agent = self.advisor.roster.agents.get(source)
+        return agent.wall_shift_ns if agent else None
+
+    def host(self, source: str) -> str:
+        """The host that a source speaks for."""
+        agent = self.advisor.roster.agents.get(source)
+        return agent.host if agent else source.split("/", 1)[0]
+
+
+def survey(reading: Reading) -> Survey:
+    """Read the recording once, in bounded memory."""
+    advisor = Advisor()
+    axis = JobAxis(advisor.store)
+    num_frames = 0
+    first_begin_ns: dict[str, int] = {}
+    for frame in decoded(reading("reading")):
+        num_frames += 1
+        advisor.feed_frame(frame)
+        if is_steps(frame):
+            try:
+                columns = unpack_columns(frame.payload, ("rank", "begin_ns"))
+            except TuiadvisorError:
+                axis.num_frames += 1
+                continue
+            axis.watch(columns["rank"])
+            begins = columns["begin_ns"][columns["begin_ns"] > 0]
+            if begins.size:
+                earliest = int(begins.min())
+                first_begin_ns[frame.source] = min(earliest, first_begin_ns.get(frame.source, earliest))
+    return Survey(advisor, axis, num_frames, first_begin_ns)
+
+
+def is_steps(frame: Frame) -> bool:
+    """Whether a frame counts for the job axis: every reader must count the same ones."""
+    return frame.kind == FrameKind.STEPS and frame.source != HUB_SOURCE
+
+
+def decoded(frames: Iterable[bytes]) -> Iterator[Frame]:
+    """The frames that can be decoded; what is damaged is nobody's evidence."""
+    for data in frames:
+        try:
+            yield decode(data)
+        except TuiadvisorError:
+            continue

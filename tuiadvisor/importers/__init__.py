@@ -1,0 +1,1 @@
+"""Other tools' recordings as ours."""

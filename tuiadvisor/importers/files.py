@@ -1,0 +1,82 @@
+"""Reading what others wrote, within bounds: plain or gzip, a chunk or a whole, a folder's regular files.
+
+Everything that is wrong with a file becomes one TuiadvisorError line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, cast
+
+from tuiadvisor.errors import TuiadvisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_FILE_BYTES: Final = 8 << 30  # after decompression: beyond that it is no trace but a gzip bomb
+MAX_WHOLE_BYTES: Final = 256 << 20  # for what must be parsed in one piece, ten times that in memory
+MAX_FILES: Final = 4096
+GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file's bytes, decompressed if it is gzip by its content. Errors of reading are one line."""
+    try:
+        # O_NONBLOCK: a named pipe must not hang us before we can see what it is.
+        raw = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    except OSError as error:
+        raise TuiadvisorError(
+            f"cannot read {path}: {error.strerror}; check the path and its permissions"
+        ) from None
+    with raw:
+        if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+            raise TuiadvisorError(f"{path} is not a regular file: name a file")
+        is_gzip = raw.read(2) == GZIP_MAGIC
+        raw.seek(0)
+        try:
+            if is_gzip:
+                with gzip.GzipFile(fileobj=raw) as unpacked:
+                    yield cast("IO[bytes]", unpacked)
+            else:
+                yield raw
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise TuiadvisorError(f"{path}: truncated or damaged gzip ({error}); copy it again") from None
+        except OSError as error:
+            raise TuiadvisorError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def read_whole(path: Path, limit: int = MAX_WHOLE_BYTES) -> bytes:
+    """All bytes of a file that must fit in memory; TuiadvisorError above the limit."""
+    with opened(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise TuiadvisorError(
+            f"{path} is larger than {limit >> 20} MiB unpacked: split it and import the parts"
+        )
+    return data
+
+
+def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """The folder's regular files with one of the suffixes, by name; a single file stands for itself."""
+    try:
+        if folder.is_file():
+            return [folder]
+        entries = sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
+    except OSError as error:
+        raise TuiadvisorError(f"cannot open {folder}: {error.strerror}; name a folder of traces") from None
+    found = [Path(path) for path in entries if path.lower().endswith(suffixes)]
+    if not found:
+        raise TuiadvisorError(
+            f"{folder} has no {' or '.join(suffixes)} files: name the folder with one file a rank"
+        )
+    if len(found) > MAX_FILES:
+        raise TuiadvisorError(
+            f"{folder} has {len(found)} files, more than {MAX_FILES}: import a part of them"
+        )
+    return found

@@ -1,0 +1,86 @@
+"""Flight-recorder dumps as one JSON document and as a few lines for people.
+
+In: a folder's path.  Out: which collective hangs, who is missing from it, and what is not known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tuiadvisor.importers.flight_recorder import DumpFolder, read_flight_recorder
+from tuiadvisor.metrics.hang import Hang, Waiting, diagnose
+from tuiadvisor.metrics.optable import named
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def hang_document(path: Path) -> dict[str, Any]:
+    """Read all dumps and say who has not entered what."""
+    folder = read_flight_recorder(path)
+    found = diagnose(folder.dumps, folder.groups)
+    return {
+        "schema": 1,
+        "source": {"kind": "flight-recorder", "path": str(path), "files": len(folder.dumps)},
+        "run": {"world_size": folder.world_size, "missing_ranks": list(folder.missing_ranks)},
+        "hang": _hang(found),
+        "unknown": _unknown(folder, found),
+        "losses": list(folder.losses),
+    }
+
+
+def _hang(found: Hang) -> dict[str, Any]:
+    return {
+        "missing_ranks": list(found.missing),
+        "because": found.because,
+        "mismatch": found.mismatch or None,
+        "collectives": [_waiting(wait) for wait in found.waits],
+    }
+
+
+def _waiting(wait: Waiting) -> dict[str, Any]:
+    return {
+        "group": wait.group.name,
+        "description": wait.group.description,
+        "operation": wait.operation.name,
+        "size": wait.operation.sizes,
+        "dtype": wait.operation.dtype,
+        "seq": wait.operation.seq,
+        "waiting_ranks": list(wait.waiting),
+        "missing_ranks": list(wait.missing),
+        "unrecorded_ranks": list(wait.unrecorded),
+        "origin": wait.origin,
+        "since_wall_ns": wait.since_ns,
+    }
+
+
+def _unknown(folder: DumpFolder, found: Hang) -> list[dict[str, str]]:
+    unknown = []
+    if folder.missing_ranks:
+        why = f"no usable dump of {len(folder.missing_ranks)} ranks: {named(folder.missing_ranks)}"
+        unknown.append({"metric": "progress", "why": why})
+    if found.waits and not found.missing:
+        unknown.append({"metric": "missing ranks", "why": found.because})
+    return unknown
+
+
+def hang_summary(document: dict[str, Any]) -> str:
+    """The document in lines."""
+    world, hang = document["run"]["world_size"], document["hang"]
+    lines = [
+        f"{document['source']['path']}: {document['source']['files']} dumps"
+        + (f" of {world} ranks" if world else ""),
+        hang["because"],
+    ]
+    if hang["mismatch"] and hang["mismatch"] != hang["because"]:
+        lines.append(hang["mismatch"])
+    for wait in hang["collectives"]:
+        mark = "hangs" if wait["origin"] else "waits"
+        lines.append(
+            f"{mark}: {wait['operation']} {wait['size']} {wait['dtype']}, group {wait['group']} "
+            f"{wait['description']}, sequence {wait['seq']}: waiting {named(wait['waiting_ranks'])}; "
+            f"missing {named(wait['missing_ranks']) or 'none known'}"
+        )
+    lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
+    lines += [f"lost: {loss}" for loss in document["losses"]]
+    return "\n".join(lines)

@@ -1,0 +1,59 @@
+"""What a GPU kernel is by its name: computation, communication, copy, or communication of no known library.
+
+In: the kernel's name, its category, its arguments.  Out: a kind of `metrics.gputimeline` and a collective.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+from tuiadvisor.metrics.gputimeline import COMM, COMM_GUESSED, COMPUTE, MEMORY
+
+GPU_CATEGORIES: Final = frozenset(
+    ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events")
+)
+LAUNCH_CATEGORIES: Final = frozenset(("cuda_runtime", "cuda_driver", "runtime", "hip_runtime"))
+
+LIBRARY: Final = re.compile(
+    r"nccl|rccl|deep_ep::|::ep::(internode|intranode)|nvshmem|msccl|oneccl|(?<![a-z])hccl", re.IGNORECASE
+)
+LOOKS_LIKE: Final = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|cross_device_reduce"
+    r"|multimem|symm_?mem|_(one|two)_?shot|ring_(ll|simple)",
+    re.IGNORECASE,
+)
+COPY: Final = re.compile(r"Memcpy|Memset|dma")
+COLLECTIVE: Final = re.compile(
+    r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|reduce)", re.IGNORECASE
+)
+
+
+def kind_of(name: str, category: str, arguments: dict[str, Any]) -> int:
+    """COMPUTE, COMM, MEMORY or COMM_GUESSED. The profiler's own "Collective name" outranks the kernel's name."""
+    kind = _by_name(name, category)
+    if kind in (COMPUTE, COMM_GUESSED) and category == "kernel" and arguments.get("Collective name"):
+        return COMM
+    return kind
+
+
+@lru_cache(maxsize=1 << 16)  # a trace repeats few names very often, and they are long
+def _by_name(name: str, category: str) -> int:
+    if "memcpy" in category or "memset" in category or COPY.match(name):
+        return MEMORY
+    if category != "kernel":
+        return COMPUTE
+    if LIBRARY.search(name):
+        return COMM
+    return COMM_GUESSED if LOOKS_LIKE.search(name) else COMPUTE
+
+
+def collective_of(name: str, arguments: dict[str, Any]) -> str:
+    """What ranks match by: collective and process group; names differ between library versions, these do not."""
+    declared = arguments.get("Collective name")
+    source = declared if isinstance(declared, str) and declared else name.partition("(")[0]
+    found = COLLECTIVE.search(source)
+    collective = found.group(1).replace("_", "").lower() if found else source.strip()[:80]
+    group = arguments.get("Process Group Name")
+    return f"{collective}@{group}" if isinstance(group, str | int) and group != "" else collective

@@ -1,0 +1,251 @@
+"""`import kineto DIR`: PyTorch Profiler traces, one file a rank, into event columns.
+
+In: a folder of .json or .json.gz.  Out: one RankTrace a readable file, and a line for every file that is not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.files import listed
+from tuiadvisor.importers.kernelnames import (
+    GPU_CATEGORIES,
+    LAUNCH_CATEGORIES,
+    collective_of,
+    kind_of,
+)
+from tuiadvisor.importers.traceevents import TraceFile
+from tuiadvisor.metrics.gputimeline import COMM, COMM_GUESSED, GpuEvents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tuiadvisor.metrics.arrays import Bools, Ints
+
+MAX_EVENTS: Final = 50_000_000
+MAX_RANK: Final = 1 << 24
+MAX_STEPS: Final = 100_000
+RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
+LARGEST_NS: Final = (1 << 62) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CommCalls:
+    """A rank's communication kernels of one collective and process group, in order of their begin."""
+
+    begin_ns: Ints
+    end_ns: Ints
+    members: tuple[int, ...]  # ranks of the process group, empty when the trace does not say
+
+
+@dataclass(frozen=True, slots=True)
+class RankTrace:
+    """One file. rank and world_size None when the trace does not say."""
+
+    file: str
+    rank: int | None
+    world_size: int | None
+    events: GpuEvents
+    linked: Bools  # events whose launch is in the file
+    comm: dict[str, CommCalls]
+    guessed: dict[str, int]  # names that only look like communication -> count
+    steps: tuple[tuple[str, int, int], ...]  # name, begin and duration in nanoseconds
+    num_events: int
+    num_dropped: int  # events without a usable time
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFolder:
+    """Everything readable, and what was not."""
+
+    traces: tuple[RankTrace, ...]
+    losses: tuple[str, ...]
+
+
+def read_kineto(folder: Path) -> TraceFolder:
+    """All traces of a folder, by rank. TuiadvisorError when not one file is readable."""
+    traces, losses = [], []
+    for path in listed(folder, (".json", ".json.gz")):
+        try:
+            traces.append(read_trace(path))
+        except TuiadvisorError as error:
+            losses.append(str(error).replace(f"{folder}/", ""))
+    if not traces:
+        more = f" (and {len(losses) - 1} more files)" if len(losses) > 1 else ""
+        raise TuiadvisorError(f"no readable trace in {folder}: {losses[0]}{more}")
+    traces.sort(key=lambda trace: (trace.rank is None, trace.rank, trace.file))
+    return TraceFolder(tuple(traces), tuple(losses))
+
+
+def read_trace(path: Path) -> RankTrace:
+    """One file. TuiadvisorError when it is damaged or no trace."""
+    source = TraceFile(path)
+    columns = _Columns()
+    for batch in source.batches():
+        columns.take(batch)
+        if columns.num_events > MAX_EVENTS:
+            raise TuiadvisorError(f"{path} has more than {MAX_EVENTS} events: trace fewer steps")
+    return columns.trace(path.name, source)
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Columns while they grow; plain arrays of integers, so that a million events are 40 MB."""
+
+    begin: array[int] = field(default_factory=lambda: array("q"))
+    end: array[int] = field(default_factory=lambda: array("q"))
+    kind: array[int] = field(default_factory=lambda: array("q"))
+    stream: array[int] = field(default_factory=lambda: array("q"))
+    correlation: array[int] = field(default_factory=lambda: array("q"))
+    collective: array[int] = field(default_factory=lambda: array("q"))  # index into names, -1 for others
+    launches: dict[int, int] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+    members: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    guessed: dict[str, int] = field(default_factory=dict)
+    steps: list[tuple[str, int, int]] = field(default_factory=list)
+    categories: dict[str, str] = field(default_factory=dict)
+    num_events: int = 0
+    num_dropped: int = 0
+
+    def take(self, batch: list[Any]) -> None:
+        for event in batch:
+            if not isinstance(event, dict) or event.get("ph") != "X":
+                continue
+            self.num_events += 1
+            category = event.get("cat")
+            if not isinstance(category, str):
+                continue
+            category = self.categories.get(category) or self._lower(category)
+            if category in GPU_CATEGORIES:
+                self._gpu(event, category)
+            elif category in LAUNCH_CATEGORIES:
+                self._launch(event)
+            elif str(event.get("name", "")).startswith("ProfilerStep") and category != "gpu_user_annotation":
+                self._step(event)
+
+    def _lower(self, category: str) -> str:
+        lower = category.lower()
+        if len(self.categories) < 1000:
+            self.categories[category] = lower
+        return lower
+
+    def _gpu(self, event: dict[str, Any], category: str) -> None:
+        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
+        if begin is None or dur is None or dur < 0:
+            self.num_dropped += 1
+            return
+        name, arguments = str(event.get("name", "")), _arguments(event)
+        kind = kind_of(name, category, arguments)
+        collective = -1
+        if kind in (COMM, COMM_GUESSED):
+            collective = self.names.setdefault(collective_of(name, arguments), len(self.names))
+            if collective not in self.members:
+                self.members[collective] = _members(arguments.get("Process Group Ranks"))
+            if kind == COMM_GUESSED:
+                short = name.partition("(")[0][:80]
+                self.guessed[short] = self.guessed.get(short, 0) + 1
+        self.begin.append(begin)
+        self.end.append(begin + dur)
+        self.kind.append(kind)
+        self.stream.append(_integer(arguments.get("stream"), -1))
+        self.correlation.append(_integer(arguments.get("correlation"), -1))
+        self.collective.append(collective)
+
+    def _launch(self, event: dict[str, Any]) -> None:
+        correlation = _integer(_arguments(event).get("correlation"), -1)
+        begin = _nanoseconds(event.get("ts"))
+        if correlation >= 0:
+            self.launches[correlation] = -1 if begin is None else begin
+
+    def _step(self, event: dict[str, Any]) -> None:
+        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
+        if begin is not None and dur is not None and len(self.steps) < MAX_STEPS:
+            self.steps.append((str(event["name"])[:80], begin, dur))
+
+    def trace(self, file: str, source: TraceFile) -> RankTrace:
+        begin, end = _column(self.begin), _column(self.end)
+        launch = np.array([self.launches.get(c, -2) for c in self.correlation], dtype=np.int64)
+        linked = launch != -2
+        events = GpuEvents(begin, end, _column(self.kind), _column(self.stream), np.maximum(launch, -1))
+        info = source.rest.get("distributedInfo")
+        info = info if isinstance(info, dict) else {}
+        rank = _integer(info.get("rank"), -1)
+        world = _integer(info.get("world_size"), -1)
+        if rank < 0 and (found := RANK_IN_NAME.search(file)):
+            rank = int(found.group(1))
+        return RankTrace(
+            file=file,
+            rank=rank if 0 <= rank < MAX_RANK else None,
+            world_size=world if 0 < world <= MAX_RANK else None,
+            events=events,
+            linked=linked,
+            comm=self._calls(begin, end),
+            guessed=self.guessed,
+            steps=tuple(sorted(self.steps, key=lambda step: step[1])),
+            num_events=self.num_events,
+            num_dropped=self.num_dropped,
+            num_bytes=source.num_bytes,
+        )
+
+    def _calls(self, begin: Ints, end: Ints) -> dict[str, CommCalls]:
+        collective = _column(self.collective)
+        calls = {}
+        for name, index in self.names.items():
+            rows = np.flatnonzero(collective == index)
+            rows = rows[np.argsort(begin[rows], kind="stable")]
+            calls[name] = CommCalls(begin[rows], end[rows], self.members.get(index, ()))
+        return calls
+
+
+def _column(values: array[int]) -> Ints:
+    return np.frombuffer(values, dtype=np.int64) if len(values) else np.empty(0, dtype=np.int64)
+
+
+def _arguments(event: dict[str, Any]) -> dict[str, Any]:
+    arguments = event.get("args")
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _integer(value: Any, otherwise: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return otherwise
+    try:
+        number = int(value) if not isinstance(value, str) or len(value) < 20 else otherwise
+    except ValueError:
+        return otherwise
+    return number if -1 <= number <= LARGEST_NS else otherwise
+
+
+def _nanoseconds(value: Any) -> int | None:
+    """Microseconds, number or text, as whole nanoseconds; None for what is no time."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        nanoseconds = value * 1000
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        nanoseconds = round(value * 1000)
+    elif isinstance(value, str) and len(value) < 40:
+        whole, _, fraction = value.partition(".")
+        if not whole.isascii() or not (whole + fraction).isdigit() or not whole:
+            return None
+        nanoseconds = int(whole) * 1000 + int((fraction + "000")[:3])
+    else:
+        return None
+    return nanoseconds if -LARGEST_NS <= nanoseconds <= LARGEST_NS // 2 else None
+
+
+def _members(value: Any) -> tuple[int, ...]:
+    """The list "[0, 1, 2]" as written by the profiler; empty when it is cut ("[0, 1, ...]") or anything else."""
+    if not isinstance(value, str) or len(value) > 1 << 16 or not re.fullmatch(r"\[\d+(, ?\d+)*\]", value):
+        return ()
+    return tuple(sorted({int(part) for part in value[1:-1].split(",") if len(part) < 10}))

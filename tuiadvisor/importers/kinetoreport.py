@@ -1,0 +1,230 @@
+"""Profiler traces of a job as one JSON document and as a table for people.
+
+In: a folder's path.  Out: the document with the keys of `diagnose --json` where they apply, and its text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.importers.kineto import RankTrace, TraceFolder, read_kineto
+from tuiadvisor.metrics.commarrival import Arrivals, RankArrival, arrivals
+from tuiadvisor.metrics.commclock import Calls
+from tuiadvisor.metrics.gputimeline import GpuEvents, GpuTime, gpu_time, stream_idle
+from tuiadvisor.metrics.optable import named
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NS: Final = 1e9
+
+
+def kineto_document(path: Path) -> dict[str, Any]:
+    """Read all traces, split every rank's time, and say who arrives last."""
+    folder = read_kineto(path)
+    world = max((trace.world_size for trace in folder.traces if trace.world_size), default=None)
+    counts = Counter(trace.rank for trace in folder.traces)
+    missing = _missing(folder, world)
+    found = _arrivals(folder, counts, world, missing)
+    rows = [_row(trace, found, world) for trace in folder.traces]
+    return {
+        "schema": 1,
+        "source": {"kind": "kineto", "path": str(path), "files": len(folder.traces)},
+        "run": {"world_size": world, "missing_ranks": missing},
+        "per_rank": rows,
+        "stragglers": _stragglers(found),
+        "unknown": _unknown(folder, world, found, missing),
+        "losses": [*folder.losses, *_losses(folder, counts)],
+    }
+
+
+def _missing(folder: TraceFolder, world: int | None) -> list[int]:
+    """Ranks of the job that no file is of; without a world size, the gaps below the highest rank."""
+    seen = {trace.rank for trace in folder.traces if trace.rank is not None}
+    return sorted(set(range(world or max(seen, default=-1) + 1)) - seen) if seen else []
+
+
+def _row(trace: RankTrace, found: Arrivals | None, world: int | None) -> dict[str, Any]:
+    every = gpu_time(trace.events)
+    linked = gpu_time(trace.events.only(trace.linked))
+    mine = next((r for r in found.ranks if r.rank == trace.rank), None) if found else None
+    # Several ranks and not one call we know: its communication was not seen, which is not none.
+    seen = bool(trace.comm) or (world or 1) == 1
+    return {
+        "rank": trace.rank,
+        "file": trace.file,
+        "idle": every and _ratio(every.idle_ns, every.window_ns),
+        "compute": every and _ratio(every.compute_ns, every.window_ns),
+        "overlap": every and _ratio(every.overlap_ns, every.comm_ns),
+        "comm_total_s": every.comm_ns / NS if every and seen else None,
+        "comm_exposed_s": every.exposed_ns / NS if every and seen else None,
+        **_waits(mine, found),
+        "all": _times(every, seen),
+        "linked": _times(linked, seen),
+        "idle_by_stream": _idle(trace.events),
+        "steps": [{"name": name, "duration_s": dur / NS} for name, _, dur in trace.steps],
+        "gpu_events": int(trace.events.begin_ns.size),
+        "events": trace.num_events,
+        "guessed_communication": trace.guessed,
+    }
+
+
+def _waits(mine: RankArrival | None, found: Arrivals | None) -> dict[str, float | None]:
+    """None where the rank's clock could not be put on the others' clock."""
+    if mine is None or found is None or mine.clock_offset_ns is None or not found.num_collectives:
+        return dict.fromkeys(("wait_s", "caused_wait_s", "clock_offset_s", "clock_uncertainty_s"))
+    return {
+        "wait_s": mine.wait_ns / NS,
+        "caused_wait_s": mine.caused_wait_ns / NS,
+        "clock_offset_s": mine.clock_offset_ns / NS,
+        "clock_uncertainty_s": (mine.clock_uncertainty_ns or 0) / NS,
+    }
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole > 0 else None
+
+
+def _times(time: GpuTime | None, seen: bool) -> dict[str, Any] | None:
+    if time is None:
+        return None
+    comm = {
+        "comm_s": time.comm_ns / NS,
+        "overlap_s": time.overlap_ns / NS,
+        "exposed_comm_s": time.exposed_ns / NS,
+        "exposed_comm_beside_memory_s": time.exposed_beside_memory_ns / NS,
+        "comm_kernels": time.num_comm,
+    }
+    return {
+        **(comm if seen else dict.fromkeys(comm)),
+        "window_s": time.window_ns / NS,
+        "busy_s": time.busy_ns / NS,
+        "idle_s": time.idle_ns / NS,
+        "compute_s": time.compute_ns / NS,
+        "memory_s": time.memory_ns / NS,
+        "overlap_pct": _percent(time.overlap_ns, time.comm_ns),
+        "idle_pct": _percent(time.idle_ns, time.window_ns),
+        "compute_pct": _percent(time.compute_ns, time.window_ns),
+        "noncompute_pct": _percent(time.busy_ns - time.compute_ns, time.window_ns),
+    }
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * part / whole if whole > 0 else None
+
+
+def _idle(events: GpuEvents) -> list[dict[str, Any]]:
+    return [
+        {
+            "stream": idle.stream,
+            "host_wait_s": idle.host_wait_ns / NS,
+            "kernel_wait_s": idle.kernel_wait_ns / NS,
+            "other_s": idle.other_ns / NS,
+        }
+        for idle in stream_idle(events)
+    ]
+
+
+def _arrivals(
+    folder: TraceFolder, counts: Counter[int | None], world: int | None, missing: list[int]
+) -> Arrivals | None:
+    """None when the files cannot be told apart by rank."""
+    usable = [trace for trace in folder.traces if trace.rank is not None and counts[trace.rank] == 1]
+    if len(usable) < 2:
+        return None
+    calls: dict[int, dict[str, Calls]] = {}
+    members: dict[str, tuple[int, ...]] = {}
+    for trace in usable:
+        calls[trace.rank or 0] = {name: Calls(c.begin_ns, c.end_ns) for name, c in trace.comm.items()}
+        members |= {name: c.members for name, c in trace.comm.items() if c.members}
+    complete = world is not None and not missing and len(usable) == world
+    return arrivals(calls, members, complete)
+
+
+def _stragglers(found: Arrivals | None) -> dict[str, Any]:
+    if found is None:
+        return {
+            "ranks": [],
+            "late_rank_not_recorded": None,
+            "because": "fewer than two ranks: nothing to compare",
+        }
+    caused = {row.rank: row.caused_wait_ns for row in found.ranks}
+    ranks = []
+    if found.culprit is not None:
+        ranks = [
+            {"rank": found.culprit, "score": found.culprit_share, "caused_wait_s": caused[found.culprit] / NS}
+        ]
+    return {
+        "ranks": ranks,
+        "collectives": found.num_collectives,
+        "late_rank_not_recorded": found.late_rank_not_recorded,
+        "because": found.because,
+    }
+
+
+def _unknown(
+    folder: TraceFolder, world: int | None, found: Arrivals | None, missing: list[int]
+) -> list[dict[str, str]]:
+    unknown = []
+    for trace in folder.traces:
+        who = trace.file if trace.rank is None else f"rank {trace.rank}"
+        if trace.events.begin_ns.size == 0:
+            unknown.append({"metric": "time on the device", "why": f"{who}: no GPU events in its trace"})
+        elif not trace.comm and (world or 1) > 1:
+            why = f"{who}: {world} ranks in the job but no communication kernel recognised by name"
+            unknown.append({"metric": "overlap", "why": why})
+        elif not trace.comm:
+            unknown.append({"metric": "overlap", "why": f"{who}: no communication in its trace"})
+        if trace.guessed:
+            why = f"{who}: counted as communication by their look only: {named(sorted(trace.guessed))}"
+            unknown.append({"metric": "communication kernels", "why": why})
+        if trace.rank is None:
+            unknown.append({"metric": "rank", "why": f"{trace.file} does not say which rank it is"})
+    if missing:
+        why = f"{len(missing)} of {world or missing[-1] + 1} ranks have no trace here: {named(missing)}"
+        unknown.append({"metric": "late rank", "why": why})
+    clocks = [row for row in found.ranks if row.why_not] if found else []
+    return unknown + [{"metric": "clock", "why": f"rank {row.rank}: {row.why_not}"} for row in clocks]
+
+
+def _losses(folder: TraceFolder, counts: Counter[int | None]) -> list[str]:
+    losses = [
+        f"{trace.file}: {trace.num_dropped} device events without a usable time were dropped"
+        for trace in folder.traces
+        if trace.num_dropped
+    ]
+    twice = sorted(rank for rank, count in counts.items() if rank is not None and count > 1)
+    return losses + [f"rank {rank} has {counts[rank]} files: not compared with other ranks" for rank in twice]
+
+
+def kineto_summary(document: dict[str, Any]) -> str:
+    """The document in lines."""
+    world = document["run"]["world_size"]
+    lines = [
+        f"{document['source']['path']}: {document['source']['files']} traces"
+        + (f" of {world} ranks" if world else ""),
+        f"{'rank':>6} {'window s':>9} {'compute':>8} {'idle':>7} {'comm s':>9} {'exposed s':>9} {'overlap':>8}",
+    ]
+    for row in document["per_rank"]:
+        times = row["all"]
+        name = "?" if row["rank"] is None else str(row["rank"])
+        if times is None:
+            lines.append(f"{name:>6} no device events ({row['file']})")
+            continue
+        lines.append(
+            f"{name:>6} {times['window_s']:9.4f} {_cell(times['compute_pct']):>8} {_cell(times['idle_pct']):>7} "
+            f"{_seconds(times['comm_s']):>9} {_seconds(times['exposed_comm_s']):>9} {_cell(times['overlap_pct']):>8}"
+        )
+    lines.append(document["stragglers"]["because"])
+    lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
+    lines += [f"lost: {loss}" for loss in document["losses"]]
+    return "\n".join(lines)
+
+
+def _seconds(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4f}"
+
+
+def _cell(percent: float | None) -> str:
+    return "unknown" if percent is None else f"{percent:.1f} %"

@@ -1,0 +1,67 @@
+"""A training log's step times: CSV, plain or gzip, with one row a step.
+
+In: columns step_time_s and, if there, samples_seen or step.  Out: seconds a step and its label.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.files import read_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tuiadvisor.metrics.arrays import Floats
+
+MAX_BYTES: Final = 64 << 20
+TIME: Final = "step_time_s"
+LABELS: Final = ("step", "samples_seen")
+
+
+@dataclass(frozen=True, slots=True)
+class StepLog:
+    """label: the log's own count at each step; label_name says of what."""
+
+    step_s: Floats
+    label: Floats
+    label_name: str
+
+
+def read_step_log(path: Path) -> StepLog:
+    """The log's columns. TuiadvisorError on a missing column or a cell that is no positive number."""
+    try:
+        text = read_whole(path, MAX_BYTES).decode("utf-8-sig")
+        rows = list(csv.DictReader(io.StringIO(text)))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise TuiadvisorError(f"{path}: no readable CSV ({error}); write it as UTF-8 with a header") from None
+    if not rows or TIME not in rows[0]:
+        raise TuiadvisorError(
+            f"{path}: no column {TIME}: write each step's duration in seconds under that name"
+        )
+    label_name = next((name for name in LABELS if name in rows[0]), "row")
+    step_s = np.array([_positive(path, TIME, number, row[TIME]) for number, row in enumerate(rows, 2)])
+    if label_name == "row":
+        label = np.arange(len(rows), dtype=np.float64)
+    else:
+        label = np.array([_positive(path, label_name, n, row[label_name]) for n, row in enumerate(rows, 2)])
+    return StepLog(step_s, label, label_name)
+
+
+def _positive(path: Path, name: str, line: int, cell: str | None) -> float:
+    try:
+        value = float(cell or "")
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise TuiadvisorError(
+            f"{path}, line {line}: {name} is {str(cell)[:40]!r}, no number from 0 up; drop the row"
+        )
+    return value

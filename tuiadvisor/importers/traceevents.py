@@ -1,0 +1,158 @@
+"""The events of a Chrome-trace JSON file, batch by batch, so that a trace of gigabytes needs megabytes.
+
+In: a path, plain or gzip.  Out: batches of event objects, and the other top-level keys at the end.
+Chunks are cut between two events. Where the text gives no safe cut, the file is parsed whole, within a limit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.files import MAX_FILE_BYTES, opened, read_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CHUNK_BYTES: Final = 2 << 20
+MAX_HEADER_BYTES: Final = 64 << 20
+CUT_TRIES: Final = 8
+
+OPENING: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
+FIRST_KEY: Final = re.compile(rb'\s*\{\s*("[A-Za-z_]+")')
+# Microseconds since 1970 with a fraction reach the end of a double's precision: keep them as text.
+LONG_TIME: Final = re.compile(rb'("ts"\s*:\s*)(\d{14,}\.\d+)')
+
+
+class _NotChunkableError(Exception):
+    """The text gives no safe place to cut."""
+
+
+@dataclass(slots=True)
+class TraceFile:
+    """One trace being read. `rest` holds the other top-level keys once all batches were taken."""
+
+    path: Path
+    rest: dict[str, Any] = field(default_factory=dict)
+    num_bytes: int = 0
+
+    def batches(self) -> Iterator[list[Any]]:
+        """Lists of parsed events in file order. TuiadvisorError for what is no whole trace."""
+        taken = 0
+        try:
+            for batch in self._chunked():
+                taken += 1
+                yield batch
+        except _NotChunkableError:
+            if taken:
+                # The reader has seen some events: start over would count them twice.
+                raise TuiadvisorError(
+                    f"{self.path}: damaged or truncated JSON; copy the trace again"
+                ) from None
+            yield self._whole()
+
+    def _chunked(self) -> Iterator[list[Any]]:
+        with opened(self.path) as file:
+            head = b""
+            while not (start := self._start(head)):
+                piece = file.read(CHUNK_BYTES)
+                if not piece or len(head) > MAX_HEADER_BYTES:
+                    raise _NotChunkableError
+                head += piece
+            self.num_bytes = len(head)
+            self._keep_header(head, start)
+            buffer = head[start:]
+            del head
+            while len(piece := file.read(CHUNK_BYTES)):
+                self.num_bytes += len(piece)
+                if self.num_bytes > MAX_FILE_BYTES:
+                    raise TuiadvisorError(
+                        f"{self.path} is above {MAX_FILE_BYTES >> 30} GiB unpacked: trace fewer steps"
+                    )
+                buffer += piece
+                batch, buffer = _cut(buffer)
+                if batch:
+                    yield batch
+        last = _parse(b'{"traceEvents":[' + buffer)
+        del buffer
+        if not isinstance(last, dict):
+            raise _NotChunkableError
+        events = last.pop("traceEvents")
+        self.rest.update(last)
+        yield events
+
+    def _start(self, head: bytes) -> int:
+        found = OPENING.search(head)
+        if found is None or not FIRST_KEY.match(head, found.end()):
+            return 0
+        return found.end()
+
+    def _keep_header(self, head: bytes, start: int) -> None:
+        before = head[: head.rindex(b'"traceEvents"', 0, start)].rstrip().rstrip(b",")
+        try:
+            header = _parse(before + b"}")
+        except _NotChunkableError:
+            raise _NotChunkableError from None
+        if isinstance(header, dict):
+            self.rest.update(header)
+
+    def _whole(self) -> list[Any]:
+        text = read_whole(self.path)
+        self.num_bytes = len(text)
+        try:
+            # Lenient on purpose: control characters and broken UTF-8 inside names cost nothing.
+            parsed = json.loads(_quoted(text).decode("utf-8", "replace"), strict=False)
+        except (ValueError, RecursionError) as error:
+            reason = str(error)[:120]
+            raise TuiadvisorError(
+                f"{self.path}: truncated or no JSON ({reason}); copy the trace again"
+            ) from None
+        if isinstance(parsed, list):
+            return parsed
+        events = parsed.pop("traceEvents", None) if isinstance(parsed, dict) else None
+        if not isinstance(events, list):
+            raise TuiadvisorError(
+                f"{self.path} has no traceEvents: export it with the profiler's export_chrome_trace"
+            )
+        self.rest.update(parsed)
+        return events
+
+
+def _cut(buffer: bytes) -> tuple[list[Any], bytes]:
+    """(events of the part up to the last safe cut, the rest)."""
+    first = FIRST_KEY.match(buffer)
+    if first is None:
+        raise _NotChunkableError
+    boundary = re.compile(rb"\}(\s*,)\s*\{\s*" + first.group(1))
+    window = max(len(buffer) - (1 << 18), 0)
+    cuts = [(found.start() + 1, found.end(1)) for found in boundary.finditer(buffer, window)]
+    for end, after in reversed(cuts[-CUT_TRIES:]):
+        try:
+            batch = _parse(b"[" + buffer[:end] + b"]")
+        except _NotChunkableError:
+            continue
+        return (batch if isinstance(batch, list) else []), buffer[after:]
+    if b"]" in buffer[window:] and not cuts and len(buffer) < MAX_HEADER_BYTES:
+        return [], buffer  # the array's end and a long tail
+    raise _NotChunkableError
+
+
+def _quoted(text: bytes) -> bytes:
+    return LONG_TIME.sub(rb'\1"\2"', text) if LONG_TIME.search(text) else text
+
+
+def _parse(text: bytes) -> Any:
+    try:
+        return orjson.loads(_quoted(text))
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(text.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        raise _NotChunkableError from None
