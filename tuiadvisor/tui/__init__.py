@@ -1,0 +1,1 @@
+"""Textual screens. They show a RunView and compute nothing."""

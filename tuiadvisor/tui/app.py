@@ -1,0 +1,203 @@
+"""The application: polls the feed, passes keys to the navigator, puts its rows on the canvas.
+
+`run_app` returns when the user quits, on ctrl+c, or when the terminal is gone.
+Textual is imported here and in `canvas` and `wire`: import this module only when screens are really shown.
+"""
+
+from __future__ import annotations
+
+from tuiadvisor.tui import environment
+
+environment.prepare()
+
+import asyncio  # noqa: E402  # Textual reads the switches above while it is imported
+import os  # noqa: E402
+import signal  # noqa: E402
+import sys  # noqa: E402
+from time import monotonic  # noqa: E402
+from typing import TYPE_CHECKING  # noqa: E402
+
+from textual.screen import Screen  # noqa: E402
+
+from tuiadvisor.tui import colours  # noqa: E402
+from tuiadvisor.tui.canvas import Canvas  # noqa: E402
+from tuiadvisor.tui.feed import FeedState, ReplayState, ViewFeed  # noqa: E402
+from tuiadvisor.tui.navigator import MESSAGE_S, Navigator  # noqa: E402
+from tuiadvisor.tui.wire import WireApp  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual import events
+    from textual.app import ComposeResult
+
+__all__ = ["FeedState", "ReplayState", "Screens", "ViewFeed", "run_app"]
+
+REFRESH_S = 0.5
+UNFOCUSED_REFRESH_S = 2.0
+# The answer to a command comes as a later state: look for it sooner than the usual refresh.
+ANSWER_POLL_S = 0.05
+ANSWER_POLLS = 12
+NUM_COLOURS = {"standard": 16, "256": 256, "truecolor": 1 << 24}
+
+
+class Main(Screen[None], inherit_bindings=False):
+    """The one Textual screen. Textual's own bindings would take tab and ctrl+c."""
+
+
+class Screens(WireApp, inherit_bindings=False):
+    """Screens over a ViewFeed."""
+
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "tuiadvisor"
+
+    def __init__(
+        self,
+        feed: ViewFeed,
+        *,
+        intro: str | None = None,
+        theme: str | None = None,
+        ascii_only: bool | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """theme, ascii_only: None reads them off the terminal."""
+        super().__init__()
+        self.feed = feed
+        self.clock = clock
+        self.place = Navigator(self, feed.latest(), intro=intro, clock=clock)
+        num_colours = NUM_COLOURS.get(self.console.color_system or "")
+        self.colour_theme = theme or environment.first_theme(os.environ, num_colours)
+        encoding = getattr(sys.__stderr__, "encoding", None)
+        self.canvas = Canvas(self.draw)
+        self.canvas.ascii_only = (
+            environment.ascii_only(os.environ, encoding) if ascii_only is None else ascii_only
+        )
+        self.canvas.theme_name = self.colour_theme
+        self.ansi_color = self.colour_theme == "terminal"
+        self._answer_polls = 0
+        self._unfocused_due_s = 0.0
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the one screen."""
+        return Main(id="_default")
+
+    def compose(self) -> ComposeResult:
+        """Yield the canvas."""
+        yield self.canvas
+
+    def on_mount(self) -> None:
+        """Start polling; leave when the terminal goes."""
+        self._paint_ground()
+        if not self.is_headless:
+            # With SIGHUP ignored (nohup) a lost terminal would spin a core on reads that return at once.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.leave)
+        self.set_interval(REFRESH_S, self.tick)
+
+    def _paint_ground(self) -> None:
+        foreground, background = colours.ground(self.colour_theme)
+        self.screen.styles.background = background
+        self.screen.styles.color = foreground
+
+    # --- time
+
+    def tick(self) -> None:
+        """Look for a newer state; called twice a second, heeded less often where nobody looks or bytes are dear."""
+        if not self.is_headless:
+            if not terminal_is_there():
+                self.leave()
+                return
+            if not self.budget.allows(monotonic()):
+                return
+        if not self.app_focus:
+            now = self.clock()
+            if now < self._unfocused_due_s:
+                return
+            self._unfocused_due_s = now + UNFOCUSED_REFRESH_S
+        self.take_state()
+
+    def take_state(self) -> None:
+        """Draw the newest state."""
+        self.place.state = self.feed.latest()
+        self.draw()
+
+    def draw(self) -> None:
+        """Put everything on the canvas, which repaints the rows that changed."""
+        width, height = self.canvas.size
+        if width and height:
+            self.place.wire_note = self.wire_note()
+            self.canvas.show(self.place.rows(width, height))
+
+    # --- what the navigator asks for
+
+    def ask(self, name: str, value: object = None) -> None:
+        """Send a command to the feed and look for its answer soon."""
+        self.feed.command(name, value)
+        polling = self._answer_polls > 0
+        self._answer_polls = ANSWER_POLLS
+        if not polling:
+            self.set_timer(ANSWER_POLL_S, self._poll_answer)
+
+    def _poll_answer(self) -> None:
+        self.take_state()
+        self._answer_polls -= 1
+        if self._answer_polls > 0:
+            self.set_timer(ANSWER_POLL_S, self._poll_answer)
+
+    def leave(self) -> None:
+        """Quit at once."""
+        self.feed.command("quit")
+        self.exit()
+
+    def next_theme(self) -> str:
+        """Use the next set of colours; returns its name."""
+        names = list(colours.THEMES)
+        self.colour_theme = names[(names.index(self.colour_theme) + 1) % len(names)]
+        self.ansi_color = self.colour_theme == "terminal"
+        self._paint_ground()
+        self.canvas.restyle(self.colour_theme)
+        return self.colour_theme
+
+    # --- input
+
+    def on_key(self, event: events.Key) -> None:
+        """Pass a key on and draw what it did, with the newest figures."""
+        event.stop()
+        event.prevent_default()
+        self.place.key(event.key, event.character)
+        if self.place.message:
+            self.set_timer(MESSAGE_S + 0.1, self.draw)
+        self.take_state()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Pass pasted text on."""
+        self.place.paste(event.text)
+        self.draw()
+
+    def on_click(self, event: events.Click) -> None:
+        """Open what was clicked."""
+        self.place.click(event.screen_y)
+        self.draw()
+
+    def on_mouse_scroll_down(self) -> None:
+        """Scroll the page."""
+        self.place.page.scroll(3)
+        self.draw()
+
+    def on_mouse_scroll_up(self) -> None:
+        """Scroll the page."""
+        self.place.page.scroll(-3)
+        self.draw()
+
+
+def terminal_is_there() -> bool:
+    """Return whether stdin still is a terminal; after a hang-up it has no name any more."""
+    try:
+        return sys.__stdin__ is not None and os.ttyname(sys.__stdin__.fileno()) != ""
+    except OSError:
+        return False
+
+
+def run_app(feed: ViewFeed, *, intro: str | None = None) -> None:
+    """Show the screens until the user leaves. Raises TuiadvisorError where there is no usable terminal."""
+    environment.require_terminal()
+    Screens(feed, intro=intro).run()

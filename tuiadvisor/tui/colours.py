@@ -1,0 +1,233 @@
+"""Roles to styles: one table a theme, colour-blind safe, with a theme of the terminal's own 16 colours.
+
+In: a role of `line` ("@" in front: on the ground of a selection).  Out: rich Style, never None.
+A role not listed falls back to the part before its colon, then to "text".
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rich.style import Style
+
+# Phase hues follow Okabe and Ito (2008), told apart with every common colour blindness; letters double them.
+_DARK = {
+    "": "#d5dae3 on #14171c",
+    "selected": "on #2b3442",
+    "text": "#d5dae3",
+    "strong": "bold #f2f5f9",
+    "dim": "#7d8797",
+    "title": "bold #9fb0c8",
+    "rule": "#343c49",
+    "header": "#d5dae3 on #1e2530",
+    "header_strong": "bold #ffffff on #1e2530",
+    "header_dim": "#8b97a8 on #1e2530",
+    "key": "bold #8fc7ff on #1e2530",
+    "accent": "#8fc7ff",
+    "good": "#5fd3a5",
+    "warn": "#f0c05a",
+    "bad": "#ff7a66",
+    "unknown": "italic #7d8797",
+    "badge": "bold #14171c on #9fb0c8",
+    "badge:tune": "bold #14171c on #f0c05a",
+    "badge:rescale": "bold #14171c on #8fc7ff",
+    "badge:stop": "bold #14171c on #ff7a66",
+    "badge:keep": "bold #14171c on #5fd3a5",
+    "badge:critical": "bold #14171c on #ff7a66",
+    "badge:warning": "bold #14171c on #f0c05a",
+    "badge:info": "bold #14171c on #8fc7ff",
+    "badge:live": "bold #14171c on #5fd3a5",
+    "badge:replay": "bold #14171c on #8fc7ff",
+    "badge:paused": "bold #14171c on #f0c05a",
+    "badge:lost": "bold #14171c on #ff7a66",
+    "spark": "#6ea8e0",
+    "area": "#24405f",
+    "mark": "bold #f0c05a",
+    "phase": "#14171c on #6b7484",
+    "phase:data_wait": "#3a2700 on #e69f00",
+    "phase:h2d": "#3b3700 on #e8dc4a",
+    "phase:forward": "#0b3148 on #56b4e9",
+    "phase:backward": "#d6e8f7 on #1f6fae",
+    "phase:comm_exposed": "#3d1a30 on #cc79a7",
+    "phase:optimizer": "#00261b on #1fa37c",
+    "phase:checkpoint": "#2e1200 on #d9682b",
+    "phase:eval": "#1d1740 on #a08fe8",
+    "phase:pipeline_idle": "#f0e4d2 on #7d6542",
+    "phase:other": "#c3cad6 on #4a5261",
+    # Bars in tables: the letter is there for whoever needs it, and quiet for everybody else.
+    "bar": "#8b93a1 on #6b7484",
+    "bar:data_wait": "#a06f00 on #e69f00",
+    "bar:h2d": "#a39a2c on #e8dc4a",
+    "bar:forward": "#3a86b4 on #56b4e9",
+    "bar:backward": "#4e97cf on #1f6fae",
+    "bar:comm_exposed": "#985575 on #cc79a7",
+    "bar:optimizer": "#147257 on #1fa37c",
+    "bar:checkpoint": "#96461a on #d9682b",
+    "bar:eval": "#7263b8 on #a08fe8",
+    "bar:pipeline_idle": "#a58b62 on #7d6542",
+    "bar:other": "#79828f on #4a5261",
+    # Eight heights in four colours: every change of colour in a row costs 11 to 19 bytes on the wire.
+    "heat": "#7d8797",
+    "heat:0": "#5f7387",
+    "heat:1": "#5f7387",
+    "heat:2": "#5f9fc4",
+    "heat:3": "#5f9fc4",
+    "heat:4": "#eda03f",
+    "heat:5": "#eda03f",
+    "heat:6": "#ff5b45",
+    "heat:7": "#ff5b45",
+    "heat:unknown": "#4b5463",
+    "intro": "#d5dae3 on #202836",
+    "intro_title": "bold #8fc7ff on #202836",
+    "intro_dim": "#8b97a8 on #202836",
+}
+
+_LIGHT = _DARK | {
+    "": "#23282f on #f7f8fa",
+    "selected": "on #d5e2f2",
+    "text": "#23282f",
+    "strong": "bold #000000",
+    "dim": "#667080",
+    "title": "bold #3a4c66",
+    "rule": "#c6ccd6",
+    "header": "#23282f on #e3e8ef",
+    "header_strong": "bold #000000 on #e3e8ef",
+    "header_dim": "#5b6674 on #e3e8ef",
+    "key": "bold #0b5cad on #e3e8ef",
+    "accent": "#0b5cad",
+    "good": "#0a7a53",
+    "warn": "#8a5a00",
+    "bad": "#b3261e",
+    "unknown": "italic #667080",
+    "badge": "bold #ffffff on #5b6674",
+    "badge:tune": "bold #ffffff on #8a5a00",
+    "badge:rescale": "bold #ffffff on #0b5cad",
+    "badge:stop": "bold #ffffff on #b3261e",
+    "badge:keep": "bold #ffffff on #0a7a53",
+    "badge:critical": "bold #ffffff on #b3261e",
+    "badge:warning": "bold #ffffff on #8a5a00",
+    "badge:info": "bold #ffffff on #0b5cad",
+    "badge:live": "bold #ffffff on #0a7a53",
+    "badge:replay": "bold #ffffff on #0b5cad",
+    "badge:paused": "bold #ffffff on #8a5a00",
+    "badge:lost": "bold #ffffff on #b3261e",
+    "spark": "#2f6fb0",
+    "area": "#b7cfe8",
+    "mark": "bold #8a5a00",
+    "phase:other": "#23282f on #b9c0cb",
+    "bar:other": "#8f98a5 on #b9c0cb",
+    "heat": "#667080",
+    "heat:0": "#8fa3b8",
+    "heat:1": "#8fa3b8",
+    "heat:2": "#3f7fb8",
+    "heat:3": "#3f7fb8",
+    "heat:4": "#b8660c",
+    "heat:5": "#b8660c",
+    "heat:6": "#b3120a",
+    "heat:7": "#b3120a",
+    "heat:unknown": "#b9c0cb",
+    "intro": "#23282f on #e9eff7",
+    "intro_title": "bold #0b5cad on #e9eff7",
+    "intro_dim": "#5b6674 on #e9eff7",
+}
+
+# The terminal's own colours on its own ground: right on light and dark, and what remains under NO_COLOR
+# (reverse, bold, dim) still reads.
+_TERMINAL = {
+    "": "default on default",
+    "selected": "reverse",
+    "text": "",
+    "strong": "bold",
+    "dim": "dim",
+    "title": "bold",
+    "rule": "dim",
+    "header": "reverse",
+    "header_strong": "bold reverse",
+    "header_dim": "reverse",
+    "key": "bold reverse",
+    "accent": "cyan",
+    "good": "green",
+    "warn": "yellow",
+    "bad": "bold red",
+    "unknown": "dim italic",
+    "badge": "bold reverse",
+    "badge:tune": "bold reverse yellow",
+    "badge:rescale": "bold reverse cyan",
+    "badge:stop": "bold reverse red",
+    "badge:keep": "bold reverse green",
+    "badge:critical": "bold reverse red",
+    "badge:warning": "bold reverse yellow",
+    "badge:info": "bold reverse cyan",
+    "badge:live": "bold reverse green",
+    "badge:replay": "bold reverse cyan",
+    "badge:paused": "bold reverse yellow",
+    "badge:lost": "bold reverse red",
+    "spark": "blue",
+    "area": "blue",
+    "mark": "bold yellow",
+    "phase": "reverse",
+    "phase:data_wait": "black on yellow",
+    "phase:h2d": "black on bright_yellow",
+    "phase:forward": "black on cyan",
+    "phase:backward": "white on blue",
+    "phase:comm_exposed": "black on magenta",
+    "phase:optimizer": "black on green",
+    "phase:checkpoint": "black on red",
+    "phase:eval": "black on bright_magenta",
+    "phase:pipeline_idle": "black on bright_red",
+    "phase:other": "black on white",
+    "bar": "reverse",
+    "bar:data_wait": "black on yellow",
+    "bar:h2d": "black on bright_yellow",
+    "bar:forward": "black on cyan",
+    "bar:backward": "white on blue",
+    "bar:comm_exposed": "black on magenta",
+    "bar:optimizer": "black on green",
+    "bar:checkpoint": "black on red",
+    "bar:eval": "black on bright_magenta",
+    "bar:pipeline_idle": "black on bright_red",
+    "bar:other": "black on white",
+    "heat": "dim",
+    "heat:0": "",
+    "heat:1": "",
+    "heat:2": "cyan",
+    "heat:3": "cyan",
+    "heat:4": "yellow",
+    "heat:5": "yellow",
+    "heat:6": "red",
+    "heat:7": "red",
+    "heat:unknown": "dim",
+    "intro": "",
+    "intro_title": "bold",
+    "intro_dim": "dim",
+}
+
+THEMES: dict[str, dict[str, str]] = {"dark": _DARK, "light": _LIGHT, "terminal": _TERMINAL}
+
+
+def _definition(table: dict[str, str], role: str) -> str:
+    return table.get(role, table.get(role.partition(":")[0], table["text"]))
+
+
+@cache
+def style(theme: str, role: str) -> Style:
+    """Return the whole style of a role, ground included: a segment without one crashes under NO_COLOR."""
+    table = THEMES[theme]
+    ground = Style.parse(table[""])
+    if not role.startswith("@"):
+        return ground + Style.parse(_definition(table, role))
+    own = Style.parse(_definition(table, role[1:]))
+    selected = Style.parse(table["selected"])
+    if selected.reverse:
+        # Reversed colours would turn each word of the row into a block of its own colour.
+        return ground + (own if own.bgcolor else selected + Style(bold=own.bold))
+    # A phase or a badge keeps its own ground inside a selected row.
+    return ground + selected + own
+
+
+def ground(theme: str) -> tuple[str, str]:
+    """Return (foreground, background) of the theme for the Textual screen behind everything."""
+    if theme == "terminal":
+        return "ansi_default", "ansi_default"
+    foreground, _, background = THEMES[theme][""].partition(" on ")
+    return foreground, background

@@ -1,0 +1,135 @@
+"""Every key in one list: what it is called, where it works, and why it does not right now.
+
+Footer, help, palette and dispatch read this list; there is no second place that knows a key.
+In: FeedState and page.  Out: Command, reasons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuiadvisor.tui import format as text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tuiadvisor.tui.feed import FeedState
+    from tuiadvisor.tui.page import Page
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Something a key does."""
+
+    name: str
+    keys: tuple[str, ...]  # Textual's key names, or the character typed
+    shown: str  # the key as written in footer and help
+    label: str  # two words for the footer
+    about: str  # a sentence for the help
+    group: str
+
+
+COMMANDS = (
+    Command(
+        "overview",
+        ("1",),
+        "1",
+        "Overview",
+        "verdict, step time, where a step goes, ranks, findings",
+        "screens",
+    ),
+    Command("ranks", ("2",), "2", "Ranks", "a row and a heat map for each rank", "screens"),
+    Command("help", ("?", "f1"), "?", "Help", "the keys of the screen you are on", "screens"),
+    Command("palette", (":", "ctrl+p"), ":", "Commands", "find a command by its name", "screens"),
+    Command("back", ("escape",), "esc", "Back", "close what is open, clear the filter, go back", "screens"),
+    Command("quit", ("q", "ctrl+c", "ctrl+q"), "q", "Quit", "leave at once; training goes on", "screens"),
+    Command("open", ("enter",), "enter", "Open", "details of the selected rank or finding", "moving"),
+    Command("up", ("up", "k"), "up", "Up", "the row above", "moving"),
+    Command("down", ("down", "j"), "down", "Down", "the row below", "moving"),
+    Command("page_up", ("pageup", "ctrl+b"), "PgUp", "Page up", "a screenful up", "moving"),
+    Command("page_down", ("pagedown", "ctrl+f"), "PgDn", "Page down", "a screenful down", "moving"),
+    Command("first", ("home", "g"), "g", "First", "the first row", "moving"),
+    Command("last", ("G",), "G", "Last", "the last row", "moving"),
+    Command("next_finding", ("n",), "n", "Next finding", "select or show the next finding", "moving"),
+    Command("previous_finding", ("N",), "N", "Previous", "select or show the finding before", "moving"),
+    Command("next_rank", ("right", "l"), "right", "Next rank", "the rank below in the table", "moving"),
+    Command("previous_rank", ("left", "h"), "left", "Previous rank", "the rank above in the table", "moving"),
+    Command("sort", ("s",), "s", "Sort", "sort the ranks by the next column", "ranks"),
+    Command("reverse", ("r",), "r", "Reverse", "turn the order round", "ranks"),
+    Command(
+        "filter",
+        ("/",),
+        "/",
+        "Filter",
+        "by the start of a number, or by host or state",
+        "ranks",
+    ),
+    Command("pause", ("space",), "space", "Pause", "freeze the screen; the stream goes on behind it", "time"),
+    Command("step_back", ("[",), "[", "Step back", "one step back", "time"),
+    Command("step_forward", ("]",), "]", "Step on", "one step on", "time"),
+    Command("mark_back", ("{",), "{", "Finding before", "to the finding before, in time", "time"),
+    Command("mark_forward", ("}",), "}", "Finding after", "to the next finding, in time", "time"),
+    Command("seek", ("S",), "S", "Seek", "to a step by its number", "time"),
+    Command("speed", ("x",), "x", "Speed", "the next speed of the replay", "time"),
+    Command("end", ("end",), "End", "Newest", "the newest step: the live edge or the end", "time"),
+    Command("theme", ("t",), "t", "Colours", "dark, light, or the terminal's own colours", "looks"),
+    Command("redraw", ("ctrl+l",), "^L", "Redraw", "draw the whole screen anew", "looks"),
+)
+BY_NAME = {command.name: command for command in COMMANDS}
+BY_KEY = {key: command for command in COMMANDS for key in command.keys}
+SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+
+_REPLAY_ONLY = frozenset({"step_back", "step_forward", "mark_back", "mark_forward", "seek", "speed"})
+_RANKS_ONLY = frozenset({"sort", "reverse", "filter"})
+_RANK_ONLY = frozenset({"next_rank", "previous_rank"})
+_FINDINGS = frozenset({"next_finding", "previous_finding"})
+_MARKS = frozenset({"mark_back", "mark_forward"})
+
+
+def why_not(name: str, state: FeedState, page: Page) -> str:
+    """Return why a command cannot be used now, or "" where it can."""
+    view = state.view
+    has_findings = view is not None and bool(view.findings)
+    can_open = bool(page.targets) or (has_findings and page.name == "overview")
+    reasons = (
+        (name in _REPLAY_ONLY and state.replay is None, "only in a replay: this run is live"),
+        (name in _RANKS_ONLY and page.name != "ranks", "only on the ranks screen: press 2"),
+        (name in _RANK_ONLY and page.name != "rank", "only on a rank's details: press 2, then enter"),
+        (name in _FINDINGS and not has_findings, "there is no finding to go to"),
+        (
+            name in _MARKS and state.replay is not None and not state.replay.marks,
+            "no finding is marked in this recording",
+        ),
+        (name == "open" and not can_open, "there is nothing to open here"),
+        (name == "pause" and view is None, "there is nothing to pause yet"),
+        (
+            name == "end" and state.replay is None and state.phase != "paused",
+            "this is the newest step already",
+        ),
+    )
+    return next((reason for applies, reason in reasons if applies), "")
+
+
+def is_paused(state: FeedState) -> bool:
+    """Return whether time stands still on the screen."""
+    return state.replay.paused if state.replay is not None else state.phase == "paused"
+
+
+def next_speed(current: float) -> float:
+    """Return the speed after this one, around the end."""
+    return next((speed for speed in SPEEDS if speed > current), SPEEDS[0])
+
+
+def usable(names: Iterable[str], state: FeedState, page: Page) -> list[Command]:
+    """Return the commands that would work now."""
+    return [BY_NAME[name] for name in names if not why_not(name, state, page)]
+
+
+def label(command: Command, state: FeedState) -> str:
+    """Return the footer's words: what the key would do next."""
+    if command.name == "pause" and is_paused(state):
+        return "Go on"
+    if command.name == "speed" and state.replay is not None:
+        return f"Speed {state.replay.speed:g}{text_of.TIMES}"
+    return command.label

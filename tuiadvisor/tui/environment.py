@@ -1,0 +1,71 @@
+"""What the terminal around us can do, read from environment and streams; set before Textual is imported.
+
+In: os.environ, sys streams.  Out: switches for Textual, whether to write ASCII only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from tuiadvisor.errors import TuiadvisorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Animations cost 15 to 70 times the bytes of the frame they lead to (measured over SSH).
+TEXTUAL_SWITCHES = {"TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0", "TEXTUAL_FPS": "30"}
+# Fonts of these terminals lack the eighth blocks.
+_POOR_TERMINALS = frozenset({"linux", "vt100", "vt220", "ansi"})
+
+
+def prepare() -> None:
+    """Set what Textual reads once, when it is imported; the user's own settings win."""
+    for name, value in TEXTUAL_SWITCHES.items():
+        os.environ.setdefault(name, value)
+
+
+def require_terminal() -> None:
+    """Raise where screens cannot be drawn. Textual reads keys from stdin and draws on stderr."""
+    if not sys.__stdin__ or not sys.__stdin__.isatty() or not sys.__stderr__ or not sys.__stderr__.isatty():
+        raise TuiadvisorError(
+            "the screens need a terminal on stdin and stderr: use --once, or record and diagnose"
+        )
+    if os.environ.get("TERM", "") in {"", "dumb", "unknown"}:
+        raise TuiadvisorError(
+            f"TERM is {os.environ.get('TERM', '')!r}, a terminal without a cursor: "
+            "use --once, or set TERM=xterm-256color"
+        )
+
+
+def ascii_only(environ: Mapping[str, str], encoding: str | None) -> bool:
+    """Return whether only ASCII may be written.
+
+    Python turns an unset locale into UTF-8 by itself (PEP 538), so a locale that was set is asked first.
+    """
+    if environ.get("TUIADVISOR_ASCII", "") not in {"", "0"}:
+        return True
+    if environ.get("TERM", "") in _POOR_TERMINALS:
+        return True
+    if (encoding or "ascii").lower().replace("-", "").replace("_", "") != "utf8":
+        return True
+    chosen = environ.get("LC_ALL") or _own_ctype(environ) or environ.get("LANG") or ""
+    return bool(chosen) and "utf" not in chosen.lower()
+
+
+def _own_ctype(environ: Mapping[str, str]) -> str:
+    """Return LC_CTYPE unless it is what PEP 538 puts there."""
+    ctype = environ.get("LC_CTYPE", "")
+    return "" if ctype == "C.UTF-8" else ctype
+
+
+def first_theme(environ: Mapping[str, str], num_colours: int | None) -> str:
+    """Return the theme to start with: the user's, else the terminal's own colours where there are few."""
+    asked = environ.get("TUIADVISOR_THEME", "")
+    if asked in {"dark", "light", "terminal"}:
+        return asked
+    if "NO_COLOR" in environ or num_colours is None or num_colours <= 16:
+        return "terminal"
+    # COLORFGBG is "foreground;background" of the terminal, 7 and 15 are light grounds.
+    return "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in {"7", "15"} else "dark"

@@ -1,0 +1,181 @@
+"""Numbers to short strings with their unit; an unobserved value is the word "unknown", never a zero.
+
+In: values of a RunView.  Out: str, at most 12 characters for one number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNKNOWN = "unknown"
+TIMES = "\u00d7"
+TO = "\u2013"  # between the ends of a range
+
+PHASE_NAMES = {
+    "data_wait": "data wait",
+    "h2d": "copy to device",
+    "forward": "forward",
+    "backward": "backward",
+    "comm_exposed": "exposed comm",
+    "optimizer": "optimizer",
+    "checkpoint": "checkpoint",
+    "eval": "evaluation",
+    "pipeline_idle": "pipeline idle",
+    "other": "other",
+}
+
+
+def phase_name(phase: str) -> str:
+    """Return how a phase is called on the screen."""
+    return PHASE_NAMES.get(phase, phase.replace("_", " "))
+
+
+def activity(now: str) -> str:
+    """What a rank is doing, its phase in words: 'data_wait 3.1 s' is 'data wait 3.1 s'."""
+    first, blank, rest = now.partition(" ")
+    return f"{PHASE_NAMES.get(first, first)}{blank}{rest}"
+
+
+def significant(value: float) -> str:
+    """Three significant digits, no exponent, thousands separated."""
+    size = abs(value)
+    if size >= 99.95:
+        return f"{value:,.0f}"
+    if size >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}"
+
+
+def seconds(value: float | None) -> str:
+    """'850 µs', '21.3 ms', '1.69 s', '2 min 5 s', '3 h 12 min'."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    size = abs(value)
+    if size == 0:
+        return "0 s"
+    if size < 0.9995e-3:
+        return f"{value * 1e6:.0f} µs"
+    if size < 0.9995:
+        return f"{significant(value * 1e3)} ms"
+    if size < 99.5:
+        return f"{significant(value)} s"
+    return _long_seconds(value)
+
+
+def _long_seconds(value: float) -> str:
+    sign = "-" if value < 0 else ""
+    minutes, rest = divmod(round(abs(value)), 60)
+    if minutes < 60:
+        return f"{sign}{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{sign}{hours} h {minutes} min"
+
+
+def share(value: float | None) -> str:
+    """'41 %', '0.4 %', '<0.1 %'."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    percent = value * 100
+    size = abs(percent)
+    if size == 0 or size >= 9.95:
+        return f"{percent:.0f} %"
+    if size >= 0.1:
+        return f"{percent:.1f} %"
+    return "<0.1 %"
+
+
+def rate(value: float | None, unit: str) -> str:
+    """'47.6 steps/s', '1,523 samples/s', '1.20 M tokens/s'."""
+    if value is None or not math.isfinite(value):
+        return f"{UNKNOWN} {unit}"
+    if abs(value) >= 999_500:
+        return f"{significant(value / 1e6)} M {unit}"
+    return f"{significant(value)} {unit}"
+
+
+def num_bytes(value: float | None) -> str:
+    """'512 B', '12.3 kB', '1.20 GB': decimal units."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    for limit, divisor, unit in ((999.5, 1, "B"), (999.5e3, 1e3, "kB"), (999.5e6, 1e6, "MB")):
+        if abs(value) < limit:
+            return f"{value:.0f} B" if divisor == 1 else f"{significant(value / divisor)} {unit}"
+    return f"{significant(value / 1e9)} GB"
+
+
+def factor(value: float | None) -> str:
+    """'1.69 times' with the sign."""
+    return UNKNOWN if value is None or not math.isfinite(value) else f"{value:.2f}{TIMES}"
+
+
+def count(value: int | None, noun: str = "") -> str:
+    """'1,024', or with a noun '1 step', '3 steps'."""
+    if value is None:
+        return UNKNOWN
+    if not noun:
+        return f"{value:,}"
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+
+
+def steps(first: int | None, last: int | None) -> str:
+    """'steps 20 to 180' with a dash, 'step 20', or 'no steps yet'."""
+    if first is None or last is None:
+        return "no steps yet"
+    return f"step {first:,}" if first == last else f"steps {first:,}{TO}{last:,}"
+
+
+def ranks(numbers: tuple[int, ...], limit: int = 6) -> str:
+    """'rank 2', 'ranks 0, 3, 5', 'ranks 0 to 15' with a dash, 'ranks 0, 2, 4 and 61 more'."""
+    if not numbers:
+        return "no rank"
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    if len(numbers) > 2 and numbers == tuple(range(numbers[0], numbers[-1] + 1)):
+        return f"ranks {numbers[0]}{TO}{numbers[-1]}"
+    shown = ", ".join(str(rank) for rank in numbers[:limit])
+    left = len(numbers) - limit
+    return f"ranks {shown} and {left:,} more" if left > 0 else f"ranks {shown}"
+
+
+def evidence_name(name: str) -> str:
+    """A name of a finding's evidence in words: 'peers_data_wait_s' is 'peers data wait'."""
+    if name in PHASE_NAMES:
+        return PHASE_NAMES[name]
+    ending = next((ending for ending, _ in _UNITS if name.endswith(ending)), "")
+    return name.removesuffix(ending).replace("_", " ")
+
+
+_SHARES = frozenset({"share", "overlap", "last_arrivals", "cover", *PHASE_NAMES})
+
+
+def evidence(name: str, value: float | str | None) -> str:
+    """A value of a finding's evidence, its unit read off the end of its name."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name in _SHARES or name.endswith(("_share", "_share_low")):
+        return share(value)
+    for ending, text in _UNITS:
+        if name.endswith(ending):
+            return text(value)
+    return f"{value:,.0f}" if float(value).is_integer() else significant(value)
+
+
+# Longest ending first: "_bytes_s" ends in "_s" too.
+_UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("_bytes_s", lambda value: f"{num_bytes(value)}/s"),
+    ("_steps_s", lambda value: rate(value, "steps/s")),
+    ("_s_per_step", seconds),
+    ("_bytes", num_bytes),
+    ("_steps", lambda value: f"{value:,.0f}"),
+    ("_ns", lambda value: seconds(value / 1e9)),
+    ("_ms", lambda value: seconds(value / 1e3)),
+    ("_s", seconds),
+)

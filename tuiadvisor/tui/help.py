@@ -1,0 +1,139 @@
+"""Help for the page one came from, and the palette: the same list of commands, the second one filtered.
+
+In: FeedState, the page below, the text typed.  Out: lines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.tui import bars, commands
+from tuiadvisor.tui.line import Cell, Line, crop, indent, line, pad, row, rule, spread, wrap
+from tuiadvisor.tui.page import Page
+
+if TYPE_CHECKING:
+    from tuiadvisor.tui.commands import Command
+    from tuiadvisor.tui.feed import FeedState
+
+ABOUT = {
+    "overview": "Top to bottom: the decision, the step's time over the last steps, what a step is spent on, "
+    "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶).",
+    "ranks": "Each column of the heat map is a step: taller and warmer is later at the gradient barrier. "
+    "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together.",
+    "finding": "The evidence is what made the rule fire, in the steps named beside it.",
+    "rank": "'mean' is the mean of all ranks: a phase well above it is what makes this rank late.",
+}
+GROUPS = ("screens", "moving", "ranks", "time", "looks")
+
+
+class HelpPage(Page):
+    """The keys of the page below, and what its marks mean."""
+
+    name = "help"
+    title = "Help"
+    keys = ("back", "palette", "quit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.below: Page = self
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return the help."""
+        room = width - 2
+        here = [commands.BY_NAME[name] for name in self.below.keys]
+        others = [command for command in commands.COMMANDS if command not in here]
+        across = max(room // 26, 1)
+        rows = [
+            *(line(text) for text in wrap(ABOUT.get(self.below.name, ""), room)),
+            rule(f"on {self.below.title.lower()}", room),
+            *(_command(command, state, self.below, room) for command in here),
+            rule("all other keys", room, "grey: not now, and : says why"),
+            *_grid([_short(command, state, self.below) for command in others], room // across, across),
+            *_grid([_phase(phase) for phase in bars.PHASE_LETTERS], room // 5, 5),
+            spread(bars.level_legend(room), line(("▶", "bad"), (" culprit: arrives last", "dim")), room),
+        ]
+        shown = self.arranged([indent(crop(each, room), 1) for each in rows], width, height)
+        self.targets = []
+        return shown
+
+
+def _command(command: Command, state: FeedState, page: Page, width: int) -> Line:
+    reason = commands.why_not(command.name, state, page)
+    role = "dim" if reason else "text"
+    cells = [Cell(command.shown, 6, "dim" if reason else "accent"), Cell(command.label, 14, role)]
+    return row([*cells, Cell(reason or command.about, width - 22, "dim")])
+
+
+def _short(command: Command, state: FeedState, page: Page) -> Line:
+    reason = commands.why_not(command.name, state, page)
+    return row(
+        [
+            Cell(command.shown, 6, "dim" if reason else "accent"),
+            Cell(command.label, 17, "dim" if reason else "text"),
+        ]
+    )
+
+
+def _phase(phase: str) -> Line:
+    return line((bars.PHASE_LETTERS[phase], f"phase:{phase}"), f" {bars.SHORT_NAMES[phase]}")
+
+
+def _grid(items: list[Line], width: int, across: int) -> list[Line]:
+    """Return the items in `across` columns, down first."""
+    deep = -(-len(items) // across)
+    rows = []
+    for index in range(deep):
+        spans = [span for item in items[index::deep] for span in pad(item, width).spans]
+        rows.append(Line(tuple(spans)))
+    return rows
+
+
+class PalettePage(Page):
+    """All commands, those first that match what was typed."""
+
+    name = "palette"
+    title = "Commands"
+    keys = ("open", "up", "down", "back")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.below: Page = self
+        self.typed = ""
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return the matching commands, one a row."""
+        rows = [self._row(command, state, width - 2) for command in self.matches()]
+        targets = [each.target for each in rows]
+        if self.cursor not in targets:
+            self.cursor = targets[0] if targets else None
+        if not rows:
+            rows = [line((f"no command contains “{self.typed}”", "dim"))]
+        head = [rule("commands", width - 2, f"{len(targets)} of {len(commands.COMMANDS)}")]
+        arranged = self.arranged([indent(each, 1) for each in rows], width, height - 1)
+        if self.cursor in self.target_rows:
+            index = self.target_rows[self.cursor]
+            if not self.top <= index < self.top + height - 1:
+                self.top = max(index - height + 2, 0)
+                arranged = self.arranged([indent(each, 1) for each in rows], width, height - 1)
+        return [indent(head[0], 1), *arranged]
+
+    def matches(self) -> list[Command]:
+        """Return the commands that contain every word typed."""
+        words = self.typed.lower().split()
+        found = [
+            command
+            for command in commands.COMMANDS
+            if command.name != "palette"
+            and all(word in f"{command.label} {command.about} {command.shown}".lower() for word in words)
+        ]
+        return sorted(found, key=lambda command: not all(word in command.label.lower() for word in words))
+
+    def _row(self, command: Command, state: FeedState, width: int) -> Line:
+        reason = commands.why_not(command.name, state, self.below)
+        about = reason or command.about
+        cells = [
+            Cell(command.shown, 6, "dim" if reason else "accent"),
+            Cell(command.label, 16, "dim" if reason else "strong"),
+            Cell(about, width - 24, "dim" if reason else "text"),
+        ]
+        return row(cells, target=("command", command.name))

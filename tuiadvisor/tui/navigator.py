@@ -1,0 +1,347 @@
+"""Which page is open, what is being typed, what each key does, and the rows of the whole screen.
+
+No Textual here: the application passes keys in and draws the rows it gets. In: FeedState, keys.  Out: lines.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from tuiadvisor.tui import chrome, commands
+from tuiadvisor.tui.details import FindingPage, RankPage
+from tuiadvisor.tui.help import HelpPage, PalettePage
+from tuiadvisor.tui.line import BLANK
+from tuiadvisor.tui.overview import Overview
+from tuiadvisor.tui.prompt import Prompt
+from tuiadvisor.tui.ranks import Ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.tui.feed import FeedState
+    from tuiadvisor.tui.line import Line, Target
+    from tuiadvisor.tui.page import Page
+
+MESSAGE_S = 4.0
+# Keys that close the intro card and do nothing else.
+_ONLY_CLOSE = frozenset({"escape", "enter", "space"})
+
+
+class Shell(Protocol):
+    """What the application does for the navigator."""
+
+    def ask(self, name: str, value: object = None) -> None:
+        """Send a command to the feed."""
+        ...
+
+    def leave(self) -> None:
+        """Quit at once."""
+        ...
+
+    def redraw(self) -> None:
+        """Draw the whole screen anew."""
+        ...
+
+    def next_theme(self) -> str:
+        """Use the next set of colours; returns its name."""
+        ...
+
+
+class Navigator:
+    """The user's place in the screens."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        state: FeedState,
+        *,
+        intro: str | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.shell = shell
+        self.state = state
+        self.intro = intro
+        self.clock = clock
+        self.overview = Overview()
+        self.ranks = Ranks()
+        self.help = HelpPage()
+        self.palette = PalettePage()
+        self.finding_page = FindingPage()
+        self.rank_page = RankPage()
+        self.stack: list[Page] = [self.overview]
+        self.prompt: Prompt | None = None
+        self.message = ""
+        self.message_until_s = 0.0
+        self.wire_note = ""
+        self.page_rows = 1
+        self.drawn: list[Line] = []
+
+    @property
+    def page(self) -> Page:
+        """The page on top."""
+        return self.stack[-1]
+
+    def rows(self, width: int, height: int) -> list[Line]:
+        """Return the whole screen."""
+        if width < chrome.SMALLEST[0] or height < chrome.SMALLEST[1]:
+            self.drawn = chrome.too_small(width, height)
+            return self.drawn
+        top = [chrome.header(self.state, width), *chrome.notice(self.state, width)]
+        bar = chrome.replay_bar(self.state, width)
+        room = height - len(top) - len(bar) - 1
+        self.page_rows = max(room - 4, 1)
+        body = self.page.lines(self.state, width, room)[:room]
+        body += [BLANK] * (room - len(body))
+        if self.intro:
+            body = chrome.overlay(body, chrome.card(self.intro, width), width)
+        # The footer comes last: which keys are of use depends on what the page has drawn.
+        self.drawn = [*top, *body, *bar, self._footer(width)]
+        return self.drawn
+
+    def _footer(self, width: int) -> Line:
+        if self.prompt is not None:
+            return chrome.prompt(self.prompt.question, self.prompt.typed, self.prompt.hint, width)
+        if self.message and self.clock() > self.message_until_s:
+            self.message = ""
+        return chrome.footer(self.state, self.page, width, self.message, self.wire_note)
+
+    def say(self, text: str) -> None:
+        """Answer the last key in the footer, for a few seconds."""
+        self.message = text
+        self.message_until_s = self.clock() + MESSAGE_S
+
+    # --- keys and mouse
+
+    def key(self, key: str, character: str | None) -> None:
+        """Take a key: quit first, then an open prompt, the intro card, the commands."""
+        printable = character is not None and character.isprintable() and key != "space"
+        pressed = character if character is not None and printable else key
+        if pressed in {"ctrl+c", "ctrl+q"} or (pressed == "q" and self.prompt is None):
+            self.shell.leave()
+        elif self.prompt is not None:
+            self._type(self.prompt, key, character)
+        elif self.intro is not None:
+            self.intro = None
+            if pressed in commands.BY_KEY and pressed not in _ONLY_CLOSE:
+                self.perform(commands.BY_KEY[pressed].name)
+        elif pressed in commands.BY_KEY:
+            self.perform(commands.BY_KEY[pressed].name)
+        elif printable:
+            self.say(f"{pressed} does nothing here: ? shows the keys")
+
+    def paste(self, text: str) -> None:
+        """Take pasted text into an open prompt."""
+        if self.prompt is not None:
+            self.prompt.insert(text)
+            self._typed(self.prompt)
+
+    def click(self, row: int) -> None:
+        """Open what is drawn in a row of the screen."""
+        target = self.drawn[row].target if 0 <= row < len(self.drawn) else None
+        if self.intro is not None:
+            self.intro = None
+        elif target is not None and target[0] == "command":
+            self.palette.cursor = target
+            self._close_prompt(keep=True)
+        elif target is not None:
+            self.page.cursor = target
+            self.open_target(target)
+
+    def perform(self, name: str) -> None:
+        """Do a command, or say why it cannot be done."""
+        self.message = ""
+        reason = commands.why_not(name, self.state, self.page)
+        if reason:
+            self.say(f"{commands.BY_NAME[name].shown}: {reason}")
+        elif name in FEED_COMMANDS:
+            self.shell.ask(*FEED_COMMANDS[name])
+        else:
+            ACTIONS[name](self)
+
+    # --- prompt
+
+    def _type(self, prompt: Prompt, key: str, character: str | None) -> None:
+        if key == "escape":
+            self._close_prompt(keep=False)
+        elif key == "enter":
+            self._close_prompt(keep=True)
+        elif prompt.name == "palette" and key in {"up", "down"}:
+            self.palette.move(1 if key == "down" else -1)
+        elif prompt.key(key, character):
+            self._typed(prompt)
+
+    def _typed(self, prompt: Prompt) -> None:
+        if prompt.name == "filter":
+            self.ranks.filter = prompt.typed
+        elif prompt.name == "palette":
+            self.palette.typed = prompt.typed
+
+    def _close_prompt(self, *, keep: bool) -> None:
+        prompt, self.prompt = self.prompt, None
+        if prompt is None:
+            return
+        if prompt.name == "filter" and not keep:
+            self.ranks.filter = ""
+        elif prompt.name == "seek" and keep:
+            self._seek(prompt.typed)
+        elif prompt.name == "palette":
+            chosen = self.palette.opened()
+            self.stack.remove(self.palette)
+            if keep and chosen is not None:
+                self.perform(chosen[1])
+
+    def _seek(self, typed: str) -> None:
+        replay = self.state.replay
+        text = typed.replace(",", "").strip()
+        if replay is None or not text:
+            return
+        if not (text.isascii() and text.isdecimal()):
+            self.say(f"“{typed}” is not a step number: digits only")
+            return
+        step = int(text)
+        first, last = replay.first_step, replay.last_step
+        if (first is not None and step < first) or (last is not None and step > last):
+            ends = f"{first or 0:,} to {last:,}" if last is not None else f"steps from {first:,} on"
+            self.say(f"step {step:,} is not in this recording: it holds {ends}")
+            return
+        self.shell.ask("seek_step", step)
+
+    def open_prompt(self, name: str, question: str, hint: str, typed: str = "") -> None:
+        """Ask for a text in the footer."""
+        self.prompt = Prompt(name, question, hint, typed)
+
+    # --- pages
+
+    def show_page(self, page: Page) -> None:
+        """Put a page on top; the two screens replace whatever is open."""
+        if page is self.overview or page is self.ranks:
+            self.stack = [page]
+        elif page in self.stack:
+            del self.stack[self.stack.index(page) + 1 :]
+        else:
+            self.stack.append(page)
+
+    def open_target(self, target: Target | None) -> None:
+        """Open what enter or a click points at; without a cursor the first finding, else set the cursor."""
+        findings = self.state.view.findings if self.state.view else ()
+        if target is None and self.page is self.overview and findings:
+            target = ("finding", findings[0].id)
+        if target is None:
+            self.page.move(1)
+        elif target[0] == "finding":
+            self.finding_page.finding_id = target[1]
+            self._show_detail(self.finding_page)
+        elif target[0] == "rank":
+            self.rank_page.rank = int(target[1])
+            self.rank_page.cursor = None
+            self._show_detail(self.rank_page)
+
+    def _show_detail(self, page: Page) -> None:
+        page.top = 0
+        self.show_page(page)
+
+    def go_back(self) -> None:
+        """Close the page on top, or clear the filter, or return to the overview."""
+        if len(self.stack) > 1:
+            self.stack.pop()
+        elif self.page is self.ranks and self.ranks.filter:
+            self.ranks.filter = ""
+        elif self.page is not self.overview:
+            self.show_page(self.overview)
+        else:
+            self.overview.cursor = None
+
+    def next_finding(self, by: int) -> None:
+        """Show the next finding on its page, or select it on the overview."""
+        findings = self.state.view.findings if self.state.view else ()
+        if self.page is self.finding_page:
+            found = self.finding_page.neighbour(self.state.view, by)
+            if found is not None:
+                self.open_target(("finding", found))
+            return
+        if self.page is not self.overview:
+            self.show_page(self.overview)
+        ids = [finding.id for finding in findings]
+        current = self.overview.cursor[1] if self.overview.cursor else ""
+        index = ids.index(current) + by if current in ids else 0 if by > 0 else -1
+        self.overview.cursor = ("finding", ids[index % len(ids)])
+
+    def next_rank(self, by: int) -> None:
+        """Show the rank beside this one in the order of the table."""
+        order = [rank.rank for rank in self.ranks.chosen(self.state.view)] if self.state.view else []
+        if self.rank_page.rank in order:
+            index = min(max(order.index(self.rank_page.rank) + by, 0), len(order) - 1)
+            self.open_target(("rank", str(order[index])))
+            self.ranks.cursor = ("rank", str(order[index]))
+
+    def toggle_pause(self) -> None:
+        """Freeze or go on."""
+        self.shell.ask("resume" if commands.is_paused(self.state) else "pause")
+
+    def next_speed(self) -> None:
+        """Ask for the next speed of the replay."""
+        if self.state.replay is not None:
+            self.shell.ask("speed", commands.next_speed(self.state.replay.speed))
+
+    def show_help(self) -> None:
+        """Open the help for the page below, or close it."""
+        if self.page is self.help:
+            self.go_back()
+            return
+        self.help.below = self.page
+        self._show_detail(self.help)
+
+    def show_palette(self) -> None:
+        """List the commands with a prompt that filters them."""
+        self.palette.below = self.page
+        self.palette.typed = ""
+        self.palette.cursor = None
+        self._show_detail(self.palette)
+        self.open_prompt("palette", ":", "type to filter, up and down choose, enter does it")
+
+    def change_theme(self) -> None:
+        """Use the next set of colours."""
+        name = self.shell.next_theme()
+        self.say(f"colours: {name} (TUIADVISOR_THEME={name} keeps them)")
+
+
+# Commands that only pass through to the feed.
+FEED_COMMANDS: dict[str, tuple[str, object]] = {
+    "step_back": ("step", -1),
+    "step_forward": ("step", 1),
+    "mark_back": ("prev_finding", None),
+    "mark_forward": ("next_finding", None),
+    "end": ("end", None),
+}
+
+FILTER_HINT = "rank, host or state; enter keeps it, esc clears it"
+SEEK_HINT = "its number; enter goes there, esc closes"
+
+ACTIONS: dict[str, Callable[[Navigator], None]] = {
+    "overview": lambda here: here.show_page(here.overview),
+    "ranks": lambda here: here.show_page(here.ranks),
+    "help": Navigator.show_help,
+    "palette": Navigator.show_palette,
+    "back": Navigator.go_back,
+    "quit": lambda here: here.shell.leave(),
+    "open": lambda here: here.open_target(here.page.opened()),
+    "up": lambda here: here.page.move(-1),
+    "down": lambda here: here.page.move(1),
+    "page_up": lambda here: here.page.move(-here.page_rows),
+    "page_down": lambda here: here.page.move(here.page_rows),
+    "first": lambda here: here.page.move(-1_000_000),
+    "last": lambda here: here.page.move(1_000_000),
+    "next_finding": lambda here: here.next_finding(1),
+    "previous_finding": lambda here: here.next_finding(-1),
+    "next_rank": lambda here: here.next_rank(1),
+    "previous_rank": lambda here: here.next_rank(-1),
+    "sort": lambda here: here.say(f"sorted by {here.ranks.next_sort()}"),
+    "reverse": lambda here: here.ranks.turn_round(),
+    "filter": lambda here: here.open_prompt("filter", "/", FILTER_HINT, here.ranks.filter),
+    "pause": Navigator.toggle_pause,
+    "seek": lambda here: here.open_prompt("seek", "step", SEEK_HINT),
+    "speed": Navigator.next_speed,
+    "theme": Navigator.change_theme,
+    "redraw": lambda here: here.shell.redraw(),
+}

@@ -1,0 +1,62 @@
+"""What every page has: lines for a size, a cursor over the things that can be opened, a scroll offset.
+
+A page holds only what the user chose (cursor, scroll, sort, filter); what it shows is in the FeedState.
+Pages import no Textual, so their behaviour is tested without a terminal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.tui.line import Line, Target, select
+
+if TYPE_CHECKING:
+    from tuiadvisor.tui.feed import FeedState
+
+
+class Page:
+    """A body of the screen between header and footer."""
+
+    name = ""
+    title = ""
+    keys: tuple[str, ...] = ()  # names of commands, most useful first: footer and help read them
+
+    def __init__(self) -> None:
+        self.cursor: Target | None = None
+        self.top = 0  # first visible row of a page longer than the screen
+        self.num_rows = 0
+        self.targets: list[Target] = []
+        self.target_rows: dict[Target, int] = {}
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return exactly the rows to draw, at most `height`."""
+        raise NotImplementedError
+
+    def move(self, rows: int) -> None:
+        """Move the cursor over the targets, or scroll where there are none."""
+        if not self.targets:
+            self.scroll(rows)
+            return
+        outside = -1 if rows > 0 else len(self.targets)
+        index = (self.targets.index(self.cursor) if self.cursor in self.targets else outside) + rows
+        self.cursor = self.targets[min(max(index, 0), len(self.targets) - 1)]
+
+    def scroll(self, rows: int) -> None:
+        """Move the view; `lines` keeps it within the page."""
+        self.top = max(self.top + rows, 0)
+
+    def opened(self) -> Target | None:
+        """Return what enter opens."""
+        return self.cursor if self.cursor in self.targets else None
+
+    def arranged(self, rows: list[Line], width: int, height: int) -> list[Line]:
+        """Return the visible part of the rows with the cursor drawn; remembers the targets."""
+        self.num_rows = len(rows)
+        self.target_rows = {}
+        for index, row in enumerate(rows):
+            if row.target is not None:
+                self.target_rows.setdefault(row.target, index)
+        self.targets = list(self.target_rows)
+        self.top = min(self.top, max(len(rows) - height, 0))
+        visible = rows[self.top : self.top + height]
+        return [select(row, width) if row.target and row.target == self.cursor else row for row in visible]

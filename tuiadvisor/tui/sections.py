@@ -1,0 +1,257 @@
+"""Parts of the overview, each a pure function from a RunView to lines of a given width.
+
+The overview arranges them to the size of the screen; `once` prints them one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.tui import bars
+from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.line import Line, Span, crop, fit, indent, length, line, spread, wrap
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.view import Finding, RunView
+
+DECISIONS = {"tune": "◆ TUNE", "rescale": "⇄ RESCALE", "stop": "■ STOP", "keep": "✓ KEEP"}
+SEVERITIES = {"critical": "■ critical", "warning": "▲ warning", "info": "● info"}
+SEVERITY_ROLES = {"critical": "bad", "warning": "warn", "info": "accent"}
+
+
+def not_enough(view: RunView) -> str:
+    """Return "not enough yet: 12 more steps", or "" where there is enough for a verdict."""
+    if view.window.enough:
+        return ""
+    missing = view.window.num_missing_steps
+    return f"not enough yet: {text_of.count(missing, 'more step')}" if missing > 0 else "not enough steps yet"
+
+
+def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return badge and sentence, then what follows from it, in at most `max_rows` rows."""
+    decision = view.verdict.decision
+    badge = f" {DECISIONS[decision]} " if decision else " … NOT YET "
+    role = f"badge:{decision}" if decision else "badge"
+    sentence = view.verdict.sentence
+    if decision and sentence.lower().startswith(f"{decision}:"):
+        sentence = sentence.partition(":")[2].strip()
+    waiting = not_enough(view)
+    if waiting and not sentence.lower().startswith("not enough"):
+        sentence = f"{waiting}. {sentence}".strip()
+    room = width - len(badge) - 1
+    rows = wrap(sentence or "no verdict yet", room)
+    lines = [line((badge, role), " ", (text, "strong")) for text in rows[:1]]
+    lines += [indent(line((text, "strong")), len(badge) + 1) for text in rows[1:]]
+    if view.verdict.next_constraint and len(lines) < max_rows:
+        name = text_of.phase_name(view.verdict.next_constraint)
+        lines.append(indent(line((f"then the next constraint is {name}", "dim")), len(badge) + 1))
+    return _cut(lines, max_rows, width)
+
+
+def _cut(lines: list[Line], max_rows: int, width: int) -> list[Line]:
+    """Keep the first rows; an ellipsis at the end of the last one where rows were left off."""
+    if len(lines) <= max_rows or max_rows <= 0:
+        return [crop(row, width) for row in lines[: max(max_rows, 0)]]
+    last = lines[max_rows - 1]
+    return [*lines[: max_rows - 1], crop(Line((*last.spans, (" …", "dim"))), width)]
+
+
+def step_figures(view: RunView, width: int) -> Line:
+    """Return step time and throughput."""
+    step = view.step
+    spans: list[Span] = [("median ", "dim"), figure(text_of.seconds(step.median_s))]
+    spans += [("   p95 ", "dim"), figure(text_of.seconds(step.p95_s))]
+    spans += [("   ", "dim"), figure(text_of.rate(step.throughput_steps_s, "steps/s"))]
+    for value, unit in ((step.throughput_samples_s, "samples/s"), (step.throughput_tokens_s, "tokens/s")):
+        if value is not None:
+            spans += [("   ", "dim"), figure(text_of.rate(value, unit))]
+    slowed: list[Span] = []
+    if view.slowdown is not None:
+        slowed = [("   slowed ", "dim"), figure(text_of.factor(view.slowdown))]
+    whole = Line((*spans, *slowed))
+    return whole if length(whole) <= width else crop(Line(tuple(spans)), width)
+
+
+def figure(text: str) -> Span:
+    """Return a number in the role of a number, "unknown" in its own."""
+    return (text, "unknown" if text.startswith(text_of.UNKNOWN) else "strong")
+
+
+def trend(view: RunView, width: int, rows: int) -> list[Line]:
+    """Return the chart of the step time and the row of its marks."""
+    values = view.trend.step_s
+    if not any(value is not None for value in values):
+        return [line(("no step finished yet: the trend starts with the first one", "dim"))][:rows]
+    chart_rows = max(rows - 1, 1)
+    lines = bars.column_chart(values, width, chart_rows)
+    if rows > chart_rows:
+        first, size = view.trend.first_step, view.trend.steps_per_bucket
+        marks = bars.chart_marks(view.trend.marks, first, size, len(values), width)
+        lines.append(spread(marks, line((_trend_scale(view, width), "dim")), width))
+    return lines
+
+
+def _trend_scale(view: RunView, width: int) -> str:
+    """Return what the height of the chart means."""
+    shown = [value for value in view.trend.step_s[-width:] if value is not None]
+    return f"tallest {text_of.seconds(max(shown))}"
+
+
+def window(view: RunView) -> str:
+    """Return which steps the figures are from, and which were left out."""
+    left_out = ", ".join(
+        f"{count:,} {why.replace('_', ' ')}" for why, count in view.window.excluded.items() if count
+    )
+    steps = text_of.steps(view.window.first_step, view.window.last_step)
+    return f"{steps}, without {left_out}" if left_out else steps
+
+
+def phases(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return the step as a stacked bar and its legend."""
+    bar = Line(tuple(bars.stacked_bar(view.step.shares, width, named=True)))
+    return [bar, *bars.legend(view.step.shares, view.step.seconds, width, max_rows - 1)]
+
+
+def phases_note(view: RunView) -> str:
+    """Return what the bar is a mean of, and the phases nobody observed."""
+    names = ", ".join(bars.SHORT_NAMES[phase] for phase in bars.unknown_phases(view.step.shares))
+    if len(bars.unknown_phases(view.step.shares)) > 4:
+        names = "most phases"
+    return f"mean over ranks · unknown: {names}" if names else "mean over ranks"
+
+
+def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return what communication costs and how much of it is hidden."""
+    overlap = view.overlap
+    if overlap.comm_total_s is None and overlap.comm_exposed_s is None:
+        return []
+    total = text_of.seconds(overlap.comm_total_s)
+    exposed = text_of.seconds(overlap.comm_exposed_s)
+    hidden = text_of.share(overlap.overlap)
+    text = f"communication {total} a step, {hidden} hidden behind compute; exposed {exposed}"
+    if overlap.skew_s is not None and overlap.transfer_s is not None:
+        late, moving = text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)
+        text += f": {late} waiting for the last rank, {moving} moving data"
+    if overlap.sampled_share is not None and overlap.sampled_share < 1:
+        text += f" ({text_of.share(overlap.sampled_share)} of the steps seen in detail)"
+    return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
+
+
+def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return one line a straggler: who, why, what it costs, since when."""
+    lines = []
+    hosts = {rank.rank: rank.host for rank in view.ranks}
+    for straggler in view.stragglers:
+        cause = text_of.phase_name(straggler.cause)
+        since = f", since step {straggler.since_step:,}" if straggler.since_step is not None else ""
+        lines.append(
+            line(
+                ("▶ ", "bad"),
+                (f"rank {straggler.rank}", "strong"),
+                (f" on {hosts.get(straggler.rank) or 'an unknown host'}", "dim"),
+                " arrives last: ",
+                (cause, "strong"),
+                (f", {text_of.seconds(straggler.loss_s_per_step)} a step", "text"),
+                (since, "dim"),
+                ("" if straggler.persistent else ", on and off", "dim"),
+                target=("rank", str(straggler.rank)),
+            )
+        )
+    if len(lines) > max_rows > 0:
+        left = line((f"  and {len(lines) - max_rows + 1} more ranks that arrive late: see 2 Ranks", "dim"))
+        lines = [*lines[: max_rows - 1], left]
+    return [crop(row, width) for row in lines[: max(max_rows, 0)]]
+
+
+def finding(found: Finding, width: int) -> Line:
+    """Return a finding in one row: severity, sentence, what it costs."""
+    cost = f"{text_of.seconds(found.loss_s_per_step)}/step" if found.loss_s_per_step is not None else ""
+    left = line(
+        (fit(SEVERITIES[found.severity], 11), SEVERITY_ROLES[found.severity]),
+        (fit(found.pattern, 3), "dim"),
+        (found.message or found.title, "text"),
+    )
+    room = width - len(cost) - 2 if cost else width
+    return Line(spread(crop(left, room), line((cost, "strong")), width).spans, ("finding", found.id))
+
+
+def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
+    """Return a finding with its whole sentence, for screens with room."""
+    cost = f"{text_of.seconds(found.loss_s_per_step)}/step" if found.loss_s_per_step is not None else ""
+    head = line(
+        (f"{SEVERITIES[found.severity]}  ", SEVERITY_ROLES[found.severity]),
+        (found.title, "strong"),
+        (f"  {found.pattern}", "dim"),
+    )
+    room = width - len(cost) - 2 if cost else width
+    target = ("finding", found.id)
+    rows = [Line(spread(crop(head, room), line((cost, "strong")), width).spans, target)]
+    rows += [Line(indent(line(text), 2).spans, target) for text in wrap(found.message, width - 2)]
+    return _cut(rows, max_rows, width)
+
+
+def losses(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return what was not seen, or nothing where everything was."""
+    lost = view.losses
+    parts = [
+        f"{text_of.count(number, noun)} {what}"
+        for number, noun, what in (
+            (lost.events_dropped, "event", "dropped"),
+            (lost.frames_lost, "frame", "lost"),
+            (lost.frames_bad, "frame", "unreadable"),
+            (lost.hooks_disabled, "hook", "switched off"),
+        )
+        if number
+    ]
+    if lost.ranks_missing:
+        parts.append(f"{text_of.ranks(lost.ranks_missing)} missing")
+    parts += list(lost.notes)
+    if not parts:
+        return []
+    rows = wrap("; ".join(parts), width - 9)
+    lines = [line(("▲ lost   ", "warn"), (rows[0], "warn"))]
+    lines += [indent(line((text, "warn")), 9) for text in rows[1:]]
+    return _cut(lines, max_rows, width)
+
+
+def unknowns(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return the metrics nobody could observe, with the reason."""
+    if not view.unknown:
+        return []
+    text = "; ".join(f"{text_of.phase_name(item.metric)}: {item.why}" for item in view.unknown)
+    rows = wrap(text, width - 9)
+    lines = [line(("unknown  ", "unknown"), (rows[0], "dim"))]
+    lines += [indent(line((row, "dim")), 9) for row in rows[1:]]
+    return _cut(lines, max_rows, width)
+
+
+def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return one line a host: CPU, memory, load, disk, network."""
+    lines = []
+    for host in view.hosts:
+        parts = [f"cpu {text_of.share(host.cpu)}", f"mem {text_of.share(host.memory)}"]
+        if host.load_1m is not None:
+            cores = f"/{host.num_cpus}" if host.num_cpus else ""
+            parts.append(f"load {text_of.significant(host.load_1m)}{cores}")
+        if host.disk_read_bytes_s is not None:
+            parts.append(f"disk {text_of.num_bytes(host.disk_read_bytes_s)}/s")
+        if host.net_bytes_s is not None:
+            parts.append(f"net {text_of.num_bytes(host.net_bytes_s)}/s")
+        name = fit(host.host, min(max(len(each.host) for each in view.hosts), 16))
+        lines.append(crop(line(name, "  ", (" · ".join(parts), "dim")), width))
+        lines += [crop(indent(line((gpu, "dim")), len(name) + 2), width) for gpu in host.gpus]
+    if len(lines) > max_rows > 0:
+        more = line((f"and {len(lines) - max_rows + 1} more lines of hosts", "dim"))
+        lines = [*lines[: max_rows - 1], more]
+    return lines[: max(max_rows, 0)]
+
+
+def source(view: RunView, width: int) -> Line:
+    """Return where the figures come from and what watching costs."""
+    parts = [text_of.count(view.num_frames, "frame")]
+    if view.event_time_s is not None:
+        parts.append(f"{text_of.seconds(view.event_time_s)} seen")
+    parts.append(f"probe cost {text_of.share(view.probe_cost)}")
+    if view.goodput is not None:
+        parts.append(f"goodput {text_of.share(view.goodput)}")
+    return crop(line((" · ".join(parts), "dim")), width)
