@@ -1,0 +1,131 @@
+"""`tuiadvisor advise`: the guided session on a plain terminal, or from an answers file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from tuiadvisor.advisor.compare import measure
+from tuiadvisor.cli.intent_options import add_intent_options, intent_of
+from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
+from tuiadvisor.session.conduct import Recorded, Session, conduct, identity
+from tuiadvisor.session.document import document, saved_answers, saved_history
+from tuiadvisor.session.markdown import decision_lines, markdown, stage_lines, why_lines
+from tuiadvisor.session.whys import NAMES
+from tuiadvisor_rules.questions import load_questions
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from tuiadvisor.session.stages import Asked
+
+MAX_RUNS: Final = 32
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("run", metavar="RUN", help="the recording to judge")
+    parser.add_argument("others", nargs="*", metavar="OTHER", help="recordings of other configurations")
+    parser.add_argument("--answers", metavar="FILE", help="answers as TOML or JSON; nothing is asked then")
+    parser.add_argument("--session", metavar="FILE", help="save here as JSON, and resume what is there")
+    parser.add_argument("--why", choices=NAMES, help="answer only this question, in plain words")
+    parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the session: .md or .json")
+    add_intent_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, ask what is open, decide, show, save."""
+    if len(options.others) >= MAX_RUNS:
+        raise TuiadvisorError(f"{1 + len(options.others)} recordings; give at most {MAX_RUNS}")
+    if options.output and Path(options.output).suffix not in {".md", ".json"}:
+        raise TuiadvisorError(f"{options.output}: a session is written as .md or .json")
+    paths = [options.run, *options.others]
+    runs = [_recorded(path) for path in paths]
+    questions, intent = load_questions(), intent_of(options)
+    saved = read_saved(Path(options.session)) if options.session else None
+    history = saved_history(saved, options.session or "")
+    answers = checked_answers(saved_answers(saved, identity(runs[0].view)), questions)
+    if options.answers:
+        answers |= read_answers(options.answers, questions)
+
+    def hold(given: dict[str, str | float]) -> Session:
+        return conduct(runs, intent, given, questions, history)
+
+    asks = not (options.answers or options.json or options.why) and sys.stdin.isatty()
+    session = ask_all(hold, answers) if asks else hold(answers)
+    if options.session:
+        _write(options.session, _json(session))
+    if options.output:
+        text = _json(session) if options.output.endswith(".json") else markdown(session).encode()
+        _write(options.output, text)
+    if options.json:
+        sys.stdout.buffer.write(_json(session))
+    elif options.why:
+        print("\n".join(why_lines(session.whys[NAMES.index(options.why)])))
+    elif asks:
+        print("\n".join(decision_lines(session)))
+    else:
+        print(markdown(session), end="")
+    return 0
+
+
+def _recorded(path: str) -> Recorded:
+    measured = measure(path, read_frames(path))
+    return Recorded(path, measured.view, measured.unit.gradient_bytes)
+
+
+def ask_all(
+    hold: Callable[[dict[str, str | float]], Session],
+    answers: dict[str, str | float],
+    read: Callable[[str], str] = input,
+) -> Session:
+    """Walk the six patterns, asking what is open; an empty line skips, ? tells how to measure, q ends the asking."""
+    session, given = hold(answers), dict(answers)
+    questions = {question.id: question for question in load_questions()}
+    for place in range(len(session.stages)):
+        stage = session.stages[place]
+        print("\n".join(stage_lines(replace(stage, asked=(), not_asked=()))), "\n")
+        for asked in stage.asked:
+            if asked.answer is not None:
+                continue
+            while (answer := _ask(asked, read)) == "?":
+                print(f"  Measure it: {asked.measure}")
+            if answer == "q":
+                return hold(given)
+            while answer:
+                try:
+                    given[asked.id] = checked_answer(questions[asked.id], answer)
+                    break
+                except TuiadvisorError as error:
+                    print(f"  {error}")
+                    answer = _ask(asked, read)
+        session = hold(given)
+        print(f"\n{session.stages[place].conclusion}\n")
+    return session
+
+
+def _ask(asked: Asked, read: Callable[[str], str]) -> str:
+    how = {"yes_no": "yes/no", "number": asked.unit}.get(asked.kind, "/".join(asked.choices))
+    try:
+        return read(f"{asked.ask} [{how}; empty: skip, ?: how to measure, q: decide now] ").strip()
+    except EOFError:
+        return "q"
+
+
+def _json(session: Session) -> bytes:
+    return orjson.dumps(document(session), option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def _write(path: str, content: bytes) -> None:
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise FailureError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,30 @@
+"""`tuiadvisor anonymize`: a copy of a recording that names nobody, to share with others."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.exporters.anonymize import anonymize
+from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("file", metavar="RUN", help="a recording")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the recording to write")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write, and say what is still in it."""
+    refuse_existing(options.output)
+    num_bytes = write_recording(options.output, anonymize(partial(read_frames, options.file)))
+    print(
+        f"{options.output}, {num_bytes:,} bytes: no host, path, user, command line or process id of the original; "
+        "times, sizes, versions and device models are kept"
+    )
+    return 0

@@ -1,0 +1,76 @@
+"""The list of commands, their shared options, and the one place that catches a TuiadvisorError."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from typing import Final
+
+from tuiadvisor import __version__
+from tuiadvisor.errors import TuiadvisorError
+
+# name -> (module, one line). An explicit list: what is not here does not exist.
+COMMANDS: Final = {
+    "watch": ("watch", "live screens of the training that runs on this machine"),
+    "record": ("record", "the same without screens, into a file"),
+    "run": ("run_", "start a training and watch it from its first steps on"),
+    "replay": ("replay", "the same screens on a recording"),
+    "diagnose": ("diagnose", "the verdict on a recording, as text or JSON"),
+    "advise": ("advise", "the guided session: six patterns, your answers, one decision"),
+    "intent": ("intent", "what the training is for: objective, limits, prices, what remains"),
+    "compare": ("compare", "two recordings: improved, regressed, no change or not comparable"),
+    "info": ("info", "what a recording holds, and what is damaged or was lost"),
+    "scale": ("scale", "what more or fewer devices bring: time, efficiency, cost, decision"),
+    "import": ("import_", "other tools' recordings: profiler traces, operation tables, flight recorder"),
+    "trim": ("trim", "some steps of a recording as a recording of its own"),
+    "anonymize": ("anonymize", "a copy of a recording that names nobody"),
+    "export": ("export", "a recording as Parquet tables or as a trace for Perfetto"),
+    "detach": ("detach", "remove probes from running ranks"),
+    "rules": ("rules", "list, show and check the rules of the advisor"),
+    "doctor": ("doctor", "what works on this machine, and the remedy for what does not"),
+    "demo": ("demo", "a real training with a fault, and the screens on it"),
+}
+
+
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser; `only`: load one command's options and leave the other modules unimported."""
+    parser = argparse.ArgumentParser(
+        prog="tuiadvisor",
+        description="Watch running PyTorch training, find the straggler, decide: tune, rescale or stop.",
+    )
+    parser.add_argument("--version", action="version", version=f"tuiadvisor {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (module, line) in COMMANDS.items():
+        command = subparsers.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".")
+        command.add_argument(
+            "--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
+        if only in (None, name):
+            importlib.import_module(f"tuiadvisor.cli.{module}").add_options(command)
+    return parser
+
+
+def run(arguments: list[str]) -> int:
+    """Parse, run, and turn what went wrong into one line and an exit code."""
+    named = next((argument for argument in arguments if not argument.startswith("-")), None)
+    options = build_parser(named if named in COMMANDS else None).parse_args(arguments)
+    module = importlib.import_module(f"tuiadvisor.cli.{COMMANDS[options.command][0]}")
+    try:
+        code: int = module.run(options)
+        sys.stdout.flush()
+    except TuiadvisorError as error:
+        if options.debug:
+            raise
+        print(f"tuiadvisor {options.command}: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # `tuiadvisor diagnose … | head`: the reader has what it wanted.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    else:
+        return code

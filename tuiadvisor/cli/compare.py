@@ -1,0 +1,81 @@
+"""`tuiadvisor compare`: two recordings, one verdict; with --fail-if-slower a performance check for CI.
+
+Exit code 0; with --fail-if-slower also 1 when the slowdown surely exceeds the limit, and 2 when the recordings do
+not allow a verdict: a check that could not be made has not passed.
+
+A performance check in CI, against a baseline kept from the main branch:
+
+    - run: tuiadvisor run --record after.tuirec --no-ui -- torchrun --nproc-per-node 4 train.py --steps 500
+    - run: tuiadvisor compare baseline.tuirec after.tuirec --fail-if-slower 5%
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Final
+
+import orjson
+
+from tuiadvisor.advisor.compare import NOISE_FLOOR, Wishes, compare, measure
+from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.report.comparison import comparison_document
+from tuiadvisor.tui.comparison import plain_comparison
+
+CODES: Final = {None: 2, True: 1, False: 0}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("before", metavar="BEFORE", help="a recording")
+    parser.add_argument("after", metavar="AFTER", help="a recording of the changed training")
+    parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+    parser.add_argument(
+        "--fail-if-slower",
+        type=_share,
+        metavar="5%",
+        help="exit with 1 if AFTER is surely slower by more, with 2 if that cannot be told",
+    )
+    parser.add_argument(
+        "--noise",
+        type=_share,
+        default=NOISE_FLOOR,
+        metavar="2%",
+        help="what two runs of the same code may differ by; smaller changes are never a verdict",
+    )
+    parser.add_argument(
+        "--same-work",
+        action="store_true",
+        help="you vouch that a step does the same work in both, where that was not observed",
+    )
+    parser.add_argument(
+        "--ignore-load",
+        action="store_true",
+        help="give a verdict although the machine was busier with other processes in one of the two",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare, print, and tell CI."""
+    before = measure(options.before, read_frames(options.before))
+    after = measure(options.after, read_frames(options.after))
+    wishes = Wishes(options.noise, options.fail_if_slower, options.same_work, options.ignore_load)
+    comparison = compare(before, after, wishes)
+    if options.json:
+        document = comparison_document(comparison)
+        sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+    else:
+        print(plain_comparison(comparison), end="")
+    return CODES[comparison.gate.exceeded] if comparison.gate else 0
+
+
+def _share(text: str) -> float:
+    """5% or 0.05; a bare 5 might mean either, so it is refused."""
+    number = text.strip().removesuffix("%")
+    try:
+        value = float(number) / (100 if number != text.strip() else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share; write 5% or 0.05")
+    return value

@@ -1,0 +1,169 @@
+"""`tuiadvisor demo`: a real training on this machine with one fault, and the screens on it while it runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.agent.discovery import find_ranks
+from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.session import Session
+from tuiadvisor.cli.watch import say_goodbye, show, watch_once
+from tuiadvisor.errors import FailureError, TuiadvisorError
+
+if TYPE_CHECKING:
+    import argparse
+
+# Scenario -> (what the training is told, what to look for). The diagnosis sees neither.
+SCENARIOS: Final = {
+    "slow-backward": (
+        ["--fault", "slow-backward", "--fault-rank", "2", "--delay-ms", "15"],
+        "one rank computes its gradients late, yet all ranks show the same step time",
+    ),
+    "slow-data": (
+        ["--fault", "slow-data", "--fault-rank", "1", "--delay-ms", "15"],
+        "one rank waits for its data, the others wait for it",
+    ),
+    "input-bound": (["--fault", "slow-data", "--delay-ms", "15"], "all ranks wait for data"),
+    "slow-forward": (
+        ["--fault", "slow-forward", "--fault-rank", "3", "--delay-ms", "15"],
+        "one rank is slow in forward",
+    ),
+    "heavy-comm": (["--fault", "heavy-comm"], "the gradients are large and the batch is small"),
+    "checkpoint": (["--fault", "checkpoint"], "rank 0 stops every 40 steps to write a checkpoint"),
+    "slow-start": (
+        ["--fault", "slow-start", "--slow-steps", "60"],
+        "the first steps are far slower than the rest",
+    ),
+    "onset": (
+        ["--fault", "slow-backward", "--fault-rank", "2", "--delay-ms", "15", "--onset", "350"],
+        "all is well at first; one rank turns slow at step 350",
+    ),
+    "healthy": (["--fault", "none"], "nothing: the advisor should find nothing worth acting on"),
+}
+NUM_RANKS: Final = 4
+START_PATIENCE_S: Final = 60.0
+WARM_S: Final = 3.0  # attach to a training that is under way, as a user would
+TRAINING_S: Final = 3600.0
+INTRO: Final = """A real training of {ranks} ranks runs on this machine. It knows nothing of tuiadvisor;
+the probes went in while it was running.
+
+Scenario: {scenario}: {what}.
+
+Look at the verdict at the top, then at the row of each rank:
+who arrives last is the culprit, who waits is the victim.
+
+1 overview   2 ranks   enter details   ? keys   q leave (and end the demo's training)"""
+NEXT: Final = (
+    """Another fault: tuiadvisor demo slow-data. Your own training, while it runs: tuiadvisor watch"""
+)
+# A verdict that comes at once may come too early where the fault begins later or ends soon: watch at least so long.
+AT_LEAST_S: Final = {"onset": 30.0, "slow-start": 20.0, "checkpoint": 12.0}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument(
+        "scenario", nargs="?", default="slow-backward", choices=SCENARIOS, metavar="SCENARIO",
+        help="one of: " + ", ".join(SCENARIOS),
+    )  # fmt: skip
+    parser.add_argument("--headless", action="store_true", help="no screens: print the verdict")
+    parser.add_argument("--ranks", type=int, default=NUM_RANKS, help=argparse_ranks())
+
+
+def argparse_ranks() -> str:
+    """Help of --ranks."""
+    return f"ranks to train with (default {NUM_RANKS})"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Start the training, attach, show, end the training."""
+    if importlib.util.find_spec("torch") is None:
+        raise TuiadvisorError(
+            "the demo trains with torch, which is not installed: pip install 'tuiadvisor[demo]'"
+        )
+    if not 1 < options.ranks <= 64:
+        raise TuiadvisorError(f"--ranks {options.ranks}: the demo trains with 2 to 64 ranks")
+    arguments, what = SCENARIOS[options.scenario]
+    headless = options.headless or not sys.stdout.isatty()
+    say = sys.stdout if headless else sys.stderr
+    print(
+        f"starting a training of {options.ranks} ranks ({options.scenario}: {what}) ...", file=say, flush=True
+    )
+    training = start_training(options.ranks, arguments)
+    try:
+        wait_for_ranks(training, options.ranks)
+        print("attaching to it while it runs ...", file=say, flush=True)
+        with Session([training.pid], None, "train.py", "demo/train.py " + " ".join(arguments)) as session:
+            feed = LiveFeed(session.source(), session.agent_error)
+            feed.start()
+            try:
+                if headless:
+                    return watch_once(session, feed, 60.0, AT_LEAST_S.get(options.scenario, 2.0))
+                intro = INTRO.format(ranks=options.ranks, scenario=options.scenario, what=what)
+                show(feed, intro)
+            finally:
+                feed.stop()
+        say_goodbye(feed.latest().view, None)
+        print(NEXT)
+    finally:
+        print("ending the demo's training ...", file=sys.stderr, flush=True)
+        end_training(training)
+    return 0
+
+
+def training_script() -> Path:
+    """demo/train.py: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).resolve().parents[1]
+    for path in (package.parent / "demo" / "train.py", package / "demo" / "train.py"):
+        if path.is_file():
+            return path
+    raise FailureError(f"{package}: demo/train.py is missing; reinstall tuiadvisor")
+
+
+def start_training(num_ranks: int, arguments: list[str]) -> subprocess.Popen[bytes]:
+    """Run torchrun on the demo script, in a session of its own."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
+    script = [str(training_script()), "--seconds", str(TRAINING_S), "--print-every", "0", *arguments]
+    return subprocess.Popen(
+        [*launch, *script],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+
+
+def wait_for_ranks(training: subprocess.Popen[bytes], num_ranks: int) -> None:
+    """Until all ranks run. FailureError if the training ends before."""
+    deadline = time.monotonic() + START_PATIENCE_S
+    while time.monotonic() < deadline:
+        if training.poll() is not None:
+            raise FailureError(
+                f"the demo training ended with exit code {training.returncode} before it began"
+            )
+        try:
+            if len(find_ranks([training.pid])) >= num_ranks:
+                time.sleep(WARM_S)
+                return
+        except TuiadvisorError:
+            pass  # the launcher has not started them yet
+        time.sleep(0.2)
+    raise FailureError(f"the demo training did not start {num_ranks} ranks within {START_PATIENCE_S:.0f} s")
+
+
+def end_training(training: subprocess.Popen[bytes]) -> None:
+    """Ask the launcher to end its ranks; insist after a while."""
+    if training.poll() is None:
+        training.terminate()
+        try:
+            training.wait(15)
+        except subprocess.TimeoutExpired:
+            training.kill()
+            training.wait()

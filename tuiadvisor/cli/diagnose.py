@@ -1,0 +1,40 @@
+"""`tuiadvisor diagnose`: the verdict on a recording, as text for people or one JSON document for scripts."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import orjson
+
+from tuiadvisor.advisor.fold import diagnose
+from tuiadvisor.cli.intent_options import add_intent_options, intent_of
+from tuiadvisor.cli.replay import frames_of
+from tuiadvisor.cli.step_range import step_range
+from tuiadvisor.report.document import document
+from tuiadvisor.session.economy import economy, economy_lines
+from tuiadvisor.tui.once import plain_summary
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("file", metavar="FILE", help="a recording")
+    parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+    parser.add_argument("--steps", type=step_range, metavar="A:B", help="only these steps, both included")
+    add_intent_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Diagnose and print."""
+    intent = intent_of(options)
+    view = diagnose(frames_of(options.file), options.steps)
+    economics = economy(view, intent)
+    if options.json:
+        whole = {**document(view), "economics": economics}
+        sys.stdout.buffer.write(orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n")
+    else:
+        print("\n".join([plain_summary(view), *economy_lines(economics, intent)]))
+    return 0

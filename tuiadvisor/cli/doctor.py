@@ -1,0 +1,134 @@
+"""`tuiadvisor doctor`: what works on this machine, and the remedy for what does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import orjson
+
+from tuiadvisor import __version__
+from tuiadvisor.agent.gpu import GpuSampler
+
+if TYPE_CHECKING:
+    import argparse
+
+CAP_SYS_PTRACE_BIT = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at."""
+
+    name: str
+    state: Literal["ok", "limited", "missing"]
+    found: str
+    remedy: str
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look and print; 1 if injection cannot work at all."""
+    checks = [look_at_machine(), look_at_ptrace(), look_at_rings(), look_at_gpus(), *look_at_terminal()]
+    if options.json:
+        document = {"schema": 1, "tuiadvisor": __version__, "checks": [asdict(check) for check in checks]}
+        sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+    else:
+        for check in checks:
+            print(f"{check.state:8} {check.name:10} {check.found}")
+            if check.remedy:
+                print(f"{'':19} -> {check.remedy}")
+    return int(any(check.state == "missing" for check in checks))
+
+
+def look_at_machine() -> Check:
+    """Linux on x86-64, and the Python we run on."""
+    found = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    if platform.system() == "Linux" and platform.machine() == "x86_64":
+        return Check("machine", "ok", found, "")
+    return Check(
+        "machine", "missing", found, "injection needs Linux on x86-64; replay and diagnose work anywhere"
+    )
+
+
+def look_at_ptrace() -> Check:
+    """Whether the kernel lets us into processes of the same user."""
+    scope = _first_line("/proc/sys/kernel/yama/ptrace_scope")
+    has_capability = bool(_capabilities() >> CAP_SYS_PTRACE_BIT & 1)
+    found = (
+        f"yama ptrace_scope {scope or 'absent'}, CAP_SYS_PTRACE {'held' if has_capability else 'not held'}"
+    )
+    if scope in ("", "0") or (has_capability and scope != "3"):
+        return Check("ptrace", "ok", found, "")
+    if scope == "3":
+        return Check(
+            "ptrace", "missing", found, "forbidden until reboot by ptrace_scope 3: ask the administrator"
+        )
+    remedy = "as root: sysctl kernel.yama.ptrace_scope=0, or give this user CAP_SYS_PTRACE"
+    return Check("ptrace", "missing", found, remedy)
+
+
+def look_at_rings() -> Check:
+    """Where rings will lie: memory, not disk, if possible."""
+    memory = Path("/dev/shm")  # noqa: S108 - only looked at; the names below it are random and owner-only
+    if memory.is_dir() and os.access(memory, os.W_OK):
+        free = shutil.disk_usage(memory).free
+        if free > 64 << 20:
+            return Check("rings", "ok", f"{memory}, {free >> 20} MiB free", "")
+        return Check(
+            "rings", "limited", f"{memory}, {free >> 20} MiB free", "2.5 MiB a rank are needed there"
+        )
+    return Check(
+        "rings", "limited", f"{memory} is not writable", "rings will lie in the temporary folder on disk"
+    )
+
+
+def look_at_gpus() -> Check:
+    """Devices through NVML."""
+    names = GpuSampler().names()
+    if names:
+        return Check("gpu", "ok", ", ".join(names), "")
+    return Check("gpu", "limited", "no device through NVML", "device metrics will be unknown on this machine")
+
+
+def look_at_terminal() -> list[Check]:
+    """Colours, letters, and the optional parts."""
+    colours = os.environ.get("COLORTERM") or os.environ.get("TERM") or "no TERM"
+    encoding = (sys.stdout.encoding or "").lower()
+    utf8 = encoding.replace("-", "") == "utf8"
+    remedy = "" if utf8 else "screens fall back to ASCII; set LC_ALL=C.UTF-8 for fine bars"
+    checks = [
+        Check("terminal", "ok" if utf8 else "limited", f"{colours}, {encoding or 'no encoding'}", remedy)
+    ]
+    if "SSH_CONNECTION" in os.environ:
+        checks.append(
+            Check("ssh", "ok", "a remote session", "ssh -C makes screens 9 to 17 times smaller on the wire")
+        )
+    has_torch = importlib.util.find_spec("torch") is not None
+    found = "installed here" if has_torch else "not installed here"
+    remedy = "" if has_torch else "not needed to watch; `pip install 'tuiadvisor[demo]'` for the demo"
+    return [*checks, Check("torch", "ok" if has_torch else "limited", found, remedy)]
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _capabilities() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return int(line.split()[1], 16)
+    return 0

@@ -1,0 +1,42 @@
+"""`tuiadvisor export`: a recording for other tools: Parquet tables, or a trace for Perfetto."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.exporters.chrome_trace import export_chrome_trace
+from tuiadvisor.exporters.parquet import export_parquet
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("file", metavar="RUN", help="a recording")
+    parser.add_argument(
+        "--format",
+        required=True,
+        choices=("parquet", "chrome-trace"),
+        help="parquet: a folder of tables; chrome-trace: one file for Perfetto, compressed if it ends in .gz",
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="PATH", help="what to write")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write and say what."""
+    reading, path = partial(read_frames, options.file), Path(options.output)
+    if options.format == "parquet":
+        rows = export_parquet(reading, path)
+        print(
+            f"{path}: {', '.join(f'{number:,} {name}' for name, number in rows.items())}; see {path / 'SCHEMA.md'}"
+        )
+    else:
+        written = export_chrome_trace(reading, path)
+        print(
+            f"{path}: {written.num_steps:,} rank-steps, {written.num_events:,} events; open it at ui.perfetto.dev"
+        )
+    return 0

@@ -1,0 +1,222 @@
+"""The thread between a source and the screens: read, fold, publish the newest frozen state.
+
+Screens never wait for it and it never waits for them.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.tui.feed import FeedState, Mode, ReplayState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.stream.replay import ReplaySource
+    from tuiadvisor.stream.source import Source
+
+READ_S: Final = 0.2
+VIEW_PERIOD_S: Final = 0.45
+
+
+class Feed:
+    """What live and replay have in common. Subclasses say what the phase is and take their commands."""
+
+    mode: Mode = "live"
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.advisor = Advisor()
+        self.view: RunView | None = None
+        self.frozen = False  # the reader goes on, the screen keeps its picture
+        self._version = 0
+        self._num_restarts = 0
+        self._changed = True
+        self._view_due_s = 0.0
+        self._commands: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._state = FeedState(None, self.mode, "starting", "", None, None, 0)
+        self._thread = threading.Thread(target=self._run, name="tuiadvisor-feed", daemon=True)
+        self.failure: Exception | None = None
+
+    def start(self) -> None:
+        """Begin reading."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop reading and close the source."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+        self.source.close()
+
+    def latest(self) -> FeedState:
+        """The newest state."""
+        return self._state
+
+    def command(self, name: str, value: object = None) -> None:
+        """Queue a command for the thread."""
+        self._commands.put((name, value))
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                self._cycle()
+        except Exception as error:  # noqa: BLE001 - a thread's end must reach the screen, then the command line
+            self.failure = error
+            self._publish(f"failed: {type(error).__name__}: {error}")
+
+    def _cycle(self) -> None:
+        while not self._commands.empty():
+            self._obey(*self._commands.get())
+            self._changed = True
+            self._view_due_s = 0.0
+        frames = self.source.read(READ_S)
+        if self.source.status.num_restarts != self._num_restarts:
+            self._num_restarts = self.source.status.num_restarts
+            self.advisor = Advisor()
+        for frame in frames:
+            self.advisor.feed(frame)
+        self._changed = self._changed or bool(frames)
+        now = time.monotonic()
+        if now >= self._view_due_s and not self._is_catching_up():
+            self._view_due_s = now + VIEW_PERIOD_S
+            if self._changed and not self.frozen:
+                self.view = self.advisor.view()
+                self._changed = False
+            self._publish(self.source.status.note)
+
+    def _is_catching_up(self) -> bool:
+        # A late viewer first folds the history; drawing in between would only slow it down.
+        return self.view is not None and self.source.status.bytes_behind > 4 << 20
+
+    def _publish(self, message: str) -> None:
+        phase, progress = self._phase()
+        former = self._state
+        state = FeedState(
+            self.view, self.mode, phase, message, progress, self._replay_state(), former.version
+        )
+        if state != former:
+            self._version += 1
+            self._state = FeedState(
+                state.view, state.mode, phase, message, progress, state.replay, self._version
+            )
+
+    def _phase(self) -> tuple[str, tuple[int, int] | None]:
+        raise NotImplementedError
+
+    def _replay_state(self) -> ReplayState | None:
+        return None
+
+    def _obey(self, name: str, value: object) -> None:
+        raise NotImplementedError
+
+
+class LiveFeed(Feed):
+    """A session's frames as they come."""
+
+    def __init__(self, source: Source, agent_error: Callable[[], str | None]) -> None:
+        super().__init__(source)
+        self._agent_error = agent_error
+
+    def _phase(self) -> tuple[str, tuple[int, int] | None]:
+        status = self.source.status
+        if status.ended or (self.view is not None and not status.connected):
+            return "hub lost", None
+        error = self._agent_error()
+        if error is not None:
+            return f"agent lost: {error}", None
+        if self.frozen:
+            return "paused", None
+        return attach_phase(self.view)
+
+    def _obey(self, name: str, value: object) -> None:  # noqa: ARG002 - live commands carry no value
+        if name == "pause":
+            self.frozen = True
+        elif name in ("resume", "end"):
+            self.frozen = False
+            self._changed = True
+
+
+class ReplayFeed(Feed):
+    """A recording, with a position that can be moved."""
+
+    mode: Mode = "replay"
+
+    def __init__(
+        self, source: ReplaySource, marks: tuple[tuple[int, str], ...], last_step: int | None
+    ) -> None:
+        """marks: (step, what begins there), from a look at the whole recording; last_step: its end."""
+        super().__init__(source)
+        self.replay = source
+        self.last_step = last_step
+        self.steps = sorted(marks)
+        self.positions = tuple(
+            (source.index.due_ns[max(0, source.index.frame_of_step(step) - 1)] / 1e9, label)
+            for step, label in self.steps
+            if len(source.index)
+        )
+
+    def _phase(self) -> tuple[str, tuple[int, int] | None]:
+        if self.replay.clock.paused:
+            return "paused", None
+        return ("ended" if self.replay.status.ended else "replay"), None
+
+    def _replay_state(self) -> ReplayState:
+        duration_s = self.replay.duration_s or 1.0
+        view = self.view
+        return ReplayState(
+            position=min(1.0, self.replay.position_s / duration_s),
+            step=view.last_step if view is not None else None,
+            first_step=0,
+            last_step=self.last_step,
+            speed=self.replay.clock.speed,
+            paused=self.replay.clock.paused,
+            marks=tuple((min(1.0, position_s / duration_s), label) for position_s, label in self.positions),
+        )
+
+    def _obey(self, name: str, value: object) -> None:
+        source = self.replay
+        if name == "pause":
+            source.clock.pause()
+        elif name == "resume":
+            source.clock.resume()
+        elif name == "speed" and isinstance(value, (int, float)):
+            source.clock.set_speed(float(value))
+        elif name == "seek_step" and isinstance(value, int):
+            source.seek_step(value)
+        elif name == "step":
+            source.clock.pause()
+            source.seek_frame(source.num_read + (1 if value in (None, 1) else -1))
+        elif name == "end":
+            source.seek(source.duration_s)
+        elif name in ("next_finding", "prev_finding"):
+            self._to_finding(forward=name == "next_finding")
+
+    def _to_finding(self, *, forward: bool) -> None:
+        here_s = self.replay.position_s
+        ahead = [position_s for position_s, _ in self.positions if position_s > here_s + 0.05]
+        behind = [position_s for position_s, _ in self.positions if position_s < here_s - 0.05]
+        if forward and ahead:
+            self.replay.seek(min(ahead))
+        elif not forward and behind:
+            self.replay.seek(max(behind))
+
+
+def attach_phase(view: RunView | None) -> tuple[str, tuple[int, int] | None]:
+    """Where a live session stands: finding ranks, attaching n/m, live, ended."""
+    if view is None or not view.ranks:
+        return "finding ranks", None
+    if view.ended:
+        return "ended", None
+    states = [row.state for row in view.ranks]
+    num_pending = sum(state in ("found", "waiting_to_attach") for state in states)
+    if num_pending:
+        done = len(states) - num_pending
+        return f"attaching {done}/{len(states)}", (done, len(states))
+    return "live", None

@@ -1,0 +1,46 @@
+"""What every kind of import shares: its options, and printing a document or its summary."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from tuiadvisor.errors import TuiadvisorError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+
+def add_import(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], kind: str, metavar: str, text: str
+) -> None:
+    """One kind's parser: a path, --json, and -o for later."""
+    parser = subparsers.add_parser(kind, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("path", metavar=metavar)
+    parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="write a recording (not available yet)")
+
+
+def show(
+    options: argparse.Namespace,
+    read: Callable[[Path], dict[str, Any]],
+    summary: Callable[[dict[str, Any]], str],
+) -> int:
+    """Read the path and print the document or its summary; refuse to write a recording."""
+    if options.output is not None:
+        raise TuiadvisorError(
+            "-o: imports cannot be written as recordings yet; leave it out to see the result"
+        )
+    document = read(Path(options.path))
+    if options.json:
+        sys.stdout.buffer.write(
+            orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
+        )
+    else:
+        # Names come from files of others: a terminal must not obey them.
+        print("".join(c if c.isprintable() or c == "\n" else "?" for c in summary(document)))
+    return 0

@@ -1,0 +1,33 @@
+"""`tuiadvisor info`: what a recording holds, and what is damaged or was lost."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import orjson
+
+from tuiadvisor.advisor.contents import contents
+from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.report.contents import contents_document
+from tuiadvisor.stream.recording import read_summary
+from tuiadvisor.tui.contents import plain_contents
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("file", metavar="RUN", help="a recording")
+    parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read and print."""
+    held = contents(options.file, read_frames(options.file), read_summary(options.file))
+    if options.json:
+        sys.stdout.buffer.write(orjson.dumps(contents_document(held), option=orjson.OPT_INDENT_2) + b"\n")
+    else:
+        print(plain_contents(held), end="")
+    return 0

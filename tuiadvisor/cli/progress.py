@@ -1,0 +1,57 @@
+"""Frames of a recording with a progress line on stderr once reading takes longer than a second.
+
+On a terminal one line that is redrawn and at the end taken away; in a log a line every ten seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.stream.recording import RecordingReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE_S: Final = 1.0
+TERMINAL_EVERY_S: Final = 0.2
+LOG_EVERY_S: Final = 10.0
+
+
+def read_frames(path: str, doing: str = "reading") -> Iterator[bytes]:
+    """All whole frames of a recording, in order, a bounded piece at a time. TuiadvisorError if it is none."""
+    line = ProgressLine(f"{doing} {path}")
+    with RecordingReader(path) as reader:
+        try:
+            while taken := reader.take():
+                line.show(reader.position / max(reader.num_bytes, 1))
+                for located in taken:
+                    yield located.data
+        finally:
+            line.end()
+
+
+class ProgressLine:
+    """Says how far a long piece of work is."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._is_terminal = sys.stderr.isatty()
+        self._next_s = time.monotonic() + PATIENCE_S
+        self._is_shown = False
+
+    def show(self, share: float) -> None:
+        """share: 0..1 of the work that is done."""
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + (TERMINAL_EVERY_S if self._is_terminal else LOG_EVERY_S)
+        begin, end = ("\r\x1b[2K", "") if self._is_terminal else ("", "\n")
+        print(f"{begin}{self._doing}: {share:.0%}", end=end, file=sys.stderr, flush=True)
+        self._is_shown = True
+
+    def end(self) -> None:
+        """Leave the terminal as it was."""
+        if self._is_shown and self._is_terminal:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,94 @@
+"""`tuiadvisor record`: attach and write the recording, without screens."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tuiadvisor.cli.background import run_in_background
+from tuiadvisor.cli.duration import seconds
+from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.target import add_remote_target, add_target, open_session
+from tuiadvisor.errors import FailureError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.cli.session import Session
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_target(parser)
+    add_remote_target(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the recording to write")
+    parser.add_argument(
+        "--for", dest="duration", type=seconds, metavar="60s", help="stop after this long; default: until ^C"
+    )
+    parser.add_argument(
+        "--daemon", action="store_true", help="go on in the background, also after this terminal is gone"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Record until the time is over, the ranks have ended or the user stops it."""
+    if not options.daemon:
+        return _record(options, lambda _: None)
+    pid, url = run_in_background(lambda announce: _record(options, announce), f"{options.output}.log")
+    print(f"recording in {options.output} as process {pid}; its words are in {options.output}.log")
+    print(f"watch it: tuiadvisor watch {url}")
+    print(f"end it:   kill {pid}")
+    return 0
+
+
+def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill ends it as ^C does
+    with open_session(options) as session:
+        announce(session.viewer_url)
+        feed = LiveFeed(session.source(), session.agent_error)
+        feed.start()
+        try:
+            _follow(session, feed, options.duration)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            feed.stop()
+        error = session.agent_error()
+    view = feed.latest().view
+    if feed.failure is not None:
+        raise feed.failure
+    if error is not None:
+        raise FailureError(f"{error} (what was recorded before is in {options.output})")
+    print(f"recorded {_progress(view)} in {options.output}")
+    if view is not None and view.verdict.sentence:
+        print(view.verdict.sentence)
+    return 0
+
+
+def _follow(session: Session, feed: LiveFeed, duration_s: float | None) -> None:
+    begin = time.monotonic()
+    shown = ""
+    while not session.agent_ended() and session.hub.poll() is None and feed.failure is None:
+        elapsed = time.monotonic() - begin
+        if duration_s is not None and elapsed >= duration_s:
+            break
+        line = f"recording {elapsed:.0f} s: {feed.latest().phase}, {_progress(feed.latest().view)}"
+        if sys.stderr.isatty() and line != shown:
+            print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+            shown = line
+        time.sleep(0.2)
+    if shown:
+        print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+    if session.hub.poll() is not None:
+        raise FailureError("the hub ended; what it wrote before is kept, the ranks are not touched")
+
+
+def _progress(view: RunView | None) -> str:
+    if view is None or not view.ranks:
+        return "no ranks yet"
+    step = "no steps yet" if view.last_step is None else f"up to step {view.last_step}"
+    return f"{len(view.ranks)} ranks, {step}"

@@ -1,0 +1,81 @@
+"""`tuiadvisor replay`: the live screens on a recording."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.stream.source import FileSource
+from tuiadvisor.tui.once import plain_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tuiadvisor.advisor.view import RunView
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("file", metavar="FILE", help="a recording")
+    parser.add_argument("--speed", type=_speed, default=1.0, metavar="4", help="recorded seconds a second")
+    parser.add_argument("--at", type=int, metavar="STEP", help="begin at this step")
+    parser.add_argument("--once", action="store_true", help="no screens: print the summary as text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the recording until the user leaves."""
+    whole = whole_view(options.file)
+    if options.once or not sys.stdout.isatty():
+        print(plain_summary(whole))
+        return 0
+    from tuiadvisor.tui.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
+
+    source = ReplaySource(options.file, options.speed, options.at)
+    feed = ReplayFeed(source, finding_marks(whole), whole.last_step)
+    feed.start()
+    try:
+        run_app(feed)
+    finally:
+        feed.stop()
+    if feed.failure is not None:
+        raise feed.failure
+    return 0
+
+
+def frames_of(path: str) -> Iterator[bytes]:
+    """All whole frames of a recording, in order."""
+    source = FileSource(path)
+    try:
+        while frames := source.read(0.0):
+            yield from frames
+    finally:
+        source.close()
+
+
+def whole_view(path: str) -> RunView:
+    """The view at a recording's end."""
+    advisor = Advisor()
+    for frame in frames_of(path):
+        advisor.feed(frame)
+    return advisor.view()
+
+
+def finding_marks(view: RunView) -> tuple[tuple[int, str], ...]:
+    """(step, label) of everything that begins at a known step."""
+    return tuple(
+        (finding.since_step, finding.title) for finding in view.findings if finding.since_step is not None
+    )
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text.rstrip("xX"))
+    except ValueError:
+        speed = 0.0
+    if not 0.01 <= speed <= 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no speed; write 0.01 to 1000, e.g. 4")
+    return speed

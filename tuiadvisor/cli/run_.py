@@ -1,0 +1,90 @@
+"""`tuiadvisor run -- torchrun … train.py`: start a training and watch it from its first steps on."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from typing import Final
+
+from tuiadvisor.agent.discovery import NoRanksError, find_ranks
+from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.session import Session
+from tuiadvisor.cli.watch import say_goodbye, show
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.tui.once import plain_summary
+
+LOOK_S: Final = 0.1
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("--record", metavar="FILE", help="keep the recording in this file")
+    parser.add_argument(
+        "--no-ui", action="store_true", help="no screens: the verdict as text when the training ends"
+    )
+    parser.add_argument(
+        "training", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what starts the training"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Start the command, attach as soon as its ranks appear; its exit code is ours."""
+    command = options.training[1:] if options.training[:1] == ["--"] else options.training
+    if not command:
+        raise TuiadvisorError(
+            "nothing to run: write the training's command after --, e.g. -- torchrun train.py"
+        )
+    has_screens = not options.no_ui and sys.stdout.isatty()
+    # Screens and prints of the ranks cannot share a terminal.
+    output = subprocess.DEVNULL if has_screens else None
+    try:
+        training = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    except OSError as error:
+        raise TuiadvisorError(f"{command[0]}: {error.strerror}; check the command after --") from error
+    if not _wait_for_ranks(training):
+        print(
+            f"tuiadvisor run: the command ended with exit code {training.returncode} before a rank appeared",
+            file=sys.stderr,
+        )
+        return training.returncode
+    _watch(training, " ".join(command), options.record, has_screens=has_screens)
+    if training.poll() is None:
+        print(f"the training goes on (process {training.pid}); waiting for its end, ^C ends it", flush=True)
+    return training.wait()
+
+
+def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
+    while training.poll() is None:
+        try:
+            find_ranks([training.pid])
+        except NoRanksError:
+            time.sleep(LOOK_S)
+        except TuiadvisorError:
+            if training.poll() is None:
+                raise
+        else:
+            return True
+    return False
+
+
+def _watch(training: subprocess.Popen[bytes], command: str, record: str | None, *, has_screens: bool) -> None:
+    with Session([training.pid], record, "", command) as session:
+        feed = LiveFeed(session.source(), session.agent_error)
+        feed.start()
+        try:
+            if has_screens:
+                show(feed)
+            else:
+                while training.poll() is None and not session.agent_ended():
+                    time.sleep(LOOK_S)
+                time.sleep(1.0)  # the last frames are still on their way
+        finally:
+            feed.stop()
+    view = feed.latest().view
+    if feed.failure is not None:
+        raise feed.failure
+    if not has_screens and view is not None:
+        print(plain_summary(view))
+    say_goodbye(view if has_screens else None, record)

@@ -1,0 +1,110 @@
+"""`tuiadvisor scale`: how a job scales, what other sizes would take, and whether they are worth it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from argparse import ArgumentTypeError
+
+import orjson
+
+from tuiadvisor.cli.duration import seconds
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.scaling.analysis import analyse, pick
+from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.document import document
+from tuiadvisor.scaling.series import Target
+from tuiadvisor.scaling.table import MAX_DEVICES, normal_layout, read_table
+from tuiadvisor.scaling.text import text
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument(
+        "--table",
+        metavar="CSV",
+        required=True,
+        help="columns devices and one of step_s, throughput, total_h, total_min, total_days; optional global_batch, "
+        "layout, label. A row without a time is predicted",
+    )
+    parser.add_argument(
+        "--predict", type=_sizes, metavar="N,N", default=(), help="device counts; default: twice the largest"
+    )
+    parser.add_argument("--global-batch", type=_positive, metavar="B", help="predict at this batch only")
+    parser.add_argument("--layout", metavar="TEXT", help="predict in this layout only")
+    parser.add_argument("--label", metavar="TEXT", help="only the rows with this label")
+    parser.add_argument("--objective", choices=("time", "efficiency", "cost"), help="what to choose by")
+    parser.add_argument("--price-per-device-hour", type=_positive, metavar="X")
+    parser.add_argument("--price-of-time", type=_positive, metavar="X", help="what an hour saved is worth")
+    parser.add_argument("--deadline", type=seconds, metavar="12h", help="the run must take no longer")
+    parser.add_argument(
+        "--budget",
+        type=_positive,
+        metavar="X",
+        help="the run must cost no more (device-hours without a price)",
+    )
+    parser.add_argument(
+        "--remaining-steps", type=_positive, metavar="N", help="length of the run, for step_s"
+    )
+    parser.add_argument(
+        "--remaining-samples", type=_positive, metavar="N", help="length of the run, for throughput"
+    )
+    parser.add_argument(
+        "--noise-scale", type=_positive, metavar="PHI", help="gradient noise scale, in samples"
+    )
+    parser.add_argument(
+        "--current", type=_size, metavar="N", help="devices in use; default: the largest measured"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, judge and print."""
+    table = read_table(options.table)
+    layout = None if options.layout is None else normal_layout(options.layout)
+    targets = [Target(devices, options.global_batch, layout) for devices in options.predict]
+    if not targets and (options.global_batch is not None or layout is not None):
+        raise TuiadvisorError("--global-batch and --layout say at what to predict: add --predict N,N")
+    intent = Intent(
+        objective=options.objective,
+        price_per_device_hour=options.price_per_device_hour,
+        deadline_h=None if options.deadline is None else options.deadline / 3600,
+        budget=options.budget,
+        price_of_time=options.price_of_time,
+        remaining_steps=options.remaining_steps,
+        remaining_samples=options.remaining_samples,
+        noise_scale=options.noise_scale,
+        current=options.current,
+    )
+    reports = pick(analyse(table, targets, intent), options.label)
+    if options.json:
+        sys.stdout.buffer.write(
+            orjson.dumps(document(table, reports, intent), option=orjson.OPT_INDENT_2) + b"\n"
+        )
+    else:
+        sys.stdout.write(text(table, reports, intent))
+    return 0
+
+
+def _sizes(argument: str) -> tuple[int, ...]:
+    sizes = tuple(dict.fromkeys(_size(part) for part in argument.split(",") if part.strip()))
+    if not 0 < len(sizes) <= 100:
+        raise ArgumentTypeError("give one to a hundred device counts: 64,128")
+    return sizes
+
+
+def _size(argument: str) -> int:
+    plain = argument.strip()
+    if not (plain.isascii() and plain.isdigit() and len(plain) <= 12 and 1 <= int(plain) <= MAX_DEVICES):
+        raise ArgumentTypeError(f"{argument[:24]!r} is no device count; write 64,128")
+    return int(plain)
+
+
+def _positive(argument: str) -> float:
+    try:
+        value = float(argument)
+    except ValueError:
+        value = 0.0
+    if not 1e-12 <= value <= 1e18:
+        raise ArgumentTypeError(f"{argument[:24]!r} is no positive number")
+    return value

@@ -1,0 +1,213 @@
+"""A live session: a hub and the agents as processes of their own, and the way out of it; or a visit to another's hub.
+
+Screens may stop, hang or die without stopping the recording; the hub may die without touching the ranks. Leaving asks
+the agent to take its probes out, then the hub to close its file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import orjson
+
+from tuiadvisor.errors import FailureError
+from tuiadvisor.launch.address import listening_endpoint, reachable_url
+from tuiadvisor.launch.local import LocalLauncher
+from tuiadvisor.stream.keys import Invitation, SessionKeys, make_session_keys, write_invitation
+from tuiadvisor.stream.source import LiveSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.launch.agents import Agents, Launcher
+
+HUB_START_S: Final = 10.0
+HUB_STOP_S: Final = 5.0
+FOLDER_PREFIX: Final = "tuiadvisor-session-"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Let viewers on other machines in: where the hub listens for them, and the file with their key."""
+
+    file: Path
+    address: str  # a name or number of this machine
+
+
+class Session:
+    """Hub and agents of one watch or record; a context manager."""
+
+    def __init__(
+        self,
+        pids: Sequence[int],
+        record: str | None,
+        label: str,
+        command: str,
+        *,
+        launcher: Launcher | None = None,
+        share: Share | None = None,
+    ) -> None:
+        """record: the file to write; None keeps the frames in a private file that goes with the session.
+
+        launcher: brings the agents; default: one to this machine, for `pids`.
+        """
+        remove_left_folders()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
+        self.record = Path(record) if record else self.folder / "run.tuirec"
+        self._share = share
+        self._is_shared = False
+        self._agents: Agents | None = None
+        chosen = launcher or LocalLauncher(pids)
+        try:
+            endpoint = chosen.agents_endpoint(self.folder)
+            # A private socket needs no keys; a port that others reach does, loopback included.
+            keys = make_session_keys() if share or not endpoint.startswith("ipc:") else None
+            self.hub, self.viewer_url, agents_url = self._start_hub(label, command, endpoint, keys)
+            is_open = keys is not None and not agents_url.startswith("ipc:")
+            self._agents = chosen.start(agents_url, keys.agent if keys and is_open else None)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Already started."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave without a trace."""
+        self.close()
+
+    def source(self) -> LiveSource:
+        """A new viewer of this session's hub."""
+        return LiveSource(self.viewer_url)
+
+    @property
+    def agent(self) -> subprocess.Popen[bytes]:
+        """The process of the first agent, or of the ssh or srun that runs it."""
+        if self._agents is None:
+            raise FailureError("no agent was started")
+        return self._agents.launched[0].process
+
+    def agent_error(self) -> str | None:
+        """What an agent said before it ended by itself with an error; None while all run or after a good end."""
+        return self._agents.error() if self._agents else None
+
+    def why_silent(self) -> str:
+        """What to say when nothing at all came."""
+        return self.agent_error() or "no data came from the ranks; `tuiadvisor doctor` tells more"
+
+    def agent_ended(self) -> bool:
+        """Whether no agent has anything left to watch."""
+        return self._agents is not None and self._agents.ended()
+
+    def close(self) -> None:
+        """Probes out, recording closed, private files gone."""
+        if self._agents is not None:
+            self._agents.close()
+        if "hub" in self.__dict__:
+            _stop(self.hub, HUB_STOP_S)
+        if self._share is not None and self._is_shared:
+            self._share.file.unlink(missing_ok=True)  # it opens nothing any more
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start_hub(
+        self, label: str, command: str, endpoint: str, keys: SessionKeys | None
+    ) -> tuple[subprocess.Popen[bytes], str, str]:
+        arguments = ["--record", str(self.record), "--endpoint", endpoint]
+        arguments += ["--viewer", f"ipc://{self.folder}/viewers", "--parent", str(os.getpid())]
+        arguments += ["--label", label, "--command", command[:4000]]
+        arguments += ["--keys"] if keys else []
+        arguments += ["--share", listening_endpoint(self._share.address)] if self._share else []
+        with (self.folder / "hub.log").open("ab") as log:
+            hub = subprocess.Popen(
+                [sys.executable, "-m", "tuiadvisor.stream.hub", *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in the terminal is ours to handle: first out, then off
+            )
+        self.hub = hub
+        if hub.stdin is None or hub.stdout is None:
+            raise FailureError("the hub did not start")
+        with contextlib.suppress(BrokenPipeError), hub.stdin:
+            hub.stdin.write(orjson.dumps(keys.hub.document()) + b"\n" if keys else b"")
+        line = hub.stdout.readline()
+        if not line:
+            hub.wait(HUB_START_S)
+            raise FailureError(_last_line(self.folder / "hub.log") or "the hub did not start")
+        endpoints = orjson.loads(line)
+        if self._share and keys:
+            url = reachable_url(self._share.address, int(endpoints["share"].rpartition(":")[2]))
+            write_invitation(self._share.file, Invitation(url, keys.viewer))
+            self._is_shared = True
+        return hub, endpoints["viewer"], endpoints["endpoint"]
+
+
+class Visit:
+    """A hub that others started: watched, never changed; a context manager like a session."""
+
+    def __init__(self, invitation: Invitation) -> None:
+        self._url = invitation.url
+        self._source = LiveSource(invitation.url, key=invitation.key)
+
+    def __enter__(self) -> Self:
+        """Nothing to start."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to stop: its feed closes the source."""
+
+    def source(self) -> LiveSource:
+        """The one viewer of this visit."""
+        return self._source
+
+    def agent_error(self) -> str | None:
+        """Agents are another's: what they lack comes with the frames."""
+        return None
+
+    def why_silent(self) -> str:
+        """What to say when nothing at all came: a hub that refuses a key does not say so."""
+        return f"{self._url}: no hub answers there, or not to this key; take both from its --share FILE"
+
+    def agent_ended(self) -> bool:
+        """The hub's end is the end."""
+        return self._source.status.ended
+
+
+def _stop(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
+
+
+def remove_left_folders() -> None:
+    """Delete private folders of our own whose command was killed: logs, and recordings nobody asked to keep."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        with contextlib.suppress(OSError):
+            is_ours = folder.lstat().st_uid == os.geteuid() and folder.is_dir() and not folder.is_symlink()
+            if is_ours and owner.isdigit() and not Path(f"/proc/{owner}").exists():
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,17 @@
+"""Ranges of steps as people type them: 100:200, 100:, :200."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+
+
+def step_range(text: str) -> tuple[int, int]:
+    """First and last step, both included; an argparse type, so a bad one is a usage error."""
+    first, colon, last = text.partition(":")
+    try:
+        steps = int(first or 0), int(last or 1 << 62)
+    except ValueError:
+        steps = (1, 0)
+    if not colon or steps[0] > steps[1] or steps[0] < 0:
+        raise ArgumentTypeError(f"{text!r} is no range of steps; write 100:200, 100: or :200")
+    return steps

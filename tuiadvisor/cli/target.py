@@ -1,0 +1,107 @@
+"""The options that say which training is meant, and the session that watches it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuiadvisor.agent.discovery import RankProcess, find_ranks
+from tuiadvisor.cli.session import Session, Share, Visit
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.launch.slurm import SlurmLauncher
+from tuiadvisor.launch.ssh import SshLauncher, SshOptions, parse_hosts
+from tuiadvisor.stream.keys import Invitation, read_invitation
+
+if TYPE_CHECKING:
+    import argparse
+
+    from tuiadvisor.launch.agents import Launcher
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """--pid; without it the only training on this machine."""
+    parser.add_argument(
+        "--pid",
+        type=int,
+        nargs="+",
+        action="extend",
+        metavar="P",
+        default=[],
+        help="processes of the ranks, or of their launcher; default: the only training on this machine",
+    )
+
+
+def add_remote_target(parser: argparse.ArgumentParser) -> None:
+    """Trainings on other machines, and viewers there."""
+    parser.add_argument(
+        "--hosts", metavar="A,B", help="the trainings' machines, reached over ssh without a password"
+    )
+    parser.add_argument("--slurm", metavar="JOBID", help="the nodes of this running Slurm job")
+    parser.add_argument(
+        "--remote-python", default="", metavar="PATH", help="python with tuiadvisor on those machines"
+    )
+    parser.add_argument("--ssh-config", default="", metavar="FILE", help="with --hosts: ssh's own -F")
+    parser.add_argument(
+        "--hub-address", default="", metavar="ADDRESS",
+        help="an address of this machine that the others reach; with --hosts: instead of a tunnel through ssh",
+    )  # fmt: skip
+    parser.add_argument(
+        "--share", metavar="FILE",
+        help="let viewers on other machines in: a key for `tuiadvisor watch --key FILE`, written to this new file",
+    )  # fmt: skip
+
+
+def add_visit(parser: argparse.ArgumentParser) -> None:
+    """A hub that runs already."""
+    parser.add_argument("url", nargs="?", metavar="URL", help="a running hub: ipc:///path or tcp://HOST:PORT")
+    parser.add_argument("--key", metavar="FILE", help="the key of that hub, from its --share FILE")
+
+
+def ranks_of(options: argparse.Namespace) -> list[RankProcess]:
+    """The ranks meant. TuiadvisorError with what to do next when there are none or several trainings."""
+    return find_ranks(options.pid or None)
+
+
+def invitation_of(options: argparse.Namespace) -> Invitation | None:
+    """The running hub that is meant; None when a session is to be started. TuiadvisorError if both are."""
+    if not options.url and not options.key:
+        return None
+    if options.pid or options.hosts or options.slurm or options.share or options.output:
+        raise TuiadvisorError(
+            "a running hub has its own ranks and recording: leave out --pid, --hosts, --slurm, --share and -o"
+        )
+    found = read_invitation(options.key) if options.key else Invitation(options.url)
+    return Invitation(options.url or found.url, found.key)
+
+
+def open_session(options: argparse.Namespace) -> Session:
+    """Hub and agents for what is meant. TuiadvisorError before anything starts if there is nothing."""
+    launcher = _launcher(options)
+    share = _share(options)
+    if launcher is not None:
+        label = f"slurm job {options.slurm}" if options.slurm else options.hosts
+        return Session((), options.output, label, "", launcher=launcher, share=share)
+    ranks = ranks_of(options)
+    return Session(options.pid, options.output, ranks[0].label, ranks[0].command, share=share)
+
+
+def open_target(options: argparse.Namespace) -> Session | Visit:
+    """A session of our own or a visit."""
+    invitation = invitation_of(options)
+    return Visit(invitation) if invitation else open_session(options)
+
+
+def _launcher(options: argparse.Namespace) -> Launcher | None:
+    if sum(map(bool, (options.pid, options.hosts, options.slurm))) > 1:
+        raise TuiadvisorError("--pid, --hosts and --slurm each name a training: give one of them")
+    if options.slurm:
+        return SlurmLauncher(options.slurm, options.remote_python, options.hub_address)
+    if options.hosts:
+        hosts = parse_hosts(options.hosts)
+        return SshLauncher(SshOptions(hosts, options.ssh_config, options.remote_python, options.hub_address))
+    return None
+
+
+def _share(options: argparse.Namespace) -> Share | None:
+    return Share(Path(options.share), options.hub_address or socket.gethostname()) if options.share else None

@@ -1,0 +1,32 @@
+"""`tuiadvisor trim`: some steps of a recording as a recording of its own."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.cli.step_range import step_range
+from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
+from tuiadvisor.exporters.trim import Trimmed, trim
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("file", metavar="RUN", help="a recording")
+    parser.add_argument(
+        "--steps", type=step_range, required=True, metavar="A:B", help="only these steps, both included"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the recording to write")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write and say how much."""
+    refuse_existing(options.output)
+    told = Trimmed()
+    num_bytes = write_recording(options.output, trim(partial(read_frames, options.file), options.steps, told))
+    print(f"{told.num_rank_steps:,} rank-steps in {options.output}, {num_bytes:,} bytes")
+    return 0
