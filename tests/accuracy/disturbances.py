@@ -1,0 +1,141 @@
+"""What the rest of the machine does to a training: another process on a rank's core, a rank stopped now and then.
+
+    with DISTURBANCES["pause"](ranks): ...
+
+In: processes by rank.  Out: nothing; everything started is ended and everything stopped is continued.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+SPIN = "while True: pass"
+VICTIM = 1
+
+
+@contextlib.contextmanager
+def spinning(core: int | None, num: int = 1, nice: int = 0) -> Iterator[None]:
+    """Processes that do nothing but use a core."""
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", f"import os; os.nice({nice})\n{SPIN}"]) for _ in range(num)
+    ]
+    try:
+        for hog in hogs:
+            if core is not None:
+                os.sched_setaffinity(hog.pid, {core})
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+def _pin(pid: int, cores: set[int]) -> None:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), cores)
+
+
+@contextlib.contextmanager
+def hog_on_core(pids: dict[int, int]) -> Iterator[None]:
+    """One rank shares its only core with six busy processes; the others have the remaining cores."""
+    cores = sorted(os.sched_getaffinity(0))
+    for rank, pid in pids.items():
+        _pin(pid, {cores[0]} if rank == VICTIM else set(cores[1:]) or {cores[0]})
+    with spinning(cores[0], num=6):
+        yield
+
+
+@contextlib.contextmanager
+def noise(pids: dict[int, int]) -> Iterator[None]:
+    """One busy process anywhere: all ranks suffer alike."""
+    assert pids
+    with spinning(None, nice=5):
+        yield
+
+
+@contextlib.contextmanager
+def low_priority(pids: dict[int, int]) -> Iterator[None]:
+    """One rank yields to everybody, while others have work."""
+    for task in Path(f"/proc/{pids[VICTIM]}/task").iterdir():
+        os.setpriority(os.PRIO_PROCESS, int(task.name), 19)
+    with spinning(None, num=2):
+        yield
+
+
+@contextlib.contextmanager
+def _stopped(pid: int, go_s: float, stop_s: float) -> Iterator[None]:
+    over = threading.Event()
+
+    def stop_and_go() -> None:
+        while not over.wait(go_s):
+            os.kill(pid, signal.SIGSTOP)
+            over.wait(stop_s)
+            os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=stop_and_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def pauses(pids: dict[int, int]) -> AbstractContextManager[None]:
+    """One rank is stopped for 300 ms every 2 s."""
+    return _stopped(pids[VICTIM], 1.7, 0.3)
+
+
+def throttled(pids: dict[int, int]) -> AbstractContextManager[None]:
+    """One rank is stopped for 10 ms of every 25, as a limit on its CPU time does."""
+    return _stopped(pids[VICTIM], 0.015, 0.01)
+
+
+@contextlib.contextmanager
+def _after(seconds: float, pid: int, number: signal.Signals) -> Iterator[None]:
+    timer = threading.Timer(seconds, lambda: os.kill(pid, number))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def frozen(pids: dict[int, int]) -> AbstractContextManager[None]:
+    """One rank is stopped for good after six seconds."""
+    return _after(6.0, pids[VICTIM], signal.SIGSTOP)
+
+
+def killed(pids: dict[int, int]) -> AbstractContextManager[None]:
+    """One rank is killed after six seconds."""
+    return _after(6.0, pids[VICTIM], signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def nothing(pids: dict[int, int]) -> Iterator[None]:
+    """Peace."""
+    assert pids
+    yield
+
+
+DISTURBANCES: dict[str, Callable[[dict[int, int]], AbstractContextManager[None]]] = {
+    "": nothing,
+    "hog": hog_on_core,
+    "noise": noise,
+    "nice": low_priority,
+    "pause": pauses,
+    "throttle": throttled,
+    "frozen": frozen,
+    "killed": killed,
+}

@@ -1,0 +1,231 @@
+"""Faults and innocent oddities on real trainings through the real commands: what was injected, what was found.
+
+    python tests/accuracy/matrix.py [--only PATTERN] [--disturbance PATTERN] [--repeat 1]
+
+Each row starts the zoo's training, attaches with `tuiadvisor record`, reads `tuiadvisor diagnose --json`. A row is
+right when the verdict names the fault's finding, rank and phase, or, for a healthy row, nothing above info.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from disturbances import DISTURBANCES
+from training import end, launch, wait_for_ranks
+
+ZOO = Path(__file__).with_name("zoo.py")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A scenario and what should come out; an expectation of None accepts anything."""
+
+    scenario: str
+    num_ranks: int = 4
+    arguments: tuple[str, ...] = ()
+    finding: str | None = "straggler"  # "" : nothing above info
+    ranks: tuple[int, ...] | None = (1,)
+    phases: tuple[str, ...] = ()
+    seconds: int = 9
+    tolerated: str | None = (
+        None  # a finding that may be true as well, depending on what else the machine does
+    )
+    disturbance: str = ""  # of disturbances.DISTURBANCES
+    settle_s: float = 0.0  # before the probes come
+
+    @property
+    def findings(self) -> list[str]:
+        """Any of these will do."""
+        return (self.finding or "").split("|")
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something is wrong that asks for action."""
+        return bool(self.finding) and self.finding != "taking_turns"
+
+
+STYLES = ("ddp", "manual", "flat", "batchnorm", "barrier", "lossreduce", "alternate")
+ROWS = [
+    *[Row(f"{style}:backward", phases=("backward",)) for style in STYLES],
+    *[Row(f"{style}:data", phases=("data_wait",)) for style in STYLES],
+    *[Row(f"{style}:forward", phases=("forward",)) for style in ("ddp", "manual", "barrier")],
+    *[
+        Row(f"{style}:none", finding="", ranks=())
+        for style in (*STYLES, "accumulate", "generator", "workers")
+    ],
+    Row("accumulate:backward", phases=("backward",)),
+    Row("accumulate:data", phases=("data_wait",), arguments=("--ms", "8")),
+    Row("workers:data", phases=("data_wait",), arguments=("--ms", "60")),
+    Row("generator:data", phases=("host", "other", "data_wait")),
+    Row("ddp:optimizer", phases=("optimizer",)),
+    Row("ddp:logging", phases=("host",)),
+    Row("ddp:spin", phases=("backward", "host")),
+    Row("ddp:two", finding="straggler", ranks=(1, 2), arguments=("--bad", "1", "2")),
+    Row("ddp:intermittent", phases=("backward",), seconds=14),
+    Row("ddp:evaluation", finding="", ranks=(), seconds=14),
+    Row("ddp:balanced", finding="", ranks=()),
+    Row("ddp:wandering", finding="taking_turns", ranks=None, arguments=("--ms", "30")),
+    Row("ddp:everyone-forward", finding="", ranks=()),
+    Row("ddp:saveall", finding="checkpoint_pause", ranks=None, seconds=14),
+    Row("ddp:backward", num_ranks=2, phases=("backward",)),
+    Row("ddp:backward", num_ranks=2, phases=("backward",), arguments=("--ms", "3")),
+    Row("ddp:data", num_ranks=2, ranks=(0,), phases=("data_wait",), arguments=("--bad", "0")),
+    Row("ddp:none", num_ranks=2, finding="", ranks=()),
+    # Eight all-reduces a step, one a parameter: on two cores that is what limits it, and no rank is late.
+    Row("manual:none", num_ranks=2, finding="communication_bound", ranks=None),
+    Row("ddp:backward", ranks=(1, 2), phases=("backward",), arguments=("--bad", "1", "2")),
+    Row("ddp:moving", ranks=(2,), phases=("backward",), arguments=("--bad", "1", "2"), seconds=22),
+    Row("ddp:recovering", finding="", ranks=(), seconds=18),
+    Row("ddp:savemine", ranks=(0,), phases=("backward",), arguments=("--bad", "0"), seconds=14),
+    Row("ddp:uneven", finding="", ranks=()),
+    Row("ddp:backward", num_ranks=2, phases=("backward",), arguments=("--scale", "0.1", "--ms", "1.5")),
+    # Steps of 1.5 ms of work: where cores are crowded the exchange takes longer than that.
+    Row("ddp:none", 2, ("--scale", "0.1"), finding="", ranks=(), tolerated="communication_bound"),
+    Row("ddp:backward", phases=("backward",), arguments=("--scale", "18", "--ms", "90"), seconds=16),
+    Row("ddp:none", finding="", ranks=(), arguments=("--scale", "18"), seconds=16),
+    Row("ddp:forward", num_ranks=3, ranks=(2,), phases=("forward",), arguments=("--bad", "2")),
+    Row("ddp:none", num_ranks=1, finding="", ranks=()),
+    Row("ddp:none", disturbance="noise", finding="", ranks=()),
+    Row("ddp:backward", disturbance="noise", phases=("backward", "host")),
+    # A rank that mostly waits for its device gets a core whenever it asks: nothing is late, whoever else is busy.
+    Row("ddp:none", disturbance="hog", finding="", ranks=()),
+    Row("ddp:none", disturbance="nice", finding="", ranks=()),
+    Row("ddp:none", 2, ("--busy",), disturbance="hog", phases=("host",), seconds=12),
+    Row("ddp:none", disturbance="throttle", phases=("host", "forward", "backward"), seconds=12),
+    Row("ddp:none", 2, ("--busy",), finding="", ranks=()),
+    # Every 2 s is every 60 to 90 steps: a pause that rank 1 begins, or a straggler that stalls now and then.
+    Row("ddp:none", disturbance="pause", finding="straggler|periodic_pause", seconds=20),
+    Row("ddp:none", disturbance="frozen", finding="hang", ranks=None, seconds=14),
+    # torchrun ends the other ranks within a second: nobody may be blamed for what they leave unfinished.
+    Row("ddp:none", disturbance="killed", finding="", ranks=(), seconds=14),
+    Row("ddp:hang", arguments=("--onset", "200"), finding="hang", ranks=(1,), seconds=20),
+]
+
+
+def diagnose(row: Row, seconds: int) -> Any:
+    """Run one row and give the document."""
+    training = launch(row.num_ranks, [row.scenario, *row.arguments], ZOO)
+    try:
+        ranks = wait_for_ranks(training, row.num_ranks)
+        disturb = DISTURBANCES[row.disturbance]
+        pids = {rank.rank: rank.pid for rank in ranks if rank.rank is not None}
+        time.sleep(row.settle_s)
+        with tempfile.TemporaryDirectory() as folder, disturb(pids):
+            path = f"{folder}/run.tuirec"
+            command = [sys.executable, "-m", "tuiadvisor"]
+            target = ["--pid", str(training.pid), "-o", path, "--for", f"{seconds}s"]
+            subprocess.run(
+                [*command, "record", *target], check=True, capture_output=True, timeout=seconds + 60
+            )
+            done = subprocess.run(
+                [*command, "diagnose", path, "--json"], check=True, capture_output=True, timeout=60
+            )
+            return json.loads(done.stdout)
+    finally:
+        end(training)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How a row came out."""
+
+    right: bool
+    said: str
+    is_found: bool  # the expected finding is there
+    is_rank_right: bool
+    has_false_alarm: bool  # above info: a straggler's name for an innocent rank, or anything on a healthy run
+
+
+def judge(row: Row, document: Any) -> Judged:
+    """Compare the document with the row."""
+    above = [
+        finding
+        for finding in document["findings"]
+        if finding["severity"] != "info" and finding["id"] != row.tolerated
+    ]
+    shown = above or [finding for finding in document["findings"] if finding["id"] in row.findings]
+    said = "; ".join(
+        f"{finding['id']} r{finding['ranks']} {finding['phase']} {1e3 * (finding['loss_s_per_step'] or 0):.1f}ms"
+        for finding in shown
+    )
+    decision = document["verdict"]["decision"]
+    said = said or f"nothing above info ({decision})"
+    named = [finding for finding in document["findings"] if finding["id"] in row.findings]
+    if row.is_fault:
+        named = [finding for finding in named if finding["severity"] != "info"]
+    ranks = {rank for finding in named for rank in finding["ranks"]}
+    blamed = {rank for finding in above if finding["id"] == "straggler" for rank in finding["ranks"]}
+    guilty = set(row.ranks or ()) if row.is_fault else set()
+    false_alarm = bool(blamed - guilty) or (not row.is_fault and bool(above))
+    if not row.is_fault:
+        right = (
+            not above
+            and (decision == "keep" or row.tolerated is not None)
+            and (not row.finding or bool(named))
+        )
+        return Judged(right, said, bool(named) or not row.finding, not blamed, false_alarm)
+    is_rank_right = bool(named) and (row.ranks is None or ranks == set(row.ranks))
+    is_phase_right = not row.phases or not named or named[0]["phase"] in row.phases
+    right = is_rank_right and is_phase_right and not false_alarm
+    return Judged(right, said, bool(named), is_rank_right, false_alarm)
+
+
+def main() -> int:
+    """Print the table and the scores; 1 if a row is wrong."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--disturbance", default="*")
+    parser.add_argument("--repeat", type=int, default=1)
+    options = parser.parse_args()
+    rows = [
+        row
+        for row in ROWS
+        if fnmatch.fnmatch(row.scenario, options.only)
+        and fnmatch.fnmatch(row.disturbance, options.disturbance)
+    ] * options.repeat
+    outcomes: list[tuple[Row, Judged]] = []
+    for row in rows:
+        outcome = judge(row, diagnose(row, row.seconds))
+        outcomes.append((row, outcome))
+        what = " ".join((row.scenario, row.disturbance, *row.arguments))
+        wanted = f"{row.finding or 'nothing'} {'' if row.ranks is None else list(row.ranks)}"
+        print(
+            f"{'ok   ' if outcome.right else 'WRONG'} {row.num_ranks} ranks {what:36} {wanted:24} {outcome.said}",
+            flush=True,
+        )
+    print(scores(outcomes))
+    return int(not all(outcome.right for _, outcome in outcomes))
+
+
+def scores(outcomes: list[tuple[Row, Judged]]) -> str:
+    """Recall, rank accuracy and false alarms in three lines."""
+    faults = [outcome for row, outcome in outcomes if row.is_fault]
+    healthy = [outcome for row, outcome in outcomes if not row.is_fault]
+    found = [outcome for outcome in faults if outcome.is_found]
+    accuracy = _share(sum(outcome.is_rank_right for outcome in found), len(found))
+    alarms = [sum(outcome.has_false_alarm for outcome in some) for some in (healthy, faults)]
+    lines = [
+        f"{sum(outcome.right for _, outcome in outcomes)} of {len(outcomes)} rows right",
+        f"recall {_share(len(found), len(faults))}, rank accuracy {accuracy}",
+        f"false alarms: {alarms[0]} of {len(healthy)} healthy runs, {alarms[1]} of {len(faults)} faulty ones",
+    ]
+    return "\n".join(lines)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.3f} ({part} of {whole})" if whole else "unknown (no such row)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Nanoseconds each hook adds to one call, warm: best of many rounds, attached minus bare, in one process.
+
+    python tests/benchmarks/hook_cost.py
+
+The calls themselves do nothing, so that what is left is the hook. Cold caches in a real step cost two to four times
+as much (tests/benchmarks/overhead.py measures that).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+ROUNDS, CALLS = 60, 400
+
+
+def best_ns(call: Callable[[], object]) -> float:
+    """Fastest round, per call."""
+    rounds = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter_ns()
+        for _ in range(CALLS):
+            call()
+        rounds.append((time.perf_counter_ns() - begin) / CALLS)
+    return min(rounds)
+
+
+def calls() -> dict[str, Callable[[], object]]:
+    """Name of the signal -> a call of nothing through its hook."""
+    import torch
+    import torch.distributed.pipelining
+    from torch import nn
+    from torch.distributed.pipelining import schedules, stage
+    from torch.utils.data import dataloader
+
+    class Loader(dataloader._BaseDataLoaderIter):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.batch = {"input_ids": torch.zeros(4, 16, dtype=torch.long)}
+
+    class Stage:
+        stage_index, num_stages, group_size, has_backward, dw_runner = 0, 2, 2, True, ()
+
+    class Nothing(torch.optim.Optimizer):
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            pass
+
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(2))
+
+        def forward(self) -> None:
+            pass
+
+    loader, chunk, root = Loader(), Stage(), Root()
+    optimizer = Nothing(root.parameters(), {})
+    backwards: tuple[Any, ...] = ()
+    return {
+        "data_wait (with samples and tokens)": lambda: dataloader._BaseDataLoaderIter.__next__(loader),
+        "forward of a root": root,
+        "backward": lambda: torch.autograd.backward(backwards),
+        "optimizer and the step's record": optimizer.step,
+        "pipeline chunk (with event)": lambda: stage._PipelineStageBase.forward_one_chunk(chunk, 0),
+        "pipeline wait (with event)": lambda: schedules._wait_batch_p2p([chunk]),
+        "checkpoint (with event)": lambda: torch.serialization._legacy_save(0),
+    }
+
+
+def hollow_out() -> None:
+    """Replace what the hooks wrap by nothing, so that only hooks are measured."""
+    import torch
+    from torch.distributed.pipelining import schedules, stage
+    from torch.utils.data import dataloader
+
+    dataloader._BaseDataLoaderIter.__next__ = lambda self: self.batch
+    stage._PipelineStageBase.forward_one_chunk = lambda *_: None
+    schedules._wait_batch_p2p = lambda _: None
+    torch.autograd.backward = lambda *_: None
+    torch.serialization._legacy_save = lambda *_: None
+
+
+def main() -> None:
+    """Print a table."""
+    from probing import probed
+
+    signals = calls()
+    root = signals["forward of a root"]  # in a frame's local, where roots are looked for
+    hollow_out()
+    bare = {name: best_ns(call) for name, call in signals.items()}
+    with tempfile.TemporaryDirectory() as folder, probed(Path(folder)) as observed:
+        for _ in range(8):  # until the root is found
+            root()
+            signals["backward"]()
+            signals["optimizer and the step's record"]()
+        attached = {}
+        for name, call in signals.items():
+            attached[name] = best_ns(call)
+            observed.events()
+            observed.steps.clear()
+    for name in signals:
+        print(f"{name:38} {bare[name]:8.0f} {attached[name]:8.0f} {attached[name] - bare[name]:8.0f} ns")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""What the screens cost on a real pseudo-terminal: bytes a second, first frame, key latency, CPU, memory.
+
+Run: python tests/benchmarks/screens.py [--seconds 20].  The feed changes every figure and appends new
+steps to each rank's lateness twice a second; the reader answers cursor requests like a terminal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import statistics
+import struct
+import sys
+import termios
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+HERE = Path(__file__).parent
+ASK = b"\x1b[6n"
+
+
+class MovingFeed:
+    """A feed whose every look shows a run that went on: noise on the figures, new steps in the heat map."""
+
+    def __init__(self, num_ranks: int, steps_per_frame: int) -> None:
+        sys.path.insert(0, str(HERE.parent / "snapshot"))
+        import views
+
+        self.views = views
+        self.view = views.many(num_ranks)
+        self.steps_per_frame = steps_per_frame
+        self.noise = Random(1)  # noqa: S311  # the same noise on every run
+        self.version = 0
+        self.started_s = time.monotonic()
+
+    def latest(self) -> object:
+        """Return a new state twice a second, the same one in between."""
+        due = int((time.monotonic() - self.started_s) * 2)
+        if due > self.version:
+            self.version = due
+            self.view = self._moved()
+        return self.views.live(self.view, version=self.version)
+
+    def _moved(self) -> object:
+        view, noise, steps = self.view, self.noise, self.steps_per_frame
+        ranks = tuple(
+            replace(
+                rank,
+                now=f"exposed comm {noise.randrange(1, 9)} ms",
+                step_s=0.0286 + noise.random() * 1e-4,
+                wait_s=(rank.wait_s or 0.0) + noise.uniform(-1e-4, 1e-4),
+                lateness_levels=rank.lateness_levels[steps:]
+                + bytes(noise.choices((5, 6, 7) if rank.is_culprit else (0, 0, 0, 0, 1, 1, 2), k=steps)),
+            )
+            for rank in view.ranks
+        )
+        trend = replace(view.trend, step_s=(*view.trend.step_s[1:], 0.0286 + noise.random() * 2e-3))
+        return replace(
+            view,
+            ranks=ranks,
+            trend=trend,
+            step=replace(view.step, median_s=0.0286 + noise.random() * 1e-4),
+            last_step=(view.last_step or 0) + steps,
+            heat_first_step=(view.heat_first_step or 0) + steps,
+            num_frames=view.num_frames + 2,
+            event_time_s=(view.event_time_s or 0.0) + 0.5,
+        )
+
+    def command(self, name: str, value: object = None) -> None:
+        """Nothing to do."""
+
+
+def child(num_ranks: int, steps_per_frame: int) -> None:
+    """Run the screens in this process."""
+    from tuiadvisor.tui.app import run_app
+
+    run_app(MovingFeed(num_ranks, steps_per_frame))  # type: ignore[arg-type]
+
+
+class Terminal:
+    """The other end of a pseudo-terminal: counts what comes, answers where the cursor is."""
+
+    def __init__(self, arguments: list[str], columns: int, rows: int) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update(TERM="xterm-256color", LANG="C.UTF-8")
+            os.environ.pop("NO_COLOR", None)
+            os.execv(sys.executable, [sys.executable, __file__, *arguments])  # noqa: S606  # no shell wanted
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.num_bytes = 0
+        self.num_frames = 0
+
+    def read(self, for_s: float, until: bytes = b"") -> bytes:
+        """Read for this long, or until something was seen."""
+        seen = b""
+        end_s = time.monotonic() + for_s
+        while (left := end_s - time.monotonic()) > 0:
+            if not select.select([self.fd], [], [], left)[0]:
+                break
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                break
+            self.num_bytes += len(data)
+            self.num_frames += data.count(ASK)
+            if ASK in data:
+                os.write(self.fd, b"\x1b[24;80R")
+            seen += data
+            if until and re.search(until, seen):
+                break
+        return seen
+
+    def cpu_s(self) -> float:
+        """CPU time of the child so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mb(self) -> float:
+        """Resident memory of the child now."""
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        match = re.search(r"VmRSS:\s+(\d+)", text)
+        return int(match[1]) / 1024 if match else float("nan")
+
+    def close(self) -> None:
+        """End the child."""
+        os.write(self.fd, b"q")
+        self.read(2.0)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def measure(num_ranks: int, steps_per_frame: int, size: tuple[int, int], key: bytes, seconds: float) -> str:
+    """Return a row of figures for one screen."""
+    started_s = time.monotonic()
+    terminal = Terminal(["--child", str(num_ranks), str(steps_per_frame)], *size)
+    terminal.read(20.0, b"pretrain-7b")
+    first_frame_s = time.monotonic() - started_s
+    first_bytes = terminal.num_bytes
+    terminal.read(2.0)
+    os.write(terminal.fd, key)
+    terminal.read(2.0)
+    before, frames, cpu_s = terminal.num_bytes, terminal.num_frames, terminal.cpu_s()
+    terminal.read(seconds)
+    steady = (terminal.num_bytes - before) / seconds
+    per_s = (terminal.num_frames - frames) / seconds
+    cpu = (terminal.cpu_s() - cpu_s) / seconds
+    latencies = [key_latency_s(terminal) for _ in range(20)]
+    row = (
+        f"{num_ranks:>5} ranks {steps_per_frame:>3} steps/frame {size[0]}x{size[1]} screen {key.decode()}: "
+        f"first frame {first_frame_s * 1e3:4.0f} ms ({first_bytes:,} B), steady {steady:6,.0f} B/s "
+        f"at {per_s:.1f} frames/s, "
+        f"cpu {cpu:4.1%}, rss {terminal.rss_mb():.0f} MB, "
+        f"key median {statistics.median(latencies) * 1e3:.0f} ms, worst {max(latencies) * 1e3:.0f} ms"
+    )
+    terminal.close()
+    return row
+
+
+def key_latency_s(terminal: Terminal) -> float:
+    """Return the time from a key to the first bytes of its frame: help on, help off."""
+    terminal.read(0.11)
+    started_s = time.monotonic()
+    os.write(terminal.fd, b"?")
+    terminal.read(2.0, rb"all other keys|\x1b\[6n")
+    taken_s = time.monotonic() - started_s
+    terminal.read(0.1)
+    os.write(terminal.fd, b"?")
+    terminal.read(0.2)
+    return taken_s
+
+
+def main() -> None:
+    """Print a row for each screen and size."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--child", nargs=2, type=int)
+    options = parser.parse_args()
+    if options.child:
+        child(*options.child)
+        return
+    for num_ranks in (4, 1024):
+        for size in ((80, 24), (200, 50)):
+            for key in (b"1", b"2"):
+                for steps_per_frame in (2, 17):
+                    print(measure(num_ranks, steps_per_frame, size, key, options.seconds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""`record --daemon`: the terminal goes, the recording stays, and one command watches it again."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from training import running
+
+from tuiadvisor.stream.recording import read_summary
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+PATIENCE_S = 30.0
+
+
+def test_the_recording_outlives_its_terminal_and_is_watched_again(tmp_path: Path) -> None:
+    """Started on a terminal that is then closed: it records on, `watch URL` shows the ranks, a kill ends it well."""
+    output = tmp_path / "run.tuirec"
+    with running(2, "--step-ms", "20", "--seconds", "300") as (training, _):
+        command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(output), "--daemon", "--pid"]
+        said = _on_a_terminal([*command, str(training.pid)])
+        pid = int(re.findall(r"as process (\d+)", said)[0])
+        try:
+            url = re.findall(r"tuiadvisor watch (ipc://\S+)", said)[0]
+            watch = [sys.executable, "-m", "tuiadvisor", "watch", "--once", "--for", "10s", url]
+            done = subprocess.run(watch, capture_output=True, text=True, timeout=60, check=False)
+            assert (0, "") == (done.returncode, done.stderr)
+            assert "2 ranks" in done.stdout
+        finally:
+            os.kill(pid, signal.SIGTERM)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while (
+            Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")")[-1]
+        ):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        assert training.poll() is None
+    assert () == read_summary(output).notes
+    assert "recorded 2 ranks" in (tmp_path / "run.tuirec.log").read_text()
+    assert 0o600 == (tmp_path / "run.tuirec.log").stat().st_mode & 0o777
+
+
+def _on_a_terminal(command: list[str]) -> str:
+    """What it prints on a terminal of its own, which is closed as soon as it returns."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True, close_fds=True
+    )
+    os.close(follower)
+    said = b""
+    assert 0 == process.wait(PATIENCE_S)
+    while b"end it:" not in said:
+        said += os.read(leader, 4096)
+    os.close(leader)
+    return said.decode()
+
+
+def test_what_goes_wrong_at_the_start_is_said_in_the_terminal(tmp_path: Path) -> None:
+    """No such process: one line and exit code 2, as without --daemon."""
+    command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(tmp_path / "run"), "--daemon"]
+    done = subprocess.run(
+        [*command, "--pid", "999999999"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (2, 1, "") == (done.returncode, done.stderr.count("\n"), done.stdout)
+    assert "no such process" in done.stderr

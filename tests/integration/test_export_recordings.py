@@ -1,0 +1,110 @@
+"""Anonymize, trim and export on a real training's recording: nothing of this machine is left, verdicts stay."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training import running
+
+from tuiadvisor.stream.frames import decode
+from tuiadvisor.stream.recording import RecordingReader
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+
+def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user would."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tuiadvisor", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int]]:
+    """Ten seconds of a 4-rank training with a slow backward on rank 1, and the ranks' process ids."""
+    path = str(tmp_path_factory.mktemp("run") / "run.tuirec")
+    fault = ("--step-ms", "20", "--fault", "slow-backward", "--fault-rank", "1")
+    with running(4, *fault) as (training, ranks):
+        tuiadvisor("record", "--pid", str(training.pid), "-o", path, "--for", "10s")
+        return path, [rank.pid for rank in ranks]
+
+
+def opened(path: str) -> str:
+    """Every frame's source and payload as text."""
+    with RecordingReader(path) as reader:
+        frames = [decode(located.data) for located in reader.frames()]
+    return "".join(json.dumps([frame.source, frame.payload]) for frame in frames)
+
+
+def test_nothing_of_this_machine_is_left(recording: tuple[str, list[int]], tmp_path: Path) -> None:
+    """Host, folders, script, options, process ids are gone from every payload; rank and phase are the same."""
+    path, pids = recording
+    shared = str(tmp_path / "shared.tuirec")
+    tuiadvisor("anonymize", path, "-o", shared)
+    before, after = opened(path), opened(shared)
+    folders = [part for part in Path(__file__).resolve().parts if len(part) > 3]
+    secrets = {socket.gethostname(), "--fault-rank", "train.py", os.uname().release, *folders}
+    told = {
+        secret for secret in secrets if re.search(rf"\b{re.escape(secret)}(?!\w)", before) or secret in before
+    }
+    assert {"--fault-rank", "train.py"} <= told
+    assert [] == [secret for secret in told if re.search(rf"(?<!\w){re.escape(secret)}(?!\w)", after)]
+    assert [] == [pid for pid in pids if re.search(rf"(?<![\w.]){pid}(?![\w.])", after)]
+    assert f"/home/{getpass.getuser()}" not in after
+    documents = [json.loads(tuiadvisor("diagnose", name, "--json").stdout) for name in (path, shared)]
+    facts = [
+        (
+            one["verdict"]["finding"],
+            [(found["id"], found["ranks"], found["phase"]) for found in one["findings"]],
+            one["step"],
+        )
+        for one in documents
+    ]
+    assert facts[0] == facts[1]
+    assert ("straggler", [1]) == (facts[0][0], facts[0][1][0][1])
+
+
+def test_a_part_names_the_same_rank(recording: tuple[str, list[int]], tmp_path: Path) -> None:
+    """Some of the steps cut out: smaller, sound, and the straggler is the same."""
+    path, _ = recording
+    part = str(tmp_path / "part.tuirec")
+    tuiadvisor("trim", path, "--steps", "30:90", "-o", part)
+    document = json.loads(tuiadvisor("diagnose", part, "--json").stdout)
+    named = [entry["rank"] for entry in document["stragglers"]["ranks"]]
+    assert ("straggler", [1]) == (document["verdict"]["finding"], named)
+    info = json.loads(tuiadvisor("info", part, "--json").stdout)
+    assert (30, 90, 244) == tuple(info["steps"][name] for name in ("first_step", "last_step", "rank_steps"))
+    assert 0 == info["losses"]["frames_lost"] + info["damage"]["bad_bytes"]
+
+
+def test_exports_hold_every_rank_step(recording: tuple[str, list[int]], tmp_path: Path) -> None:
+    """As many rank-steps as the recording has, in tables and in the trace; most arrows leave the straggler."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path, _ = recording
+    expected = json.loads(tuiadvisor("info", path, "--json").stdout)["steps"]["rank_steps"]
+    tuiadvisor("export", path, "--format", "parquet", "-o", str(tmp_path / "tables"))
+    steps = parquet.read_table(tmp_path / "tables" / "steps.parquet")
+    assert expected == steps.num_rows
+    assert {0, 1, 2, 3} == set(steps["rank"].to_pylist())
+    assert 0 == steps["begin_time"].null_count
+    tuiadvisor("export", path, "--format", "chrome-trace", "-o", str(tmp_path / "trace.json"))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert expected == sum(event.get("cat") == "step" for event in events)
+    arrows = [event["tid"] - 1 for event in events if event["ph"] == "s"]
+    assert arrows.count(1) > 0.9 * len(arrows) > 20
+    assert all(event["ts"] >= 0 for event in events if "ts" in event)

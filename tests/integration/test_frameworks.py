@@ -1,0 +1,169 @@
+"""Frameworks with their real packages on CPU: attached in mid-run, every phase is seen, and the slow rank is named."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training import end
+
+from tuiadvisor.stream.frames import FrameKind, decode
+from tuiadvisor.stream.recording import RecordingReader
+
+pytest.importorskip("torch")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+SCRIPT = Path(__file__).parents[1] / "frameworks.py"
+PATIENCE_S = 150.0
+
+
+def free_port() -> str:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def start(framework: str, folder: Path, arguments: list[str], **extra: str) -> subprocess.Popen[bytes]:
+    """One process of the training, in a session of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "DS_ACCELERATOR": "cpu"}
+    environment |= {"ACCELERATE_USE_CPU": "1", "TOKENIZERS_PARALLELISM": "false", **extra}
+    with (folder / f"log.{extra.get('RANK', 'launcher')}").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, *arguments, str(SCRIPT), framework, str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+
+
+def wait_for_ready(folder: Path, num_ranks: int, processes: list[subprocess.Popen[bytes]]) -> list[int]:
+    """Until so many ranks have trained for a while; their pids."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        pids = [int(path.suffix[1:]) for path in folder.glob("ready.*")]
+        if len(pids) >= num_ranks:
+            return pids
+        for process in processes:
+            logs = "".join(path.read_text(errors="replace")[-2000:] for path in folder.glob("log.*"))
+            assert process.poll() is None, logs
+        time.sleep(0.2)
+    raise AssertionError(f"{num_ranks} ranks were not ready within {PATIENCE_S} s")
+
+
+@contextlib.contextmanager
+def two_ranks(framework: str, folder: Path) -> Iterator[list[int]]:
+    """Both ranks with the environment that torchrun sets, without waiting for its agent."""
+    port = free_port()
+    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared |= {"TORCHELASTIC_RUN_ID": "test", "GROUP_RANK": "0"}
+    ranks = [
+        start(framework, folder, [], RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(2)
+    ]
+    try:
+        yield wait_for_ready(folder, 2, ranks)
+    finally:
+        for rank in ranks:
+            end(rank)
+
+
+def command(*arguments: str) -> str:
+    """Run tuiadvisor to its end; standard output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tuiadvisor", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def diagnosis(pids: list[int], folder: Path, seconds: int) -> dict[str, Any]:
+    """Attach, record, leave, diagnose."""
+    recording = str(folder / "run")
+    command("record", "--pid", *map(str, pids), "-o", recording, "--for", f"{seconds}s")
+    result: dict[str, Any] = json.loads(command("diagnose", recording, "--json"))
+    return result
+
+
+def pids_live_in(recording: str) -> set[int]:
+    """Processes whose probe was live at some time, by the agents' own introductions."""
+    pids = set()
+    with RecordingReader(recording) as reader:
+        for located in reader.frames():
+            frame = decode(located.data)
+            if frame.kind == FrameKind.HELLO:
+                ranks: Any = frame.payload["ranks"]
+                pids |= {rank["pid"] for rank in ranks if rank["state"] == "live"}
+    return pids
+
+
+def assert_rank_1_is_late_in_forward(document: dict[str, Any]) -> None:
+    """The finding, its rank and its phase."""
+    assert "straggler" == document["verdict"]["finding"], document["verdict"]
+    assert [(1, "forward")] == [(late["rank"], late["cause"]) for late in document["stragglers"]["ranks"]]
+
+
+@pytest.mark.parametrize("framework", ["transformers", "accelerate", "lightning", "deepspeed"])
+def test_every_phase_is_seen_and_the_slow_rank_named(tmp_path: Path, framework: str) -> None:
+    """Data wait, forward, backward, communication and optimizer have numbers; what has none says why."""
+    if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    with two_ranks(framework, tmp_path) as pids:
+        document = diagnosis(pids, tmp_path, 9)
+    assert_rank_1_is_late_in_forward(document)
+    seconds = document["step"]["seconds"]
+    for phase in ("data_wait", "forward", "backward", "comm_exposed", "optimizer"):
+        assert seconds[phase] is not None, phase
+        assert seconds[phase] > 0, phase
+    for phase in (name for name, value in seconds.items() if value is None):
+        assert any(entry["metric"] == phase and entry["why"] for entry in document["unknown"]), phase
+    assert document["step"]["throughput_tokens_s"] > 0
+    assert 0 == document["losses"]["hooks_disabled"]
+    if framework == "transformers":  # every 60 steps it evaluates and saves
+        assert document["window"]["excluded"].keys() & {"checkpoint", "eval"}
+
+
+def test_ranks_of_spawn_have_no_environment(tmp_path: Path) -> None:
+    """`torch.multiprocessing.spawn`: found below the script, rank and world size asked inside."""
+    script = start("spawn", tmp_path, [])
+    try:
+        wait_for_ready(tmp_path, 2, [script])
+        document = diagnosis([script.pid], tmp_path, 8)
+    finally:
+        end(script)
+    assert 2 == document["run"]["world_size"]
+    assert_rank_1_is_late_in_forward(document)
+
+
+def test_elastic_restart_is_picked_up(tmp_path: Path) -> None:
+    """`torchrun --max-restarts`: rank 1 dies while watched; the ranks of the second round are attached and measured."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
+    launcher = start("elastic", tmp_path, torchrun, DIE_AFTER_S="25")
+    try:
+        first = wait_for_ready(tmp_path, 2, [launcher])
+        recording = str(tmp_path / "run")
+        command("record", "--pid", str(launcher.pid), "-o", recording, "--for", "55s")
+        again = set(wait_for_ready(tmp_path, 4, [launcher])) - set(first)
+        document = json.loads(command("diagnose", recording, "--json"))
+    finally:
+        end(launcher)
+    assert len(again) == 2
+    assert (tmp_path / "died").exists()
+    assert set(first) | again <= pids_live_in(recording)
+    assert_rank_1_is_late_in_forward(document)

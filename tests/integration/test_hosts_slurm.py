@@ -1,0 +1,186 @@
+"""`--slurm JOBID` on a real Slurm: slurmctld, munge and two slurmd here, a torchrun training across both nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from nodes import PATIENCE_S, PYTHONPATH, SCRIPT, can_make_nodes, free_port
+
+pytest.importorskip("torch")
+NEEDED = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason="no Slurm; install slurm-wlm and munge"),
+    pytest.mark.skipif(os.geteuid() != 0 or not can_make_nodes(), reason="no namespaces here; run as root"),
+]
+UP = Path(__file__).parents[1] / "cluster" / "slurm_up.sh"
+# Rank 2 is on the second node.
+FAULT = "--step-ms 20 --fault slow-data --fault-rank 2 --delay-ms 40"
+
+
+@dataclass
+class Slurm:
+    """A running Slurm and the job that trains on it."""
+
+    folder: Path
+    env: dict[str, str]
+    job: str = ""
+
+    def ask(self, *command: str) -> str:
+        """What one of Slurm's commands prints."""
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60, check=False)
+        assert 0 == done.returncode, done.stderr
+        return done.stdout.strip()
+
+    def steps(self) -> list[str]:
+        """Names of the job's steps that run."""
+        return self.ask("squeue", "--steps", "--noheader", "--format=%j", f"--jobs={self.job}").split()
+
+    def command(self, *arguments: str) -> list[str]:
+        """Our command line on the job."""
+        return [sys.executable, "-m", "tuiadvisor", *arguments, "--slurm", self.job]
+
+    def submit(self, script: str, *options: str) -> str:
+        """Hand a batch script in; the job's number."""
+        path = self.folder / "job.sh"
+        path.write_text("#!/bin/sh\n" + script)
+        log = f"--output={self.folder}/job.%j.log"
+        return self.ask("sbatch", "--parsable", log, *options, str(path))
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    folder = tmp_path_factory.mktemp("slurm")
+    for parent in (folder, *folder.parents[:2]):
+        parent.chmod(0o755)  # munge trusts no socket below a folder it may not pass
+    env = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PYTHONPATH": PYTHONPATH}
+    env |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
+    port = free_port()
+    up = subprocess.Popen(
+        [str(UP), str(folder)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**env, "SLURM_TEST_PORT": str(min(port, 65_000))}, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert up.stdout is not None
+        assert "up" == up.stdout.readline().strip(), (folder / "log" / "slurmctld.log").read_text()[-2000:]
+        made = Slurm(folder, env)
+        launch = f"{sys.executable} -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --node-rank=$SLURM_NODEID"
+        meet = f"--master-addr=127.0.0.1 --master-port={free_port()}"
+        script = f"{SCRIPT} --seconds 600 --print-every 0 {FAULT}"
+        made.job = made.submit(
+            f"exec srun sh -c 'exec {launch} {meet} {script}'\n", "-N2", "--ntasks-per-node=1"
+        )
+        _wait_for_ranks(made)
+        yield made
+        made.ask("scancel", made.job)
+    finally:
+        up.send_signal(signal.SIGTERM)
+        up.wait(PATIENCE_S)
+        if up.stdout is not None:
+            up.stdout.close()
+
+
+def _wait_for_ranks(slurm: Slurm) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(_training(slurm.job)) < 4:
+        assert time.monotonic() < deadline_s, [p.read_text() for p in slurm.folder.glob("job.*.log")]
+        time.sleep(0.2)
+    time.sleep(2.0)
+
+
+def _training(job: str) -> list[int]:
+    """Ranks of the job that have a process group."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            environment = process.environ()
+            if environment.get("SLURM_JOB_ID") == job and "RANK" in environment:
+                threads = Path(f"/proc/{process.pid}/task").iterdir()
+                if any("gloo" in (thread / "comm").read_text() for thread in threads):
+                    found.append(process.pid)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def agents(slurm: Slurm) -> list[int]:
+    """Our agents inside the job."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            is_agent = process.cmdline()[1:3] == ["-m", "tuiadvisor.agent"]
+            if is_agent and process.environ().get("SLURM_JOB_ID") == slurm.job:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_until_alone(slurm: Slurm) -> None:
+    """Until no agent and no step of ours is left in the job."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while agents(slurm) or "tuiadvisor" in slurm.steps():
+        assert time.monotonic() < deadline_s, (agents(slurm), slurm.steps())
+        time.sleep(0.2)
+
+
+def test_every_node_of_the_job_is_watched_and_the_slow_rank_is_named(slurm: Slurm) -> None:
+    """Four ranks on two nodes, rank 2 waits for its data: named with its host; the job runs on, nothing is left."""
+    output = slurm.folder / "run.tuirec"
+    done = subprocess.run(
+        slurm.command("record", "-o", str(output), "--for", "12s"),
+        env=slurm.env, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert (0, "") == (done.returncode, done.stderr)
+    command = [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"]
+    document = json.loads(
+        subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    )
+    assert (4, ["slurm1", "slurm2"]) == (document["run"]["world_size"], sorted(document["run"]["hosts"]))
+    assert ["slurm1", "slurm1", "slurm2", "slurm2"] == [row["host"] for row in document["per_rank"]]
+    assert [(2, "data_wait")] == [(one["rank"], one["cause"]) for one in document["stragglers"]["ranks"]]
+    assert 0 == document["losses"]["frames_lost"]
+    wait_until_alone(slurm)
+    assert 4 == len(_training(slurm.job))
+
+
+def test_a_killed_command_leaves_nothing_in_the_job(slurm: Slurm) -> None:
+    """Kill -9 of the recording: the step ends with its agents, the training runs on, no key was to be seen."""
+    recording = subprocess.Popen(
+        slurm.command("record", "-o", str(slurm.folder / "killed.tuirec")),
+        env=slurm.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while len(agents(slurm)) < 2:
+            assert time.monotonic() < deadline_s
+            assert recording.poll() is None
+            time.sleep(0.1)
+        assert "tuiadvisor" in slurm.steps()
+    finally:
+        recording.send_signal(signal.SIGKILL)
+        recording.wait()
+    wait_until_alone(slurm)
+    assert 4 == len(_training(slurm.job))
+
+
+def test_jobs_that_cannot_be_watched_are_refused_in_one_line(slurm: Slurm) -> None:
+    """No such job, one that waits, a word that is no number: what is wrong and what to do."""
+    waiting = slurm.submit("sleep 60\n", "-N2", "--exclusive", "--begin=now+1hour")
+    for job, words in [("999999", "squeue"), (waiting, "pending"), ("$(reboot)", "not a job's number")]:
+        command = [sys.executable, "-m", "tuiadvisor", "watch", "--once", "--slurm", job]
+        done = subprocess.run(command, env=slurm.env, capture_output=True, text=True, timeout=60, check=False)
+        assert (2, 1) == (done.returncode, done.stderr.count("\n")), done.stderr
+        assert words in done.stderr
+    slurm.ask("scancel", waiting)

@@ -1,0 +1,139 @@
+"""Kill -9 of a rank, of the agent, of the hub: the others live on, the recording opens, the view says what was lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from training import running
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.view import RunView
+from tuiadvisor.cli.session import Session
+from tuiadvisor.stream.source import FileSource, LiveSource
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+
+def follow(
+    source: LiveSource, advisor: Advisor, until: Callable[[RunView], bool], patience_s: float = 30.0
+) -> RunView:
+    """Fold what comes until the view satisfies the condition."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        for frame in source.read(0.2):
+            advisor.feed(frame)
+        view = advisor.view()
+        if until(view):
+            return view
+    raise AssertionError(f"not within {patience_s} s: {view.ranks}, {view.losses}, {view.verdict}")
+
+
+def is_live(view: RunView) -> bool:
+    """All ranks attached and stepping."""
+    return bool(view.ranks) and all(row.state == "live" for row in view.ranks) and (view.last_step or 0) > 20
+
+
+def reopened(path: Path) -> RunView:
+    """The view at the end of a recording on disk."""
+    source, advisor = FileSource(path), Advisor()
+    while frames := source.read(0):
+        for frame in frames:
+            advisor.feed(frame)
+    source.close()
+    return advisor.view()
+
+
+def test_killed_rank_is_named(tmp_path: Path) -> None:
+    """The view names the rank that was killed and its last step; the recording opens afterwards and says the same."""
+    path = tmp_path / "run.tuirec"
+    with (
+        running(2, "--step-ms", "10") as (training, ranks),
+        Session([training.pid], str(path), "train.py", "") as session,
+    ):
+        source, advisor = session.source(), Advisor()
+        follow(source, advisor, is_live)
+        os.kill(ranks[1].pid, signal.SIGKILL)
+        view = follow(source, advisor, lambda view: any(row.state == "killed" for row in view.ranks))
+        source.close()
+    row = next(row for row in view.ranks if row.rank == 1)
+    assert row.state == "killed"
+    assert "SIGKILL" in row.state_detail or "killed" in row.state_detail
+    assert [note for note in view.losses.notes if note.startswith("rank 1: ")], view.losses
+    again = reopened(path)
+    assert next(row.state for row in again.ranks if row.rank == 1) == "killed"
+
+
+def test_killed_agent_leaves_ranks_training(tmp_path: Path) -> None:
+    """Training goes on, the hub notes the silence, and the probes go by themselves when their lease runs out."""
+    path = tmp_path / "run.tuirec"
+    with running(2, "--step-ms", "10") as (training, ranks):
+        with Session([training.pid], str(path), "train.py", "") as session:
+            source, advisor = session.source(), Advisor()
+            before = follow(source, advisor, is_live)
+            session.agent.kill()
+            view = follow(source, advisor, lambda view: bool(view.losses.notes))
+            source.close()
+            assert any("silent" in note for note in view.losses.notes), view.losses.notes
+        assert training.poll() is None
+        done = subprocess.run(
+            [sys.executable, "-m", "tuiadvisor", "detach", "--pid", str(training.pid)],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "2 probes taken out" in done.stdout
+        assert all(psutil.pid_exists(rank.pid) for rank in ranks)
+    assert (reopened(path).last_step or 0) >= (before.last_step or 0)
+
+
+def test_killed_hub_costs_at_most_the_last_frame(tmp_path: Path) -> None:
+    """The viewer says that the hub is gone, the training goes on, the file opens with all whole frames."""
+    path = tmp_path / "run.tuirec"
+    with running(2, "--step-ms", "10") as (training, ranks):
+        with Session([training.pid], str(path), "train.py", "") as session:
+            source, advisor = session.source(), Advisor()
+            before = follow(source, advisor, is_live)
+            session.hub.kill()
+            deadline = time.monotonic() + 20
+            while source.status.connected and time.monotonic() < deadline:
+                source.read(0.2)
+            assert not source.status.connected
+            source.close()
+        assert training.poll() is None
+        assert all(psutil.pid_exists(rank.pid) for rank in ranks)
+    assert (reopened(path).last_step or 0) >= (before.last_step or 0)
+
+
+def test_live_and_replay_give_the_same_views(tmp_path: Path) -> None:
+    """The sequence of views folded live, frame by frame, is the sequence folded from the file."""
+    path = tmp_path / "run.tuirec"
+    live: list[RunView] = []
+    with (
+        running(2, "--step-ms", "10", "--fault", "slow-backward", "--fault-rank", "1") as (training, _),
+        Session([training.pid], str(path), "train.py", "") as session,
+    ):
+        source, advisor = session.source(), Advisor()
+        deadline = time.monotonic() + 6
+        while time.monotonic() < deadline:
+            for frame in source.read(0.2):
+                advisor.feed(frame)
+                live.append(advisor.view())
+        source.close()
+    replayed: list[RunView] = []
+    source_again, advisor_again = FileSource(path), Advisor()
+    while frames := source_again.read(0):
+        for frame in frames:
+            advisor_again.feed(frame)
+            replayed.append(advisor_again.view())
+    source_again.close()
+    assert len(live) > 20
+    assert replayed[: len(live)] == live
+    assert replayed[-1].verdict.finding == "straggler"

@@ -1,0 +1,79 @@
+"""The probe in the test's own process: attach by the very code an injection runs, read its ring, detach."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tuiadvisor.agent.payload import attach_code, detach_code
+from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, EventKind
+from tuiadvisor_probes import ring
+
+TOLERANCE_NS = 100_000
+TOLERANCE_SHARE = 0.02
+
+
+class Observed:
+    """What the ring tells, by column name."""
+
+    def __init__(self, reader: ring.RingReader) -> None:
+        self.reader = reader
+        self._steps: list[dict[str, int]] = []
+        self._events: list[dict[str, int]] = []
+
+    @property
+    def steps(self) -> list[dict[str, int]]:
+        """All steps so far."""
+        self._steps += [dict(zip(STEP_COLUMNS, row, strict=True)) for row in self.reader.take_steps()]
+        return self._steps
+
+    def events(self, *kinds: EventKind) -> list[dict[str, int]]:
+        """All events so far, of these kinds if some are named."""
+        names = ("kind", *EVENT_COLUMNS)
+        self._events += [dict(zip(names, row, strict=True)) for row in self.reader.take_events()]
+        return [event for event in self._events if not kinds or event["kind"] in kinds]
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The info area."""
+        info: dict[str, Any] = json.loads(self.reader.info())
+        return info
+
+    @property
+    def errors(self) -> int:
+        """Exceptions the guard caught."""
+        return self.reader.get_u64(ring.OFFSET_ERRORS)
+
+
+@contextlib.contextmanager
+def probed(folder: Path) -> Iterator[Observed]:
+    """Attach for the length of the block; the ring stays readable after it."""
+    path = folder / f"ring-{time.monotonic_ns()}"
+    ring.create_ring_file(str(path))
+    reader = ring.RingReader(str(path))
+    exec(attach_code(str(path)), {})  # noqa: S102 - the very code an injection runs
+    observed = Observed(reader)
+    try:
+        yield observed
+    finally:
+        exec(detach_code(), {})  # noqa: S102
+    assert observed.errors == 0, observed.info
+
+
+def observed_phases(step: dict[str, int]) -> set[str]:
+    """Names of the phases with a working hook."""
+    return {name for index, name in enumerate(PHASES) if step["observed"] >> index & 1}
+
+
+def is_close(expected_ns: float, measured_ns: float) -> bool:
+    """Within 2 % or 100 us."""
+    return abs(expected_ns - measured_ns) <= max(TOLERANCE_NS, TOLERANCE_SHARE * expected_ns)
+
+
+def assert_sums_to_step(step: dict[str, int]) -> None:
+    """The parts are the whole, to the nanosecond."""
+    assert step["end_ns"] - step["begin_ns"] == sum(step[f"{name}_ns"] for name in PHASES)

@@ -1,0 +1,273 @@
+"""Several ranks on gloo, each attaching the probe to itself in mid-run: a scenario's name in, what the rings say out.
+
+As a script it is one rank: `python tests/ranks.py SCENARIO FOLDER` with RANK and WORLD_SIZE. A scenario is a function
+`build(rank, world) -> step`, where step() is one iteration that returns its own stopwatch (phase -> ns) or None.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+NUM_STEPS_BEFORE, NUM_STEPS = 3, 14
+PATIENCE_S = 120.0
+Step = Callable[[], "dict[str, int] | None"]
+
+
+def run(scenario: str, num_ranks: int, folder: Path, python: str = sys.executable) -> list[dict[str, Any]]:
+    """Run all ranks of a scenario; their steps, events, info and own stopwatches, by rank."""
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "WORLD_SIZE": str(num_ranks),
+        "DS_ACCELERATOR": "cpu",
+    }
+    ranks = [
+        subprocess.Popen(
+            [python, "-W", "ignore", __file__, scenario, str(folder)],
+            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(num_ranks)
+    ]
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        texts = [rank.communicate(timeout=max(1.0, deadline - time.monotonic()))[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [0] * num_ranks == [rank.returncode for rank in ranks], "\n".join(texts)[-4000:]
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(num_ranks)]
+
+
+def rank_main(scenario: str, folder: Path) -> None:
+    """One rank."""
+    import torch
+    import torch.distributed as dist
+    from probing import probed
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+    step: Step = SCENARIOS[scenario](rank, world)
+    for _ in range(NUM_STEPS_BEFORE):
+        step()
+    with probed(folder) as observed:
+        own = [step() for _ in range(NUM_STEPS)]
+    result = {
+        "steps": observed.steps,
+        "events": observed.events(),
+        "info": observed.info,
+        "own": own,
+        "errors": observed.errors,
+    }
+    (folder / f"rank{rank}.json").write_text(json.dumps(result))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+class Layer:
+    """Makes layers that take a known time in forward and in backward; torch is imported in the rank only."""
+
+    def __new__(cls, forward_s: float, backward_s: float, width: int = 16) -> Any:  # type: ignore[misc]
+        import torch
+        from torch import nn
+
+        class Slow(torch.autograd.Function):
+            @staticmethod
+            def forward(_: Any, value: Any) -> Any:
+                return value.view_as(value)
+
+            @staticmethod
+            def backward(_: Any, gradient: Any) -> Any:  # type: ignore[override]
+                time.sleep(backward_s)
+                return gradient
+
+        class SlowLayer(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.linear = nn.Linear(width, width)
+
+            def forward(self, value: Any) -> Any:
+                time.sleep(forward_s)
+                return Slow.apply(self.linear(value))
+
+        return SlowLayer()
+
+
+NUM_CHUNKS = 8
+FORWARD_S, BACKWARD_S = 0.008, 0.016
+
+
+def pipeline(name: str) -> Callable[[int, int], Step]:
+    """A pipeline of stages that take equally long."""
+
+    def build(rank: int, world: int) -> Step:
+        import torch
+        from torch import nn
+        from torch.distributed.pipelining import PipelineStage, schedules
+
+        single = name in ("ScheduleGPipe", "Schedule1F1B")
+        per_rank = 1 if single else 2
+        num_stages = world * per_rank
+        indices = [rank + world * number for number in range(per_rank)]
+        if name == "ScheduleZBVZeroBubble":
+            indices = [rank, num_stages - 1 - rank]
+        modules: list[Any] = [Layer(FORWARD_S / per_rank, BACKWARD_S / per_rank) for _ in indices]
+        if "Zero" in name:  # splits a backward at the graph's nodes, and knows torch's own nodes only
+            wide = 512
+            modules = [nn.Sequential(nn.Linear(16, wide), nn.ReLU(), nn.Linear(wide, 16)) for _ in indices]
+        stages = [
+            PipelineStage(module, index, num_stages, torch.device("cpu"))
+            for module, index in zip(modules, indices, strict=True)
+        ]
+
+        def loss(output: Any, target: Any) -> Any:
+            return (output - target).square().mean()
+
+        schedule_class = getattr(schedules, name)
+        schedule = schedule_class(stages[0] if single else stages, NUM_CHUNKS, loss_fn=loss)
+        parameters = [parameter for module in modules for parameter in module.parameters()]
+        optimizer = torch.optim.SGD(parameters, lr=0.01)
+        value, target = torch.randn(NUM_CHUNKS * 2, 16), torch.randn(NUM_CHUNKS * 2, 16)
+        holds_last = num_stages - 1 in indices
+
+        def step() -> None:
+            optimizer.zero_grad()
+            arguments = (value,) if 0 in indices else ()
+            if holds_last:
+                schedule.step(*arguments, target=target, losses=[])
+            else:
+                schedule.step(*arguments)
+            optimizer.step()
+
+        return step
+
+    return build
+
+
+def fsdp2(rank: int, world: int) -> Step:
+    """fully_shard on each layer and the root; rank 1 is slow in forward."""
+    from torch import nn
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    late_s = 0.02 if rank == 1 else 0.0
+    model = nn.Sequential(Layer(0.002 + late_s, 0.004), Layer(0.002, 0.004))
+    mesh = init_device_mesh("cpu", (world,))
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return plain_step(model)
+
+
+def fsdp1(rank: int, world: int) -> Step:
+    """FullyShardedDataParallel around each layer and the root; rank 1 is slow in backward."""
+    import torch
+    from torch import nn
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    late_s = 0.02 if rank == 1 else 0.0
+    layers = [Layer(0.002, 0.004 + late_s), Layer(0.002, 0.004)]
+    device = torch.device("cpu")
+    model = nn.Sequential(*[FullyShardedDataParallel(layer, device_id=device) for layer in layers])
+    return plain_step(FullyShardedDataParallel(model, device_id=device))
+
+
+def ddp_buffers(rank: int, world: int) -> Step:
+    """Data parallel with batch statistics; rank 0, whose buffers all wait for, loads slowly."""
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), Layer(0.002, 0.004))
+    return plain_step(nn.parallel.DistributedDataParallel(model), 0.02 if rank == 0 else 0.001)
+
+
+def ddp_accumulation(rank: int, world: int) -> Step:
+    """Four micro-batches, three of them without synchronization; rank 1 is slow in all."""
+    import contextlib
+
+    import torch
+    from torch import nn
+
+    model = nn.parallel.DistributedDataParallel(Layer(0.006 if rank == 1 else 0.001, 0.002))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    value = torch.randn(4, 16)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        for number in range(4):
+            with model.no_sync() if number < 3 else contextlib.nullcontext():
+                model(value).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def by_hand(rank: int, world: int) -> Step:
+    """Gradients reduced by the caller, one all-reduce a parameter and a norm over all; rank 1 is slow in forward."""
+    import torch
+    import torch.distributed as dist
+
+    model = Layer(0.02 if rank == 1 else 0.002, 0.002)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    value = torch.randn(4, 16)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(value).square().mean().backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+        dist.all_reduce(torch.ones(1))
+        optimizer.step()
+
+    return step
+
+
+def plain_step(model: Any, data_s: float = 0.0) -> Step:
+    """Forward, backward, optimizer, with the loop's own stopwatch."""
+    import torch
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    value = torch.randn(4, 16)
+
+    def step() -> dict[str, int]:
+        time.sleep(data_s)
+        clock = [time.monotonic_ns()]
+        loss = model(value).square().mean()
+        clock.append(time.monotonic_ns())
+        loss.backward()
+        clock.append(time.monotonic_ns())
+        optimizer.step()
+        clock.append(time.monotonic_ns())
+        optimizer.zero_grad()
+        names = ("forward", "backward", "optimizer")
+        return {name: after - before for name, before, after in zip(names, clock, clock[1:], strict=False)}
+
+    return step
+
+
+SCENARIOS: dict[str, Callable[[int, int], Step]] = {
+    "gpipe": pipeline("ScheduleGPipe"),
+    "1f1b": pipeline("Schedule1F1B"),
+    "interleaved": pipeline("ScheduleInterleaved1F1B"),
+    "zero_bubble": pipeline("ScheduleInterleavedZeroBubble"),
+    "zero_bubble_v": pipeline("ScheduleZBVZeroBubble"),
+    "fsdp1": fsdp1,
+    "fsdp2": fsdp2,
+    "ddp_buffers": ddp_buffers,
+    "ddp_accumulation": ddp_accumulation,
+    "by_hand": by_hand,
+}
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    rank_main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,92 @@
+"""Each screen in each state as a picture: 80x24 and 160x45, from fixed RunViews."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from snapshot import views
+
+from tuiadvisor.tui.app import Screens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.tui.feed import FeedState
+
+SIZES = [(80, 24), (160, 45)]
+INTRO = """A real training of 4 ranks runs on this machine; the probes went in while it was running.
+
+Look at the verdict in the first line, then at the row of each rank.
+
+1 overview   2 ranks   enter details   ? keys   q leave"""
+
+CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
+    "overview-straggler": (views.live(views.straggler()), ()),
+    "overview-healthy": (views.live(views.healthy()), ()),
+    "overview-not-enough-yet": (views.live(views.too_early()), ()),
+    "overview-lost-ranks": (views.live(views.lost_ranks()), ()),
+    "overview-unknown": (views.live(views.unknown_everything()), ()),
+    "overview-one-rank": (views.live(views.one_rank()), ()),
+    "overview-finished": (views.live(views.finished(), phase="ended"), ()),
+    "overview-1024-ranks": (views.live(views.many(1024)), ()),
+    "overview-looking": (views.looking(), ()),
+    "overview-attaching": (views.attaching(), ()),
+    "overview-hub-lost": (views.hub_lost(), ()),
+    "overview-paused": (views.live(views.straggler(), phase="paused"), ()),
+    "overview-replay": (views.replay(), ()),
+    "ranks-straggler": (views.live(views.straggler()), ("2", "down")),
+    "ranks-lost": (views.live(views.lost_ranks()), ("2", "G")),
+    "ranks-unknown": (views.live(views.unknown_everything()), ("2",)),
+    "ranks-1024-sorted": (views.live(views.many(1024)), ("2", "s", "down")),
+    "ranks-1024-filtered": (views.live(views.many(1024)), ("2", "slash", "g", "p", "u", "0", "7")),
+    "ranks-replay-paused": (views.replay(paused=True), ("2",)),
+    "rank-detail": (views.live(views.straggler()), ("2", "s", "down", "enter")),
+    "finding-detail": (views.live(views.straggler()), ("enter",)),
+    "help": (views.live(views.straggler()), ("2", "question_mark")),
+    "palette": (views.replay(), ("colon", "s", "t", "e", "p")),
+    "seek": (views.replay(), ("S", "1", "2", "0")),
+    "why-not": (views.live(views.straggler()), ("x",)),
+}
+
+
+def screens(
+    state: FeedState, theme: str = "dark", *, ascii_only: bool = False, intro: str | None = None
+) -> Screens:
+    return Screens(views.FakeFeed(state), theme=theme, ascii_only=ascii_only, intro=intro)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", CASES)
+def test_screen(snap_compare: Callable[..., bool], name: str, size: tuple[int, int]) -> None:
+    """The picture is the one that was looked at."""
+    state, keys = CASES[name]
+    assert snap_compare(screens(state), press=keys, terminal_size=size)
+
+
+@pytest.mark.parametrize("theme", ["light", "terminal"])
+@pytest.mark.parametrize("keys", [(), ("2", "down")], ids=["overview", "ranks"])
+def test_theme(snap_compare: Callable[..., bool], theme: str, keys: tuple[str, ...]) -> None:
+    """The same screens in the other colours."""
+    assert snap_compare(screens(views.live(views.straggler()), theme), press=keys)
+
+
+def test_ascii(snap_compare: Callable[..., bool]) -> None:
+    """Without UTF-8 the same places hold ASCII."""
+    assert snap_compare(screens(views.live(views.lost_ranks()), "terminal", ascii_only=True))
+
+
+def test_no_colour(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under NO_COLOR nothing is lost that only a colour would say."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(screens(views.live(views.straggler()), "terminal"), press=["down", "down"])
+
+
+def test_intro(snap_compare: Callable[..., bool]) -> None:
+    """The card of the demo."""
+    assert snap_compare(screens(views.live(views.straggler()), intro=INTRO))
+
+
+def test_too_small(snap_compare: Callable[..., bool]) -> None:
+    """What a window too small says."""
+    assert snap_compare(screens(views.live(views.straggler())), terminal_size=(50, 12))

@@ -1,0 +1,442 @@
+"""Fixed RunViews for snapshots, pilots and benchmarks: realistic, the same on every run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from tuiadvisor.advisor.view import (
+    Action,
+    Finding,
+    HostRow,
+    Losses,
+    Overlap,
+    RankRow,
+    RunInfo,
+    RunView,
+    Speedup,
+    StepSummary,
+    Straggler,
+    Trend,
+    Unknown,
+    Verdict,
+    Window,
+)
+from tuiadvisor.tui.feed import FeedState, ReplayState
+
+PARTS_S = {
+    "data_wait": 0.0021,
+    "h2d": None,
+    "forward": 0.0048,
+    "backward": 0.0072,
+    "comm_exposed": 0.0049,
+    "optimizer": 0.0016,
+    "checkpoint": 0.0,
+    "eval": 0.0,
+    "pipeline_idle": 0.0,
+    "other": 0.0007,
+}
+NO_PARTS = dict.fromkeys(PARTS_S)
+
+
+def shares(seconds: dict[str, float | None]) -> dict[str, float | None]:
+    whole = sum(value for value in seconds.values() if value)
+    return {phase: None if value is None else value / whole for phase, value in seconds.items()}
+
+
+def rank_row(
+    rank: int, *, host: str = "node01", steps: int = 120, late_from: int | None = None, seed: int = 7
+) -> RankRow:
+    """A live rank; from step `late_from` on it arrives last."""
+    noise = Random(seed * 1000 + rank)  # noqa: S311  # the same picture on every run
+    levels = bytearray(noise.choices((0, 0, 0, 0, 1, 1, 2), k=steps))
+    if late_from is not None:
+        for step in range(late_from, steps):
+            levels[step] = noise.choice((5, 6, 6, 7))
+    culprit = late_from is not None
+    seconds = dict(PARTS_S)
+    if culprit:
+        seconds |= {"data_wait": 0.0139, "comm_exposed": 0.0003}
+    else:
+        seconds |= {"data_wait": 0.0019 + rank % 5 * 0.0001, "comm_exposed": 0.0121}
+    return RankRow(
+        rank=rank,
+        host=host,
+        local_rank=rank % 8,
+        pid=41200 + rank,
+        state="live",
+        state_detail="",
+        now="data wait 9 ms" if culprit else "exposed comm 3 ms",
+        last_step=341,
+        step_s=0.0286,
+        shares=shares(seconds),
+        seconds=seconds,
+        compute=0.48,
+        idle=0.49,
+        overlap=0.045 if culprit else 0.31,
+        comm_exposed_s=seconds["comm_exposed"],
+        wait_s=0.0002 if culprit else 0.0117,
+        caused_wait_s=0.0351 if culprit else 0.0004,
+        last_arrivals=0.98 if culprit else 0.01,
+        is_culprit=culprit,
+        lateness_levels=bytes(levels),
+    )
+
+
+def straggler_finding() -> Finding:
+    return Finding(
+        id="straggler_data",
+        title="Rank 2 reads its data late",
+        pattern="P1",
+        lens="L-BALANCE",
+        layer="storage",
+        severity="critical",
+        ranks=(2,),
+        hosts=("node01",),
+        phase="data_wait",
+        since_step=257,
+        evidence={
+            "data_wait_s": 0.0139,
+            "peers_data_wait_s": 0.0021,
+            "last_arrivals": 0.98,
+            "slowdown": 1.69,
+            "steps_seen": 84,
+            "data_workers": None,
+        },
+        loss_s_per_step=0.0118,
+        message="Rank 2 waits 13.9 ms for its batch, its peers 2.1 ms; the others wait for it in 98 % of the steps.",
+        measure_next=(
+            "Compare the read rate of rank 2's files with a neighbour's.",
+            "Look at the loader's workers on node01 for a few seconds.",
+        ),
+        actions=(
+            Action(
+                "Give rank 2 more loader workers, or move its shard to the disk its peers read from.",
+                None,
+                "low",
+                "minutes",
+            ),
+            Action(
+                "See where the loader of rank 2 spends its time.",
+                "py-spy dump --pid 41202 --subprocesses",
+                "low",
+                "seconds",
+            ),
+        ),
+    )
+
+
+def comm_finding() -> Finding:
+    return Finding(
+        id="exposed_comm",
+        title="Communication is not hidden",
+        pattern="P1",
+        lens="L-BALANCE",
+        layer="network",
+        severity="warning",
+        ranks=(),
+        hosts=(),
+        phase="comm_exposed",
+        since_step=None,
+        evidence={"comm_exposed_share": 0.17, "overlap": 0.31, "comm_bytes": 25_600_000},
+        loss_s_per_step=0.0031,
+        message="17 % of the step is communication that nothing hides, most of it waiting for rank 2.",
+        measure_next=("Measure again after rank 2 is relieved: most of this is its lateness.",),
+        actions=(),
+    )
+
+
+def warmup_finding() -> Finding:
+    return Finding(
+        id="warmup",
+        title="The first steps were slow",
+        pattern="P2",
+        lens="L-AMORT",
+        layer="runtime",
+        severity="info",
+        ranks=(),
+        hosts=(),
+        phase=None,
+        since_step=0,
+        evidence={"warmup_steps": 20, "warmup_s": 2.4},
+        loss_s_per_step=None,
+        message="The first 20 steps took 2.4 s more than steady ones: paid back after 110 steps.",
+        measure_next=(),
+        actions=(),
+    )
+
+
+def straggler() -> RunView:
+    """Four ranks, rank 2 late by its data since step 257."""
+    trend = tuple(0.0169 if index < 36 else 0.0286 for index in range(60))
+    return RunView(
+        schema=1,
+        run=RunInfo(
+            label="train.py",
+            command="torchrun --nproc-per-node 4 train.py --batch 64",
+            world_size=4,
+            hosts=("node01",),
+            torch="2.13.0",
+            python="3.11.9",
+            backend="gloo",
+            device="cpu",
+            parallel={"dp": 4},
+            started_wall_s=1_790_000_000.0,
+        ),
+        window=Window(257, 341, 84, {"warmup": 20, "partial": 1}, enough=True, num_missing_steps=0),
+        step=StepSummary(
+            0.0286,
+            0.0311,
+            34.9,
+            8934.0,
+            None,
+            shares(PARTS_S | {"data_wait": 0.0051}),
+            PARTS_S | {"data_wait": 0.0051},
+        ),
+        overlap=Overlap(0.0131, 0.0049, 0.31, 0.0009, 0.0040, 0.03),
+        slowdown=1.69,
+        stragglers=(Straggler(2, 0.61, "data_wait", 0.0118, 257, persistent=True),),
+        ranks=tuple(rank_row(rank, late_from=36 if rank == 2 else None) for rank in range(4)),
+        heat_first_step=222,
+        findings=(straggler_finding(), comm_finding(), warmup_finding()),
+        verdict=Verdict(
+            decision="tune",
+            sentence="Tune: rank 2 reads its data 11.8 ms late in each step; "
+            "without it a step would take 16.9 ms (1.69\u00d7).",
+            finding="straggler_data",
+            pattern="P1",
+            speedup=Speedup(1.69, 1.6, 1.75),
+            next_constraint="comm_exposed",
+            because="98 % of the steps wait for rank 2 at the gradient barrier.",
+            verify="Record 200 steps after the change and compare: the step should be 16.9 ms ± 1 ms.",
+        ),
+        goodput=0.57,
+        goodput_losses={"straggler": 3.1, "data_wait": 0.6},
+        trend=Trend(42, 5, trend, tuple(1 / value for value in trend), ((222, "rank 2 late"),)),
+        hosts=(HostRow("node01", 0.61, 0.34, 7.2, 16, 12_300_000.0, 3_400_000.0),),
+        unknown=(
+            Unknown("h2d", "the run uses no device"),
+            Unknown("mfu", "the peak of this CPU is not known"),
+        ),
+        losses=Losses(),
+        probe_cost=0.0021,
+        num_frames=412,
+        event_time_s=11.4,
+        last_step=341,
+        ended="",
+    )
+
+
+def healthy() -> RunView:
+    view = straggler()
+    trend = tuple(0.0169 + (index % 3) * 0.0001 for index in range(60))
+    return replace(
+        view,
+        ranks=tuple(rank_row(rank) for rank in range(4)),
+        stragglers=(),
+        slowdown=1.01,
+        findings=(),
+        step=replace(
+            view.step,
+            median_s=0.0169,
+            p95_s=0.0175,
+            throughput_steps_s=59.1,
+            throughput_samples_s=15_146.0,
+            shares=shares(PARTS_S),
+            seconds=PARTS_S,
+        ),
+        trend=replace(view.trend, step_s=trend, marks=()),
+        verdict=Verdict(
+            "keep",
+            "Keep: nothing found is worth acting on; all ranks arrive within 0.3 ms.",
+            None,
+            None,
+            None,
+            None,
+            "",
+            "",
+        ),
+        goodput=0.93,
+    )
+
+
+def too_early() -> RunView:
+    """Attached a moment ago: nine steps, no verdict."""
+    view = straggler()
+    return replace(
+        view,
+        window=Window(0, 8, 8, {"partial": 1}, enough=False, num_missing_steps=12),
+        verdict=Verdict(None, "not enough yet: 12 more steps", None, None, None, None, "", ""),
+        findings=(),
+        stragglers=(),
+        slowdown=None,
+        ranks=tuple(
+            replace(rank_row(rank, steps=9), last_step=8, last_arrivals=None, wait_s=None, caused_wait_s=None)
+            for rank in range(4)
+        ),
+        heat_first_step=0,
+        trend=Trend(0, 1, (None, *(0.0285 for _ in range(8))), (None,) * 9, ()),
+        last_step=8,
+        goodput=None,
+        num_frames=7,
+        event_time_s=0.3,
+    )
+
+
+def lost_ranks() -> RunView:
+    """One rank killed, one refused, an agent silent, events dropped."""
+    view = straggler()
+    ranks = list(view.ranks)
+    ranks[1] = replace(
+        ranks[1],
+        state="killed",
+        state_detail="killed by SIGKILL after step 341",
+        now="",
+        shares=NO_PARTS,
+        seconds=NO_PARTS,
+    )
+    ranks[3] = replace(
+        ranks[3],
+        state="refused",
+        state_detail="ptrace is forbidden here: start the job with 'tuiadvisor run', "
+        "or set kernel.yama.ptrace_scope to 1",
+        now="",
+        step_s=None,
+        shares=NO_PARTS,
+        seconds=NO_PARTS,
+        lateness_levels=b"",
+    )
+    return replace(
+        view,
+        ranks=tuple(ranks),
+        losses=Losses(1204, 3, 1, 2, (1,), ("agent on node01 silent for 12 s",)),
+    )
+
+
+def unknown_everything() -> RunView:
+    """Ranks are there, nothing was observed yet."""
+    view = straggler()
+    ranks = tuple(
+        replace(
+            rank_row(rank, steps=0),
+            state="waiting_to_attach",
+            state_detail="injected; blocked in C, the probe starts with the next Python call",
+            host="",
+            local_rank=None,
+            pid=None,
+            now="",
+            last_step=None,
+            step_s=None,
+            shares=NO_PARTS,
+            seconds=NO_PARTS,
+            compute=None,
+            idle=None,
+            overlap=None,
+            comm_exposed_s=None,
+            wait_s=None,
+            caused_wait_s=None,
+            last_arrivals=None,
+        )
+        for rank in range(4)
+    )
+    return replace(
+        view,
+        run=RunInfo("", "", None, (), None, None, None, None, {}),
+        window=Window(None, None, 0, {}, enough=False, num_missing_steps=20),
+        step=StepSummary(None, None, None, None, None, NO_PARTS, NO_PARTS),
+        overlap=Overlap(None, None, None, None, None, None),
+        slowdown=None,
+        stragglers=(),
+        ranks=ranks,
+        heat_first_step=None,
+        findings=(),
+        verdict=Verdict(None, "", None, None, None, None, "", ""),
+        goodput=None,
+        trend=Trend(0, 1, (), (), ()),
+        hosts=(),
+        unknown=(Unknown("step", "no optimizer step seen yet"),),
+        probe_cost=None,
+        num_frames=0,
+        event_time_s=None,
+        last_step=None,
+    )
+
+
+def one_rank() -> RunView:
+    view = healthy()
+    return replace(
+        view,
+        run=replace(view.run, world_size=1),
+        ranks=view.ranks[:1],
+        overlap=Overlap(None, None, None, None, None, None),
+    )
+
+
+def finished() -> RunView:
+    view = healthy()
+    return replace(
+        view,
+        ended="run finished",
+        ranks=tuple(
+            replace(rank, state="exited", state_detail="finished after step 341", now="")
+            for rank in view.ranks
+        ),
+    )
+
+
+def many(num_ranks: int = 1024, *, seed: int = 7) -> RunView:
+    """Many ranks on hosts of eight, rank 612 late."""
+    view = straggler()
+    culprit = min(612, num_ranks - 1)
+    ranks = tuple(
+        rank_row(rank, host=f"gpu{rank // 8:03d}", late_from=36 if rank == culprit else None, seed=seed)
+        for rank in range(num_ranks)
+    )
+    hosts = tuple(f"gpu{host:03d}" for host in range((num_ranks + 7) // 8))
+    return replace(
+        view,
+        run=replace(
+            view.run, world_size=num_ranks, hosts=hosts, backend="nccl", device="cuda", label="pretrain-7b"
+        ),
+        ranks=ranks,
+        stragglers=(replace(view.stragglers[0], rank=culprit),),
+    )
+
+
+def live(view: RunView | None = None, **changes: object) -> FeedState:
+    state = FeedState(view, "live", "live", "", None, None, 1)
+    return replace(state, **changes)  # type: ignore[arg-type]
+
+
+def looking() -> FeedState:
+    return live(None, phase="finding ranks", message="Scanning the processes of this machine.", version=0)
+
+
+def attaching() -> FeedState:
+    return live(None, phase="attaching 2/4", message="Injecting into pid 41202.", progress=(2, 4))
+
+
+def hub_lost() -> FeedState:
+    return live(straggler(), phase="hub lost", message="No frame for 12 s from ipc:///tmp/hub; trying again.")
+
+
+def replay(view: RunView | None = None, *, paused: bool = False) -> FeedState:
+    where = ReplayState(0.62, 341, 0, 549, 4.0, paused, ((0.47, "rank 2 late"), (0.8, "checkpoint")))
+    return live(view or straggler(), mode="replay", phase="paused" if paused else "live", replay=where)
+
+
+class FakeFeed:
+    """A feed that shows what it is given and remembers what it was told."""
+
+    def __init__(self, state: FeedState) -> None:
+        self.state = state
+        self.commands: list[tuple[str, object]] = []
+
+    def latest(self) -> FeedState:
+        return self.state
+
+    def command(self, name: str, value: object = None) -> None:
+        self.commands.append((name, value))
+
+    def show(self, state: FeedState) -> None:
+        self.state = replace(state, version=self.state.version + 1)

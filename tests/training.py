@@ -1,0 +1,86 @@
+"""Real trainings for tests: the demo script under torchrun, started, found and surely ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from tuiadvisor.agent.discovery import RankProcess, find_ranks
+from tuiadvisor.errors import TuiadvisorError
+
+SCRIPT = Path(__file__).parents[1] / "demo" / "train.py"
+START_PATIENCE_S = 90.0
+
+
+def launch(num_ranks: int, arguments: list[str], script: Path = SCRIPT) -> subprocess.Popen[bytes]:
+    """Run torchrun with the demo training in a session of its own; quiet unless it fails."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            f"--nproc-per-node={num_ranks}",
+            str(script),
+            *arguments,
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
+        start_new_session=True,
+    )
+
+
+def end(training: subprocess.Popen[bytes]) -> None:
+    """Kill the launcher and every process below it, by pid."""
+    family = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        family = psutil.Process(training.pid).children(recursive=True)
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
+    if training.poll() is None:
+        training.kill()
+    training.wait()
+
+
+def wait_for_ranks(training: subprocess.Popen[bytes], num_ranks: int) -> list[RankProcess]:
+    """Until all ranks have a process group and train: torch's library is mapped and gloo's threads run."""
+    deadline = time.monotonic() + START_PATIENCE_S
+    while time.monotonic() < deadline:
+        assert training.poll() is None, f"training ended early with {training.returncode}"
+        with contextlib.suppress(TuiadvisorError, psutil.Error):
+            ranks = find_ranks([training.pid])
+            if len(ranks) == num_ranks and all(_trains(rank.pid) for rank in ranks):
+                return ranks
+        time.sleep(0.1)
+    raise AssertionError(f"{num_ranks} ranks did not start within {START_PATIENCE_S} s")
+
+
+def _trains(pid: int) -> bool:
+    """Gloo's loop thread exists once the process group is up."""
+    names = [
+        Path(f"/proc/{pid}/task/{thread.id}/comm").read_text() for thread in psutil.Process(pid).threads()
+    ]
+    return any("gloo" in name for name in names)
+
+
+@contextlib.contextmanager
+def running(num_ranks: int, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], list[RankProcess]]]:
+    """A training that is under way; ended afterwards whatever happens."""
+    training = launch(num_ranks, ["--print-every", "0", *arguments])
+    try:
+        ranks = wait_for_ranks(training, num_ranks)
+        time.sleep(1.0)
+        yield training, ranks
+    finally:
+        end(training)

@@ -1,0 +1,272 @@
+"""Synthetic data-parallel training: rank-step records as a probe would write them, faults included.
+
+The waits are not invented: they follow from simulating the barrier, so that all ranks' steps take the same time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.view import RunView
+from tuiadvisor.events import PHASES, STEP_COLUMNS, StepFlag
+from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
+
+STEP_NAMES = ("rank", *STEP_COLUMNS)
+HOOKED = ("data_wait", "forward", "backward", "comm_exposed", "optimizer", "checkpoint", "other")
+MS = 1e-3
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong: kind is data, forward, backward, optimizer, other, spread, checkpoint, comm or warmup."""
+
+    kind: str
+    ranks: tuple[int, ...] | None = None  # None: all
+    amount_s: float = 0.0
+    onset: int = 0
+    until: int = 1 << 40
+    every: int = 1  # hits steps k with k % every == 0
+    chance: float = 1.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training to simulate. Times are seconds."""
+
+    num_ranks: int = 4
+    num_steps: int = 200
+    ranks_per_host: int = 64
+    data_s: float = 0.3 * MS
+    forward_s: float = 6 * MS
+    backward_s: float = 9 * MS
+    optimizer_s: float = 1 * MS
+    other_s: float = 0.3 * MS
+    transfer_s: float = 0.8 * MS
+    noise: float = 0.08  # sigma of the lognormal factor on every phase
+    spike_chance: float = 0.02
+    spike_s: float = 4 * MS
+    attach: tuple[int, ...] = ()  # step at which each rank was attached; default 0
+    faults: tuple[Fault, ...] = ()
+    seed: int = 0
+    observed: tuple[str, ...] = HOOKED
+    barrier_seen: bool = True
+    seq_known: bool = True
+    host_clock_s: dict[int, float] = field(default_factory=dict)  # host index -> clock offset
+    world_size: int | None = None
+    missing: tuple[int, ...] = ()  # ranks that are not recorded
+    samples: int = 32
+
+    def host(self, rank: int) -> str:
+        """Host of a rank."""
+        return f"node{rank // self.ranks_per_host}"
+
+    def with_faults(self, *faults: Fault) -> Job:
+        """The same job and the same noise, with faults."""
+        return Job(**{**self.__dict__, "faults": faults})
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """rows[rank]: records in step order; cycle_s: time between releases, one a step."""
+
+    rows: dict[int, list[tuple[int, ...]]]
+    cycle_s: np.ndarray
+
+
+def simulate(job: Job) -> Simulated:
+    """All records of all ranks."""
+    rng = np.random.default_rng(job.seed)
+    shape = (job.num_steps, job.num_ranks)
+    base = {
+        "data_wait": job.data_s,
+        "forward": job.forward_s,
+        "backward": job.backward_s,
+        "optimizer": job.optimizer_s,
+        "other": job.other_s,
+    }
+    phase = {name: value * rng.lognormal(0.0, job.noise, shape) for name, value in base.items()}
+    spikes = (rng.random(shape) < job.spike_chance) * rng.exponential(job.spike_s, shape)
+    where = rng.integers(0, 3, shape)
+    for index, name in enumerate(("forward", "backward", "other")):
+        phase[name] = phase[name] + spikes * (where == index)
+    transfer = job.transfer_s * rng.lognormal(0.0, job.noise, job.num_steps)
+    late_release = rng.exponential(0.05 * MS, shape)
+    lots = rng.random(shape)
+    phase["checkpoint"] = np.zeros(shape)
+    for fault in job.faults:
+        _apply(fault, job, phase, transfer, lots)
+    return _run(job, phase, transfer, late_release)
+
+
+def _apply(
+    fault: Fault, job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, lots: np.ndarray
+) -> None:
+    steps = np.arange(job.num_steps)[:, None]
+    hit = (steps >= fault.onset) & (steps < fault.until) & (steps % fault.every == 0)
+    hit = hit & (lots < fault.chance) if fault.ranks is not None else hit & (lots[:, :1] < fault.chance)
+    ranks = np.arange(job.num_ranks) if fault.ranks is None else np.array(fault.ranks)
+    mask = hit & np.isin(np.arange(job.num_ranks), ranks)[None, :]
+    if fault.kind == "comm":
+        transfer += hit[:, 0] * fault.amount_s
+    elif fault.kind == "spread":  # amount_s is a factor on all compute phases
+        for name in ("forward", "backward", "optimizer", "other"):
+            phase[name] = np.where(mask, phase[name] * fault.amount_s, phase[name])
+    elif fault.kind == "warmup":
+        phase["forward"] = phase["forward"] + mask * fault.amount_s
+    else:
+        name = "data_wait" if fault.kind == "data" else fault.kind
+        mask = mask & (steps > 0) if fault.kind == "checkpoint" else mask
+        phase[name] = phase[name] + mask * fault.amount_s
+
+
+def _run(job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, late_release: np.ndarray) -> Simulated:
+    num_ranks = job.num_ranks
+    begin = np.full(num_ranks, 1.0)
+    previous_release = 1.0
+    rows: dict[int, list[tuple[int, ...]]] = {
+        rank: [] for rank in range(num_ranks) if rank not in job.missing
+    }
+    cycle = np.zeros(job.num_steps)
+    attach = job.attach or (0,) * num_ranks
+    for k in range(job.num_steps):
+        arrive = begin + phase["data_wait"][k] + phase["forward"][k] + phase["backward"][k]
+        common = arrive.max() + transfer[k]
+        release = common + late_release[k]
+        end = release + phase["optimizer"][k] + phase["checkpoint"][k] + phase["other"][k]
+        cycle[k] = np.median(release) - previous_release
+        previous_release = np.median(release)
+        for rank, records in rows.items():
+            if k >= attach[rank]:
+                parts = {
+                    "data_wait": phase["data_wait"][k, rank],
+                    "forward": phase["forward"][k, rank],
+                    "backward": phase["backward"][k, rank],
+                    "comm_exposed": release[rank] - arrive[rank],
+                    "optimizer": phase["optimizer"][k, rank],
+                    "checkpoint": phase["checkpoint"][k, rank],
+                }
+                clocks = (begin[rank], end[rank], arrive[rank], release[rank])
+                records.append(_row(job, rank, k - attach[rank], parts, clocks))
+        begin = end
+    return Simulated(rows, cycle)
+
+
+def _row(
+    job: Job, rank: int, local: int, parts: dict[str, float], clocks: tuple[float, ...]
+) -> tuple[int, ...]:
+    shift = job.host_clock_s.get(rank // job.ranks_per_host, 0.0)
+    begin, end, arrive, release = (round((clock + shift) * 1e9) for clock in clocks)
+    flags = StepFlag.FIRST if local == 0 else 0
+    if parts["checkpoint"] > 0:
+        flags |= StepFlag.CHECKPOINT
+    if not job.barrier_seen:
+        arrive = release = -1
+        flags |= StepFlag.NO_SYNC
+    values = {name: round(parts.get(name, 0.0) * 1e9) if name in job.observed else 0 for name in PHASES[:-1]}
+    if "comm_exposed" not in job.observed:
+        values["backward"] += round(parts["comm_exposed"] * 1e9)
+    other = end - begin - sum(values.values())
+    observed = sum(1 << PHASES.index(name) for name in job.observed)
+    fields = {
+        "step": local,
+        "begin_ns": begin,
+        "end_ns": end,
+        **{f"{name}_ns": value for name, value in values.items()},
+        "other_ns": other,
+        "arrive_ns": arrive,
+        "release_ns": release,
+        "group_seq": 1000 + 3 * (local + (job.attach[rank] if job.attach else 0) + 1)
+        if job.seq_known
+        else -1,
+        "num_collectives": 3,
+        "micro_steps": 1,
+        "samples": job.samples,
+        "flags": int(flags),
+        "observed": observed,
+        "probe_cost_ns": 20_000,
+        "gc_ns": 0,
+        "cpu_ns": round(0.9 * (parts["forward"] + parts["backward"]) * 1e9),
+    }
+    return (rank, *(fields.get(name, -1) for name in STEP_COLUMNS))
+
+
+def hello(job: Job, host: str, seq: int = 0) -> Frame:
+    """The agent's first frame."""
+    ranks = [rank for rank in range(job.num_ranks) if job.host(rank) == host and rank not in job.missing]
+    payload = {
+        "host": host,
+        "agent_pid": 1,
+        "wall_ns": 1_700_000_000_000_000_000,
+        "mono_ns": 1_000_000_000,
+        "num_cpus": 2,
+        "ranks": [
+            {
+                "rank": rank,
+                "local_rank": rank % job.ranks_per_host,
+                "world_size": job.world_size or job.num_ranks,
+                "pid": 100 + rank,
+                "state": "live",
+                "detail": "",
+                "torch": "2.13.0",
+                "backend": "gloo",
+                "device": "cpu",
+                "label": "train.py",
+                "command": "train.py --fast",
+                "parallel": {},
+                "hooks": {"data": "ok"},
+            }
+            for rank in ranks
+        ],
+    }
+    return Frame(FrameKind.HELLO, f"{host}/1/1", seq, 1_000_000_000, payload)
+
+
+def frames(job: Job, rows_per_frame: int = 40, simulated: Simulated | None = None) -> list[Frame]:
+    """HELLO and STEPS of every host's agent, interleaved as time goes by."""
+    run = simulated or simulate(job)
+    hosts = sorted({job.host(rank) for rank in run.rows})
+    result = [hello(job, host) for host in hosts]
+    by_host = {host: [rank for rank in run.rows if job.host(rank) == host] for host in hosts}
+    longest = max((len(rows) for rows in run.rows.values()), default=0)
+    attach = job.attach or (0,) * job.num_ranks
+    for seq, start in enumerate(range(0, longest + max(attach), rows_per_frame), 1):
+        for host in hosts:
+            rows = [
+                row
+                for rank in by_host[host]
+                for row in run.rows[rank]
+                if start <= row[1] + attach[rank] < start + rows_per_frame
+            ]
+            if rows:
+                payload = pack_columns(rows, STEP_NAMES)
+                time_ns = max(row[3] for row in rows)
+                result.append(Frame(FrameKind.STEPS, f"{host}/1/1", seq, time_ns, payload))
+    return result
+
+
+def encoded(frame: Frame) -> bytes:
+    """The frame's bytes."""
+    return encode(frame.kind, frame.source, frame.seq, frame.time_ns, frame.payload)
+
+
+def final_view(job: Job, rows_per_frame: int = 40) -> RunView:
+    """The view after all frames."""
+    return folded(frames(job, rows_per_frame)).view()
+
+
+def folded(sequence: list[Frame]) -> Advisor:
+    """An advisor that has taken these frames."""
+    advisor = Advisor()
+    for frame in sequence:
+        advisor.feed_frame(frame)
+    return advisor
+
+
+def above_info(view: RunView) -> list[tuple[str, tuple[int, ...], str | None]]:
+    """(id, ranks, phase) of the findings that ask for action."""
+    return [
+        (finding.id, finding.ranks, finding.phase) for finding in view.findings if finding.severity != "info"
+    ]

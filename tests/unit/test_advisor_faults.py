@@ -1,0 +1,279 @@
+"""The diagnosis on simulated trainings whose waits follow from the barrier: finding, rank, phase, onset, loss."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames, simulate
+
+STEP_S = 18 * MS
+CAUSES = {
+    "data": "data_wait",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "other": "host",
+}
+
+
+@pytest.mark.parametrize("kind", CAUSES)
+@pytest.mark.parametrize("num_ranks", [2, 4, 8])
+@pytest.mark.parametrize(("severity", "onset"), [(0.1, 0), (0.2, 97), (1.0, 97)])
+def test_late_rank_is_named_with_phase_onset_and_loss(
+    kind: str, num_ranks: int, severity: float, onset: int
+) -> None:
+    """Right rank, right phase, onset within 5 steps, loss within 10 % of what the same run loses to the fault."""
+    healthy = Job(num_ranks=num_ranks, seed=3)
+    rank = num_ranks - 1
+    job = healthy.with_faults(Fault(kind, (rank,), severity * STEP_S, onset=onset))
+    lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s)[onset + 2 :].mean()
+    view = final_view(job)
+    assert [("straggler", (rank,), CAUSES[kind])] == above_info(view)
+    (finding,) = [entry for entry in view.findings if entry.id == "straggler"]
+    assert max(onset, 1) == pytest.approx(finding.since_step, abs=5)
+    assert lost_s == pytest.approx(finding.loss_s_per_step, rel=0.1)
+    assert view.verdict.decision == "tune"
+    assert [rank] == [entry.rank for entry in view.stragglers]
+    assert [rank] == [row.rank for row in view.ranks if row.is_culprit]
+
+
+@pytest.mark.parametrize("kind", ["forward", "backward"])
+def test_late_rank_is_named_although_all_step_times_are_equal(kind: str) -> None:
+    """Every rank's step is as long; the victims wait longest, and only the last arriver is named."""
+    view = final_view(Job(faults=(Fault(kind, (1,), 8 * MS),)))
+    steps_ms = [1e3 * (row.step_s or 0) for row in view.ranks]
+    assert max(steps_ms) - min(steps_ms) < 0.05
+    assert 1 == min(view.ranks, key=lambda row: row.wait_s or 0).rank
+    assert (1,) == tuple(entry.rank for entry in view.stragglers)
+    assert 0.95 < (view.ranks[1].last_arrivals or 0)
+
+
+def test_slow_input_everywhere_is_nobodys_fault() -> None:
+    """All ranks wait for data: input-bound, sized, dated, no rank named."""
+    view = final_view(Job(faults=(Fault("data", None, 6 * MS, onset=80),)))
+    assert "input_bound" == view.verdict.finding
+    assert () == view.stragglers
+    (finding,) = [entry for entry in view.findings if entry.id == "input_bound"]
+    assert 80 == pytest.approx(finding.since_step, abs=2)
+    assert 6.3 * MS == pytest.approx(finding.loss_s_per_step, rel=0.05)
+    assert view.verdict.speedup is not None
+    assert 24.3 / 18 == pytest.approx(view.verdict.speedup.expected, rel=0.05)
+
+
+def test_long_exchange_is_communication_not_a_straggler() -> None:
+    """What remains after the last arrival is the network's; waiting for late ranks is not counted to it."""
+    view = final_view(Job(faults=(Fault("comm", None, 30 * MS),)))
+    assert [("communication_bound", (0, 1, 2, 3), "comm_exposed")] == above_info(view)
+    assert 30.8 * MS == pytest.approx(view.overlap.transfer_s, rel=0.03)
+
+
+def test_a_straggler_does_not_make_the_job_communication_bound() -> None:
+    """The victims' long waits in the collective are skew, not transfer."""
+    view = final_view(Job(faults=(Fault("forward", (2,), 20 * MS),)))
+    assert [("straggler", (2,), "forward")] == above_info(view)
+    assert 0.35 < (view.step.shares["comm_exposed"] or 0)
+    assert 0.8 * MS == pytest.approx(view.overlap.transfer_s, rel=0.2)
+
+
+def test_checkpoints_are_a_pause_not_a_straggler() -> None:
+    """Rank 0 writes every 40 steps and the others wait: period, length and starter are found."""
+    view = final_view(Job(num_steps=400, faults=(Fault("checkpoint", (0,), 200 * MS, every=40),)))
+    assert [("checkpoint_pause", (0,), "checkpoint")] == above_info(view)
+    (finding,) = [entry for entry in view.findings if entry.id == "checkpoint_pause"]
+    assert 40 == finding.evidence["period_steps"]
+    assert 0.2 == pytest.approx(finding.evidence["length_s"], rel=0.03)
+    assert 0.2 * 9 / 400 == pytest.approx(finding.loss_s_per_step, rel=0.05)
+    assert 18 == view.window.excluded["checkpoint"]
+
+
+def test_unmarked_pauses_at_a_fixed_distance_are_found_with_their_rank() -> None:
+    """Rank 3 does something unhooked every 25 steps: a periodic pause, not a straggler."""
+    view = final_view(Job(num_steps=400, faults=(Fault("other", (3,), 80 * MS, every=25),)))
+    assert [("periodic_pause", (3,), "other")] == above_info(view)
+
+
+def test_one_rank_late_in_forward_every_tenth_step_is_a_straggler() -> None:
+    """A rank's own phase that is long now and then is its fault, however regular."""
+    view = final_view(Job(num_steps=400, faults=(Fault("forward", (1,), 20 * MS, every=10),)))
+    assert [("straggler", (1,), "forward")] == above_info(view)
+    assert not view.stragglers[0].persistent
+
+
+def test_intermittent_straggler_is_named() -> None:
+    """Late in one step of five, at random: named, marked as not persistent, sized."""
+    healthy = Job(num_steps=400)
+    job = healthy.with_faults(Fault("backward", (1,), 10 * MS, chance=0.2))
+    lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s).mean()
+    view = final_view(job)
+    assert [("straggler", (1,), "backward")] == above_info(view)
+    assert not view.stragglers[0].persistent
+    assert lost_s == pytest.approx(view.stragglers[0].loss_s_per_step, rel=0.1)
+
+
+def test_bursts_are_one_intermittent_fault_since_the_first() -> None:
+    """Late for 25 steps, fine for 25, and so on from step 50."""
+    faults = tuple(Fault("data", (2,), 6 * MS, onset=start, until=start + 25) for start in range(50, 300, 50))
+    view = final_view(Job(num_steps=300, faults=faults))
+    assert [("straggler", (2,), "data_wait")] == above_info(view)
+    assert 50 == pytest.approx(view.stragglers[0].since_step, abs=5)
+
+
+def test_a_fault_that_is_over_is_no_finding() -> None:
+    """The window begins where the job recovered."""
+    view = final_view(Job(num_steps=300, faults=(Fault("data", (2,), 6 * MS, onset=100, until=200),)))
+    assert [] == above_info(view)
+    assert 200 == pytest.approx(view.window.first_step, abs=3)
+
+
+def test_two_faults_on_two_ranks_have_separate_shares() -> None:
+    """8 ms on one and 5 ms on another: each named with its cause; together they cost what the job loses."""
+    healthy = Job(num_steps=300)
+    job = healthy.with_faults(Fault("forward", (1,), 8 * MS), Fault("data", (3,), 5 * MS))
+    lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s)[2:].mean()
+    view = final_view(job)
+    assert [("straggler", (1,), "forward"), ("straggler", (3,), "data_wait")] == above_info(view)
+    assert lost_s == pytest.approx(sum(entry.loss_s_per_step for entry in view.stragglers), rel=0.1)
+    assert view.stragglers[0].loss_s_per_step > view.stragglers[1].loss_s_per_step
+
+
+@pytest.mark.parametrize("ranks", [(1, 3), (0, 1, 2)])
+def test_ranks_with_the_same_fault_are_one_finding(ranks: tuple[int, ...]) -> None:
+    """Half of the ranks, or most of them, are slow: the fast ones stay the reference."""
+    view = final_view(Job(num_steps=300, faults=(Fault("forward", ranks, 6 * MS),)))
+    assert [("straggler", ranks, "forward")] == above_info(view)
+
+
+def test_a_slow_host_is_named_as_a_host() -> None:
+    """All ranks of one host are slow in every compute phase, clocks apart: the host is the cause."""
+    job = Job(
+        num_ranks=8,
+        ranks_per_host=4,
+        host_clock_s={1: 5000.0},
+        faults=(Fault("spread", (4, 5, 6, 7), 1.3),),
+    )
+    view = final_view(job)
+    assert [("straggler", (4, 5, 6, 7), "host")] == above_info(view)
+    (finding,) = [entry for entry in view.findings if entry.id == "straggler"]
+    assert ("node1",) == finding.hosts
+
+
+def test_a_rank_slow_in_all_compute_phases_points_to_its_host() -> None:
+    """No single phase holds the delay, so no phase is named."""
+    view = final_view(Job(faults=(Fault("spread", (1,), 1.5),)))
+    assert [("straggler", (1,), "host")] == above_info(view)
+
+
+def test_clocks_apart_do_not_change_the_culprit() -> None:
+    """Four hosts with clocks hours and milliseconds apart: arrivals are compared by common releases."""
+    clocks = {1: 5000.0, 2: -0.9, 3: 0.04}
+    job = Job(num_ranks=8, ranks_per_host=2, host_clock_s=clocks, faults=(Fault("forward", (5,), 6 * MS),))
+    assert [("straggler", (5,), "forward")] == above_info(final_view(job))
+
+
+@pytest.mark.parametrize("seq_known", [True, False])
+def test_ranks_attached_at_different_steps_give_the_same_answer(seq_known: bool) -> None:
+    """Local step numbers differ by the attach moment; the job's axis does not."""
+    together = final_view(Job(faults=(Fault("backward", (2,), 5 * MS, onset=90),), seq_known=seq_known))
+    apart = final_view(
+        Job(attach=(0, 7, 3, 12), faults=(Fault("backward", (2,), 5 * MS, onset=90),), seq_known=seq_known)
+    )
+    assert above_info(together) == above_info(apart)
+    assert together.stragglers[0].since_step == apart.stragglers[0].since_step
+    assert together.stragglers[0].loss_s_per_step == pytest.approx(apart.stragglers[0].loss_s_per_step)
+
+
+def test_slow_first_steps_are_warmup_and_stay_out_of_the_statistics() -> None:
+    """15 steps of +100 ms: an info finding with the seconds lost; the median is the later one."""
+    view = final_view(Job(faults=(Fault("warmup", None, 100 * MS, until=15),)))
+    assert [] == above_info(view)
+    assert "keep" == view.verdict.decision
+    (finding,) = [entry for entry in view.findings if entry.id == "warmup"]
+    assert 14 == finding.evidence["warmup_steps"]
+    assert 1.4 == pytest.approx(finding.evidence["warmup_s"], rel=0.03)
+    assert 18.4 * MS == pytest.approx(view.step.median_s, rel=0.02)
+    assert 15 == view.window.first_step
+
+
+def test_warmup_is_remembered_after_it_has_scrolled_away() -> None:
+    """After 3,000 steps the window no longer holds the first ones; what they cost is still said."""
+    view = final_view(Job(num_ranks=2, num_steps=3000, faults=(Fault("warmup", None, 100 * MS, until=15),)))
+    (finding,) = [entry for entry in view.findings if entry.id == "warmup"]
+    assert 1.4 == pytest.approx(finding.evidence["warmup_s"], rel=0.05)
+
+
+def test_a_phase_that_grows_on_all_ranks_is_dated() -> None:
+    """Nobody waits, everybody is slower since step 150, in forward."""
+    view = final_view(Job(num_steps=300, faults=(Fault("forward", None, 6 * MS, onset=150),)))
+    assert [("slower_since", (), "forward")] == above_info(view)
+    assert 150 == pytest.approx(view.findings[0].since_step, abs=2)
+
+
+def test_without_a_barrier_the_shortest_wait_marks_the_late_rank() -> None:
+    """No arrival was seen, but how long each rank was in communication: the one that waits least is late."""
+    job = Job(num_steps=300, barrier_seen=False, faults=(Fault("forward", (1,), 6 * MS),))
+    assert [("straggler", (1,), "forward")] == above_info(final_view(job))
+
+
+def test_without_any_cross_rank_evidence_stragglers_are_unknown_never_balanced() -> None:
+    """Equal step times prove nothing: no rank named, none cleared, and the verdict says so."""
+    seen = ("data_wait", "forward", "backward", "optimizer", "other")
+    view = final_view(Job(barrier_seen=False, observed=seen, faults=(Fault("forward", (1,), 6 * MS),)))
+    assert () == view.stragglers
+    assert view.slowdown is None
+    assert "stragglers" in {entry.metric for entry in view.unknown}
+    assert "could not be observed" in view.verdict.sentence
+
+
+def test_an_unrecorded_culprit_is_not_replaced_by_another_name() -> None:
+    """Rank 1 is late but was not recorded: nobody is named, the network is not blamed, the gap is said."""
+    view = final_view(Job(missing=(1,), faults=(Fault("forward", (1,), 8 * MS),)))
+    assert [] == above_info(view)
+    assert (1,) == view.losses.ranks_missing
+    assert view.overlap.transfer_s is None
+    assert "unseen_rank" in {finding.id for finding in view.findings}
+    assert "not compared" in view.verdict.sentence
+
+
+def test_time_without_a_hook_is_named_other() -> None:
+    """The loader has no hook, so its delay sits in `other`: no phase is made up."""
+    seen = ("forward", "backward", "comm_exposed", "optimizer", "other")
+    view = final_view(Job(observed=seen, faults=(Fault("data", (2,), 6 * MS),)))
+    assert [("straggler", (2,), "other")] == above_info(view)
+    assert view.step.shares["data_wait"] is None
+    assert "data_wait" in {entry.metric for entry in view.unknown}
+
+
+def test_64_ranks_one_late() -> None:
+    """The one of 64 that others wait for is found without its peers' help."""
+    job = Job(num_ranks=64, ranks_per_host=8, faults=(Fault("forward", (33,), 12 * MS, onset=100),))
+    view = final_view(job)
+    assert [("straggler", (33,), "forward")] == above_info(view)
+    assert 100 == pytest.approx(view.stragglers[0].since_step, abs=3)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4, 8])
+def test_healthy_runs_have_no_finding_above_info(num_ranks: int) -> None:
+    """24 seeds each of noise, heavy noise and short steps with spikes: keep, and no rank named."""
+    for seed in range(8):
+        for shape in (
+            {},
+            {"noise": 0.15, "spike_chance": 0.05, "spike_s": 8 * MS},
+            {"forward_s": 1 * MS, "backward_s": 1.5 * MS, "transfer_s": 0.3 * MS, "spike_s": 1 * MS},
+        ):
+            view = final_view(Job(num_ranks=num_ranks, seed=seed, **shape))
+            assert [] == above_info(view), (seed, shape)
+            assert () == view.stragglers
+            assert "keep" == view.verdict.decision
+
+
+def test_fault_shows_within_ten_steps_and_nobody_else_is_named_meanwhile() -> None:
+    """Asked after every third step: nothing before the onset at 70, then the right rank from step 80 on."""
+    job = Job(num_steps=160, seed=1, faults=(Fault("backward", (1,), 9 * MS, onset=70),))
+    named = []
+    advisor = folded([])
+    for frame in frames(job, rows_per_frame=3):
+        advisor.feed_frame(frame)
+        view = advisor.view()
+        named.append((view.last_step, above_info(view)))
+    late = [("straggler", (1,), "backward")]
+    assert {()} == {tuple(found) for step, found in named if step is not None and step < 73}
+    assert {tuple(late)} == {tuple(found) for step, found in named if step is not None and step >= 80}

@@ -1,0 +1,290 @@
+"""The fold: a pure function of the frames, honest about what it has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from synthetic_run import (
+    MS,
+    STEP_NAMES,
+    Fault,
+    Job,
+    above_info,
+    encoded,
+    final_view,
+    folded,
+    frames,
+    hello,
+    simulate,
+)
+
+from tuiadvisor.advisor.fold import Advisor, diagnose
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
+
+FAULTY = Job(faults=(Fault("forward", (2,), 6 * MS, onset=60),))
+SOURCE = "node0/1/1"
+
+
+def status(mono_ns: int, ranks: list[dict[str, object]], seq: int = 900) -> Frame:
+    """A STATUS frame of the simulated agent."""
+    payload = {"host": "node0", "mono_ns": mono_ns, "wall_ns": mono_ns, "ranks": ranks}
+    return Frame(FrameKind.STATUS, SOURCE, seq, mono_ns, payload)
+
+
+def gap(what: str, source: str | None, num_frames: int | None, why: str) -> Frame:
+    """A GAP frame of the hub."""
+    payload: dict[str, object] = {"what": what, "source": source, "num_frames": num_frames, "why": why}
+    return Frame(FrameKind.GAP, HUB_SOURCE, 0, 1, payload)
+
+
+def test_live_and_replay_give_the_same_sequence_of_views() -> None:
+    """Two folds of the same frames agree after every frame, however often either was asked."""
+    live, replay = Advisor(), Advisor()
+    for number, frame in enumerate(frames(FAULTY, rows_per_frame=10)):
+        live.feed(encoded(frame))
+        replay.feed(encoded(frame))
+        if number % 3 == 0:
+            live.view()
+        assert live.view() == replay.view()
+
+
+def test_asking_for_a_view_changes_nothing() -> None:
+    """The final view is the same whether or not views were taken on the way."""
+    asked = Advisor()
+    for frame in frames(FAULTY, rows_per_frame=7):
+        asked.feed_frame(frame)
+        asked.view()
+    assert folded(frames(FAULTY, rows_per_frame=7)).view() == asked.view()
+
+
+@pytest.mark.parametrize("rows_per_frame", [1, 13, 200])
+def test_how_rows_are_cut_into_frames_does_not_matter(rows_per_frame: int) -> None:
+    """One step a frame or all in one: the same findings from the same steps."""
+    job = replace(FAULTY, attach=(2, 0, 5, 9))
+    usual, cut = final_view(job), final_view(job, rows_per_frame)
+    assert usual.findings == cut.findings
+    assert usual.window == cut.window
+    assert usual.ranks == cut.ranks
+
+
+def test_no_frames_is_no_verdict() -> None:
+    """Nothing seen: nothing claimed."""
+    view = Advisor().view()
+    assert view.verdict.decision is None
+    assert "20 more" in view.verdict.sentence
+    assert () == view.ranks
+    assert view.step.median_s is None
+    assert view.step.shares["forward"] is None
+
+
+def test_too_few_steps_give_no_verdict_but_say_how_many_more() -> None:
+    """Below 20 steady steps there is no finding and no decision, whatever the fault."""
+    advisor = Advisor()
+    for frame in frames(Job(num_steps=60, faults=(Fault("data", (1,), 30 * MS),)), rows_per_frame=1):
+        advisor.feed_frame(frame)
+        view = advisor.view()
+        assert (view.window.num_missing_steps == 0) == (view.verdict.decision is not None)
+        if view.window.num_missing_steps:
+            assert () == view.findings
+            assert f"{view.window.num_missing_steps} more" in view.verdict.sentence
+    assert [("straggler", (1,), "data_wait")] == above_info(view)
+
+
+def test_a_bad_frame_is_counted_and_changes_nothing_else() -> None:
+    """Damaged bytes reach the losses, not the statistics."""
+    clean, dirty = Advisor(), Advisor()
+    for frame in frames(FAULTY):
+        data = encoded(frame)
+        clean.feed(data)
+        dirty.feed(data[:-3])
+        dirty.feed(b"")
+        dirty.feed(data)
+    assert dirty.view().findings == clean.view().findings
+    assert 2 * len(frames(FAULTY)) == dirty.view().losses.frames_bad
+    assert 0 == clean.view().losses.frames_bad
+
+
+def test_frames_missing_in_sequence_are_counted_once() -> None:
+    """By the numbers themselves, or by the hub's own word for them."""
+    sequence = frames(FAULTY, rows_per_frame=20)
+    assert 2 == folded(sequence[:3] + sequence[5:]).view().losses.frames_lost
+    told = [*sequence[:3], gap("frames missing", SOURCE, 2, "lost on the way"), *sequence[5:]]
+    view = folded(told).view()
+    assert 2 == view.losses.frames_lost
+    assert "agent on node0: frames missing, lost on the way" in view.losses.notes
+
+
+def test_a_gap_in_the_steps_leaves_the_axis_right() -> None:
+    """Steps that were lost stay a gap: the onset keeps its number."""
+    sequence = frames(FAULTY, rows_per_frame=10)
+    view = folded(sequence[:3] + sequence[5:]).view()
+    assert [("straggler", (2,), "forward")] == above_info(view)
+    assert 60 == pytest.approx(view.stragglers[0].since_step, abs=3)
+
+
+def test_a_killed_rank_is_shown_and_the_others_are_still_diagnosed() -> None:
+    """Rank 3 dies: its row says so, the rest go on being compared."""
+    steps = frames(FAULTY)
+    dead = {"rank": 3, "state": "killed", "detail": "gone without its exit hooks after step 150"}
+    view = folded([*steps, status(9_000_000_000, [dead])]).view()
+    row = view.ranks[3]
+    assert "killed" == row.state
+    assert "gone without its exit hooks after step 150" == row.state_detail
+    assert "rank 3: gone without its exit hooks after step 150" in view.losses.notes
+    assert [("straggler", (2,), "forward")] == above_info(view)
+    assert "" == view.ended
+
+
+def test_what_a_rank_does_now_is_shown_with_its_duration() -> None:
+    """The phase comes from STATUS; its length from the agent's own clock, not ours."""
+    live = {"rank": 1, "state": "live", "phase": "comm_exposed", "phase_since_ns": 5_900_000_000, "step": 7}
+    view = folded([hello(FAULTY, "node0"), status(9_000_000_000, [live])]).view()
+    assert "comm_exposed 3.1 s" == view.ranks[1].now
+
+
+def test_unknown_state_and_phase_names_are_not_believed() -> None:
+    """A stranger's words do not reach the screen as states."""
+    odd = {"rank": 1, "state": "on fire", "phase": "lunch", "phase_since_ns": 1}
+    view = folded([hello(FAULTY, "node0"), status(9_000_000_000, [odd])]).view()
+    assert "live" == view.ranks[1].state
+    assert "" == view.ranks[1].now
+
+
+def test_lost_events_and_disabled_hooks_reach_the_losses() -> None:
+    """What the probes dropped is added up over the ranks."""
+    ranks: list[dict[str, object]] = [
+        {"rank": rank, "state": "live", "lost_steps": 1, "lost_events": 10, "hooks_disabled": rank}
+        for rank in range(4)
+    ]
+    losses = folded([hello(FAULTY, "node0"), status(2_000_000_000, ranks)]).view().losses
+    assert 44 == losses.events_dropped
+    assert 6 == losses.hooks_disabled
+
+
+def test_a_silent_agent_is_said_until_it_is_heard_again() -> None:
+    """By the hub's word, and taken back by the next frame."""
+    advisor = folded([hello(FAULTY, "node0"), gap("agent silent", SOURCE, None, "not heard for 3.2 s")])
+    assert "agent on node0 silent" in advisor.view().losses.notes
+    advisor.feed_frame(status(3_000_000_000, []))
+    assert "agent on node0 silent" not in advisor.view().losses.notes
+
+
+def test_an_agent_far_behind_the_others_is_silent() -> None:
+    """Without a hub's word, the other agents' frames tell the time."""
+    job = Job(num_ranks=4, ranks_per_host=2)
+    advisor = folded([hello(job, "node0"), hello(job, "node1")])
+    late = Frame(FrameKind.STATUS, "node1/1/1", 1, 13_000_000_000, {"host": "node1", "ranks": []})
+    advisor.feed_frame(late)
+    assert "agent on node0 silent for 12 s" in advisor.view().losses.notes
+
+
+@pytest.mark.parametrize(
+    ("state", "ended"), [("exited", "run finished"), ("detached", "probes detached"), ("live", "")]
+)
+def test_the_end_of_a_run_is_told(state: str, ended: str) -> None:
+    """All ranks gone the same way."""
+    ranks: list[dict[str, object]] = [{"rank": rank, "state": state} for rank in range(4)]
+    assert ended == folded([hello(FAULTY, "node0"), status(2_000_000_000, ranks)]).view().ended
+
+
+def test_ranks_that_were_never_heard_of_are_missing() -> None:
+    """The world size tells how many there should be."""
+    view = final_view(Job(num_ranks=4, world_size=6))
+    assert (4, 5) == view.losses.ranks_missing
+    assert view.overlap.transfer_s is None
+
+
+def test_a_probe_that_is_installed_again_counts_on() -> None:
+    """Local steps start from 0 again; the job's axis does not."""
+    job = Job(num_steps=300, faults=(Fault("forward", (2,), 6 * MS),))
+    first = list(frames(replace(job, num_steps=100), rows_per_frame=10))
+    again = frames(replace(job, attach=(150, 150, 150, 150)), rows_per_frame=10)
+    advisor = folded(first)
+    for frame in again[1:]:
+        advisor.feed_frame(frame)
+    view = advisor.view()
+    assert 100 <= (view.last_step or 0)
+    assert [("straggler", (2,), "forward")] == above_info(view)
+
+
+def test_one_rank_attached_again_keeps_its_place_on_the_axis() -> None:
+    """Rank 1's probe is reinstalled at step 80: it is aligned with the others anew."""
+    whole = Job(num_steps=200, faults=(Fault("backward", (1,), 6 * MS, onset=120),))
+    later = frames(replace(whole, attach=(0, 80, 0, 0)), rows_per_frame=10)
+    early = frames(replace(whole, num_steps=60), rows_per_frame=10)
+    advisor = folded(early)
+    for frame in later[7:]:
+        advisor.feed_frame(frame)
+    view = advisor.view()
+    assert [("straggler", (1,), "backward")] == above_info(view)
+    assert 120 == pytest.approx(view.stragglers[0].since_step, abs=3)
+    assert {199} == {row.last_step for row in view.ranks}
+
+
+def test_ranks_that_do_not_step_together_are_not_compared() -> None:
+    """Sequence and clock disagree by five steps: the rank is left out, with the reason."""
+    rows = simulate(FAULTY).rows
+    seq = STEP_NAMES.index("group_seq")
+    wrong = [(*row[:seq], row[seq] + 15, *row[seq + 1 :]) for row in rows[3]]
+    advisor = folded([hello(FAULTY, "node0")])
+    for number, batch in enumerate((rows[0], rows[1], rows[2], wrong), 1):
+        advisor.feed_frame(Frame(FrameKind.STEPS, SOURCE, number, 1, pack_columns(batch, STEP_NAMES)))
+    view = advisor.view()
+    assert any("rank 3 is not compared" in note and "disagree" in note for note in view.losses.notes)
+    assert [("straggler", (2,), "forward")] == above_info(view)
+    assert view.ranks[3].step_s is None
+
+
+def test_diagnose_reads_encoded_frames_and_can_be_limited_to_steps() -> None:
+    """The steps before the onset alone show nothing; the steps after it show the fault."""
+    data = [encoded(frame) for frame in frames(FAULTY)]
+    assert [("straggler", (2,), "forward")] == above_info(diagnose(data))
+    before = diagnose(data, (5, 50))
+    assert [] == above_info(before)
+    assert (5, 50) == (before.window.first_step, before.window.last_step)
+    assert [("straggler", (2,), "forward")] == above_info(diagnose(data, (100, 180)))
+
+
+def test_steps_outside_the_recording_are_one_clear_line() -> None:
+    """What was asked, and what the recording holds."""
+    data = [encoded(frame) for frame in frames(FAULTY)]
+    with pytest.raises(TuiadvisorError, match=r"--steps 900:950: no steady step .* holds \d+:199"):
+        diagnose(data, (900, 950))
+
+
+def test_memory_stays_bounded() -> None:
+    """After 5,000 steps two ranks hold 2,048 each, and the trend 240 buckets for all of them."""
+    view = final_view(Job(num_ranks=2, num_steps=5000), rows_per_frame=500)
+    assert view.window.num_steps <= 2048
+    assert 4999 == view.last_step
+    assert len(view.trend.step_s) <= 240
+    assert 5000 <= view.trend.steps_per_bucket * len(view.trend.step_s) < 5100
+
+
+def test_heat_map_marks_the_late_rank_only() -> None:
+    """Victims are in time; the culprit's level shows its lateness; the bytes cover the latest 120 steps."""
+    view = final_view(Job(faults=(Fault("data", (2,), 20 * MS),)))
+    levels = [row.lateness_levels for row in view.ranks]
+    assert {120} == {len(row) for row in levels}
+    assert 80 == view.heat_first_step
+    assert 5 == sorted(levels[2])[60]  # 20 ms of a 38 ms step: between a third and two thirds
+    assert {0} == {sorted(levels[rank])[60] for rank in (0, 1, 3)}
+
+
+def test_shares_sum_to_one_and_losses_never_exceed_the_time() -> None:
+    """Several faults at once: the parts of a step make the step, goodput and losses make the time."""
+    job = Job(num_steps=400, faults=(
+        Fault("data", None, 4 * MS), Fault("forward", (1,), 8 * MS), Fault("comm", None, 10 * MS),
+        Fault("checkpoint", (0,), 100 * MS, every=50),
+    ))  # fmt: skip
+    view = final_view(job)
+    assert 1 == pytest.approx(sum(share for share in view.step.shares.values() if share is not None))
+    for row in view.ranks:
+        assert 1 == pytest.approx(sum(share for share in row.shares.values() if share is not None))
+    assert view.goodput is not None
+    assert 1 == pytest.approx(view.goodput + sum(view.goodput_losses.values()))
+    assert {"checkpoint", "straggler", "data_wait", "comm_exposed"} <= set(view.goodput_losses)
+    mean_s = 1 / (view.step.throughput_steps_s or 1)
+    assert sum(finding.loss_s_per_step or 0 for finding in view.findings) < mean_s

@@ -1,0 +1,188 @@
+"""What real machines do to the evidence: ranks that leave one by one, stand still, stall now and then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from synthetic_run import MS, Fault, Job, above_info, folded, frames, simulate
+
+from tuiadvisor.advisor.view import RunView
+from tuiadvisor.stream.frames import Frame, FrameKind
+
+
+def status(job: Job, seq: int, now_s: float, **of_rank: dict[int, object]) -> Frame:
+    """A STATUS frame of node0; of_rank: name -> rank -> value, on top of a live rank in backward."""
+    ranks = []
+    for rank in range(job.num_ranks):
+        entry: dict[str, object] = {"rank": rank, "state": "live", "detail": ""}
+        entry.update({name: values[rank] for name, values in of_rank.items() if rank in values})
+        ranks.append(entry)
+    now_ns = round(now_s * 1e9)
+    payload = {"host": "node0", "mono_ns": now_ns, "wall_ns": 1_700_000_000_000_000_000, "ranks": ranks}
+    return Frame(FrameKind.STATUS, "node0/1/1", seq, now_ns, payload)
+
+
+def without_last_steps(job: Job, rank: int, num_steps: int) -> list[Frame]:
+    """The job's frames without the newest records of one rank."""
+    run = simulate(job)
+    return frames(job, simulated=replace(run, rows={**run.rows, rank: run.rows[rank][:-num_steps]}))
+
+
+@pytest.mark.parametrize("num_missing", [1, 3])
+def test_the_late_rank_is_named_although_its_probe_left_a_step_before_the_others(num_missing: int) -> None:
+    """Probes leave one after the other; the slowest rank's newest records are the first to be missing."""
+    job = Job(num_steps=120, faults=(Fault("optimizer", (1,), 12 * MS),))
+    sequence = without_last_steps(job, 1, num_missing)
+    sequence.append(status(job, 90, 60.0, state=dict.fromkeys(range(4), "detached")))
+    assert [("straggler", (1,), "optimizer")] == above_info(folded(sequence).view())
+
+
+def still(job: Job, seconds: float, phases: dict[int, str], **of_rank: dict[int, object]) -> RunView:
+    """The view after healthy steps and `seconds` in which nothing moved."""
+    last_s = 1.0 + 0.02 * job.num_steps
+    now_s = last_s + seconds
+    values: dict[str, dict[int, object]] = {
+        "phase": dict(phases),
+        "phase_since_ns": dict.fromkeys(range(job.num_ranks), round(last_s * 1e9)),
+        "step": dict.fromkeys(range(job.num_ranks), job.num_steps),
+        **of_rank,
+    }
+    return folded([*frames(job), status(job, 90, now_s, **values)]).view()
+
+
+def hangs(view: RunView) -> list[tuple[str, tuple[int, ...], str | None]]:
+    """(severity, missing ranks, phase) of the findings on a standstill."""
+    return [(f.severity, f.ranks, f.phase) for f in view.findings if f.id == "hang"]
+
+
+def test_a_rank_that_loads_data_while_the_others_wait_is_the_one_that_has_not_come() -> None:
+    """Nobody waits for others in the loader, so that rank is missing; it is said within ten seconds."""
+    phases = {0: "backward", 1: "data_wait", 2: "backward", 3: "backward"}
+    view = still(Job(), 6.0, phases)
+    assert [("warning", (1,), "data_wait")] == hangs(view)
+    assert view.verdict.sentence.startswith("Stalled: no step for 6 s: ranks 0, 2 and 3 wait for rank 1")
+
+
+def test_a_rank_that_is_a_step_behind_has_not_come() -> None:
+    """The others are in the next step's backward already: only the barrier can hold them."""
+    steps: dict[int, object] = {0: 200, 1: 199, 2: 200, 3: 200}
+    view = still(Job(), 40.0, {0: "backward", 1: "other", 2: "backward", 3: "backward"}, step=steps)
+    assert [("critical", (1,), "other")] == hangs(view)
+
+
+def test_all_in_backward_names_nobody() -> None:
+    """Who waits at the barrier within backward and who still computes was not observed."""
+    view = still(Job(), 8.0, dict.fromkeys(range(4), "backward"))
+    assert [("warning", (), "backward")] == hangs(view)
+    assert "who has not come was not observed" in view.verdict.sentence
+
+
+def test_a_killed_rank_is_the_one_the_others_wait_for() -> None:
+    """Its phase is unknown, its end is not."""
+    states: dict[int, object] = {2: "killed"}
+    view = still(Job(), 8.0, dict.fromkeys((0, 1, 3), "backward"), state=states)
+    assert [("warning", (2,), "backward")] == hangs(view)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "phases"),
+    [
+        (3.0, dict.fromkeys(range(4), "backward")),
+        (60.0, {0: "checkpoint", 1: "backward", 2: "backward", 3: "backward"}),
+        (60.0, {0: "eval", 1: "eval", 2: "eval", 3: "eval"}),
+        (60.0, dict.fromkeys(range(4), "other")),
+    ],
+)
+def test_a_pause_is_no_hang(seconds: float, phases: dict[int, str]) -> None:
+    """Short, or with a checkpoint or an evaluation under way, or after the training loop."""
+    assert [] == hangs(still(Job(), seconds, phases))
+
+
+def test_steps_of_minutes_are_no_hang() -> None:
+    """The run's own pattern decides: 8 s in backward are nothing where steps take 6 s."""
+    job = Job(num_steps=30, forward_s=2.0, backward_s=4.0)
+    assert [] == hangs(still(job, 8.0, dict.fromkeys(range(4), "backward")))
+
+
+def test_a_rank_that_moves_still_means_no_hang() -> None:
+    """Rank 0 evaluates through hooks of its own: its phases change all the time."""
+    since: dict[int, object] = {0: round(44.99e9), 1: round(5e9), 2: round(5e9), 3: round(5e9)}
+    view = still(Job(), 40.0, dict.fromkeys(range(4), "backward"), phase_since_ns=since)
+    assert [] == hangs(view)
+
+
+def test_rare_long_stalls_of_one_rank_are_named() -> None:
+    """A rank stopped for 300 ms every 60 to 80 steps costs a fifth of the time, in whatever phase it is caught."""
+    kinds = ("forward", "backward", "data", "backward", "forward", "other")
+    onsets = (40, 117, 178, 260, 321, 399)
+    stalls = tuple(
+        Fault(kind, (1,), 300 * MS, onset=onset, until=onset + 1)
+        for kind, onset in zip(kinds, onsets, strict=True)
+    )
+    view = folded(frames(Job(num_steps=440, faults=stalls))).view()
+    assert [("straggler", (1,), "host")] == above_info(view)
+    (finding,) = [f for f in view.findings if f.id == "straggler"]
+    assert 40 == finding.since_step
+    assert 1.8 / 440 == pytest.approx(finding.loss_s_per_step, rel=0.1)
+
+
+def test_rare_long_stalls_that_hit_ranks_by_turns_name_nobody() -> None:
+    """As many, as long: noise of the machine, though one rank has two of them."""
+    stalls = tuple(
+        Fault("forward", (rank,), 300 * MS, onset=onset, until=onset + 1)
+        for rank, onset in zip((1, 3, 0, 1, 2), (40, 117, 178, 260, 321), strict=True)
+    )
+    assert [] == above_info(folded(frames(Job(num_steps=380, faults=stalls))).view())
+
+
+def test_one_burst_of_long_stalls_is_one_event() -> None:
+    """A neighbour's work for a few steps is nobody's habit."""
+    burst = Fault("forward", (1,), 100 * MS, onset=100, until=106)
+    assert [] == above_info(folded(frames(Job(num_steps=380, faults=(burst,)))).view())
+
+
+def host_frames(job: Job, wait_share: dict[int, float]) -> list[Frame]:
+    """HOST frames once a second of the run: each rank's run delay grows by its share of the time."""
+    num_seconds = int(job.num_steps * 0.02) + 2
+    result = []
+    for second in range(num_seconds):
+        now_ns = (1 + second) * 10**9
+        ranks = [{"rank": rank, "run_delay_s": 5.0 + share * second} for rank, share in wait_share.items()]
+        payload = {
+            "host": "node0",
+            "mono_ns": now_ns,
+            "wall_ns": 1_700_000_000_000_000_000 + now_ns,
+            "ranks": ranks,
+        }
+        result.append(Frame(FrameKind.HOST, "node0/1/1", 100 + second, now_ns, payload))
+    return result
+
+
+@pytest.mark.parametrize(
+    ("of_the_late", "of_its_peers", "cause"),
+    [
+        (0.32, 0.02, "host"),  # 0.3 of a 22 ms step: all of the 6 ms
+        (0.32, 0.30, "backward"),  # all ranks wait for cores alike
+        (0.07, 0.02, "backward"),  # a little more than the others
+    ],
+)
+def test_a_rank_that_waits_for_a_core_is_late_for_its_host(
+    of_the_late: float, of_its_peers: float, cause: str
+) -> None:
+    """Its time passes in backward, but the kernel says that it was ready and had no core."""
+    job = Job(num_steps=400, faults=(Fault("backward", (1,), 6 * MS),))
+    shares = {**dict.fromkeys(range(4), of_its_peers), 1: of_the_late}
+    view = folded([*frames(job), *host_frames(job, shares)]).view()
+    assert [("straggler", (1,), cause)] == above_info(view)
+    (finding,) = [f for f in view.findings if f.id == "straggler"]
+    excess_s = (of_the_late - of_its_peers) * (view.step.median_s or 0.0)
+    assert excess_s == pytest.approx(finding.evidence["excess_core_wait_s"], rel=0.15)
+
+
+def test_without_the_kernels_counts_of_every_peer_nothing_is_said_about_cores() -> None:
+    """Unknown is not zero."""
+    job = Job(num_steps=400, faults=(Fault("backward", (1,), 6 * MS),))
+    view = folded([*frames(job), *host_frames(job, {0: 0.02, 1: 0.32})]).view()
+    assert [("straggler", (1,), "backward")] == above_info(view)
+    assert "excess_core_wait_s" not in next(f for f in view.findings if f.id == "straggler").evidence

@@ -1,0 +1,539 @@
+"""A rank's link and the drain, with a probe that is played by the test itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tuiadvisor.agent.attach import RETRY_NS, Injector, RankLink, attach_unless_importing
+from tuiadvisor.agent.discovery import RankProcess
+from tuiadvisor.agent.drain import EVENT_NAMES, ROWS_PER_FRAME, STEP_NAMES, Drain, status_of
+from tuiadvisor.agent.hello import hello
+from tuiadvisor.agent.info import parse_info
+from tuiadvisor.agent.session import LEASE_NS, RingSession, create_session
+from tuiadvisor.events import EventKind, RankState
+from tuiadvisor.inject import InjectError, Injection
+from tuiadvisor.stream.frames import FrameKind, unpack_columns
+from tuiadvisor.stream.shapes import check_payload
+from tuiadvisor_probes import ring as ring_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOW_NS = 10**12
+
+
+class AtOnce(Executor):
+    """Runs a job where it is submitted."""
+
+    def submit(self, function: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments, **options))
+        except Exception as error:  # noqa: BLE001  # a future carries any
+            future.set_exception(error)
+        return future
+
+
+@dataclass
+class Probe:
+    """What an injection would put into the process: a writer on the ring that the code names."""
+
+    writers: list[ring_file.RingWriter] = field(default_factory=list)
+    codes: list[str] = field(default_factory=list)
+    refusals: list[InjectError] = field(default_factory=list)
+    has_torch: bool = True
+
+    def inject(self, pid: int, code: str) -> Injection:
+        self.codes.append(code)
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if code.startswith("/"):
+            self.writers.append(ring_file.RingWriter(code))
+        return Injection(pid, "thread", 400_000, 9_000_000)
+
+    def injector(self) -> Injector:
+        return Injector(self.inject, lambda path, _: path, lambda: "#detach", lambda _: self.has_torch)
+
+    @property
+    def writer(self) -> ring_file.RingWriter:
+        return self.writers[-1]
+
+    def is_in(self, phase: int, since_ns: int, step: int) -> None:
+        for index, value in enumerate((phase, since_ns, step)):
+            self.writer.put_u64(ring_file.OFFSET_NOW + 8 * index, value & (1 << 64) - 1)
+
+    def come_up(self, info: bytes = b'{"rank": 2, "world_size": 4, "python": "3.11.7"}') -> None:
+        self.writer.put_info(info)
+        self.writer.put_u64(ring_file.OFFSET_CLOCKS, 1)
+        self.writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_LIVE)
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that can be watched and ended."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def probe() -> Iterator[Probe]:
+    played = Probe()
+    yield played
+    for writer in played.writers:
+        writer.close()
+
+
+@pytest.fixture
+def link(child: subprocess.Popen[bytes], probe: Probe) -> Iterator[RankLink]:
+    made = RankLink(rank_process(child.pid), probe.injector())
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def own_ring() -> Iterator[RingSession]:
+    made = create_session(os.getpid(), os.geteuid())
+    yield made
+    made.remove()
+
+
+def rank_process(pid: int, rank: int | None = 2) -> RankProcess:
+    stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return RankProcess(
+        pid=pid,
+        ppid=os.getpid(),
+        start_ticks=int(stat[19]),
+        uid=os.geteuid(),
+        rank=rank,
+        local_rank=rank,
+        world_size=4 if rank is not None else None,
+        local_world_size=4,
+        command="python train.py",
+        label="train.py",
+        python="3.11",
+        start_wall_ns=None,
+        master=None,
+        run_id=None,
+        job="run 1",
+    )
+
+
+def refusal(reason: str) -> InjectError:
+    return InjectError(1, reason, "it is busy", "wait")
+
+
+def advance(link: RankLink, seconds: float = 0.0) -> RankState:
+    link.advance(NOW_NS + int(seconds * 10**9), AtOnce())
+    link.read_info()
+    return link.state
+
+
+def live(link: RankLink, probe: Probe) -> None:
+    advance(link)
+    probe.come_up()
+    advance(link)
+
+
+def step_row(step: int) -> tuple[int, ...]:
+    return (step, *range(100, 127))
+
+
+def test_attach_goes_from_found_over_waiting_to_live(link: RankLink, probe: Probe) -> None:
+    """The ring is there before the code runs, with a lease; LIVE is what the probe says."""
+    assert link.state == RankState.FOUND
+    advance(link)
+    assert advance(link) == RankState.WAITING_TO_ATTACH
+    assert probe.writer.get_u64(ring_file.OFFSET_LEASE) == NOW_NS + LEASE_NS
+
+    probe.come_up()
+
+    assert advance(link, 5) == RankState.LIVE
+    assert probe.writer.get_u64(ring_file.OFFSET_LEASE) == NOW_NS + 5 * 10**9 + LEASE_NS
+    assert (link.rank, link.world_size, link.detail) == (2, 4, "")
+    assert Injection(link.process.pid, "thread", 400_000, 9_000_000) == link.injection
+
+
+def test_process_without_torch_is_waited_for(link: RankLink, probe: Probe) -> None:
+    """Nothing is injected while the imports run; a second later it is tried again."""
+    probe.has_torch = False
+    assert advance(link) == RankState.FOUND
+    assert link.detail == "has not imported torch yet"
+    assert probe.codes == []
+
+    probe.has_torch = True
+
+    assert advance(link, 0.5) == RankState.FOUND
+    advance(link, 1.1)
+    assert advance(link, 1.2) == RankState.WAITING_TO_ATTACH
+
+
+@pytest.mark.parametrize("reason", ["busy_in_c", "timeout", "stopped", "being_debugged"])
+def test_rank_blocked_in_c_is_waited_for_and_no_failure(link: RankLink, probe: Probe, reason: str) -> None:
+    """The way in is closed for now: WAITING_TO_ATTACH with the reason, then tried again."""
+    probe.refusals = [refusal(reason)]
+    advance(link)
+
+    assert advance(link) == RankState.WAITING_TO_ATTACH
+    assert link.detail == "it is busy; wait"
+    assert len(probe.codes) == 1
+
+    advance(link, 0.1 + RETRY_NS / 10**9)
+    advance(link, 0.2 + RETRY_NS / 10**9)
+    probe.come_up()
+    assert advance(link, 2) == RankState.LIVE
+
+
+def test_rank_that_still_imports_torch_is_tried_again(link: RankLink, probe: Probe) -> None:
+    """The code found torch half imported and said so: no refusal, a new ring a second later."""
+    advance(link)
+    probe.writer.put_info(b'{"error": "torch is still being imported"}')
+    probe.writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_FAILED)
+
+    assert advance(link) == RankState.FOUND
+    assert link.detail == "torch is still being imported"
+
+    advance(link, 1.1)
+    probe.come_up()
+    assert advance(link, 1.2) == RankState.LIVE
+    assert len(probe.writers) == 2
+
+
+@pytest.mark.parametrize("has_spec", [True, False])
+def test_attach_code_stands_back_while_torch_is_imported(
+    own_ring: RingSession, monkeypatch: pytest.MonkeyPatch, has_spec: bool
+) -> None:
+    """Run as an injection would: the ring says why, and nothing is loaded."""
+    half_torch = ModuleType("torch")
+    half_torch.__spec__ = ModuleSpec("torch", None) if has_spec else None
+    if half_torch.__spec__ is not None:
+        half_torch.__spec__._initializing = True  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "torch", half_torch)
+    else:
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+    exec(attach_unless_importing(own_ring.inner_ring_path, None), {})  # noqa: S102  # that is what it is for
+
+    reader = ring_file.RingReader(own_ring.ring_path)
+    assert reader.get_u64(ring_file.OFFSET_STATE) == ring_file.STATE_FAILED
+    assert parse_info(reader.info()).error == "torch is still being imported"
+    assert not [name for name in sys.modules if name.startswith("_tuiadvisor_probe")]
+    reader.close()
+
+
+def test_attach_that_fails_leaves_the_process_open_for_the_next(
+    own_ring: RingSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ring was gone when the interpreter came to it, because the agent had left: nothing of it stays."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    own_ring_path = own_ring.inner_ring_path
+
+    exec(attach_unless_importing(own_ring_path + ".gone", None), {})  # noqa: S102  # that is what it is for
+
+    assert not [name for name in sys.modules if name.startswith("_tuiadvisor_probe")]
+
+
+def test_forbidden_process_is_refused_with_its_remedy(link: RankLink, probe: Probe) -> None:
+    """Refused for good, nothing left behind, never tried again."""
+    probe.refusals = [InjectError(1, "ptrace_forbidden", "tracing is forbidden", "run as root")]
+    advance(link)
+
+    assert advance(link) == RankState.REFUSED
+    assert link.detail == "tracing is forbidden; run as root"
+    assert advance(link, 60) == RankState.REFUSED
+    assert len(probe.codes) == 1
+    assert not Path(probe.codes[0]).exists()
+
+
+def test_probe_that_cannot_be_installed_is_refused_with_its_words(link: RankLink, probe: Probe) -> None:
+    """STATE_FAILED comes with an error in the info area."""
+    advance(link)
+    probe.writer.put_info(b'{"error": "no optimizer hooks in torch 1.8"}')
+    probe.writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_FAILED)
+
+    assert advance(link) == RankState.REFUSED
+    assert link.detail == "the probe could not be installed: no optimizer hooks in torch 1.8"
+
+
+def test_second_agent_shares_the_probe_and_counts_nothing_twice(link: RankLink, probe: Probe) -> None:
+    """It finds the ring in this process's maps and reads from the present head on."""
+    own = RankLink(replace(link.process, pid=os.getpid(), start_ticks=1), probe.injector())
+    live(own, probe)
+    probe.writer.put_step(step_row(0))
+    second = RankLink(own.process, probe.injector())
+
+    advance(second)
+    assert advance(second) == RankState.LIVE
+    probe.writer.put_step(step_row(1))
+
+    assert len(probe.codes) == 1
+    assert second.injection is None
+    assert second.reader is not None
+    assert [step_row(1)] == second.reader.take_steps()
+
+    second.ask_to_leave()
+    assert (second.state, second.detail) == (RankState.DETACHED, "another watcher keeps the probe")
+    assert probe.writer.get_u64(ring_file.OFFSET_COMMAND) == ring_file.COMMAND_NONE
+    assert advance(own) == RankState.LIVE
+    own.release()
+
+
+def test_probe_without_a_file_is_sent_away_before_ours_comes(link: RankLink, probe: Probe) -> None:
+    """The process still maps a deleted ring: the code first takes that probe out."""
+    own = RankLink(replace(link.process, pid=os.getpid(), start_ticks=1), probe.injector())
+    live(own, probe)
+    own.release()
+    second = RankLink(own.process, probe.injector())
+
+    advance(second)
+
+    assert probe.codes[-1].startswith("#detach")
+    second.release()
+    assert not Path(probe.codes[-1].removeprefix("#detach")).exists()
+
+
+def test_detach_is_a_word_in_the_ring_and_the_probe_answers(link: RankLink, probe: Probe) -> None:
+    """No injection is needed while the rank makes steps."""
+    live(link, probe)
+
+    link.ask_to_leave()
+
+    assert probe.writer.get_u64(ring_file.OFFSET_COMMAND) == ring_file.COMMAND_DETACH
+    probe.writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_DETACHED)
+    assert advance(link) == RankState.DETACHED
+    link.push_out(AtOnce())
+    assert len(probe.codes) == 1
+
+
+def test_rank_that_makes_no_events_is_cleaned_from_outside(link: RankLink, probe: Probe) -> None:
+    """Without an answer the removal is injected."""
+    live(link, probe)
+    link.ask_to_leave()
+    advance(link)
+
+    link.push_out(AtOnce())
+
+    assert probe.codes[-1] == "#detach"
+
+
+def test_probe_that_left_for_want_of_a_lease_is_put_in_again(link: RankLink, probe: Probe) -> None:
+    """The agent was stopped for a while: its ranks come back without the user's help."""
+    live(link, probe)
+    probe.writer.put_event(EventKind.DETACHED, (7, 0, 0, -1, -1, -1, 1))
+    probe.writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_DETACHED)
+    advance(link)
+    Drain().take(link)
+
+    link.come_back()
+    advance(link, 60)
+    probe.come_up()
+
+    assert advance(link, 61) == RankState.LIVE
+    assert len(probe.writers) == 2
+
+
+def test_probe_taken_out_by_somebody_stays_out(link: RankLink, probe: Probe) -> None:
+    """Tuiadvisor detach in another terminal is respected."""
+    live(link, probe)
+    probe.writer.put_event(EventKind.DETACHED, (7, 0, 0, -1, -1, -1, 0))
+    probe.writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_DETACHED)
+    advance(link)
+    Drain().take(link)
+    link.come_back()
+
+    assert advance(link, 60) == RankState.DETACHED
+    assert link.detail == "the probe was taken out"
+
+
+def test_rank_killed_while_live_is_killed_with_its_signal(
+    link: RankLink, probe: Probe, child: subprocess.Popen[bytes]
+) -> None:
+    """A zombie still tells its signal; the last steps are read before the ring goes."""
+    live(link, probe)
+    probe.writer.put_step(step_row(340))
+    probe.is_in(2, 5, 341)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    drain = Drain()
+
+    assert link.look_for_end()
+    drain.take(link)
+    link.end()
+
+    assert (link.state, link.detail) == (RankState.KILLED, "killed by SIGKILL after step 341")
+    assert unpack_columns(next(drain.frames())[1], STEP_NAMES)["step"].tolist() == [340]
+    assert not Path(probe.codes[0]).exists()
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "words"),
+    [
+        (None, RankState.KILLED, "gone without its exit hooks after step 12"),
+        (2, RankState.EXITED, "exited after step 12"),
+        (0, RankState.EXITED, "exited or was killed after step 12"),
+    ],
+)
+def test_end_that_nobody_saw_is_told_by_the_ring(  # noqa: PLR0917  # three are fixtures
+    link: RankLink,
+    probe: Probe,
+    child: subprocess.Popen[bytes],
+    reason: int | None,
+    state: RankState,
+    words: str,
+) -> None:
+    """The parent took the exit code: an orderly exit wrote DETACHED, a kill did not."""
+    live(link, probe)
+    probe.is_in(-1, 0, 12)
+    if reason is not None:
+        probe.writer.put_event(EventKind.DETACHED, (12, 0, 0, -1, -1, -1, reason))
+        probe.writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_DETACHED)
+    advance(link)
+    child.kill()
+    child.wait()
+    assert link.look_for_end()
+    Drain().take(link)
+
+    link.end()
+
+    assert (state, words) == (link.state, link.detail.partition(":")[0])
+
+
+def test_reused_pid_counts_as_ended(child: subprocess.Popen[bytes], probe: Probe) -> None:
+    """Another start time is another process."""
+    process = rank_process(child.pid)
+
+    assert not RankLink(process, probe.injector()).look_for_end()
+    assert RankLink(replace(process, start_ticks=process.start_ticks - 1), probe.injector()).look_for_end()
+
+
+def test_shortened_ring_ends_the_link_and_not_the_agent(link: RankLink, probe: Probe) -> None:
+    """Somebody cut the file: said so, never read again."""
+    live(link, probe)
+    os.truncate(probe.codes[0], 5000)
+    drain = Drain()
+
+    drain.take(link)
+    status_of(link)
+
+    assert advance(link) == RankState.REFUSED
+    assert link.detail == "its ring was deleted or cut short by somebody"
+    assert list(drain.frames()) == []
+
+
+def test_rank_of_the_process_itself_outweighs_its_environment(link: RankLink, probe: Probe) -> None:
+    """SLURM_PROCID 2 may be rank 0 of the process group."""
+    advance(link)
+    probe.come_up(b'{"rank": 0, "world_size": 2}')
+    advance(link)
+
+    assert (link.rank, link.world_size) == (0, 2)
+
+
+def test_steps_of_a_rank_without_a_number_wait_in_the_ring(
+    child: subprocess.Popen[bytes], probe: Probe
+) -> None:
+    """Nothing is sent under a guessed rank, and nothing is lost by waiting."""
+    link = RankLink(rank_process(child.pid, rank=None), probe.injector())
+    advance(link)
+    probe.come_up(b'{"rank": null, "python": "3.11.7"}')
+    advance(link)
+    probe.writer.put_step(step_row(0))
+    drain = Drain()
+    drain.take(link)
+    assert list(drain.frames()) == []
+
+    probe.writer.put_info(b'{"rank": 3, "world_size": 4, "python": "3.11.7"}')
+    advance(link)
+    drain.take(link)
+
+    ((kind, payload),) = drain.frames()
+    assert kind == FrameKind.STEPS
+    assert unpack_columns(payload, STEP_NAMES)["rank"].tolist() == [3]
+    link.release()
+
+
+def test_frames_carry_every_row_once_and_stay_below_the_limit(link: RankLink, probe: Probe) -> None:
+    """Many rows are several frames; the columns are those of the ring with the rank in front."""
+    live(link, probe)
+    drain = Drain()
+    for start in range(0, 10_000, 2_000):
+        for step in range(start, start + 2_000):
+            probe.writer.put_step(step_row(step))
+        drain.take(link)
+    probe.writer.put_event(EventKind.GC, (5, 10, 20, -1, -1, -1, 2))
+    drain.take(link)
+
+    frames = list(drain.frames())
+
+    assert [kind for kind, _ in frames] == [FrameKind.STEPS, FrameKind.STEPS, FrameKind.EVENTS]
+    assert [payload["rows"] for _, payload in frames] == [ROWS_PER_FRAME, 10_000 - ROWS_PER_FRAME, 1]
+    steps = [unpack_columns(payload, STEP_NAMES) for _, payload in frames[:2]]
+    assert list(range(10_000)) == [*steps[0]["step"].tolist(), *steps[1]["step"].tolist()]
+    assert {126} == set(steps[0]["cpu_ns"].tolist())
+    events = unpack_columns(frames[2][1], EVENT_NAMES)
+    assert (2, int(EventKind.GC), 5, 2) == tuple(
+        int(events[name][0]) for name in ("rank", "kind", "step", "detail")
+    )
+    assert list(drain.frames()) == []
+
+
+def test_status_says_phase_step_losses_and_disabled_hooks(link: RankLink, probe: Probe) -> None:
+    """What is overwritten before it is read is counted, and shown."""
+    live(link, probe)
+    assert link.reader is not None
+    for step in range(link.reader.step_capacity + 10):
+        probe.writer.put_step(step_row(step))
+    probe.is_in(3, 777, 4106)
+    probe.writer.put_u64(ring_file.OFFSET_DISABLED, 0b101)
+    probe.writer.put_u64(ring_file.OFFSET_ERRORS, 2)
+    Drain().take(link)
+
+    status = status_of(link)
+
+    assert status == {
+        "rank": 2,
+        "state": "live",
+        "detail": "",
+        "phase": "backward",
+        "phase_since_ns": 777,
+        "step": 4106,
+        "lost_steps": 10,
+        "lost_events": 0,
+        "hooks_disabled": 2,
+        "errors": 2,
+    }
+
+
+def test_fresh_ring_tells_no_phase(link: RankLink, probe: Probe) -> None:
+    """Zeros in a new header are not "in data_wait since 0"."""
+    live(link, probe)
+
+    assert (status_of(link)["phase"], status_of(link)["phase_since_ns"]) == (None, None)
+
+
+def test_hello_introduces_ranks_in_the_form_of_its_frame(link: RankLink, probe: Probe) -> None:
+    """Versions from the process, the measured attach, and nothing that the frame's check refuses."""
+    live(link, probe)
+
+    payload = hello("node1", [link], ["NVIDIA H200"])
+
+    assert payload is check_payload(FrameKind.HELLO, payload)
+    ranks: Any = payload["ranks"]
+    assert tuple(ranks[0][name] for name in ("rank", "state", "python", "label", "attach_stopped_ns")) == (
+        2,
+        "live",
+        "3.11.7",
+        "train.py",
+        400_000,
+    )

@@ -1,0 +1,389 @@
+"""Which processes are ranks, on machines made of a dictionary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.discovery import NoRanksError, RankFinder, find_ranks, label_of
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import RankState
+
+TORCHRUN = ["/venv/bin/python", "/venv/bin/torchrun", "--nproc-per-node", "2", "train.py"]
+TRAIN = ["/venv/bin/python", "-u", "train.py"]
+SPAWN = ["/venv/bin/python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)"]
+TRACKER = ["/venv/bin/python", "-c", "from multiprocessing.resource_tracker import main;main(3)"]
+
+
+@dataclass
+class Machine:
+    """Processes by pid, as procfs would tell them."""
+
+    stats: dict[int, procfs.Stat] = field(default_factory=dict)
+    arguments: dict[int, list[str]] = field(default_factory=dict)
+    environments: dict[int, dict[str, str] | None] = field(default_factory=dict)
+    files: dict[int, bytes] = field(default_factory=dict)
+    threads: dict[int, list[str]] = field(default_factory=dict)
+
+    def add(
+        self,
+        pid: int,
+        ppid: int,
+        arguments: list[str],
+        environment: dict[str, str] | None = None,
+        *,
+        torch: bool = True,
+        threads: tuple[str, ...] = (),
+        comm: str = "python",
+        state: str = "S",
+        start_ticks: int | None = None,
+        readable: bool = True,
+    ) -> int:
+        """A process; its pid."""
+        self.stats[pid] = procfs.Stat(
+            pid, ppid, comm, state, False, start_ticks or pid, 0, 1, (300 if torch else 9) << 20, 0
+        )
+        self.arguments[pid] = arguments
+        self.environments[pid] = (environment or {}) if readable else None
+        self.files[pid] = b"/site-packages/torch/lib/libtorch_python.so" if torch else b"/lib/libc.so.6"
+        self.threads[pid] = list(threads)
+        return pid
+
+    def remove(self, *pids: int) -> None:
+        """They have ended."""
+        for pid in pids:
+            del self.stats[pid]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    there = Machine()
+    programs = {"bash": None, "sh": None}
+
+    def python_version(pid: int) -> str | None:
+        return programs.get(there.arguments[pid][0].rpartition("/")[2], "3.11")
+
+    def environment(pid: int, names: frozenset[str]) -> dict[str, str] | None:
+        known = there.environments[pid]
+        return known if known is None else {name: known[name] for name in names if name in known}
+
+    monkeypatch.setattr(procfs, "snapshot", lambda: dict(there.stats))
+    monkeypatch.setattr(procfs, "environment", environment)
+    monkeypatch.setattr(procfs, "arguments", lambda pid: there.arguments.get(pid, []))
+    monkeypatch.setattr(procfs, "python_version", python_version)
+    monkeypatch.setattr(procfs, "maps_file", lambda pid, name: name in there.files[pid])
+    monkeypatch.setattr(procfs, "thread_names", lambda pid: there.threads[pid])
+    monkeypatch.setattr(procfs, "owner", lambda _: 1000)
+    monkeypatch.setattr(procfs, "read", lambda pid, _: None if there.environments[pid] is None else b"x")
+    return there
+
+
+def rank_variables(rank: int, world_size: int = 2, run: str = "job1", port: int = 29500) -> dict[str, str]:
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RUN_ID": run,
+    }
+
+
+def add_torchrun(machine: Machine, first_pid: int, run: str = "job1", port: int = 29500) -> None:
+    """A launcher at first_pid, and below it two ranks with two loader workers and a helper each."""
+    machine.add(first_pid, 1, TORCHRUN, comm="pt_elastic")
+    for rank in range(2):
+        variables = rank_variables(rank, run=run, port=port)
+        rank_pid = machine.add(first_pid + 10 + rank, first_pid, TRAIN, variables)
+        for worker in range(2):
+            machine.add(first_pid + 20 + 2 * rank + worker, rank_pid, TRAIN, variables)
+        machine.add(first_pid + 30 + rank, rank_pid, TRACKER, variables, torch=False)
+
+
+def found(finder: RankFinder | None = None) -> list[tuple[int, int | None]]:
+    return [(process.pid, process.rank) for process in (finder.first() if finder else find_ranks())]
+
+
+def test_torchrun_job_gives_its_ranks_and_nothing_else(machine: Machine) -> None:
+    """Launcher, loader workers and the resource tracker share environment or parentage and are no ranks."""
+    add_torchrun(machine, 100)
+
+    assert found() == [(110, 0), (111, 1)]
+
+
+def test_rank_process_carries_what_the_environment_tells(machine: Machine) -> None:
+    """Numbers, rendezvous and run id come from the variables, the label from the command line."""
+    add_torchrun(machine, 100)
+
+    process = find_ranks()[1]
+
+    assert (process.rank, process.local_rank, process.world_size, process.local_world_size) == (1, 1, 2, 2)
+    assert (process.master, process.run_id, process.label) == ("127.0.0.1:29500", "job1", "train.py")
+    assert (process.python, process.uid, process.ppid) == ("3.11", 1000, 100)
+
+
+def test_spawned_loader_workers_are_no_ranks(machine: Machine) -> None:
+    """Workers of multiprocessing_context="spawn" have another command line but the rank's environment."""
+    machine.add(110, 1, TRAIN, rank_variables(0))
+    machine.add(120, 110, SPAWN, rank_variables(0))
+    machine.add(121, 120, SPAWN, rank_variables(0))
+
+    assert found() == [(110, 0)]
+
+
+def test_launcher_under_a_scheduler_is_no_rank(machine: Machine) -> None:
+    """Srun's variables are on the launcher and on its ranks; only torch's make a rank."""
+    scheduler = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_JOB_ID": "77"}
+    machine.add(100, 1, ["/venv/bin/python", "launch.py"], scheduler)
+    machine.add(110, 100, TRAIN, {**scheduler, **rank_variables(0)})
+    machine.add(111, 100, TRAIN, {**scheduler, **rank_variables(1)})
+
+    assert found() == [(110, 0), (111, 1)]
+
+
+@pytest.mark.parametrize(
+    ("names", "job"),
+    [
+        (("SLURM_PROCID", "SLURM_NTASKS"), {"SLURM_JOB_ID": "77"}),
+        (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), {"PMIX_NAMESPACE": "7@host"}),
+        (("PMI_RANK", "PMI_SIZE"), {"MASTER_ADDR": "host"}),
+    ],
+)
+def test_scheduler_variables_make_ranks_of_processes_with_torch(
+    machine: Machine, names: tuple[str, str], job: dict[str, str]
+) -> None:
+    """Without RANK the scheduler's number counts, but a script without torch in the same job is no rank."""
+    for rank in range(2):
+        machine.add(110 + rank, 1, TRAIN, {names[0]: str(rank), names[1]: "2", **job})
+    machine.add(
+        120, 1, ["/venv/bin/python", "copy_data.py"], {names[0]: "0", names[1]: "2", **job}, torch=False
+    )
+
+    assert found() == [(110, 0), (111, 1)]
+
+
+def test_children_of_mp_spawn_are_ranks_without_a_number(machine: Machine) -> None:
+    """No variables at all: threads of a process group are the sign; their loader workers have none."""
+    machine.add(100, 1, ["/venv/bin/python", "spawn_train.py"])
+    for pid in (110, 111):
+        machine.add(pid, 100, SPAWN, threads=("python", "pt_gloo_runloop"))
+        machine.add(pid + 10, pid, SPAWN, threads=("python", "pt_data_worker"), comm="pt_data_worker")
+
+    assert found() == [(110, None), (111, None)]
+    assert find_ranks()[0].label == "spawn_train.py"
+
+
+def test_spawned_worker_of_a_plain_training_is_no_rank(machine: Machine) -> None:
+    """A loader worker loads torch as well; without a process group it is not one to inject into."""
+    machine.add(100, 1, TRAIN)
+    machine.add(110, 100, SPAWN, threads=("python",))
+
+    with pytest.raises(NoRanksError):
+        find_ranks()
+
+
+def test_shell_with_exported_variables_is_no_rank(machine: Machine) -> None:
+    """RANK exported by hand or by --no-python is on the shell too; the Python below it is the rank."""
+    machine.add(100, 1, ["/bin/bash", "run.sh"], rank_variables(0), torch=False, comm="bash")
+    machine.add(110, 100, TRAIN, rank_variables(0))
+
+    assert found() == [(110, 0)]
+
+
+def test_wrapper_without_torch_gives_way_to_the_training_below_it(machine: Machine) -> None:
+    """A Python wrapper that starts the script has the rank's variables and no torch."""
+    machine.add(100, 1, ["/venv/bin/python", "wrap.py"], rank_variables(0), torch=False)
+    machine.add(110, 100, TRAIN, rank_variables(0))
+    machine.add(120, 110, TRAIN, rank_variables(0))
+
+    assert found() == [(110, 0)]
+
+
+def test_rank_that_has_not_imported_torch_is_found_by_its_variables(machine: Machine) -> None:
+    """Torch's own variables are sign enough while the imports still run."""
+    machine.add(110, 1, TRAIN, rank_variables(0), torch=False)
+
+    assert found() == [(110, 0)]
+
+
+def test_zombies_and_launchers_as_modules_are_skipped(machine: Machine) -> None:
+    """Neither an ended rank nor python -m torch.distributed.run counts."""
+    machine.add(100, 1, ["/venv/bin/python", "-m", "torch.distributed.run", "train.py"], rank_variables(0))
+    machine.add(110, 100, TRAIN, rank_variables(0), state="Z")
+    machine.add(111, 100, TRAIN, rank_variables(1))
+
+    assert found() == [(111, 1)]
+
+
+@pytest.mark.parametrize(("rank", "size"), [("x", "2"), ("-1", "2"), ("", "2"), ("0", ""), ("9" * 30, "2")])
+def test_nonsense_in_the_variables_makes_no_rank(machine: Machine, rank: str, size: str) -> None:
+    """Variables that are no numbers are ignored, not crashed on."""
+    machine.add(110, 1, TRAIN, {"RANK": rank, "WORLD_SIZE": size}, torch=False)
+
+    with pytest.raises(NoRanksError):
+        find_ranks()
+
+
+def test_rank_beyond_its_world_is_not_believed(machine: Machine) -> None:
+    """A process that claims rank 5 of 4 is watched, its number left to the probe."""
+    machine.add(110, 1, TRAIN, rank_variables(5, world_size=4))
+
+    assert found() == [(110, None)]
+
+
+def test_several_trainings_are_listed_with_a_pid_to_choose(machine: Machine) -> None:
+    """One line names each training by script, size and launcher."""
+    add_torchrun(machine, 100, run="job1")
+    add_torchrun(machine, 200, run="job2", port=29501)
+
+    with pytest.raises(TuiadvisorError) as error:
+        find_ranks()
+
+    expected = "2 trainings run here: train.py, 2 ranks (--pid 100); train.py, 2 ranks (--pid 200);"
+    assert str(error.value).startswith(expected)
+    assert [process.pid for process in find_ranks([200])] == [210, 211]
+
+
+def test_trainings_under_one_shell_are_told_apart_by_their_own_pids(machine: Machine) -> None:
+    """A parent that stands for two trainings is not offered as the choice for one."""
+    machine.add(100, 1, ["/bin/bash"], torch=False, comm="bash")
+    machine.add(110, 100, TRAIN, rank_variables(0, 1, run="a"))
+    machine.add(111, 100, TRAIN, rank_variables(0, 1, run="b"))
+
+    with pytest.raises(TuiadvisorError, match=r"\(--pid 110\); train.py, 1 rank \(--pid 111\)"):
+        find_ranks()
+
+
+def test_empty_machine_says_what_to_do_next(machine: Machine) -> None:
+    """No ranks is an error of one line with the three ways on."""
+    machine.add(50, 1, ["/bin/bash"], torch=False, comm="bash")
+
+    with pytest.raises(NoRanksError, match=r"start the training.*--pid.*tuiadvisor run") as error:
+        find_ranks()
+
+    assert "\n" not in str(error.value)
+
+
+def test_processes_of_other_users_are_mentioned(machine: Machine) -> None:
+    """An environment that may not be read could be a rank's: the message says so."""
+    machine.add(60, 1, TRAIN, readable=False)
+
+    with pytest.raises(NoRanksError, match=r"1 Python process of other users: look as root"):
+        find_ranks()
+
+
+def test_pid_of_a_rank_gives_that_rank(machine: Machine) -> None:
+    """A user may watch a single rank of a job."""
+    add_torchrun(machine, 100)
+
+    assert found(RankFinder((111,))) == [(111, 1)]
+
+
+def test_pid_of_a_worker_names_its_rank_instead(machine: Machine) -> None:
+    """Loader workers are never injected into."""
+    add_torchrun(machine, 100)
+
+    with pytest.raises(
+        TuiadvisorError, match=r"--pid 120: a worker of the rank in process 110; use --pid 110"
+    ):
+        find_ranks([120])
+
+
+@pytest.mark.parametrize(
+    ("pid", "message"),
+    [(999, "no such process"), (60, "belongs to another user"), (50, "bash is not a Python process")],
+)
+def test_pid_that_cannot_be_a_rank_is_refused(machine: Machine, pid: int, message: str) -> None:
+    """What, where and what next, for each way to be wrong."""
+    machine.add(50, 1, ["/bin/bash"], torch=False, comm="bash")
+    machine.add(60, 1, TRAIN, readable=False)
+
+    with pytest.raises(TuiadvisorError, match=f"--pid {pid}: .*{message}"):
+        find_ranks([pid])
+
+
+def test_single_training_given_by_pid_has_no_rank_yet(machine: Machine) -> None:
+    """Only its probe can say that it is rank 0 of 1."""
+    machine.add(70, 1, TRAIN)
+
+    assert found(RankFinder((70,))) == [(70, None)]
+
+
+def test_launcher_without_ranks_can_be_waited_for(machine: Machine) -> None:
+    """NoRanksError, not a refusal: the ranks may come."""
+    machine.add(100, 1, TORCHRUN)
+
+    with pytest.raises(NoRanksError, match="launcher without ranks yet"):
+        find_ranks([100])
+
+
+@pytest.mark.parametrize("pids", [(), (100,)])
+def test_elastic_restart_brings_new_ranks_of_the_same_job(machine: Machine, pids: tuple[int, ...]) -> None:
+    """The same launcher's new children are found, though run id and port may tell nothing."""
+    add_torchrun(machine, 100, run="none", port=29500)
+    finder = RankFinder(pids)
+    finder.first()
+    machine.remove(*[pid for pid in machine.stats if pid > 100])
+    for rank in range(2):
+        machine.add(310 + rank, 100, TRAIN, rank_variables(rank, run="none", port=29777))
+
+    assert [(process.pid, process.rank) for process in finder.again()] == [(310, 0), (311, 1)]
+    assert finder.again() == []
+
+
+def test_ranks_of_another_job_do_not_join(machine: Machine) -> None:
+    """A second training that starts later is not mixed in."""
+    add_torchrun(machine, 100, run="job1")
+    finder = RankFinder()
+    finder.first()
+    add_torchrun(machine, 200, run="job2", port=29501)
+
+    assert finder.again() == []
+
+
+def test_worker_orphaned_by_a_killed_rank_is_not_taken_for_a_rank(machine: Machine) -> None:
+    """After SIGKILL of a rank its workers live on for seconds with its environment and no parent."""
+    add_torchrun(machine, 100)
+    finder = RankFinder()
+    finder.first()
+    machine.remove(110)
+    for pid in (120, 121):
+        machine.add(pid, 1, TRAIN, rank_variables(0), start_ticks=pid)
+
+    assert finder.again() == []
+
+
+def test_reused_pid_is_a_new_process(machine: Machine) -> None:
+    """The start time tells a restarted rank from the old one with the same id."""
+    add_torchrun(machine, 100)
+    finder = RankFinder()
+    finder.first()
+    machine.add(110, 100, TRAIN, rank_variables(0), start_ticks=9999)
+
+    assert [(process.pid, process.rank) for process in finder.again()] == [(110, 0)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "label"),
+    [
+        (["python", "-u", "/home/me/train.py", "--lr", "1"], "train.py"),
+        (["python", "-m", "package.train", "x"], "package.train"),
+        (["python", "-W", "ignore", "-X", "dev", "run.py"], "run.py"),
+        (["python", "-c", "pass"], "python -c"),
+        (["/opt/trainer"], "trainer"),
+        ([], "?"),
+    ],
+)
+def test_label_is_the_name_people_know(arguments: list[str], label: str) -> None:
+    """The script's file name, or the module."""
+    assert label == label_of(arguments)
+
+
+def test_all_public_fields_of_a_rank_have_a_state(machine: Machine) -> None:
+    """A rank that was just found is FOUND."""
+    add_torchrun(machine, 100)
+
+    assert {RankState.FOUND} == {process.state for process in find_ranks()}

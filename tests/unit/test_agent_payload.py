@@ -1,0 +1,73 @@
+"""The bundle: the probe compiled for the rank's own interpreter, in an order in which its modules can be executed."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuiadvisor.agent import payload
+from tuiadvisor_probes import ring
+
+NOT_BUNDLED = {"armed"}  # started by the rank itself, long before any watcher comes
+
+
+def test_bundle_holds_every_module_after_those_it_imports() -> None:
+    """A module that is missing or comes too early would make the attach fall back to slow source."""
+    folder = payload.probe_folder()
+    assert {path.stem for path in folder.glob("*.py")} - NOT_BUNDLED == set(payload.MODULE_ORDER)
+    for number, stem in enumerate(payload.MODULE_ORDER):
+        for node in ast.parse((folder / f"{stem}.py").read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                needed = {node.module} if node.module else {alias.name for alias in node.names}
+                assert needed <= set(payload.MODULE_ORDER[:number]), stem
+
+
+def other_interpreters() -> list[str]:
+    """Pythons of other versions beside ours, if any."""
+    root = Path(sys.base_prefix).parent
+    return sorted(
+        str(path) for path in root.glob("3.1[0-4]*/bin/python3") if path.parents[1] != Path(sys.base_prefix)
+    )
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+@pytest.mark.parametrize("interpreter", [sys.executable, *other_interpreters()])
+def test_attach_code_installs_and_removes(interpreter: str, bundled: bool, tmp_path: Path) -> None:
+    """In a process without torch the probe comes up with its hooks absent, and leaves no module behind."""
+    path = tmp_path / "ring"
+    ring.create_ring_file(str(path))
+    (tmp_path / "attach.py").write_text(payload.attach_code(str(path)))
+    (tmp_path / "detach.py").write_text(payload.detach_code())
+    program = (
+        "import sys; sys.stdin.readline(); before = set(sys.modules) | {'json', 'platform', 'atexit', 'weakref'}\n"
+        "exec(open('attach.py').read(), {}); print(len([m for m in sys.modules if 'tuiadvisor' in m]), flush=True)\n"
+        "exec(open('detach.py').read(), {}); print([m for m in sys.modules if 'tuiadvisor' in m], flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [interpreter, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, text=True
+    )
+    if bundled:
+        assert payload.write_bundle(tmp_path, process.pid, os.getuid())
+    output, _ = process.communicate("\n", timeout=30)
+    assert process.returncode == 0
+    assert output.splitlines() == [str(len(payload.MODULE_ORDER)), "[]"]
+    reader = ring.RingReader(str(path))
+    assert reader.get_u64(ring.OFFSET_STATE) == ring.STATE_DETACHED
+    reader.close()
+
+
+def test_damaged_bundle_falls_back_to_source(tmp_path: Path) -> None:
+    """Whatever lies in the bundle's place, the probe still comes up."""
+    path = tmp_path / "ring"
+    ring.create_ring_file(str(path))
+    (tmp_path / payload.BUNDLE_NAME).write_bytes(b"not marshal at all")
+    program = f"exec({payload.attach_code(str(path))!r}, {{}})"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    reader = ring.RingReader(str(path))
+    assert reader.get_u64(ring.OFFSET_STATE) == ring.STATE_DETACHED  # by its exit hook
+    reader.close()

@@ -1,0 +1,173 @@
+"""The private directory of a ring: who may see it, who may delete it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tuiadvisor.agent import session as session_module
+from tuiadvisor.agent.session import LEASE_NS, adopt_session, create_session, mapped_rings, remove_leftovers
+from tuiadvisor.errors import FailureError
+from tuiadvisor_probes import ring as ring_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OTHER_UID = 65534
+
+
+@pytest.fixture
+def own_session() -> Iterator[session_module.RingSession]:
+    made = create_session(os.getpid(), os.geteuid())
+    yield made
+    if Path(made.directory).exists():
+        made.remove()
+
+
+def live_writer(session: session_module.RingSession) -> ring_file.RingWriter:
+    """A probe of this very process on the ring."""
+    writer = ring_file.RingWriter(session.inner_ring_path)
+    writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_LIVE)
+    return writer
+
+
+def test_directory_is_for_its_owner_alone_and_goes_with_everything(
+    own_session: session_module.RingSession,
+) -> None:
+    """Mode 0700 and 0600; after remove nothing is left."""
+    directory = Path(own_session.directory)
+
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE((directory / "rank.ring").stat().st_mode) == 0o600
+
+    own_session.remove()
+
+    assert not directory.exists()
+
+
+def test_paths_inside_and_outside_are_one_file(own_session: session_module.RingSession) -> None:
+    """What the process opens is what we read."""
+    live_writer(own_session).close()
+    reader = ring_file.RingReader(own_session.ring_path)
+
+    assert reader.get_u64(ring_file.OFFSET_STATE) == ring_file.STATE_LIVE
+    reader.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_another_users_process_gets_ring_and_probe_files_it_can_open() -> None:
+    """As root everything is handed over: its user owns directory, ring and a copy of the probe."""
+    made = create_session(os.getpid(), OTHER_UID)
+    try:
+        paths = [Path(made.directory), *Path(made.directory).rglob("*")]
+
+        assert {OTHER_UID} == {path.lstat().st_uid for path in paths}
+        assert made.probe_folder is not None
+        assert (Path(made.probe_folder) / "ring.py").is_file()
+        assert f"tuiadvisor-{OTHER_UID}-" in made.directory
+    finally:
+        made.remove()
+    assert not Path(made.directory).exists()
+
+
+def test_live_probe_in_a_process_is_adopted(own_session: session_module.RingSession) -> None:
+    """The path is found in the process's own maps."""
+    writer = live_writer(own_session)
+
+    adopted = adopt_session(os.getpid())
+
+    assert adopted is not None
+    assert own_session.directory == adopted.directory
+    assert own_session.has_other_watchers()
+    adopted.close()
+    assert not own_session.has_other_watchers()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("offset", "value"),
+    [
+        (ring_file.OFFSET_STATE, ring_file.STATE_DETACHED),
+        (ring_file.OFFSET_STATE, ring_file.STATE_FAILED),
+        (ring_file.OFFSET_COMMAND, ring_file.COMMAND_DETACH),
+    ],
+)
+def test_probe_that_left_or_is_leaving_is_not_adopted(
+    own_session: session_module.RingSession, offset: int, value: int
+) -> None:
+    """Its ring stays mapped for late callbacks, but nobody writes it any more."""
+    writer = live_writer(own_session)
+    writer.put_u64(offset, value)
+
+    assert adopt_session(os.getpid()) is None
+    assert [(own_session.inner_ring_path, False)] == mapped_rings(os.getpid())
+    writer.close()
+
+
+def test_deleted_ring_is_seen_but_not_adopted(own_session: session_module.RingSession) -> None:
+    """A probe whose file is gone is still in the process."""
+    writer = live_writer(own_session)
+    own_session.remove()
+
+    assert adopt_session(os.getpid()) is None
+    assert [(own_session.inner_ring_path, True)] == mapped_rings(os.getpid())
+    writer.close()
+
+
+def test_mapped_file_that_only_looks_like_a_ring_is_not_adopted(
+    own_session: session_module.RingSession,
+) -> None:
+    """Any process may map a file of that name; its content decides."""
+    path = Path(own_session.inner_ring_path)
+    path.write_bytes(b"x" * 8192)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
+        assert adopt_session(os.getpid()) is None
+
+
+def test_shortened_ring_is_noticed(own_session: session_module.RingSession) -> None:
+    """Reading the map of a cut file would end the agent by SIGBUS."""
+    size = Path(own_session.inner_ring_path).stat().st_size
+    assert own_session.is_whole(size)
+
+    os.truncate(own_session.inner_ring_path, size - 1)
+
+    assert not own_session.is_whole(size)
+
+
+def test_leftover_of_a_killed_agent_is_removed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unlocked, old, lease over: deleted. Young, locked, or with a lease: kept."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    old_s = time.time() + 3600
+    kept_folder = tmp_path / "tuiadvisor-notes"
+    kept_folder.mkdir()
+    made = session_module._create_below("", str(tmp_path), os.geteuid())
+    reader = ring_file.RingReader(made.ring_path)
+
+    assert remove_leftovers((str(tmp_path),), old_s) == 0  # we hold its lock
+    reader.put_u64(ring_file.OFFSET_LEASE, time.monotonic_ns() + LEASE_NS)
+    made.close()
+    assert remove_leftovers((str(tmp_path),), old_s) == 0  # its probe may still be taken over
+    reader.put_u64(ring_file.OFFSET_LEASE, time.monotonic_ns() - 1)
+    assert remove_leftovers((str(tmp_path),), time.time()) == 0  # just made, perhaps not yet locked
+    assert remove_leftovers((str(tmp_path),), old_s) == 1
+    assert [kept_folder] == list(tmp_path.iterdir())
+    reader.close()
+
+
+def test_no_place_for_a_ring_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full or read-only machine is one clear line."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(session_module, "_create_below", refuse)
+
+    with pytest.raises(FailureError, match=r"No space left.*free space in /dev/shm"):
+        create_session(os.getpid(), os.geteuid())

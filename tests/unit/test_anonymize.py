@@ -1,0 +1,245 @@
+"""A shared recording names nobody: not in any payload, header or unknown field; and its diagnosis stays."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_run import MS, Fault, Job, encoded, frames
+
+from tuiadvisor.advisor.fold import diagnose
+from tuiadvisor.cli import main
+from tuiadvisor.exporters.anonymize import anonymize
+from tuiadvisor.exporters.rewrite import write_recording
+from tuiadvisor.exporters.versions import device_model, platform_name, version
+from tuiadvisor.exporters.words import allowed_words, scrub
+from tuiadvisor.report.document import document
+from tuiadvisor.stream.frames import FrameKind, decode, encode, pack_columns
+
+HOSTS = {"node0": "zeus-gpu-017.acme.example", "node1": "zeus-gpu-003.acme.example"}
+COMMAND = (
+    "/home/mallory/venv/bin/python -u /scratch/skunkworks/finetune_llama.py --api-key hunter2 --user mallory"
+)
+SECRETS = (
+    "zeus", "acme", "mallory", "skunkworks", "finetune", "hunter2", "secretproject", "feedbeef", "b00tb00t", "GPU-9f3a",
+    "venv", "scratch",
+)  # fmt: skip
+PIDS = (41713, 41714, 41715, 41716, 40001)
+JOB = Job(num_ranks=4, num_steps=120, ranks_per_host=2).with_faults(Fault("backward", (2,), 8 * MS))
+
+
+def text(name: str) -> str:
+    for plain, real in HOSTS.items():
+        name = name.replace(plain, real)
+    return name
+
+
+def secret_frames() -> list[bytes]:
+    """A recording with names in every field that can carry text, and in fields nobody knows."""
+    run = {
+        "schema": 1, "created_wall_ns": 17, "tuiadvisor": "0.1.0", "label": "secretproject.py", "command": COMMAND,
+        "hub_host": "login.acme.example", "site": "acme", "nested": {"user": "mallory"},
+    }  # fmt: skip
+    parts = [encode(FrameKind.RUN, "hub", 0, 0, run)]
+    source = {f"{plain}/1/1": f"{real}/40001/17{index}" for index, (plain, real) in enumerate(HOSTS.items())}
+    for frame in frames(JOB):
+        name = source[frame.source]
+        if frame.kind == FrameKind.HELLO:
+            payload = hello(frame.payload)
+            parts.append(encoded(replace(frame, source=name, payload=payload)))
+            continue
+        columns = {**frame.payload["columns"], "mallory": 7, "note": [1] * frame.payload["rows"]}  # type: ignore[dict-item]
+        parts.append(
+            encoded(replace(frame, source=name, payload={**frame.payload, "columns": columns, "by": "acme"}))
+        )
+    host = text("node0")
+    name = source["node0/1/1"]
+    states = [
+        {
+            "rank": 0,
+            "state": "live",
+            "detail": "sent by mallory from /home/mallory (pid 41713)",
+            "phase": "forward",
+        },
+        {"rank": 1, "state": "acme", "phase": "skunkworks", "step": 4},
+    ]
+    sample = {
+        "host": host, "mono_ns": 5, "wall_ns": 6, "cpu": 0.5, "num_cpus": 2, "acme": 3, "uid": 41713,
+        "gpus": [{"index": 0, "name": "acme GPU", "uuid": "GPU-9f3a", "pids": [41713], "power_w": 300.0,
+                  "throttle_reasons": ["power cap", "mallory"]}],
+        "ranks": [{"rank": 0, "cpu_s": 1.5, "mallory": 1}],
+    }  # fmt: skip
+    gap = {"what": "agent silent", "source": name, "why": f"no frame of {host} for 3 s", "num_frames": 1}
+    parts += [
+        encode(FrameKind.STATUS, name, 100, 10**10, {"host": host, "mono_ns": 5, "wall_ns": 6, "ranks": states}),
+        encode(FrameKind.HOST, name, 101, 10**10, sample),
+        encode(FrameKind.EVENTS, name, 102, 10**10, {**pack_columns([(0, 1, 5, 1, 2, 0, 3, 4, 0)],
+               ("rank", "kind", "step", "begin_ns", "end_ns", "group", "seq", "num_bytes", "detail")), "x": "acme"}),
+        encode(FrameKind.GAP, "hub", 1, 1, gap),
+        encode(FrameKind.GAP, "hub", 2, 1, {"what": "mallory", "source": "acme/1/2", "why": COMMAND}),
+        encode(FrameKind.BYE, name, 103, 10**10, {"reason": "stopped by SIGTERM of mallory@zeus"}),
+    ]  # fmt: skip
+    return parts
+
+
+def hello(payload: dict[str, object]) -> dict[str, object]:
+    ranks = [
+        {
+            **entry,
+            "pid": PIDS[entry["rank"]],
+            "command": COMMAND,
+            "label": "finetune_llama.py",
+            "git_commit": "feedbeef",
+            "torch": "2.6.0+acme.17",
+            "cuda": "12.4",
+            "hooks": {"optimizer": "ok", "mallory": "ok", "backward": "ImportError: /home/mallory/acme.py"},
+            "parallel": {"dp": 4, "skunkworks": 2},
+        }
+        for entry in payload["ranks"]  # type: ignore[attr-defined]
+    ]
+    return {
+        **payload,
+        "host": text(str(payload["host"])),
+        "agent_pid": 40001,
+        "boot_id": "b00tb00t",
+        "python": "3.11.7",
+        "platform": "Linux-5.14.0-acme.el9.x86_64-x86_64-with-glibc2.34",
+        "gpus": ["NVIDIA H100 80GB HBM3", "acme TPU"],
+        "ranks": ranks,
+    }
+
+
+def anonymized(parts: list[bytes]) -> list[bytes]:
+    return list(anonymize(lambda _what: iter(parts)))
+
+
+def everything(parts: list[bytes]) -> str:
+    """All bytes of the frames and all of their payloads, opened, as one text."""
+    raw = b"".join(parts).decode("latin-1")
+    return raw + "".join(json.dumps([decode(data).source, decode(data).payload]) for data in parts)
+
+
+def test_no_secret_is_left_in_any_byte() -> None:
+    """Hosts, users, paths, commands, commits, serial numbers, process ids: none of them, anywhere."""
+    before, after = everything(secret_frames()), everything(anonymized(secret_frames()))
+    assert all(secret in before for secret in SECRETS), "the test must be able to fail"
+    assert [] == [secret for secret in SECRETS if secret.lower() in after.lower()]
+    assert all(re.search(rf"\b{pid}\b", before) for pid in PIDS)
+    opened = "".join(
+        json.dumps([decode(data).source, decode(data).payload]) for data in anonymized(secret_frames())
+    )
+    assert [] == [pid for pid in PIDS if re.search(rf"\b{pid}\b", opened)]
+
+
+def test_the_diagnosis_stays_but_for_names() -> None:
+    """The same document once hosts, commands and process ids are set aside."""
+    parts = secret_frames()
+    before, after = document(diagnose(parts)), document(diagnose(anonymized(parts)))
+    for found in (before, after):
+        for row in found["per_rank"]:  # type: ignore[attr-defined]
+            del row["pid"], row["state_detail"]
+        del found["run"], found["hosts"]
+        found["losses"].pop("notes")  # type: ignore[attr-defined]
+    said = json.dumps(before)
+    for index, host in enumerate(sorted(["login.acme.example", *HOSTS.values()])):
+        said = said.replace(host, f"node{index}")
+    assert json.loads(said) == json.loads(json.dumps(after))
+    assert [2] == after["findings"][0]["ranks"]  # type: ignore[index]
+
+
+def test_the_same_name_becomes_the_same_name() -> None:
+    """A host in frames, sources and gaps keeps one name; two hosts keep two, in their order."""
+    after = [decode(data) for data in anonymized(secret_frames())]
+    hosts = {
+        (frame.source.split("/")[0], frame.payload["host"]) for frame in after if frame.payload.get("host")
+    }
+    assert {("node1", "node1"), ("node2", "node2")} == hosts
+    gaps = [frame.payload["source"] for frame in after if frame.kind == FrameKind.GAP]
+    assert gaps[0] in {frame.source for frame in after}
+    commands = {
+        entry["command"]
+        for frame in after
+        if frame.kind == FrameKind.HELLO
+        for entry in frame.payload["ranks"]
+    }
+    assert {"command 0"} == commands
+
+
+def test_anonymizing_twice_changes_nothing_that_matters() -> None:
+    """Names of ours go through again and stay as many."""
+    once = anonymized(secret_frames())
+    twice = anonymized(once)
+    assert len(once) == len(twice)
+    assert diagnose(once).verdict == diagnose(twice).verdict
+
+
+def test_what_is_harmless_is_kept() -> None:
+    """Versions, models, states and our own words survive; a site's part of them does not."""
+    assert ("2.6.0+cu124", "2.6.0", None) == (
+        version("2.6.0+cu124"),
+        version("2.6.0+acme.17"),
+        version("acme"),
+    )
+    assert "Linux-5.14 x86_64 glibc2.34" == platform_name(
+        "Linux-5.14.0-acme.el9.x86_64-x86_64-with-glibc2.34"
+    )
+    assert ("NVIDIA H100 80GB HBM3", "device") == (
+        device_model("NVIDIA H100 80GB HBM3"),
+        device_model("NVIDIA at acme!"),
+    )
+    assert "killed by SIGKILL after step 341" == scrub("killed by SIGKILL after step 341")
+    assert "no DataLoader in use; other iterators are seen from Python ... on" == scrub(
+        "no DataLoader in use; other iterators are seen from Python 3.12 on"
+    )
+    assert "4711" not in scrub("process 4711 is gone")
+    assert len(allowed_words()) > 300
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=30),
+    st.sampled_from([" ", "/", "=", ""]),
+)
+def test_no_foreign_word_survives_scrubbing(secret: str, glue: str) -> None:
+    """Whatever is put into a message, only words of ours come out."""
+    words = re.findall(r"[^\W\d_]+", scrub(f"killed by{glue}{secret}{glue}after step 3"))
+    assert set(words) <= allowed_words()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.from_regex(r"zq[a-z0-9]{4,10}", fullmatch=True), min_size=6, max_size=6, unique=True))
+def test_random_names_do_not_survive(names: list[str]) -> None:
+    """Any name in any place, known or unknown key."""
+    host, user, script, key, value, state = names
+    rank = {"rank": 0, "pid": 77123, "command": f"/home/{user}/{script}.py", "label": script, "state": state,
+            key: value, "hooks": {key: value}, "detail": f"{user}@{host}:{value}"}  # fmt: skip
+    parts = [
+        encode(FrameKind.RUN, "hub", 0, 0, {"label": script, "hub_host": host, key: value}),
+        encode(
+            FrameKind.HELLO,
+            f"{host}/77123/5",
+            0,
+            1,
+            {"host": host, "ranks": [rank], key: [value], "platform": value},
+        ),
+        encode(FrameKind.BYE, f"{host}/77123/5", 1, 2, {"reason": f"{value} {key}"}),
+    ]
+    after = everything(anonymized(parts))
+    assert [] == [name for name in names if name in after]
+
+
+def test_the_command_writes_an_owner_only_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """And never over an existing one; damage is left behind."""
+    source, target = tmp_path / "run.tuirec", tmp_path / "shared.tuirec"
+    write_recording(str(source), iter(secret_frames()))
+    source.write_bytes(source.read_bytes() + b"damage by mallory")
+    assert 0 == main(["anonymize", str(source), "-o", str(target)])
+    assert 0o600 == target.stat().st_mode & 0o777
+    assert b"mallory" not in target.read_bytes()
+    assert 2 == main(["anonymize", str(source), "-o", str(target)])
+    assert "exists already" in capfd.readouterr().err

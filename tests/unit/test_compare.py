@@ -1,0 +1,294 @@
+"""Two recordings compared on simulated trainings whose step times are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_run import MS, Fault, Job, encoded, frames
+
+from tuiadvisor.advisor.compare import Measured, Wishes, compare, measure
+from tuiadvisor.advisor.comparison import Comparison
+from tuiadvisor.advisor.fold import STEP_NAMES
+from tuiadvisor.report.comparison import comparison_document
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
+from tuiadvisor.tui.comparison import plain_comparison
+
+JOB = Job(num_ranks=2, num_steps=240)
+BYTES = 268_840
+
+
+def with_unit(parts: list[Frame], **columns: int) -> list[Frame]:
+    """The same frames with other constant columns."""
+    result = []
+    for frame in parts:
+        if frame.kind == FrameKind.STEPS:
+            table = unpack_columns(frame.payload, STEP_NAMES)
+            for name, value in columns.items():
+                table[name][:] = value
+            rows = list(zip(*(table[name].tolist() for name in STEP_NAMES), strict=True))
+            result.append(replace(frame, payload=pack_columns(rows, STEP_NAMES)))
+        else:
+            result.append(frame)
+    return result
+
+
+def host_frames(busy: float, wait: float = 0.01, num_samples: int = 10) -> list[Frame]:
+    """Host samples of a machine with two cores that ranks hardly use."""
+    return [
+        Frame(
+            FrameKind.HOST,
+            "node0/1/1",
+            10_000 + index,
+            index * 10**9 + 1,
+            {
+                "host": "node0",
+                "mono_ns": index * 10**9 + 1,
+                "wall_ns": index * 10**9 + 1,
+                "cpu": busy,
+                "num_cpus": 2,
+                "ranks": [
+                    {"rank": rank, "cpu_s": 0.1 * index, "run_delay_s": wait * index} for rank in range(2)
+                ],
+            },
+        )
+        for index in range(num_samples)
+    ]
+
+
+def measured(job: Job, busy: float | None = None, wait: float = 0.01, **columns: int) -> Measured:
+    """A run, read as from a file."""
+    parts = with_unit(frames(job), **{"comm_bytes": BYTES, **columns})
+    if busy is not None:
+        parts = [*parts, *host_frames(busy, wait)]
+    return measure("run.tuirec", map(encoded, parts))
+
+
+def scaled(factor: float, seed: int = 1, job: Job = JOB) -> Job:
+    """All of the step's own work takes so much longer."""
+    return replace(
+        job,
+        seed=seed,
+        data_s=job.data_s * factor,
+        forward_s=job.forward_s * factor,
+        backward_s=job.backward_s * factor,
+        optimizer_s=job.optimizer_s * factor,
+        other_s=job.other_s * factor,
+        transfer_s=job.transfer_s * factor,
+        spike_s=job.spike_s * factor,
+    )
+
+
+@pytest.fixture(scope="module")
+def before() -> Measured:
+    return measured(JOB)
+
+
+def ratio(found: Comparison) -> float:
+    assert found.change.ratio is not None
+    return found.change.ratio
+
+
+def test_a_run_against_itself_has_not_changed(before: Measured) -> None:
+    """The same recording twice: no change, ratio one, every phase the same, no finding resolved or new."""
+    found = compare(before, before)
+    assert ("no change", 1.0) == (found.verdict, ratio(found))
+    assert [0.0] * 7 == [entry.change_s for entry in found.phases if entry.change_s is not None]
+    assert not any(entry.significant for entry in found.phases)
+    assert not found.bottleneck.moved
+    assert () == found.environment
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4, 5, 6, 7])
+def test_the_same_code_again_has_not_changed(before: Measured, seed: int) -> None:
+    """Another run of the same training, other noise: no verdict, even with long spikes."""
+    assert "no change" == compare(before, measured(replace(JOB, seed=seed))).verdict
+    noisy = replace(JOB, noise=0.3, spike_chance=0.1, spike_s=20 * MS)
+    assert "no change" == compare(measured(noisy), measured(replace(noisy, seed=seed))).verdict
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.25, "regressed"), (0.8, "improved"), (1.005, "no change")]
+)
+def test_known_changes(before: Measured, factor: float, verdict: str) -> None:
+    """The truth lies in the interval, and the verdict has its sign."""
+    found = compare(before, measured(scaled(factor)))
+    assert verdict == found.verdict
+    assert found.change.low is not None
+    assert found.change.high is not None
+    assert found.change.low <= factor <= found.change.high
+    assert "step" == found.basis
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.sampled_from([0.6, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7]),
+    st.sampled_from([0.05, 0.2, 0.5]),
+    st.integers(0, 1000),
+)
+def test_never_the_wrong_direction_and_swapping_inverts(factor: float, noise: float, seed: int) -> None:
+    """Whatever the noise: no faster run is called slower, and AFTER against BEFORE says the opposite."""
+    job = replace(JOB, num_steps=120, noise=noise, seed=seed)
+    old, new = measured(job), measured(scaled(factor, seed + 1, job))
+    there, back = compare(old, new), compare(new, old)
+    allowed = {"no change"} | ({"regressed"} if factor > 1 else {"improved"} if factor < 1 else set())
+    assert there.verdict in allowed
+    opposite = {"regressed": "improved", "improved": "regressed", "no change": "no change"}
+    assert opposite[there.verdict] == back.verdict
+    assert 1 / ratio(there) == pytest.approx(ratio(back), rel=1e-9)
+
+
+def test_the_phase_that_grew_is_named(before: Measured) -> None:
+    """Five milliseconds more in forward are found there and nowhere else."""
+    found = compare(before, measured(JOB.with_faults(Fault("forward", None, 5 * MS))))
+    assert ["forward"] == [entry.phase for entry in found.phases if entry.significant]
+    (forward,) = [entry for entry in found.phases if entry.phase == "forward"]
+    assert forward.low_s is not None
+    assert forward.high_s is not None
+    assert forward.low_s <= 5 * MS <= forward.high_s
+    assert "regressed" == found.verdict
+
+
+def test_the_bottleneck_moves() -> None:
+    """Input-bound before; after the fix a straggler shows, and the sentence says both."""
+    old = measured(replace(JOB, num_ranks=4).with_faults(Fault("data", None, 12 * MS)))
+    new = measured(replace(JOB, num_ranks=4).with_faults(Fault("backward", (2,), 8 * MS)))
+    found = compare(old, new)
+    assert "improved" == found.verdict
+    assert found.bottleneck.moved
+    assert found.bottleneck.sentence.startswith("The bottleneck moved from input_bound in data wait")
+    assert "straggler in backward (rank 2)" in found.bottleneck.sentence
+    assert {"input_bound": "resolved", "straggler": "new"} == {
+        entry.id: entry.state for entry in found.findings
+    }
+    assert "The bottleneck is the same" in compare(old, old).bottleneck.sentence
+
+
+def test_checkpoints_count_although_steady_steps_are_the_same(before: Measured) -> None:
+    """A pause every 10 steps leaves steady steps alone; the verdict rests on all steps then."""
+    job = JOB.with_faults(Fault("checkpoint", (0,), 60 * MS, every=10))
+    found = compare(before, measured(job))
+    assert not found.steady.significant
+    assert found.every_step.significant
+    assert "regressed" == found.verdict
+    assert "pauses included" in found.sentence
+
+
+def test_another_model_is_not_compared(before: Measured) -> None:
+    """Other gradient bytes: neither a step nor a sample is the same work."""
+    found = compare(before, measured(JOB, comm_bytes=2 * BYTES))
+    assert ("not comparable", None, ()) == (found.verdict, found.basis, found.phases)
+    assert "gradient bytes a rank 268,840 before, 537,680 after" in found.sentence
+    vouched = compare(before, measured(JOB, comm_bytes=2 * BYTES), Wishes(same_work=True))
+    assert "samples" == vouched.basis
+
+
+def test_another_batch_is_compared_by_throughput(before: Measured) -> None:
+    """Twice the samples in steps 1.25 times as long: 1.6 times the throughput."""
+    found = compare(before, measured(scaled(1.25), samples=64))
+    assert ("samples", "improved") == (found.basis, found.verdict)
+    assert 1 / 1.6 == pytest.approx(ratio(found), rel=0.02)
+    assert "samples a step 64 before, 128 after" in found.cautions[0]
+
+
+def test_another_world_size_is_compared_per_device(before: Measured) -> None:
+    """Four ranks with their own 32 samples in the same step: each device does the same, the job twice as much."""
+    found = compare(before, measured(replace(JOB, num_ranks=4, seed=3, spike_chance=0.0)))
+    assert "samples_per_device" == found.basis
+    assert 1.0 == pytest.approx(ratio(found), abs=0.06)
+    assert found.throughput.ratio is not None
+    assert 0.5 == pytest.approx(found.throughput.ratio, abs=0.03)
+    assert any("all devices together do" in text for text in found.cautions)
+
+
+def test_unknown_work_is_not_compared_unless_vouched_for() -> None:
+    """No samples seen in either run: one line says what is unknown and which option says it is the same."""
+    old, new = measured(JOB, samples=-1), measured(scaled(1.3), samples=-1)
+    found = compare(old, new)
+    assert "not comparable" == found.verdict
+    assert "samples a step" in found.sentence
+    assert "--same-work" in found.sentence
+    assert "regressed" == compare(old, new, Wishes(same_work=True)).verdict
+
+
+def test_a_rank_that_was_not_recorded_leaves_the_batch_unknown(before: Measured) -> None:
+    """One of two ranks is missing: its samples are not guessed."""
+    found = compare(before, measured(replace(JOB, missing=(1,))))
+    assert found.after.unit.samples_per_step is None
+    assert "not comparable" == found.verdict
+
+
+def test_too_few_steps(before: Measured) -> None:
+    """Ten steps are no evidence, and the sentence says how many more are needed."""
+    found = compare(before, measured(replace(JOB, num_steps=10)))
+    assert "not comparable" == found.verdict
+    assert "more steady steps are needed" in found.sentence
+
+
+def test_a_busier_machine_withholds_what_it_may_explain() -> None:
+    """Slower only in waiting for each other, on a machine full of others' work: no verdict, unless asked for."""
+    quiet = measured(JOB, busy=0.3)
+    slow_comm = measured(JOB.with_faults(Fault("comm", None, 3 * MS)), busy=1.0)
+    found = compare(quiet, slow_comm)
+    assert "not comparable" == found.verdict
+    assert "the machine was busier after" in found.sentence
+    assert "regressed" == compare(quiet, slow_comm, Wishes(ignore_load=True)).verdict
+    slow_forward = compare(quiet, measured(JOB.with_faults(Fault("forward", None, 5 * MS)), busy=1.0))
+    assert "regressed" == slow_forward.verdict, "computing longer is not the load's"
+    assert any("busier" in text for text in slow_forward.cautions)
+    assert (
+        "regressed"
+        == compare(quiet, measured(JOB.with_faults(Fault("comm", None, 3 * MS)), busy=0.3)).verdict
+    )
+
+
+def test_waiting_for_a_core_is_not_the_codes_doing() -> None:
+    """Both machines full, but the slower run's ranks waited a fifth of the time for a core: that explains 20 %."""
+    calm, crowded = measured(JOB, busy=1.0, wait=0.01), measured(scaled(1.2), busy=1.0, wait=0.2)
+    found = compare(calm, crowded)
+    assert "not comparable" == found.verdict
+    assert "ranks waited for a core 20 % of the time; before" in found.sentence
+    assert "not comparable" == compare(crowded, calm).verdict
+    assert "regressed" == compare(calm, measured(scaled(1.8), busy=1.0, wait=0.2)).verdict, (
+        "more than it explains"
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "limit", "exceeded"),
+    [(1.3, 0.05, True), (1.3, 0.5, False), (1.0, 0.05, False), (0.7, 0.05, False)],
+)
+def test_the_gate(before: Measured, factor: float, limit: float, exceeded: bool) -> None:
+    """Exceeded only when the whole interval lies beyond the limit."""
+    gate = compare(before, measured(scaled(factor)), Wishes(fail_if_slower=limit)).gate
+    assert gate is not None
+    assert exceeded is gate.exceeded
+
+
+def test_the_gate_cannot_tell_what_is_not_comparable(before: Measured) -> None:
+    """Another model neither passes nor fails."""
+    gate = compare(before, measured(JOB, comm_bytes=1), Wishes(fail_if_slower=0.05)).gate
+    assert gate is not None
+    assert gate.exceeded is None
+
+
+def test_long_runs_are_compared_on_all_their_steps() -> None:
+    """More steps than the recent window holds: all but the first few count."""
+    job = Job(num_ranks=2, num_steps=6000)
+    found = measured(job)
+    assert 5900 < found.series.step_s_K.size <= 6000
+    assert found.series.step_s_K.size == found.series.phase_s_PK.shape[1]
+
+
+def test_json_and_text_say_the_same(before: Measured) -> None:
+    """The document has the promised keys; the text fits 80 columns and begins with the verdict."""
+    found = compare(before, measured(scaled(1.3)), Wishes(fail_if_slower=0.05))
+    document = comparison_document(found)
+    assert (1, "regressed") == (document["schema"], document["verdict"])
+    assert {"limit": 0.05, "exceeded": True} == document["fail_if_slower"]
+    text = plain_comparison(found, plain_ascii=True)
+    assert text.startswith("Regressed: a step takes")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "limit of 5.0 % slower: exceeded" in text

@@ -1,0 +1,111 @@
+"""Every importer on damaged inputs: an answer or one line, never a traceback."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+import test_import_flight_recorder as dumps
+import test_import_kineto as traces
+import test_import_ops as tables
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers import traceevents
+from tuiadvisor.importers.hangreport import hang_document, hang_summary
+from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
+from tuiadvisor.importers.opsreport import ops_document, ops_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NUM_INPUTS = 120
+ODD = [
+    b"null",
+    b"-1",
+    b"1e308",
+    b"NaN",
+    b"[]",
+    b"{}",
+    b'""',
+    b"9" * 30,
+    b"true",
+    b"}",
+    b"]",
+    b"\xff",
+    b"\0",
+    b"[" * 90,
+]
+
+
+def damaged(good: bytes, chance: random.Random) -> bytes:
+    """One to four bytes changed, parts cut out, doubled or replaced by something odd, or the end cut off."""
+    data = bytearray(good)
+    for _ in range(chance.choice((1, 1, 1, 4))):
+        at = chance.randrange(len(data))
+        way = chance.randrange(5)
+        if way == 0:
+            data[at] = chance.randrange(256)
+        elif way == 1:
+            del data[at : at + chance.randrange(1, 40)]
+        elif way == 2:
+            data[at : at + chance.randrange(8)] = chance.choice(ODD)
+        elif way == 3:
+            data[at:at] = data[at - chance.randrange(200) : at]
+        else:
+            del data[at + 1 :]
+        data = data or bytearray(b"{")
+    return bytes(data)
+
+
+def survives(read: Callable[[], object], write: Callable[[bytes], object], good: bytes) -> int:
+    """How many of the damaged inputs gave an answer; the others were refused in one line."""
+    chance, num_answers = random.Random(5), 0  # noqa: S311 - the same damage every time
+    for _ in range(NUM_INPUTS):
+        write(damaged(good, chance))
+        refusal = ""
+        try:
+            json.dumps(read())
+            num_answers += 1
+        except TuiadvisorError as error:
+            refusal = str(error)
+        assert "\n" not in refusal
+    return num_answers
+
+
+def test_damaged_tables(tmp_path: Path) -> None:
+    """Cells, rows and header."""
+    path = tables.written(tmp_path / "ops.csv", tables.pipeline())
+    good = path.read_bytes()
+    assert survives(lambda: ops_summary(ops_document(path)), path.write_bytes, good) < NUM_INPUTS
+
+
+def test_damaged_traces_never_change_the_culprit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 1's trace is damaged, read in small pieces; rank 2 stays the only name."""
+    monkeypatch.setattr(traceevents, "CHUNK_BYTES", 3000)
+    folder = traces.job(tmp_path, 2, [0, 40, -40, 0])
+    path = folder / "rank1.json.gz"
+    good = gzip.decompress(path.read_bytes())
+
+    def read() -> object:
+        document = kineto_document(folder)
+        assert {2} >= {row["rank"] for row in document["stragglers"]["ranks"]}
+        return kineto_summary(document)
+
+    assert NUM_INPUTS == survives(read, path.write_bytes, good)
+
+
+def test_damaged_dumps(tmp_path: Path) -> None:
+    """The late rank's dump is damaged; no healthy rank is named for it."""
+    path = dumps.stuck(tmp_path) / "rank03.json"
+    good = path.read_bytes()
+
+    def read() -> object:
+        document = hang_document(tmp_path)
+        assert {3} >= set(document["hang"]["missing_ranks"])
+        return hang_summary(document)
+
+    assert NUM_INPUTS == survives(read, path.write_bytes, good)

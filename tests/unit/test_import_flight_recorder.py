@@ -1,0 +1,288 @@
+"""Flight-recorder dumps: who has not entered which collective, and when nobody can be named."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from shared_data import SHARED, needs_data
+
+from tuiadvisor.cli import import_flight_recorder
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.flight_recorder import read_dump, read_flight_recorder
+from tuiadvisor.importers.hangreport import hang_document
+from tuiadvisor.metrics.hang import diagnose
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Entry = dict[str, Any]
+WORLD = {"0": [0, 1, 2, 3]}
+PAIRS = {"0": [0, 1, 2, 3], "1": [0, 1], "2": [2, 3]}
+
+
+def entry(
+    seq: int, group: str = "0", name: str = "nccl:all_reduce", state: str = "scheduled", **more: object
+) -> Entry:
+    return {
+        "record_id": seq,
+        "pg_id": int(group),
+        "process_group": [group, f"group_{group}"],
+        "collective_seq_id": seq,
+        "p2p_seq_id": 0,
+        "profiling_name": name,
+        "input_sizes": [[8, 4]],
+        "input_dtypes": ["Float"],
+        "state": state,
+        "time_created_ns": 1_000_000_000 * seq,
+        "retired": state == "completed",
+        "is_p2p": False,
+    } | more
+
+
+def dump(
+    folder: Path, rank: int, entries: list[Entry], groups: dict[str, list[int]] | None = None, **more: object
+) -> Path:
+    mine = {name: members for name, members in (groups or WORLD).items() if rank in members}
+    config = {
+        name: {"name": name, "desc": f"group_{name}", "ranks": str(members)} for name, members in mine.items()
+    }
+    path = folder / f"rank{rank:02d}.json"
+    path.write_text(json.dumps({"version": "2.9", "pg_config": config, "entries": entries} | more))
+    return path
+
+
+def stuck(folder: Path, late: int = 3) -> Path:
+    """All ranks finished all-reduce 7; all but `late` wait in 8."""
+    for rank in range(4):
+        waiting = [] if rank == late else [entry(8)]
+        dump(folder, rank, [entry(7, state="completed"), *waiting])
+    return folder
+
+
+def test_the_rank_that_has_not_entered_is_named_with_its_collective(tmp_path: Path) -> None:
+    """Three of four ranks wait in all-reduce 8 of group 0 since second 8."""
+    document = hang_document(stuck(tmp_path))
+    assert [3] == document["hang"]["missing_ranks"]
+    (collective,) = document["hang"]["collectives"]
+    assert {
+        "group": "0",
+        "description": "group_0",
+        "operation": "nccl:all_reduce",
+        "size": "8x4",
+        "dtype": "Float",
+        "seq": 8,
+        "waiting_ranks": [0, 1, 2],
+        "missing_ranks": [3],
+        "unrecorded_ranks": [],
+        "origin": True,
+        "since_wall_ns": 8_000_000_000,
+    } == collective
+
+
+def test_a_rank_without_a_dump_is_not_named(tmp_path: Path) -> None:
+    """Rank 3's file is gone: the dumps say who waits, not who is missing."""
+    (stuck(tmp_path) / "rank03.json").unlink()
+    document = hang_document(tmp_path)
+    assert [] == document["hang"]["missing_ranks"]
+    assert [3] == document["hang"]["collectives"][0]["unrecorded_ranks"]
+    assert "of rank 3 there is no usable dump" in document["hang"]["because"]
+
+
+def test_a_truncated_dump_is_as_good_as_none_and_named(tmp_path: Path) -> None:
+    """The other ranks are not blamed for it."""
+    path = stuck(tmp_path) / "rank03.json"
+    path.write_text(path.read_text()[:60])
+    document = hang_document(tmp_path)
+    assert [] == document["hang"]["missing_ranks"]
+    assert [3] == document["run"]["missing_ranks"]
+    assert document["losses"][0].startswith("rank03.json: truncated or no JSON")
+
+
+def test_a_victim_that_is_itself_blocked_is_not_the_origin(tmp_path: Path) -> None:
+    """Rank 2 waits for rank 3 in their pair; 0 and 1 wait for both in the world's group."""
+    for rank in (0, 1):
+        dump(tmp_path, rank, [entry(7, state="completed"), entry(8)], PAIRS)
+    dump(tmp_path, 2, [entry(7, state="completed"), entry(5, "2")], PAIRS)
+    dump(tmp_path, 3, [entry(7, state="completed"), entry(4, "2", state="completed")], PAIRS)
+    document = hang_document(tmp_path)
+    assert [3] == document["hang"]["missing_ranks"]
+    assert {"0", "2"} == {wait["group"] for wait in document["hang"]["collectives"]}
+
+
+def test_a_victim_is_not_named_when_the_origin_has_no_dump(tmp_path: Path) -> None:
+    """As above without rank 3's dump: rank 2 has not entered group 0, but it is not the origin."""
+    for rank in (0, 1):
+        dump(tmp_path, rank, [entry(7, state="completed"), entry(8)], PAIRS)
+    dump(tmp_path, 2, [entry(7, state="completed"), entry(5, "2")], PAIRS)
+    document = hang_document(tmp_path)
+    assert [] == document["hang"]["missing_ranks"]
+    assert document["unknown"] != []
+
+
+def test_counters_speak_for_a_rank_whose_entries_are_gone(tmp_path: Path) -> None:
+    """Dumps of active operations only: rank 3 has none, but its counter stands at 7."""
+    for rank in range(4):
+        entered = 7 if rank == 3 else 8
+        status = {"0": {"last_enqueued_collective": entered, "last_completed_collective": 7}}
+        dump(tmp_path, rank, [] if rank == 3 else [entry(8)], pg_status=status)
+    assert [3] == hang_document(tmp_path)["hang"]["missing_ranks"]
+
+
+def test_an_empty_dump_without_counters_proves_nothing(tmp_path: Path) -> None:
+    """Rank 3's dump is there but says nothing: an abstention."""
+    stuck(tmp_path)
+    dump(tmp_path, 3, [])
+    document = hang_document(tmp_path)
+    assert [] == document["hang"]["missing_ranks"]
+    assert [3] == document["hang"]["collectives"][0]["unrecorded_ranks"]
+
+
+def test_all_inside_means_nobody_is_missing(tmp_path: Path) -> None:
+    """Every rank has entered and none has left: the network, not a rank."""
+    for rank in range(4):
+        dump(tmp_path, rank, [entry(8)])
+    document = hang_document(tmp_path)
+    assert [] == document["hang"]["missing_ranks"]
+    assert "look at the network" in document["hang"]["because"]
+
+
+def test_ranks_that_call_different_operations_are_told_apart(tmp_path: Path) -> None:
+    """Rank 1 gathers where the others reduce."""
+    for rank in range(4):
+        name = "nccl:all_gather" if rank == 1 else "nccl:all_reduce"
+        dump(tmp_path, rank, [entry(8, name=name)])
+    document = hang_document(tmp_path)
+    assert "rank 1 in nccl:all_gather; ranks 0, 2, 3 in nccl:all_reduce" in document["hang"]["mismatch"]
+
+
+def test_completed_operations_are_no_hang(tmp_path: Path) -> None:
+    """A healthy job's dumps."""
+    for rank in range(4):
+        dump(tmp_path, rank, [entry(7, state="completed"), entry(8, state="completed")])
+    document = hang_document(tmp_path)
+    assert [] == document["hang"]["collectives"]
+    assert "no hang" in document["hang"]["because"]
+
+
+def test_a_pickled_dump_is_refused_unopened_with_the_way_to_json(tmp_path: Path) -> None:
+    """Unpickling would run this file's code; it must not run."""
+    trap = tmp_path / "sprung"
+    path = tmp_path / "rank00.pickle"
+
+    class Trap:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return (type(tmp_path)(str(trap)).write_text, ("x",))
+
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(
+        TuiadvisorError, match=r"pickled dump, which is never opened.*_dump_nccl_trace_json"
+    ) as caught:
+        read_flight_recorder(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not trap.exists()
+
+
+def test_pickled_dumps_among_json_ones_are_losses(tmp_path: Path) -> None:
+    """One refused file does not fail the folder."""
+    path = stuck(tmp_path) / "rank01.json"
+    path.write_bytes(pickle.dumps({"entries": []}))
+    document = hang_document(tmp_path)
+    assert [3] == document["hang"]["missing_ranks"]
+    assert "pickled dump" in document["losses"][0]
+
+
+def test_a_file_named_after_another_rank_is_not_believed(tmp_path: Path) -> None:
+    """Rank 3's dump under the name of rank 1, who is in none of its pairs."""
+    path = dump(tmp_path, 3, [entry(8)], PAIRS).rename(tmp_path / "rank01.json")
+    with pytest.raises(TuiadvisorError, match="its name says rank 1, its groups say otherwise"):
+        read_dump(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"entries": 3}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"entries": [], "pg_config": 5}',
+    ],
+)
+def test_anything_else_is_one_line(tmp_path: Path, content: bytes) -> None:
+    """No traceback, whatever the file holds."""
+    (tmp_path / "dump").write_bytes(content)
+    with pytest.raises(TuiadvisorError) as caught:
+        read_flight_recorder(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_odd_entries_are_harmless(tmp_path: Path) -> None:
+    """Wrong types in every field: nothing is believed, and the good entries still count."""
+    stuck(tmp_path)
+    odd: list[Any] = [
+        None,
+        {},
+        {"process_group": 3},
+        entry(8) | {"collective_seq_id": "8"},
+        entry(8) | {"collective_seq_id": -1},
+        entry(8) | {"collective_seq_id": True},
+        entry(7, state="completed")
+        | {"profiling_name": 5, "input_sizes": "x", "input_dtypes": [1], "record_id": []},
+    ]
+    dump(tmp_path, 3, odd, pg_status={"x": 1})
+    assert [3] == hang_document(tmp_path)["hang"]["missing_ranks"]
+
+
+def test_the_command_prints_text_or_one_document(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """--json is one document of schema 1; the text says who is missing."""
+    parser = argparse.ArgumentParser()
+    import_flight_recorder.add_parser(parser.add_subparsers())
+    folder = str(stuck(tmp_path))
+    assert import_flight_recorder.run(parser.parse_args(["flight-recorder", folder, "--json"])) == 0
+    assert json.loads(capfd.readouterr().out)["schema"] == 1
+    assert import_flight_recorder.run(parser.parse_args(["flight-recorder", folder])) == 0
+    assert "rank 3 has not entered nccl:all_reduce of group 0" in capfd.readouterr().out
+
+
+@needs_data
+@pytest.mark.parametrize(("case", "seq"), [("gpu_error_2nd", 44791), ("lock_gil_1st", 45265)])
+def test_real_fault_injections_give_the_reference(case: str, seq: int) -> None:
+    """16 ranks, faults injected into 9 and 14: the reference's group, operation, size, type and ranks."""
+    document = hang_document(SHARED / "flight_recorder" / case)
+    reference = (
+        SHARED / "answers" / "flight_recorder" / f"{case[:-4]}_{case[-3:]}_nvrx_reference.txt"
+    ).read_text()
+    cells = [cell.strip() for cell in reference.splitlines()[1].split("|")]
+    origin = document["hang"]["collectives"][0]
+    assert cells == [
+        origin["group"],
+        f"{origin['description']},0",
+        origin["operation"],
+        origin["size"],
+        origin["dtype"],
+        ",".join(map(str, document["hang"]["missing_ranks"])),
+    ]
+    assert seq == origin["seq"]
+    injected = (SHARED / "answers" / "flight_recorder" / f"{case}_fault_injection.log").read_text()
+    assert f"Fault ranks: {document['hang']['missing_ranks']}" in injected
+
+
+@needs_data
+@pytest.mark.parametrize("case", ["gpu_error_2nd", "lock_gil_1st"])
+def test_real_dumps_with_any_three_missing_never_name_a_healthy_rank(case: str) -> None:
+    """All 696 ways to lose up to three of the sixteen files."""
+    folder = read_flight_recorder(SHARED / "flight_recorder" / case)
+    for num_lost in (1, 2, 3):
+        for lost in itertools.combinations(range(16), num_lost):
+            kept = [dump for dump in folder.dumps if dump.rank not in lost]
+            named = set(diagnose(kept, folder.groups).missing)
+            assert named <= {9, 14} - set(lost), lost
+            if {9, 14} <= set(lost):
+                assert set() == named

@@ -1,0 +1,436 @@
+"""Profiler traces: time accounting, tolerance to damage, clocks apart, ranks missing."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from shared_data import SHARED, needs_data
+
+from tuiadvisor.cli import import_kineto
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers import traceevents
+from tuiadvisor.importers.kineto import read_kineto, read_trace
+from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
+from tuiadvisor.metrics.gputimeline import gpu_time, stream_idle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Event = dict[str, Any]
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+
+
+def event(name: str, begin_us: float | str, dur_us: float, cat: str = "kernel", **args: object) -> Event:
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 0,
+        "tid": 7,
+        "ts": begin_us,
+        "dur": dur_us,
+        "args": args,
+    }
+
+
+def trace(path: Path, events: list[Event], rank: int | None = None, world: int | None = None) -> Path:
+    """The file as the profiler writes it: indented, with keys before and after the events."""
+    content: dict[str, object] = {"schemaVersion": 1}
+    if rank is not None:
+        content["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": world}
+    content |= {"traceEvents": events, "traceName": path.name}
+    text = json.dumps(content, indent=1).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+def job(
+    folder: Path, late: int | None, offsets_ms: list[float], absent: tuple[int, ...] = (), **names: str
+) -> Path:
+    """Four ranks, 40 steps of 10 ms with two all-reduces each; `late` enters 3 ms after the others."""
+    generator = np.random.default_rng(7)
+    for rank, offset_ms in enumerate(offsets_ms):
+        if rank in absent:
+            continue
+        events = []
+        for step in range(40):
+            for bucket in range(2):
+                end = 10_000 * step + 4_000 * (bucket + 1) + 37 * (step % 5)
+                begin = end - 150 - (3_000 if late is not None and rank != late else 0) - 5 * rank
+                shifted = 1e9 + begin + offset_ms * 1000
+                name = names.get(f"rank{rank}", ALL_REDUCE)
+                events.append(event("ampere_sgemm_128x64_nn", shifted - 800, 700.0, stream=7))
+                jitter = float(generator.normal(0, 10))
+                events.append(event(name, shifted, end - begin + jitter, stream=20))
+        trace(folder / f"rank{rank}.json.gz", events, rank, len(offsets_ms))
+    return folder
+
+
+def culprits(folder: Path) -> list[int]:
+    return [row["rank"] for row in kineto_document(folder)["stragglers"]["ranks"]]
+
+
+def test_overlap_worked_out_by_hand(tmp_path: Path) -> None:
+    """Compute 0-100 and 150-200, communication 50-160, a copy 200-210, nothing until 230-240."""
+    path = trace(
+        tmp_path / "rank0.json",
+        [
+            event("gemm", 0, 100, correlation=1, stream=7),
+            event(ALL_REDUCE, 50, 110, correlation=2, stream=20),
+            event("gemm", 150, 50, correlation=3, stream=7),
+            event("Memcpy HtoD", 200, 10, "gpu_memcpy", correlation=4, stream=7),
+            event("gemm", 230, 10, correlation=99, stream=7),
+            event("cudaLaunchKernel", 0, 1, "cuda_runtime", correlation=1),
+            event("cudaLaunchKernel", 1, 1, "cuda_runtime", correlation=2),
+            event("cudaLaunchKernel", 120, 1, "cuda_runtime", correlation=3),
+            event("cudaLaunchKernel", 3, 1, "Runtime", correlation=4),
+        ],
+    )
+    read = read_trace(path)
+    every, linked = gpu_time(read.events), gpu_time(read.events.only(read.linked))
+    assert every is not None
+    assert linked is not None
+    assert (240_000, 220_000, 20_000) == (every.window_ns, every.busy_ns, every.idle_ns)
+    assert (160_000, 110_000, 10_000) == (every.compute_ns, every.comm_ns, every.memory_ns)
+    assert (60_000, 50_000) == (every.overlap_ns, every.exposed_ns)
+    assert (210_000, 0) == (linked.window_ns, linked.idle_ns)
+    (compute_stream, _) = stream_idle(read.events)
+    assert (50_000, 20_000, 0) == (
+        compute_stream.host_wait_ns,
+        compute_stream.kernel_wait_ns,
+        compute_stream.other_ns,
+    )
+
+
+def test_nanoseconds_survive_where_a_double_cannot_hold_them(tmp_path: Path) -> None:
+    """Microseconds since 1970 with three decimals have 19 digits."""
+    path = trace(tmp_path / "rank0.json", [event("gemm", 1, 0.5), event("gemm", 2, 0.25)])
+    text = path.read_text().replace('"ts": 1,', '"ts": 1682725898094377.123,')
+    path.write_text(text.replace('"ts": 2,', '"ts": 1682725898094378.001,'))
+    read = read_trace(path)
+    assert [1682725898094377123, 1682725898094378001] == read.events.begin_ns.tolist()
+    assert [500, 250] == (read.events.end_ns - read.events.begin_ns).tolist()
+
+
+def test_the_last_step_counts(tmp_path: Path) -> None:
+    """All profiler steps are listed, and events in the last one are in the window."""
+    events = [event(f"ProfilerStep#{i}", 100 * i, 100, "user_annotation") for i in range(3)]
+    events += [event("gemm", 100 * i, 50) for i in range(3)]
+    document = kineto_document(trace(tmp_path / "rank0.json", events))
+    assert ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"] == [
+        step["name"] for step in document["per_rank"][0]["steps"]
+    ]
+    assert pytest.approx(250e-6) == document["per_rank"][0]["all"]["window_s"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)",
+        "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "rcclGenericKernel<1, false>",
+        "void mscclpp::allreduce<4>",
+        "deep_ep::internode::dispatch<true>",
+        "nvshmemi_transfer_rma",
+    ],
+)
+def test_communication_of_known_libraries_is_recognised(tmp_path: Path, name: str) -> None:
+    """Old and new kernel names alike, none of them called a guess."""
+    document = kineto_document(
+        trace(tmp_path / "rank0.json", [event("gemm", 0, 10), event(name, 5, 10)], 0, 2)
+    )
+    (row,) = document["per_rank"]
+    assert 0.5 == row["overlap"]
+    assert {} == row["guessed_communication"]
+
+
+def test_the_profilers_own_word_outranks_a_kernels_name(tmp_path: Path) -> None:
+    """A renamed kernel with the argument "Collective name" is communication."""
+    renamed = event("k_4711", 5, 10, **{"Collective name": "allreduce", "Process Group Name": "0"})
+    document = kineto_document(trace(tmp_path / "rank0.json", [event("gemm", 0, 10), renamed], 0, 2))
+    assert 0.5 == document["per_rank"][0]["overlap"]
+
+
+def test_communication_of_no_known_library_is_counted_and_said(tmp_path: Path) -> None:
+    """A kernel that looks like a collective counts as one, and the reader is told that this is a guess."""
+    unknown = event("vendor_all_reduce_kernel(float*)", 5, 10)
+    document = kineto_document(trace(tmp_path / "rank0.json", [event("gemm", 0, 10), unknown], 0, 2))
+    assert {"vendor_all_reduce_kernel": 1} == document["per_rank"][0]["guessed_communication"]
+    assert "vendor_all_reduce_kernel" in kineto_summary(document)
+
+
+def test_communication_not_recognised_is_unknown_and_not_zero(tmp_path: Path) -> None:
+    """Two ranks in the job and only names nobody knows: overlap and exposed time are unknown."""
+    events = [event("gemm", 0, 10), event("kernel_4711", 5, 10)]
+    (row,) = (document := kineto_document(trace(tmp_path / "rank0.json", events, 0, 2)))["per_rank"]
+    assert row["overlap"] is None
+    assert row["comm_exposed_s"] is None
+    assert row["all"]["comm_s"] is None
+    assert any("no communication kernel recognised" in item["why"] for item in document["unknown"])
+
+
+def test_one_broken_file_does_not_fail_the_folder(tmp_path: Path) -> None:
+    """Truncated gzip, half a JSON and a file of something else are named; the good ones are read."""
+    events = [event("gemm", 10 * i, 5) for i in range(200)]
+    trace(tmp_path / "rank0.json.gz", events, 0, 4)
+    cut = trace(tmp_path / "rank1.json.gz", events, 1, 4)
+    cut.write_bytes(cut.read_bytes()[:-40])
+    half = trace(tmp_path / "rank2.json", events, 2, 4)
+    half.write_bytes(half.read_bytes()[:5000])
+    (tmp_path / "notes.json").write_text('{"hello": 1}')
+    document = kineto_document(tmp_path)
+    assert [0] == [row["rank"] for row in document["per_rank"]]
+    assert [1, 2, 3] == document["run"]["missing_ranks"]
+    assert ["notes.json", "rank1.json.gz", "rank2.json"] == sorted(
+        loss.partition(":")[0].partition(" ")[0] for loss in document["losses"]
+    )
+
+
+def test_a_folder_with_nothing_readable_is_one_line(tmp_path: Path) -> None:
+    """The first reason is given."""
+    (tmp_path / "rank0.json").write_text("[[[[")
+    with pytest.raises(TuiadvisorError, match="no readable trace") as caught:
+        read_kineto(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("chunk_bytes", [512, 1000, 4096])
+def test_a_trace_read_in_pieces_is_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    """Wherever the pieces end, also inside names that look like the text between two events."""
+    events = [event('}, {"ph": "X"' if i % 7 == 0 else "gemm", 10 * i, 5, stream=i % 3) for i in range(300)]
+    path = trace(tmp_path / "rank0.json", events, 3, 8)
+    whole = read_trace(path)
+    monkeypatch.setattr(traceevents, "CHUNK_BYTES", chunk_bytes)
+    pieces = read_trace(path)
+    assert 300 == pieces.num_events
+    assert (3, 8) == (pieces.rank, pieces.world_size)
+    assert whole.events.begin_ns.tolist() == pieces.events.begin_ns.tolist()
+
+
+def test_a_bare_list_of_events_is_a_trace_too(tmp_path: Path) -> None:
+    """Chrome's other format; the rank then comes from the file's name."""
+    path = tmp_path / "worker_rank-5.json"
+    path.write_text(json.dumps([event("gemm", 0, 5)]))
+    assert 5 == read_trace(path).rank
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"ts": "soon"},
+        {"ts": None},
+        {"ts": 1e300},
+        {"dur": -5},
+        {"dur": [1]},
+        {"ts": True},
+    ],
+)
+def test_events_without_a_usable_time_are_dropped_and_counted(tmp_path: Path, damage: Event) -> None:
+    """They reach no number, and the report says how many there were."""
+    events = [event("gemm", 0, 10), event("gemm", 20, 10) | damage]
+    document = kineto_document(trace(tmp_path / "rank0.json", events))
+    assert pytest.approx(10e-6) == document["per_rank"][0]["all"]["window_s"]
+    assert ["rank0.json: 1 device events without a usable time were dropped"] == document["losses"]
+
+
+def test_odd_events_are_harmless(tmp_path: Path) -> None:
+    """Wrong types everywhere: nothing is believed, nothing fails."""
+    odd: list[Any] = [
+        None,
+        3,
+        [],
+        {"ph": "X"},
+        {"ph": "X", "cat": 7},
+        {"ph": "X", "cat": "kernel", "name": None, "ts": 0, "dur": 1, "args": "text"},
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "k",
+            "ts": 5,
+            "dur": 1,
+            "args": {"stream": {}, "correlation": [1]},
+        },
+        {"ph": "X", "cat": "cuda_runtime", "name": "k", "ts": 5, "args": {"correlation": {}}},
+    ]
+    path = tmp_path / "rank0.json"
+    path.write_text(json.dumps({"distributedInfo": {"rank": "x", "world_size": -4}, "traceEvents": odd}))
+    document = kineto_document(path)
+    assert 2 == document["per_rank"][0]["gpu_events"]
+    assert document["run"]["world_size"] is None
+
+
+@pytest.mark.parametrize("offsets_ms", [[0, 0, 0, 0], [0, 40, -40, 17], [3.6e6, -40, 40, 0]])
+@pytest.mark.parametrize("late", [0, 2, 3])
+def test_the_last_to_arrive_is_named_whatever_the_clocks(
+    tmp_path: Path, late: int, offsets_ms: list[float]
+) -> None:
+    """Clocks 40 ms or an hour apart: ends of collectives are common, and the culprit stays the culprit."""
+    document = kineto_document(job(tmp_path, late, offsets_ms))
+    assert [late] == [row["rank"] for row in document["stragglers"]["ranks"]]
+    for row, offset_ms in zip(document["per_rank"], offsets_ms, strict=True):
+        assert pytest.approx((offset_ms - offsets_ms[0]) / 1e3, abs=1e-4) == row["clock_offset_s"]
+    victim = document["per_rank"][1]
+    assert pytest.approx(80 * 3e-3, rel=0.05) == victim["wait_s"]
+
+
+def test_ranks_that_arrive_together_have_no_culprit(tmp_path: Path) -> None:
+    """Clocks apart are no straggler."""
+    assert [] == culprits(job(tmp_path, None, [0, 40, -40, 17]))
+
+
+@pytest.mark.parametrize("absent", [(2,), (0, 2), (2, 3)])
+def test_a_late_rank_that_was_not_recorded_is_not_replaced_by_another(
+    tmp_path: Path, absent: tuple[int, ...]
+) -> None:
+    """Rank 2 is late and has no file: the others only wait, and nobody is named."""
+    document = kineto_document(job(tmp_path, 2, [0, 40, 0, -40], absent))
+    assert [] == document["stragglers"]["ranks"]
+    assert document["stragglers"]["late_rank_not_recorded"] is True
+    assert list(absent) == document["run"]["missing_ranks"]
+
+
+def test_a_late_rank_is_named_although_an_innocent_one_is_missing(tmp_path: Path) -> None:
+    """Rank 2 waits for nobody, so it is late whatever rank 1 did."""
+    assert [2] == culprits(job(tmp_path, 2, [0, 40, -40, 0], (1,)))
+
+
+def grouped_job(folder: Path, late: int) -> Path:
+    """Tensor-parallel pairs (0,1) (2,3), data-parallel pairs (0,2) (1,3); `late` computes 3 ms longer a step."""
+    pairs = {
+        "tp": {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)},
+        "dp": {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)},
+    }
+    calls: dict[int, list[Event]] = {rank: [] for rank in range(4)}
+    ready = dict.fromkeys(range(4), 0.0)
+    for _ in range(40):
+        ready = {rank: time + 4_000 + (3_000 if rank == late else 0) for rank, time in ready.items()}
+        for kind in ("tp", "dp"):
+            ends = {rank: max(ready[member] for member in pairs[kind][rank]) + 200 for rank in range(4)}
+            for rank, end in ends.items():
+                group = pairs[kind][rank]
+                about = {"Collective name": "allreduce", "Process Group Name": f"{kind}{group[0]}"}
+                about["Process Group Ranks"] = str(list(group))
+                begin = 1e9 + 17_000 * rank + ready[rank]
+                calls[rank].append(event(ALL_REDUCE, begin, end - ready[rank], stream=20, **about))
+            ready = ends
+    for rank, events in calls.items():
+        trace(folder / f"rank{rank}.json.gz", events, rank, 4)
+    return folder
+
+
+@pytest.mark.parametrize("late", range(4))
+def test_a_victim_that_hands_lateness_on_is_not_the_culprit(tmp_path: Path, late: int) -> None:
+    """Its tensor-parallel peer is late at the data-parallel group only because it had to wait itself.
+
+    Clocks are 17 ms apart from rank to rank, and ranks 0 and 3 share no group.
+    """
+    document = kineto_document(grouped_job(tmp_path, late))
+    assert [late] == [row["rank"] for row in document["stragglers"]["ranks"]]
+    assert pytest.approx([0, 0.017, 0.034, 0.051]) == [row["clock_offset_s"] for row in document["per_rank"]]
+
+
+def test_kernels_renamed_on_one_rank_still_match(tmp_path: Path) -> None:
+    """Ranks are matched by collective, not by the library's spelling of it."""
+    old_name = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
+    assert [2] == culprits(job(tmp_path, 2, [0, 40, -40, 0], rank1=old_name))
+
+
+def test_kernels_nobody_knows_on_the_late_rank_give_no_wrong_name(tmp_path: Path) -> None:
+    """Rank 2's collectives are not recognisable: the others are not blamed for waiting."""
+    document = kineto_document(job(tmp_path, 2, [0, 40, -40, 0], rank2="kernel_4711"))
+    assert [] == document["stragglers"]["ranks"]
+
+
+def test_calls_dropped_on_one_rank_are_matched_by_their_ends(tmp_path: Path) -> None:
+    """Rank 1 lost a tenth of its events: by order everything would shift, by common ends nothing does."""
+    folder = job(tmp_path, 2, [0, 40, -40, 0])
+    path = folder / "rank1.json.gz"
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    calls = [e for e in content["traceEvents"] if "nccl" in e["name"]]
+    path.unlink()
+    trace(path, [e for i, e in enumerate(calls) if i % 10 != 3], 1, 4)
+    assert [2] == culprits(folder)
+
+
+def test_two_files_of_one_rank_are_not_compared(tmp_path: Path) -> None:
+    """Both are shown, neither is believed to be the rank."""
+    folder = job(tmp_path, 2, [0, 0, 0, 0])
+    (folder / "again.json.gz").write_bytes((folder / "rank2.json.gz").read_bytes())
+    document = kineto_document(folder)
+    assert "rank 2 has 2 files: not compared with other ranks" in document["losses"]
+    assert [] == document["stragglers"]["ranks"]
+
+
+def test_the_command_prints_text_or_one_document(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Control characters of a kernel's name never reach the terminal."""
+    parser = argparse.ArgumentParser()
+    import_kineto.add_parser(parser.add_subparsers())
+    hostile = event("\x1b[2J_all_reduce_", 5, 10)
+    trace(tmp_path / "rank0.json", [event("gemm", 0, 10), hostile], 0, 1)
+    assert import_kineto.run(parser.parse_args(["kineto", str(tmp_path), "--json"])) == 0
+    assert json.loads(capfd.readouterr().out)["schema"] == 1
+    assert import_kineto.run(parser.parse_args(["kineto", str(tmp_path)])) == 0
+    assert "\x1b" not in capfd.readouterr().out
+
+
+CASES = sorted(path.name for path in (SHARED / "kineto").iterdir()) if (SHARED / "kineto").is_dir() else []
+
+
+@needs_data
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("reading", ["all", "linked"])
+def test_real_traces_give_the_reference_breakdown(case: str, reading: str) -> None:
+    """Every part of the window within 0.01 points of the reference (asked: 0.5), in both readings."""
+    answers = json.loads((SHARED / "answers" / "kineto" / f"{case}.json").read_text())["oracle"][reading]
+    by_file = {row["file"]: row for row in kineto_document(SHARED / "kineto" / case)["per_rank"]}
+    ours = {
+        "window": "window_s", "busy": "busy_s", "idle": "idle_s", "compute": "compute_s", "comm": "comm_s",
+        "mem": "memory_s", "overlap": "overlap_s", "exposed_comm": "exposed_comm_s",
+    }  # fmt: skip
+    for answer in answers:
+        row = by_file[answer["file"]]
+        assert (answer["rank"], answer["events"]) == (row["rank"], row["events"])
+        assert [name for name, _ in answer["steps"]] == [step["name"] for step in row["steps"]]
+        for theirs, name in ours.items():
+            points = 100 * abs(answer[theirs] - row[reading][name] * 1e6) / answer["window"]
+            assert points < 0.01, (theirs, answer[theirs], row[reading][name])
+        for name in ("overlap_pct", "idle_pct", "compute_pct", "noncompute_pct"):
+            assert answer[name] == pytest.approx(row[reading][name], abs=0.01), name
+
+
+@needs_data
+def test_real_idle_time_by_reason_is_the_references() -> None:
+    """Host wait, kernel wait and other of every stream of a real trace, to the microsecond."""
+    case = "hta_trace_diff_control"
+    answers = json.loads((SHARED / "answers" / "kineto" / f"{case}.json").read_text())
+    expected = answers["hta_0.5.0_all_steps_ns_pandas2.2.3"]["calls"]["idle_time_breakdown"]["result"]
+    (row,) = kineto_document(SHARED / "kineto" / case)["per_rank"]
+    found = {idle["stream"]: idle for idle in row["idle_by_stream"]}
+    for answer in expected:
+        assert answer["idle_time"] == pytest.approx(
+            1e6 * found[answer["stream"]][f"{answer['idle_category']}_s"], abs=1
+        )
+
+
+@needs_data
+@pytest.mark.parametrize("shift_us", [0, 40_000, -40_000])
+def test_two_of_128_real_ranks_give_an_abstention(tmp_path: Path, shift_us: int) -> None:
+    """126 ranks are missing and both recorded ones mostly wait: nobody is named, whatever their clocks."""
+    for path in (SHARED / "kineto" / "hta_sampled_2of128").iterdir():
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        if content["distributedInfo"]["rank"] == 1:
+            content["traceEvents"] = [
+                e | {"ts": e["ts"] + shift_us} if "ts" in e else e for e in content["traceEvents"]
+            ]
+        (tmp_path / path.name).write_bytes(gzip.compress(json.dumps(content).encode(), 1))
+    document = kineto_document(tmp_path)
+    assert [] == document["stragglers"]["ranks"]
+    assert document["stragglers"]["late_rank_not_recorded"] is True
+    assert 126 == len(document["run"]["missing_ranks"])

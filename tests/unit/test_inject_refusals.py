@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tuiadvisor.inject import InjectError, inject, outcome, preflight, process, refusals, remote_exec
+from tuiadvisor.inject.refusals import ptrace_restriction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is no Python."""
+    started = subprocess.Popen(["/bin/sleep", "600"])
+    yield started
+    started.kill()
+    started.wait()
+
+
+@pytest.mark.parametrize(
+    ("scope", "has_capability", "word"),
+    [
+        (None, False, None),
+        ("0", False, None),
+        ("1", True, None),
+        ("1", False, "sysctl kernel.yama.ptrace_scope=0"),
+        ("2", True, None),
+        ("2", False, "sudo"),
+        ("3", True, "reboot"),
+    ],
+)
+def test_yama_names_the_exact_remedy(scope: str | None, has_capability: bool, word: str | None) -> None:
+    """Each setting has another way out; armed mode is always one of them."""
+    found = ptrace_restriction(scope, has_capability=has_capability)
+    if word is None:
+        assert found is None
+        return
+    assert found is not None
+    assert word in found[1]
+    assert "tuiadvisor arm --" in found[1]
+
+
+def test_process_that_is_no_python(sleeper: subprocess.Popen[bytes]) -> None:
+    """Refused without being touched, with reason, remedy and pid."""
+    with pytest.raises(InjectError) as caught:
+        inject(sleeper.pid, "pass")
+    assert ("not_python", sleeper.pid) == (caught.value.reason, caught.value.pid)
+    assert caught.value.remedy in str(caught.value)
+
+
+def test_vanished_process() -> None:
+    """A process id nobody has any more."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with pytest.raises(InjectError) as caught:
+        preflight(ended.pid)
+    assert caught.value.reason == "gone"
+
+
+def test_zombie() -> None:
+    """Ended, not yet waited for."""
+    ended = subprocess.Popen(["/bin/true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(InjectError) as caught:
+        preflight(ended.pid)
+    ended.wait()
+    assert caught.value.reason == "zombie"
+
+
+def test_stopped_process(sleeper: subprocess.Popen[bytes]) -> None:
+    """State T: the remedy names the process."""
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
+    with pytest.raises(InjectError) as caught:
+        preflight(sleeper.pid)
+    assert caught.value.reason == "stopped"
+    assert f"kill -CONT {sleeper.pid}" in caught.value.remedy
+
+
+def test_kernel_thread() -> None:
+    """No program, no memory."""
+    parent = Path("/proc/2/status")
+    if not parent.exists() or "kthreadd" not in parent.read_text():
+        pytest.skip("no kernel threads visible")
+    with pytest.raises(InjectError) as caught:
+        preflight(2)
+    assert caught.value.reason in {"not_python", "ptrace_forbidden", "other_user"}
+
+
+def test_other_user(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's process without the capability."""
+    monkeypatch.setattr(os, "geteuid", lambda: process.status(sleeper.pid).uid + 1)
+    monkeypatch.setattr(refusals, "_has_ptrace_capability", lambda: False)
+    with pytest.raises(InjectError) as caught:
+        preflight(sleeper.pid)
+    assert caught.value.reason == "other_user"
+
+
+def test_owner_who_switched_it_off() -> None:
+    """PYTHON_DISABLE_REMOTE_DEBUG binds us on every Python version."""
+    off = os.environ | {"PYTHON_DISABLE_REMOTE_DEBUG": "1"}
+    target = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"],
+        env=off,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert target.stdout is not None
+    target.stdout.readline()
+    with pytest.raises(InjectError) as caught:
+        preflight(target.pid)
+    target.communicate(b"\n")
+    assert caught.value.reason == "remote_debug_disabled"
+
+
+def test_other_architecture(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machine code for x86-64 helps nobody else."""
+    monkeypatch.setattr(refusals.platform, "machine", lambda: "aarch64")
+    with pytest.raises(InjectError) as caught:
+        preflight(sleeper.pid)
+    assert caught.value.reason == "other_architecture"
+
+
+def test_error_says_what_where_and_what_next() -> None:
+    """One line for the user, parts for programs."""
+    error = outcome.InjectError(7, "stopped", "it is stopped", "let it continue")
+    assert str(error) == "process 7: it is stopped; let it continue"
+
+
+def test_remote_exec_needs_the_same_version_at_hand() -> None:
+    """Older targets never; our own version by ourselves; the target's program only if it is called python."""
+    ours = sys.version_info[:2]
+    assert remote_exec.caller_for(os.getpid(), (3, 13)) is None
+    assert remote_exec.caller_for(os.getpid(), None) is None
+    expected = sys.executable if ours >= (3, 14) else str(Path("/proc/self/exe").readlink())
+    assert expected == remote_exec.caller_for(os.getpid(), max(ours, (3, 14)))
+
+
+def test_remote_exec_of_another_user_is_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """His program could do anything with our rights."""
+    monkeypatch.setattr(os, "geteuid", lambda: process.status(os.getpid()).uid + 1)
+    assert remote_exec.caller_for(os.getpid(), (3, 99)) is None
+
+
+def test_remote_exec_hands_over_a_script_that_removes_itself(tmp_path: Path) -> None:
+    """The API faked by a caller that runs the script as the target's main thread would."""
+    marker = tmp_path / "marker"
+    caller = tmp_path / "python"
+    caller.write_text(f'#!/bin/sh\nexec {sys.executable} "$6"\n')
+    caller.chmod(0o755)
+    code = f"open({str(marker)!r}, 'w').write(__file__ if '__file__' in globals() else 'ran')"
+    injection = remote_exec.inject_remote_exec(os.getpid(), code, str(caller), timeout_s=30)
+    assert (injection.way, injection.stopped_ns, marker.read_text()) == ("remote_exec", 0, "ran")
+    assert not list(Path("/tmp").glob(f"tuiadvisor-*{injection.pid}*.py"))  # noqa: S108  where it was written
+
+
+def test_remote_exec_refused_is_an_error_with_a_reason(tmp_path: Path) -> None:
+    """The complaint of Python's own call decides the reason."""
+    caller = tmp_path / "python"
+    caller.write_text("#!/bin/sh\necho 'RuntimeError: Remote debugging is not enabled' >&2; exit 1\n")
+    caller.chmod(0o755)
+    with pytest.raises(InjectError) as caught:
+        remote_exec.inject_remote_exec(os.getpid(), "pass", str(caller), timeout_s=30)
+    assert caught.value.reason == "remote_debug_disabled"

@@ -1,0 +1,193 @@
+"""Imports go down only, and screens do no arithmetic on metrics."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Layer -> prefixes it may import beside the standard library and itself. cli may import everything.
+ALLOWED = {
+    "tuiadvisor/errors.py": (),
+    "tuiadvisor/events.py": (),
+    "tuiadvisor/tui": (
+        "tuiadvisor.advisor.view",
+        "tuiadvisor.advisor.comparison",
+        "tuiadvisor.advisor.contents",
+        "tuiadvisor.events",
+        "tuiadvisor.errors",
+        "tuiadvisor.tui",
+        "textual",
+        "rich",
+    ),
+    "tuiadvisor/report": (
+        "tuiadvisor.advisor.view",
+        "tuiadvisor.advisor.comparison",
+        "tuiadvisor.advisor.contents",
+        "tuiadvisor.events",
+        "tuiadvisor.report",
+    ),
+    "tuiadvisor/advisor": (
+        "tuiadvisor.advisor",
+        "tuiadvisor.stream",
+        "tuiadvisor.metrics",
+        "tuiadvisor.events",
+        "tuiadvisor.errors",
+        "tuiadvisor_rules",
+        "numpy",
+    ),
+    "tuiadvisor/metrics": ("tuiadvisor.metrics", "tuiadvisor.events", "tuiadvisor.errors", "numpy"),
+    "tuiadvisor/exporters": (
+        "tuiadvisor.exporters",
+        "tuiadvisor.advisor",
+        "tuiadvisor.metrics",
+        "tuiadvisor.stream",
+        "tuiadvisor.events",
+        "tuiadvisor.errors",
+        "numpy",
+        "orjson",
+        "pyarrow",
+    ),
+    "tuiadvisor/session": (
+        "tuiadvisor.session",
+        "tuiadvisor.advisor",
+        "tuiadvisor.scaling",
+        "tuiadvisor.errors",
+        "tuiadvisor_rules",
+    ),
+    "tuiadvisor/scaling": ("tuiadvisor.scaling", "tuiadvisor.errors", "numpy", "scipy"),
+    "tuiadvisor/importers": (
+        "tuiadvisor.importers",
+        "tuiadvisor.metrics",
+        "tuiadvisor.events",
+        "tuiadvisor.errors",
+        "numpy",
+        "orjson",
+        "pyarrow",
+    ),
+    "tuiadvisor/stream": (
+        "tuiadvisor.stream",
+        "tuiadvisor.events",
+        "tuiadvisor.errors",
+        "tuiadvisor.__version__",
+        "zmq",
+        "orjson",
+        "zstandard",
+        "numpy",
+    ),
+    "tuiadvisor/launch": ("tuiadvisor.launch", "tuiadvisor.stream", "tuiadvisor.errors", "orjson"),
+    "tuiadvisor/inject": ("tuiadvisor.inject", "tuiadvisor.errors", "tuiadvisor_probes", "psutil"),
+    "tuiadvisor/agent": (
+        "tuiadvisor.agent",
+        "tuiadvisor.inject",
+        "tuiadvisor.stream",
+        "tuiadvisor.events",
+        "tuiadvisor.errors",
+        "tuiadvisor_probes",
+        "psutil",
+        "pynvml",
+        "zmq",
+        "orjson",
+    ),
+    "rules/tuiadvisor_rules": ("tuiadvisor_rules",),
+    "probes/tuiadvisor_probes": ("tuiadvisor_probes", "torch"),
+    "demo": ("torch",),
+}
+# Modules with a clock or a file in them have no place among the metrics.
+NO_IO = {"time", "os", "pathlib", "socket", "subprocess", "io", "random"}
+
+
+def imports(path: Path) -> list[str]:
+    """Absolute dotted names of everything a file imports, `from x import y` as x.y."""
+    found = []
+    package = (
+        ".".join(path.relative_to(ROOT).with_suffix("").parts[:-1])
+        .removeprefix("probes.")
+        .removeprefix("rules.")
+    )
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = f"{package}.{node.module or ''}".rstrip(".") if node.level else node.module or ""
+            found += [f"{base}.{alias.name}" for alias in node.names]
+    return found
+
+
+def files(layer: str) -> list[Path]:
+    """Python files of a layer."""
+    path = ROOT / layer
+    return [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
+def is_allowed(name: str, prefixes: tuple[str, ...]) -> bool:
+    """Whether an import is of the standard library or below one of the prefixes."""
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return True
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+
+
+@pytest.mark.parametrize("layer", ALLOWED)
+def test_layer_imports_only_what_lies_below(layer: str) -> None:
+    """A file that reaches upwards or sideways is named with its import."""
+    found = files(layer)
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in found
+        for name in imports(path)
+        if not is_allowed(name, ALLOWED[layer])
+    ]
+    assert found, f"{layer} has no files: the folders have moved, move this test with them"
+    assert wrong == []
+
+
+def test_metrics_know_neither_files_nor_clocks() -> None:
+    """Metrics read event time only, so that live and replay agree."""
+    wrong = [
+        f"{path.name}: {name}"
+        for path in files("tuiadvisor/metrics")
+        for name in imports(path)
+        if name.partition(".")[0] in NO_IO
+    ]
+    assert wrong == []
+
+
+def test_probe_imports_torch_only_when_it_is_there() -> None:
+    """The probe takes torch from sys.modules: importing it could load it into a process that has none."""
+    assert [name for path in files("probes") for name in imports(path) if name.startswith("torch")] == []
+
+
+def test_login_node_side_never_imports_torch() -> None:
+    """`pip install tuiadvisor` works without torch."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in files("tuiadvisor")
+        for name in imports(path)
+        if name.partition(".")[0] == "torch"
+    ]
+    assert wrong == []
+
+
+def test_screens_do_no_arithmetic_on_the_view() -> None:
+    """No + - * / with a field of the RunView in a screen: what it shows was computed before."""
+    from dataclasses import fields
+
+    from tuiadvisor.advisor import view
+
+    records = [
+        getattr(view, name) for name in dir(view) if hasattr(getattr(view, name), "__dataclass_fields__")
+    ]
+    names = {field.name for record in records for field in fields(record)}
+    metrics = {name for name in names if name.endswith(("_s", "_s_per_step", "_bytes")) or name in {
+        "shares", "seconds", "overlap", "score", "slowdown", "goodput", "compute", "idle", "last_arrivals"}}  # fmt: skip  # noqa: E501
+    wrong = []
+    for path in files("tuiadvisor/tui"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.BinOp) and not isinstance(node.op, (ast.BitOr, ast.Mod)):
+                sides = [side for side in (node.left, node.right) if isinstance(side, ast.Attribute)]
+                wrong += [f"{path.name}:{node.lineno} {side.attr}" for side in sides if side.attr in metrics]
+    assert wrong == []

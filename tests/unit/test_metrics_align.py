@@ -1,0 +1,92 @@
+"""Local steps on the job's axis: by sequence numbers, by clocks, or not at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tuiadvisor.metrics.align import RankSteps, align
+
+STEP_NS = 20_000_000
+
+
+def steps(first: int, count: int, *, late_ns: int = 0, seq_shift: int = 0, seed: int = 0) -> RankSteps:
+    """Steps first.. of the job as a rank attached there counts them, with a millisecond of jitter."""
+    job = np.arange(first, first + count, dtype=np.int64)
+    jitter = np.random.default_rng(seed).integers(0, 1_000_000, count)
+    return RankSteps(job - first, 7 + 3 * job + seq_shift, job * STEP_NS + jitter + late_ns)
+
+
+def without_seq(rank: RankSteps) -> RankSteps:
+    """The same rank with its sequence numbers unknown."""
+    return RankSteps(rank.step, np.full(rank.step.size, -1, dtype=np.int64), rank.mark_ns)
+
+
+REFERENCE = steps(0, 100)
+
+
+def test_equal_sequence_numbers_and_clocks_agree() -> None:
+    """A rank attached at step 37 counts from 0: its offset is 37."""
+    found = align(REFERENCE, steps(37, 50, seed=1), same_clock=True)
+    assert (37, "sequence and clock") == (found.offset, found.by)
+
+
+def test_the_clock_alone_is_enough_on_one_host() -> None:
+    """Steps that end within a third of a step of each other are the same."""
+    found = align(without_seq(REFERENCE), steps(12, 40, late_ns=3_000_000, seed=2), same_clock=True)
+    assert (12, "clock") == (found.offset, found.by)
+
+
+def test_the_sequence_alone_is_enough_between_hosts() -> None:
+    """Clocks of hosts an hour apart are not asked."""
+    found = align(REFERENCE, steps(12, 40, late_ns=3600 * 10**9), same_clock=False)
+    assert (12, "sequence") == (found.offset, found.by)
+
+
+def test_a_disagreement_is_an_abstention_with_its_size() -> None:
+    """Sequence numbers five steps from where the clock says: neither is believed."""
+    found = align(REFERENCE, steps(12, 40, seq_shift=15), same_clock=True)
+    assert found.offset is None
+    assert "its collectives' sequence and its clock disagree by 5 steps" == found.why_not
+
+
+def test_steps_that_never_meet_are_not_aligned() -> None:
+    """Another moment on the same clock, however alike the sequence numbers."""
+    found = align(REFERENCE, steps(0, 50, late_ns=10**12), same_clock=True)
+    assert found.offset is None
+    assert "same time" in found.why_not
+
+
+def test_ranks_of_different_rhythm_are_not_aligned_by_clock() -> None:
+    """A rank with steps of another length ends anywhere within the reference's steps."""
+    own = np.arange(60, dtype=np.int64)
+    other = RankSteps(own, np.full(60, -1, dtype=np.int64), own * 13_700_000 + 5_000_000)
+    assert align(without_seq(REFERENCE), other, same_clock=True).offset is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_handful_of_steps_is_not_enough(count: int) -> None:
+    """Three matches at least."""
+    assert align(REFERENCE, steps(5, count), same_clock=True).offset is None
+
+
+def test_sequence_numbers_that_stand_still_are_not_used() -> None:
+    """A counter that does not advance tells nothing; the clock decides."""
+    stuck = RankSteps(REFERENCE.step, np.full(100, 7, dtype=np.int64), REFERENCE.mark_ns)
+    found = align(stuck, steps(20, 50), same_clock=True)
+    assert (20, "clock") == (found.offset, found.by)
+
+
+def test_wall_clocks_bring_hosts_near_enough_without_sequence_numbers() -> None:
+    """The shift is added to the rank's clock before its steps are matched."""
+    far = without_seq(steps(12, 40, late_ns=-500 * 10**9))
+    found = align(without_seq(REFERENCE), far, same_clock=False, clock_shift_ns=500 * 10**9)
+    assert (12, "clock") == (found.offset, found.by)
+
+
+def test_gaps_keep_the_offset() -> None:
+    """Lost records leave the numbers of the others alone."""
+    rank = steps(10, 60)
+    keep = np.arange(60) % 3 != 1
+    thinned = RankSteps(rank.step[keep], rank.seq[keep], rank.mark_ns[keep])
+    assert 10 == align(REFERENCE, thinned, same_clock=True).offset

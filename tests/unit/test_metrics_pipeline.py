@@ -1,0 +1,128 @@
+"""Pipeline metrics on schedules drawn by hand, whose bubble is known exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuiadvisor.events import UNKNOWN, EventKind
+from tuiadvisor.metrics.pipeline import PipelineEvents, PipelineTimes, ideal_bubble, pipeline_times
+
+FORWARD, BACKWARD, WAIT = EventKind.STAGE_FORWARD, EventKind.STAGE_BACKWARD, EventKind.P2P_WAIT
+MS = 1_000_000
+Row = tuple[int, int, int, int, int, int, int]  # rank, kind, step, begin, end, stage, micro-batch
+
+
+def events_of(rows: list[Row]) -> PipelineEvents:
+    """Columns of rows."""
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 7).T
+    return PipelineEvents(*columns)
+
+
+def gpipe(num_ranks: int, num_chunks: int, forward: int, backward: int, num_steps: int = 2) -> list[Row]:
+    """Equal stages, free communication: all forwards, then all backwards."""
+    rows: list[Row] = []
+    length = (num_chunks + num_ranks - 1) * (forward + backward)
+    for step in range(num_steps):
+        start = step * length + step * 5
+        turn = start + (num_chunks + num_ranks - 1) * forward
+        for rank in range(num_ranks):
+            for chunk in range(num_chunks):
+                begin = start + (rank + chunk) * forward
+                rows.append((rank, FORWARD, step, begin, begin + forward, rank, chunk))
+                begin = turn + (num_ranks - 1 - rank + chunk) * backward
+                rows.append((rank, BACKWARD, step, begin, begin + backward, rank, chunk))
+    return rows
+
+
+def times_of(rows: list[Row]) -> PipelineTimes:
+    """The metric, which must not be None."""
+    times = pipeline_times(events_of(rows))
+    assert times is not None
+    return times
+
+
+@pytest.mark.parametrize(
+    ("ranks", "chunks", "per_rank", "expected"),
+    [(4, 8, 1, 3 / 11), (4, 8, 2, 3 / 19), (1, 8, 1, 0.0), (2, 1, 1, 0.5)],
+)
+def test_ideal_bubble(ranks: int, chunks: int, per_rank: int, expected: float) -> None:
+    """(p-1)/(m+p-1), and (p-1)/(v*m+p-1) where stages are interleaved."""
+    assert expected == pytest.approx(ideal_bubble(ranks, chunks, per_rank))
+
+
+def test_ideal_bubble_refuses_no_pipeline() -> None:
+    """Nothing divides into no micro-batches."""
+    with pytest.raises(ValueError, match="no pipeline"):
+        ideal_bubble(4, 0)
+
+
+@given(st.integers(2, 6), st.integers(1, 12), st.integers(1, 9), st.integers(1, 9))
+def test_bubble_of_a_perfect_schedule_is_the_ideal(
+    ranks: int, chunks: int, forward: int, backward: int
+) -> None:
+    """Whatever forward and backward take, equal stages without communication idle (p-1)/(m+p-1)."""
+    times = times_of(gpipe(ranks, chunks, forward * MS, backward * MS))
+    assert ideal_bubble(ranks, chunks) == pytest.approx(times.bubble)
+    assert times.ideal_bubble == pytest.approx(times.bubble)
+    assert [1.0] * ranks == pytest.approx(list(times.balance_S))
+    assert times.idle_s_RK + times.busy_s_RK == pytest.approx(np.tile(times.span_s_K, (ranks, 1)))
+
+
+def test_slow_stage_is_named_and_sets_the_balance() -> None:
+    """A stage of twice the work has balance 1, the others half."""
+    rows = gpipe(3, 4, 2 * MS, 4 * MS)
+    slow = [
+        (rank, kind, step, begin, begin + 2 * (end - begin), stage, chunk) if rank == 1 else row
+        for row in rows
+        for rank, kind, step, begin, end, stage, chunk in (row,)
+    ]
+    times = times_of(slow)
+    assert 1 == times.slowest_stage
+    assert [0.5, 1.0, 0.5] == pytest.approx(list(times.balance_S))
+    assert [4 * 2e-3, 2 * 4 * 2e-3, 4 * 2e-3] == pytest.approx(list(times.forward_s_S))
+
+
+def test_wait_belongs_to_the_chunk_after_it() -> None:
+    """Before a forward it waits for the stage before, before a backward for the one after; at the end for neither."""
+    unknown = UNKNOWN
+    rows = gpipe(2, 2, 10 * MS, 10 * MS, num_steps=1)
+    first_forward = min(row[3] for row in rows if row[0] == 1)
+    first_backward = min(row[3] for row in rows if row[0] == 0 and row[1] == BACKWARD)
+    end = max(row[4] for row in rows)
+    rows += [
+        (1, WAIT, 0, first_forward - 3 * MS, first_forward, unknown, unknown),
+        (0, WAIT, 0, first_backward - 7 * MS, first_backward, unknown, unknown),
+        (0, WAIT, 0, end, end + 9 * MS, unknown, unknown),
+    ]
+    times = times_of(rows)
+    assert [[0.0], [0.003]] == pytest.approx(times.wait_previous_s_RK)
+    assert [[0.007], [0.0]] == pytest.approx(times.wait_next_s_RK)
+
+
+def test_incomplete_steps_are_left_out() -> None:
+    """A rank attached in the middle of a step lacks chunks there: it would look idle."""
+    rows = [
+        row for row in gpipe(2, 4, MS, MS, num_steps=4) if not (row[0] == 1 and row[2] == 0 and row[6] < 2)
+    ]
+    assert (1, 2, 3) == times_of(rows).steps
+
+
+def test_zero_bubble_has_no_fixed_ideal() -> None:
+    """Weight gradients on their own fill the bubble: there is a measured one and no formula."""
+    rows = gpipe(2, 4, MS, MS)
+    last = max(row[4] for row in rows if row[2] == 1)
+    extra: list[Row] = [
+        (rank, EventKind.STAGE_WEIGHT_GRAD, step, last + step * 9 * MS, last + step * 9 * MS + MS, rank, 0)
+        for rank in range(2)
+        for step in range(2)
+    ]
+    assert times_of(rows + extra).ideal_bubble is None
+
+
+@pytest.mark.parametrize("rows", [[], gpipe(1, 4, MS, MS)])
+def test_no_pipeline_is_none(rows: list[Row]) -> None:
+    """No chunks, or one rank alone: nothing to say."""
+    assert pipeline_times(events_of(rows)) is None

@@ -1,0 +1,228 @@
+"""The step clock: phases are self times, they sum to the step, and a step ends where the next iteration begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tuiadvisor.events import STEP_COLUMNS, StepFlag
+from tuiadvisor_probes import ring, step_clock
+from tuiadvisor_probes.guard import Hook, timed
+from tuiadvisor_probes.patch import Patch
+
+
+class Clock:
+    """A clock that only moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 1_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def time_ns(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Injected time."""
+    clock = Clock()
+    monkeypatch.setattr(step_clock, "monotonic_ns", clock)
+    return clock
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, time_ns: Clock) -> Iterator[tuple[step_clock.StepClock, ring.RingReader]]:
+    """A clock on a ring, and the ring's reader."""
+    path = str(tmp_path / "ring")
+    ring.create_ring_file(path, 16, 16)
+    writer, reader = ring.RingWriter(path), ring.RingReader(path)
+    from threading import get_ident
+
+    yield step_clock.StepClock(writer, get_ident(), lambda: None), reader
+    writer.close()
+    reader.close()
+
+
+def rows(reader: ring.RingReader) -> list[dict[str, int]]:
+    """Steps by column name."""
+    return [dict(zip(STEP_COLUMNS, row, strict=True)) for row in reader.take_steps()]
+
+
+def spend(clock: step_clock.StepClock, time_ns: Clock, phase: int, duration: int) -> None:
+    """Be in a phase for a while."""
+    clock.enter(phase)
+    time_ns.now += duration
+    clock.leave()
+
+
+def test_parts_sum_to_the_step(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """Data 10, forward 20, backward 30, optimizer 5, 7 in between: 72 in all, nothing lost or doubled."""
+    clock, reader = recorded
+    for _ in range(2):
+        spend(clock, time_ns, step_clock.DATA_WAIT, 10)
+        time_ns.now += 7
+        spend(clock, time_ns, step_clock.FORWARD, 20)
+        spend(clock, time_ns, step_clock.BACKWARD, 30)
+        spend(clock, time_ns, step_clock.OPTIMIZER, 5)
+        clock.stepped = True
+    spend(clock, time_ns, step_clock.DATA_WAIT, 10)
+    first, second = rows(reader)
+    assert StepFlag(first["flags"]) & StepFlag.FIRST
+    assert not StepFlag(second["flags"]) & StepFlag.FIRST
+    parts = {
+        name: second[f"{name}_ns"] for name in ("data_wait", "forward", "backward", "optimizer", "other")
+    }
+    assert parts == {"data_wait": 10, "forward": 20, "backward": 30, "optimizer": 5, "other": 7}
+    assert second["end_ns"] - second["begin_ns"] == 72
+
+
+def test_nested_phase_counts_once(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """A collective inside forward is communication, not forward; a backward inside the optimizer's closure backward."""
+    clock, reader = recorded
+    clock.enter(step_clock.OPTIMIZER)
+    clock.enter(step_clock.FORWARD)
+    time_ns.now += 4
+    spend(clock, time_ns, step_clock.COMM_EXPOSED, 100)
+    time_ns.now += 6
+    clock.leave()
+    spend(clock, time_ns, step_clock.BACKWARD, 50)
+    time_ns.now += 1
+    clock.leave()
+    clock.stepped = True
+    clock.flush()
+    (row,) = rows(reader)
+    measured = [row["forward_ns"], row["comm_exposed_ns"], row["backward_ns"], row["optimizer_ns"]]
+    assert measured == [10, 100, 50, 1]
+
+
+def test_several_optimizers_make_one_step(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """The step is closed by the next data, forward or backward event, not by each optimizer."""
+    clock, reader = recorded
+    for _ in range(2):
+        spend(clock, time_ns, step_clock.OPTIMIZER, 5)
+        clock.stepped = True
+    assert rows(reader) == []
+    spend(clock, time_ns, step_clock.FORWARD, 1)
+    assert [row["optimizer_ns"] for row in rows(reader)] == [10]
+
+
+def test_unobserved_is_not_zero(recorded: tuple[step_clock.StepClock, ring.RingReader]) -> None:
+    """Without a barrier, a batch or a group the fields say unknown and the step says no sync was seen."""
+    clock, reader = recorded
+    clock.stepped = True
+    clock.flush()
+    (row,) = rows(reader)
+    unknown = (
+        "arrive_ns",
+        "release_ns",
+        "group_seq",
+        "num_collectives",
+        "samples",
+        "tokens",
+        "comm_total_ns",
+    )
+    assert {name: row[name] for name in unknown} == dict.fromkeys(unknown, step_clock.UNKNOWN)
+    assert StepFlag(row["flags"]) & StepFlag.NO_SYNC
+
+
+def test_hook_error_never_reaches_the_host(recorded: tuple[step_clock.StepClock, ring.RingReader]) -> None:
+    """A hook of ours that raises is switched off and counted; the host's call returns what it would."""
+    clock, _ = recorded
+    disabled: list[str] = []
+    hook = Hook("broken", 3, lambda failed: disabled.append(failed.name))
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    call = timed(lambda value: value + 1, hook, clock, step_clock.FORWARD, broken)
+    assert call(1) == 2
+    assert call(2) == 3
+    assert disabled == ["broken"]
+    assert not hook.active
+    assert hook.num_errors == 1
+
+
+def test_host_error_passes_and_time_is_booked(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """An exception of the host (StopIteration of a loader, say) passes unchanged and leaves the stack balanced."""
+    clock, _ = recorded
+    hook = Hook("data", 0, lambda _: None)
+
+    def exhausted() -> None:
+        time_ns.now += 9
+        raise StopIteration
+
+    with pytest.raises(StopIteration):
+        timed(exhausted, hook, clock, step_clock.DATA_WAIT)()
+    assert clock.stack == []
+    assert clock.totals[step_clock.DATA_WAIT] == 9
+    assert hook.active
+
+
+def test_other_threads_pass_untouched(recorded: tuple[step_clock.StepClock, ring.RingReader]) -> None:
+    """Only the training thread's time is measured: a prefetch thread in the same function is not."""
+    import threading
+
+    clock, _ = recorded
+    call = timed(lambda: 5, Hook("data", 0, lambda _: None), clock, step_clock.DATA_WAIT)
+    results: list[int] = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    thread.join()
+    assert results == [5]
+    assert clock.num_transitions == 0
+
+
+def test_forked_child_goes_inert(recorded: tuple[step_clock.StepClock, ring.RingReader]) -> None:
+    """A loader worker inherits the hooks and must not write into its parent's ring."""
+    clock, reader = recorded
+    clock.pid += 1
+    clock.stepped = True
+    clock.enter(step_clock.FORWARD)
+    assert not clock.active
+    assert rows(reader) == []
+
+
+class Owner:
+    """Something to patch."""
+
+    def method(self) -> str:
+        """Say who is there."""
+        return "original"
+
+
+class Heir(Owner):
+    """Inherits what is patched."""
+
+
+def test_patch_restores_the_identical_object() -> None:
+    """Own and inherited attributes come back as they were, not as copies."""
+    original = vars(Owner)["method"]
+    patches = [Patch(Owner, "method", lambda old: lambda self: "patched " + old(self))]
+    patches.append(Patch(Heir, "method", lambda old: lambda self: "twice " + old(self)))
+    assert Heir().method() == "twice patched original"
+    assert all(patch.remove() for patch in reversed(patches))
+    assert vars(Owner)["method"] is original
+    assert "method" not in vars(Heir)
+
+
+def test_patch_on_top_of_ours_is_left_alone() -> None:
+    """Somebody patched over us: removing ours would remove theirs, so it stays and reports it."""
+    original = vars(Owner)["method"]
+    patch = Patch(Owner, "method", lambda old: old)
+    theirs = lambda _: "theirs"  # noqa: E731
+    patch.replacement = lambda _: "ours"
+    Owner.method = theirs  # type: ignore[method-assign]
+    try:
+        assert not patch.remove()
+        assert vars(Owner)["method"] is theirs
+    finally:
+        Owner.method = original  # type: ignore[method-assign]

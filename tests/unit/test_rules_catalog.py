@@ -1,0 +1,175 @@
+"""The shipped catalogue is sound, its cases hold, and a wrong rule file is one clear line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from synthetic_run import MS, Fault, Job, frames
+
+from tuiadvisor.advisor.evidence import job_values, pause_subjects, straggler_subjects
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.metrics.diagnosis import diagnose_table
+from tuiadvisor_rules.condition import RuleError
+from tuiadvisor_rules.evaluate import check, judge, show
+from tuiadvisor_rules.loader import Rule, catalog_dir, load_catalog, load_rule
+from tuiadvisor_rules.message import fill, seconds, worded
+from tuiadvisor_rules.metric_names import ALL, UNITS, names_for
+
+IDS = {
+    "straggler",
+    "input_bound",
+    "communication_bound",
+    "warmup",
+    "checkpoint_pause",
+    "periodic_pause",
+    "healthy",
+}
+
+
+def test_the_shipped_catalogue_has_no_problem() -> None:
+    """Every file loads and every case comes out as it says."""
+    assert [] == check()
+    assert IDS <= {rule.id for rule in load_catalog()}
+
+
+@pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
+def test_every_rule_can_be_shown(rule: Rule) -> None:
+    """What it finds, its thresholds with their source, and an example without a gap."""
+    text = show(rule.id, load_catalog())
+    assert rule.title.split("{", maxsplit=1)[0] in text
+    assert all(threshold.source in text for threshold in rule.thresholds.values())
+    example = text.rsplit("Example", maxsplit=1)[1]
+    assert "{" not in example
+
+
+@pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
+def test_firing_cases_fill_their_message(rule: Rule) -> None:
+    """A firing case names every number its message needs: no "unknown" in the example."""
+    for case in rule.cases:
+        outcome = judge(rule, case.metrics)
+        assert outcome.fires == (case.expect not in {"silent", "unknown"})
+        assert "unknown" not in outcome.message
+        assert "unknown" not in outcome.headline
+
+
+def test_an_unknown_rule_gets_the_nearest_name() -> None:
+    """A typo on the command line."""
+    with pytest.raises(RuleError, match="did you mean 'straggler'"):
+        show("stragler", load_catalog())
+
+
+def test_the_advisor_supplies_exactly_the_metrics_rules_may_name() -> None:
+    """Scope by scope: nothing declared is missing, nothing supplied is undeclared."""
+    faults = (Fault("forward", (1,), 8 * MS), Fault("checkpoint", (0,), 90 * MS, every=40))
+    advisor = Advisor()
+    for frame in frames(Job(faults=faults)):
+        advisor.feed_frame(frame)
+    found = advisor.store.table()
+    assert found is not None
+    table, first = found
+    alive = table.present_RK.any(axis=1)
+    diagnosis = diagnose_table(table, alive, from_beginning=first, all_ranks_seen=True)
+    job = {**job_values(diagnosis, 0), "num_findings_above_info": 0}
+    assert names_for("job") == set(job)
+    (straggler,), (pause,) = straggler_subjects(diagnosis, job), pause_subjects(diagnosis, job)
+    assert names_for("straggler") == set(straggler.values)
+    assert names_for("pause") == set(pause.values)
+
+
+def test_metric_names_have_a_unit_and_keep_it_in_every_scope() -> None:
+    """The unit formats messages, so a name may not change it."""
+    units: dict[str, set[str]] = {}
+    for entry in ALL:
+        assert entry.unit in UNITS
+        units.setdefault(entry.name, set()).add(entry.unit)
+    assert {name for name, found in units.items() if len(found) > 1} == set()
+
+
+@pytest.fixture(name="rule_text")
+def _rule_text() -> str:
+    return (catalog_dir() / "input_bound.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("data_wait_share >= thresholds.moderate", "data_wait_shares >= thresholds.moderate",
+         r":13: no metric 'data_wait_shares'; did you mean 'data_wait_share'\?"),
+        ('lens = "L-BALANCE"', 'lens = "L-BALANCED"', r":6: 'lens' is 'L-BALANCED'; did you mean 'L-BALANCE'\?"),
+        ("condition =", "conditon =", r":\d+: unknown key 'conditon'; did you mean 'condition'\?"),
+        ("critical =", "kritical =", r"unknown severity 'kritical'; did you mean 'critical'\?"),
+        ("value = 0.2,", 'value = "0.2",', r"threshold 'high' is not a number"),
+        ("{data_wait_loss_s} shorter", "{data_wait_lost_s} shorter", r"no metric 'data_wait_lost_s' for the message"),
+        ('risk = "low"', 'risk = "none"', r"'risk' is 'none'"),
+        ('expect = "silent"', 'expect = "critical"', r"needs at least one case|unknown"),
+        ("id = ", "id == ", r"not TOML"),
+    ],
+)  # fmt: skip
+def test_a_wrong_rule_names_file_line_and_the_nearest_valid_name(
+    rule_text: str, tmp_path: Path, old: str, new: str, says: str
+) -> None:
+    """One line a person can act on."""
+    assert old in rule_text
+    path = tmp_path / "mine.toml"
+    changed = rule_text.replace(old, new)
+    if "expect" in old:
+        changed = changed.replace('expect = "unknown"', 'expect = "critical"')
+    path.write_text(changed)
+    with pytest.raises(RuleError, match=says) as caught:
+        load_rule(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_keys_after_thresholds_are_refused(rule_text: str, tmp_path: Path) -> None:
+    """In TOML they silently join that table."""
+    path = tmp_path / "mine.toml"
+    path.write_text(rule_text.replace("[thresholds]", '[thresholds]\nwhy = "because"'))
+    with pytest.raises(RuleError, match="threshold 'why' must be"):
+        load_rule(path)
+
+
+def test_check_reports_every_bad_file_and_every_wrong_case(rule_text: str, tmp_path: Path) -> None:
+    """One line each, not only the first."""
+    (tmp_path / "a.toml").write_text("id = ")
+    (tmp_path / "b.toml").write_text(rule_text.replace('lens = "L-BALANCE"', 'lens = "?"'))
+    (tmp_path / "c.toml").write_text(rule_text.replace("data_wait_share = 0.012", "data_wait_share = 0.3"))
+    problems = check(tmp_path)
+    assert ["a.toml", "b.toml", "c.toml"] == [re.findall(r"\w\.toml", line)[0] for line in problems]
+    assert "expects silent, the rule says critical" in problems[2]
+
+
+def test_two_rules_with_one_id_are_refused(rule_text: str, tmp_path: Path) -> None:
+    """The files are named."""
+    for name in ("a.toml", "b.toml"):
+        (tmp_path / name).write_text(rule_text)
+    with pytest.raises(RuleError, match=r"b\.toml: id 'input_bound' is already used by .*a\.toml"):
+        load_catalog(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["missing", "empty"])
+def test_a_folder_without_rules_is_said(tmp_path: Path, where: str) -> None:
+    """Neither a traceback nor an empty catalogue."""
+    folder = tmp_path / where
+    if where == "empty":
+        folder.mkdir()
+    assert 1 == len(check(folder))
+
+
+@pytest.mark.parametrize(
+    ("expected", "value"),
+    [("123 s", 123.4), ("1.23 s", 1.234), ("14.3 ms", 0.01432), ("250 us", 0.00025), ("-2 ms", -0.002)],
+)
+def test_durations_read_well(expected: str, value: float) -> None:
+    """Three digits in the unit people would use."""
+    assert expected == seconds(value)
+
+
+def test_messages_are_filled_by_unit_and_unknown_is_said() -> None:
+    """Shares in percent, seconds scaled, missing values as "unknown"."""
+    text = "{transfer_share} in {transfer_s}, overlap {overlap}, ranks {num_ranks}"
+    values = {"transfer_share": 0.3, "transfer_s": 0.0064, "num_ranks": 4}
+    assert "30 % in 6.4 ms, overlap unknown, ranks 4" == fill(text, values)
+    assert "3.1 %" == worded("overlap", 0.031)

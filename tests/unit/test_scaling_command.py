@@ -1,0 +1,117 @@
+"""`tuiadvisor scale`: the JSON contract, the text, and the user's mistakes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scaling_tables import MEGASCALE, ZERO_3, csv_of, write
+
+from tuiadvisor.cli import scale
+from tuiadvisor.errors import TuiadvisorError
+
+
+def run(*arguments: str) -> None:
+    """The command with these arguments."""
+    parser = argparse.ArgumentParser()
+    scale.add_options(parser)
+    assert 0 == scale.run(parser.parse_args([*arguments]))
+
+
+def as_json(capfdbinary: pytest.CaptureFixture[bytes], *arguments: str) -> dict[str, Any]:
+    """What --json printed; nothing else may be on stdout."""
+    run(*arguments, "--json")
+    sys.stdout.flush()
+    found: dict[str, Any] = json.loads(capfdbinary.readouterr().out)
+    return found
+
+
+def test_document_has_the_contract(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The keys of schema 1, times in the table's unit, nothing that JSON can't say."""
+    path = write(tmp_path, csv_of(MEGASCALE))
+    found = as_json(capfdbinary, "--table", path, "--predict", "2048,1536", "--price-per-device-hour", "2")
+    assert {"schema", "fit", "rows", "predictions", "flags", "refused", "decision"} <= set(found)
+    assert {"model", "error"} <= set(found["fit"])
+    assert [256, 512, 768, 1024] == [row["devices"] for row in found["rows"]]
+    assert {"devices", "time", "efficiency", "karp_flatt"} <= set(found["rows"][0])
+    assert [1536, 2048] == [one["devices"] for one in found["predictions"]]
+    prediction = found["predictions"][0]
+    assert {"expected", "low", "high"} == set(prediction["time"])
+    assert prediction["cost"] == pytest.approx(1536 * prediction["time"]["expected"] / 3600 * 2, rel=1e-4)
+    assert {"decision", "devices", "because"} == set(found["decision"])
+    assert 0 < found["fit"]["error"] < 0.1
+
+
+def test_throughput_is_answered_in_both(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A table of rates: time is 1/rate, and the rate itself is there with its interval the right way round."""
+    path = write(tmp_path, "devices,throughput\n8,800\n16,1560\n")
+    one = as_json(capfdbinary, "--table", path, "--predict", "32")["predictions"][0]
+    assert one["throughput"]["low"] < one["throughput"]["expected"] < one["throughput"]["high"]
+    assert 1 == pytest.approx(one["throughput"]["low"] * one["time"]["high"], rel=1e-4)
+
+
+def test_labels_give_a_document_each(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The main series on top, all of them under "series"; --label chooses."""
+    path = write(tmp_path, "devices,step_s,label\n8,4,a\n16,2,a\n8,5,b\n16,3,b\n32,2,b\n")
+    found = as_json(capfdbinary, "--table", path)
+    assert ("b", ["b", "a"]) == (found["label"], [one["label"] for one in found["series"]])
+    assert "a" == as_json(capfdbinary, "--table", path, "--label", "a")["label"]
+
+
+def test_noise_scale_is_shown(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """(φ + 64)/(φ + 256) with φ = 100, against the smallest batch."""
+    path = write(tmp_path, "devices,step_s,global_batch\n8,1.0,64\n16,1.03,128\n")
+    found = as_json(capfdbinary, "--table", path, "--predict", "32", "--noise-scale", "100")
+    assert 164 / 356 == pytest.approx(found["predictions"][0]["statistical_efficiency"], rel=1e-5)
+
+
+def test_text_fits_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Plain ASCII, a line a size of at most 100 columns, the decision last."""
+    run("--table", write(tmp_path, csv_of(ZERO_3)), "--predict", "3072")
+    out = capsys.readouterr().out
+    assert out.isascii()
+    sizes = [line for line in out.splitlines() if line.strip()[:4].strip() in {"384", "768", "1536", "3072"}]
+    assert 4 == len(sizes)
+    assert max(len(line) for line in sizes) <= 100
+    assert out.splitlines()[-1].startswith(
+        "STOP at 768 devices: 768 to 1536 devices makes the run no faster for 2.00 x"
+    )
+
+
+def test_missing_scipy_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A login node without the extra gets one line that says how to get it."""
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(TuiadvisorError, match=r"pip install 'tuiadvisor\[scale\]'"):
+        run("--table", write(tmp_path, csv_of(MEGASCALE)))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--predict", "64,x"),
+        ("--predict", "0"),
+        ("--predict", ","),
+        ("--predict", "-8"),
+        ("--budget", "nan"),
+        ("--budget", "-1"),
+        ("--price-per-device-hour", "0"),
+        ("--deadline", "soon"),
+        ("--objective", "fame"),
+    ],
+)
+def test_bad_options_are_usage_errors(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and the option's name."""
+    with pytest.raises(SystemExit) as caught:
+        run("--table", "table.csv", *arguments)
+    assert 2 == caught.value.code
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_batch_needs_a_size(tmp_path: Path) -> None:
+    """--global-batch alone asks nothing."""
+    with pytest.raises(TuiadvisorError, match="add --predict"):
+        run("--table", write(tmp_path, csv_of(MEGASCALE)), "--global-batch", "6144")

@@ -1,0 +1,77 @@
+"""Anomalous rows are named, kept from spoiling the fit where that is safe, and never invented."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scaling_tables import report_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("slow", [1.25, 1.6, 3.0])
+@pytest.mark.parametrize("index", [1, 2, 3])
+def test_slow_row_between_others_is_left_out(index: int, slow: float, tmp_path: Path) -> None:
+    """A row 25 % or more off is named, and the prediction is as if it were not there."""
+    sizes = [8, 16, 32, 64, 128]
+    times = [100 * (0.004 + 0.996 / size) for size in sizes]
+    times[index] *= slow
+    table = "devices,step_s\n" + "".join(f"{n},{t:.4f}\n" for n, t in zip(sizes, times, strict=True))
+    report = report_of(tmp_path, table, 256)
+    assert [(sizes[index], True)] == [(flag.row.devices, flag.is_excluded) for flag in report.flags]
+    time, truth = report.predictions[0].time, 100 * (0.004 + 0.996 / 256)
+    assert time.low <= truth <= time.high
+    assert truth == pytest.approx(time.expected, rel=0.08)
+
+
+def test_slow_last_row_is_named_but_kept(tmp_path: Path) -> None:
+    """It may be the knee: hiding it would promise too much beyond it."""
+    report = report_of(tmp_path, "devices,step_s\n8,100\n16,51\n32,26\n64,14\n128,13\n", 256)
+    flags = {flag.row.devices: flag.is_excluded for flag in report.flags}
+    assert flags[128] is False
+    assert 7.5 < report.predictions[0].time.expected
+
+
+def test_slow_smallest_size_is_no_baseline(tmp_path: Path) -> None:
+    """It would make every other size look better than perfect; efficiency counts from the next one."""
+    report = report_of(tmp_path, "devices,step_s\n8,140\n16,51\n32,26\n64,14\n128,7.6\n", 256)
+    assert [(8, True)] == [(flag.row.devices, flag.is_excluded) for flag in report.flags]
+    assert [1.0, pytest.approx(51 / 52)] == [row.efficiency for row in report.rows[1:3]]
+    assert 1 > report.predictions[0].efficiency.expected
+
+
+def test_middle_of_three(tmp_path: Path) -> None:
+    """Of three rows the outer two contradict the middle one."""
+    report = report_of(tmp_path, "devices,step_s\n8,10\n16,7\n32,2.6\n", 64)
+    assert [16] == [flag.row.devices for flag in report.flags]
+
+
+def test_faster_than_linear_is_named(tmp_path: Path) -> None:
+    """Two rows, twice the devices and a third of the time: something else changed."""
+    report = report_of(tmp_path, "devices,step_s\n8,9\n16,3\n", 32)
+    assert ["faster than linear" in flag.why for flag in report.flags] == [True]
+
+
+def test_repeats_that_disagree_are_named(tmp_path: Path) -> None:
+    """Two runs of one size 30 % apart."""
+    report = report_of(tmp_path, "devices,step_s\n8,10\n16,5\n16,6.5\n32,2.6\n", 64)
+    assert [(16, 6.5)] == [
+        (flag.row.devices, flag.row.value) for flag in report.flags if "2 times" in flag.why
+    ]
+
+
+def test_ordinary_scatter_is_rarely_flagged(tmp_path: Path) -> None:
+    """Five rows with 2 % noise: at most 5 of 100 tables get a flag."""
+    random = np.random.default_rng(3)
+    flagged = 0
+    for _ in range(100):
+        sizes = [8, 16, 32, 64, 128]
+        noise = np.exp(0.02 * random.standard_normal(5))
+        table = "devices,step_s,global_batch\n" + "".join(
+            f"{n},{(0.5 + 100 / n) * e:.5f},64\n" for n, e in zip(sizes, noise, strict=True)
+        )
+        flagged += bool(report_of(tmp_path, table, 128).flags)
+    assert 5 >= flagged

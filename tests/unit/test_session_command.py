@@ -1,0 +1,189 @@
+"""`tuiadvisor intent` and `tuiadvisor advise` as scripts and people use them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from synthetic_run import MS, Fault, Job, encoded, frames
+
+from tuiadvisor.cli.advise import ask_all
+from tuiadvisor.cli.commands import run
+from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.intent import Intent, checked, read_intent
+from tuiadvisor.stream.frames import FrameKind, encode
+from tuiadvisor.stream.recording import RecordingWriter
+from tuiadvisor_rules.questions import load_questions
+
+RUN = encode(
+    FrameKind.RUN, "hub", 0, 0, {"schema": 1, "tuiadvisor": "0.1.0", "created_wall_ns": 1_700_000_000 * 10**9}
+)
+
+
+@pytest.fixture(name="here")
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder with a recording of a late rank."""
+    monkeypatch.chdir(tmp_path)
+    writer = RecordingWriter("late.rec", RUN)
+    for frame in frames(Job(faults=(Fault("data", (2,), 6 * MS),))):
+        writer.append(encoded(frame))
+    writer.close()
+    return tmp_path
+
+
+def test_intent_is_written_read_and_taken_back(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was not stated is said so, never filled in."""
+    assert 0 == run(
+        ["intent", "--set", "objective=cost", "deadline=2d", "--set", "price_per_device_hour=2.5"]
+    )
+    assert Intent(objective="cost", deadline_h=48, price_per_device_hour=2.5) == read_intent(
+        ".tuiadvisor.toml"
+    )
+    shown = capsys.readouterr().out
+    assert "budget                 not stated" in shown
+    assert 0 == run(["intent", "--set", "objective="])
+    assert Intent(deadline_h=48, price_per_device_hour=2.5) == read_intent(".tuiadvisor.toml")
+    assert 0 == run(["intent", "--json"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("objektive=time", "no key 'objektive'; did you mean 'objective'?"),
+        ("objective=fast", "objective is 'fast'; write time, efficiency, cost"),
+        ("budget=-1", "budget is '-1', not a positive number"),
+        ("budget=nan", "budget is 'nan'"),
+        ("price_per_device_hour=0", "not a positive number"),
+        ("deadline=soon", "not a duration like 12h"),
+        ("remaining_steps=1e400", "remaining_steps"),
+        ("objective", "write key=value"),
+        ("workload=\x1b[2J", "one printable line"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], setting: str, says: str
+) -> None:
+    """What, and what to write instead; the file stays as it was."""
+    assert 2 == run(["intent", "--set", setting])
+    error = capsys.readouterr().err
+    assert says in error
+    assert 1 == error.count("\n")
+    assert not Path(".tuiadvisor.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["objective = 3", "x = 1", "objective = ", "\xff", "[budget]\na = 1", "budget = true"]
+)
+def test_a_wrong_intent_file_is_one_line_with_its_name(
+    here: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    """People edit it."""
+    Path("mine.toml").write_bytes(text.encode("latin-1"))
+    assert 2 == run(["advise", "late.rec", "--intent", "mine.toml"])
+    error = capsys.readouterr().err
+    assert "mine.toml" in error
+    assert 1 == error.count("\n")
+
+
+def test_restart_may_cost_nothing_but_a_device_may_not() -> None:
+    """Zero is a statement where it can be true."""
+    assert 0 == checked("restart_min", "0")
+
+
+def test_advise_writes_what_it_shows(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Text, JSON, Markdown, a saved session with its answers, resumed."""
+    Path("answers.toml").write_text('effort_hours = 4\nreproducible = true\nobjective = "time"\n')
+    common = ["advise", "late.rec", "--session", "session.json"]
+    assert 0 == run([*common, "--answers", "answers.toml", "--json", "-o", "session.md"])
+    document = json.loads(capsys.readouterr().out)
+    assert "tune" == document["decision"]["decision"]
+    assert {"effort_hours": 4.0, "reproducible": "yes", "objective": "time"} == document["answers"]
+    assert "# Session on late.rec" in Path("session.md").read_text()
+    assert 0 == run([*common, "--json"])
+    assert document == json.loads(capsys.readouterr().out)
+    assert document == json.loads(Path("session.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing.rec"], "nothing.rec"),
+        (["late.rec", "--answers", "none.toml"], "none.toml: cannot be read"),
+        (["late.rec", "--answers", "bad.toml"], "bad.toml: no question 'effort_hour'; did you mean 'effort_hours'?"),
+        (["late.rec", "--answers", "late.rec"], "late.rec: neither TOML nor JSON"),
+        (["late.rec", "-o", "session.txt"], "written as .md or .json"),
+        (["late.rec", "--session", "bad.toml"], "not a saved session"),
+        (["late.rec", "--objective", "speed"], "objective is 'speed'"),
+        (["late.rec", "--remaining-steps", "many"], "remaining_steps is 'many'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    """Exit code 2, no traceback."""
+    Path("bad.toml").write_text("effort_hour = 4\n")
+    assert 2 == run(["advise", *arguments])
+    error = capsys.readouterr().err
+    assert says in error
+    assert 1 == error.count("\n")
+
+
+@pytest.mark.parametrize("name", ["idle", "allreduce", "batch", "devices"])
+def test_four_questions_in_plain_words(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """From the run's own numbers, and honest about the rest."""
+    assert 0 == run(["advise", "late.rec", "--why", name])
+    text = capsys.readouterr().out
+    assert " ms" in text or " %" in text
+    assert "Not known from this" in text
+
+
+def test_diagnose_adds_what_the_rest_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Additive: the keys of the document stay, unknown is null."""
+    assert 0 == run(["diagnose", "late.rec", "--json"])
+    nothing = json.loads(capsys.readouterr().out)["economics"]
+    assert nothing["remaining_cost"] is None
+    assert {"objective", "price_per_device_hour"} <= set(nothing["not_stated"])
+    stated = [
+        "--remaining-steps",
+        "1000000",
+        "--price-per-device-hour",
+        "2",
+        "--deadline",
+        "1h",
+        "--budget",
+        "5",
+    ]
+    assert 0 == run(["diagnose", "late.rec", "--json", *stated])
+    said = json.loads(capsys.readouterr().out)["economics"]
+    assert said["remaining_cost"] == pytest.approx(8 * said["remaining_h"])
+    assert 0 < said["saved_h"]["low"] < said["saved_h"]["expected"]
+    assert said["meets_deadline"] is False
+    assert said["within_budget"] is False
+    assert 0 == run(["diagnose", "late.rec", *stated])
+    assert "break-even" in capsys.readouterr().out
+
+
+def test_a_person_is_asked_pattern_by_pattern(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong answer is asked again, ? tells how to measure, q decides at once."""
+    from tuiadvisor.advisor.fold import diagnose
+    from tuiadvisor.cli.progress import read_frames
+
+    view, questions = diagnose(read_frames("late.rec")), load_questions()
+    replies = iter(["?", "perhaps", "yes", "", "q"])
+    asked: list[str] = []
+
+    def read(prompt: str) -> str:
+        asked.append(prompt)
+        return next(replies)
+
+    def hold(given: dict[str, str | float]) -> Session:
+        return conduct([Recorded("late.rec", view)], Intent(), given, questions)
+
+    session = ask_all(hold, {}, read)
+    shown = capsys.readouterr().out
+    assert 5 == len(asked)
+    assert "Measure it:" in shown
+    assert "answer yes or no" in shown
+    assert ["yes"] == list(session.answers.values())
+    assert "tune" == session.decision.decision

@@ -1,0 +1,137 @@
+"""Small charts: their widths, their scales, and what they do with unknown values."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.tui import bars
+from tuiadvisor.tui.line import Line, length
+
+SHARES = st.dictionaries(st.sampled_from(PHASES), st.none() | st.floats(0, 1), max_size=10)
+
+
+@given(values=st.lists(st.floats(0, 1), max_size=10), width=st.integers(0, 80))
+def test_cells_sum_to_the_width(values: list[float], width: int) -> None:
+    """No cell is lost or invented by rounding, and no part gets less than nothing."""
+    cells = bars.cells_of(values, width)
+    assert all(size >= 0 for size in cells)
+    assert sum(cells) == (width if sum(values) > 0 else 0)
+
+
+def test_a_visible_part_keeps_a_cell() -> None:
+    """A phase of 2 % is on a bar of 20 cells."""
+    assert [19, 1] == bars.cells_of([0.98, 0.02], 20)
+
+
+@given(shares=SHARES, width=st.integers(1, 120))
+def test_a_stacked_bar_has_its_width(shares: dict[str, float | None], width: int) -> None:
+    """Named or not, whatever is known."""
+    assert width == length(bars.stacked_bar(shares, width))
+    assert width == length(bars.stacked_bar(shares, width, named=True))
+
+
+def test_a_bar_of_unknown_phases_says_so() -> None:
+    """Nothing observed is not an empty bar."""
+    assert [("no phase observed yet   ", "unknown")] == bars.stacked_bar(dict.fromkeys(PHASES), 24)
+
+
+def test_zero_and_unknown_are_told_apart() -> None:
+    """A phase observed as zero is not listed as unknown."""
+    shares = {"data_wait": 0.0, "h2d": None, "forward": 1.0} | dict.fromkeys(PHASES[3:], 0.0)
+    assert ["h2d"] == bars.unknown_phases(shares)
+    assert [("forward", 1.0)] == bars.known_phases(shares)
+
+
+def test_letters_double_the_colours() -> None:
+    """Each phase has a letter of its own."""
+    assert len(PHASES) == len(set(bars.PHASE_LETTERS.values()))
+    assert set(PHASES) == set(bars.PHASE_LETTERS) == set(bars.SHORT_NAMES)
+
+
+def test_columns_start_at_zero() -> None:
+    """A value half as high is half as tall."""
+    assert ["▄█"] == [row.text for row in bars.column_chart([0.5, 1.0], 2, 1)]
+    assert [" █", "██"] == [row.text for row in bars.column_chart([0.5, 1.0], 2, 2)]
+
+
+def test_an_unknown_value_is_marked_at_the_foot() -> None:
+    """It is neither a zero nor a gap without a reason."""
+    assert ["  █", "█?█"] == [row.text for row in bars.column_chart([0.5, None, 1.0], 3, 2)]
+
+
+def test_a_chart_shows_the_newest_values_and_fills_its_width() -> None:
+    """A longer series loses its oldest values, a shorter one is widened."""
+    assert "▄█" == bars.column_chart([9.0, 0.5, 1.0], 2, 1)[0].text
+    assert "▄▄██" == bars.column_chart([0.5, 1.0], 4, 1)[0].text
+
+
+def test_a_mark_points_at_its_bucket() -> None:
+    """Step 20 is the third bucket of ten steps."""
+    assert "  ▲ step 20 late" == bars.chart_marks([(20, "late")], 0, 10, 30, 30).text
+
+
+def test_a_mark_near_the_edge_stands_left_of_its_arrow() -> None:
+    """The arrow stays on its step."""
+    text = bars.chart_marks([(28, "late")], 0, 1, 30, 30).text
+    assert 28 == text.index("▲")
+    assert text.endswith("step 28 late ▲")
+
+
+def test_marks_outside_the_chart_are_not_drawn() -> None:
+    """A step that scrolled out has no arrow."""
+    assert "" == bars.chart_marks([(3, "late")], 100, 1, 30, 30).text
+
+
+def test_marks_never_overwrite_each_other() -> None:
+    """Where two would touch, the second is only an arrow, or gone."""
+    text = bars.chart_marks([(2, "one"), (5, "two"), (20, "three")], 0, 1, 40, 40).text
+    assert "one" in text
+    assert "three" in text
+
+
+@given(
+    first=st.integers(0, 10_000),
+    steps=st.integers(0, 300),
+    width=st.integers(1, 120),
+    further=st.integers(0, 30),
+)
+def test_the_heat_map_shows_the_newest_step_and_moves_seldom(
+    first: int, steps: int, width: int, further: int
+) -> None:
+    """Its left edge is a multiple of a quarter of its width and the newest step is always inside."""
+    left = bars.first_heat_step(first, steps, width)
+    assert 0 == left % max(width // 4, 1)
+    assert first + steps - left <= width
+    later = bars.first_heat_step(first + further, steps, width)
+    assert later >= left
+
+
+@given(levels=st.binary(max_size=60), first=st.none() | st.integers(0, 50), width=st.integers(1, 60))
+def test_a_heat_row_has_its_width(levels: bytes, first: int | None, width: int) -> None:
+    """Bytes outside the scale are unknown, and no row is too long."""
+    assert width == length(bars.heat_row(levels, first, first or 0, width))
+
+
+def test_a_heat_row_is_heights_with_unknown_told_apart() -> None:
+    """Level by glyph, 255 as unknown, blank where there is no step yet."""
+    text = Line(tuple(bars.heat_row(bytes([0, 1, 4, 7, 255]), 10, 10, 8))).text
+    assert "._▄█?   " == text
+
+
+def test_a_heat_row_starts_at_its_step() -> None:
+    """Columns are steps: a rank's first byte stands where its step is."""
+    assert "  █ " == Line(tuple(bars.heat_row(bytes([7]), 12, 10, 4))).text
+    assert "█   " == Line(tuple(bars.heat_row(bytes([0, 0, 7]), 8, 10, 4))).text
+
+
+def test_the_time_line_has_head_and_marks() -> None:
+    """Played, head, still to come; marks stay visible."""
+    assert "━━▲━━●──▲─" == Line(tuple(bars.time_line(0.55, [(0.2, "late"), (0.9, "x")], 10))).text
+
+
+def test_progress_is_bounded() -> None:
+    """More done than planned is full, nothing planned is empty."""
+    assert "████" == Line(tuple(bars.progress(9, 4, 4))).text
+    assert "░░░░" == Line(tuple(bars.progress(0, 0, 4))).text

@@ -1,0 +1,129 @@
+"""Numbers on the screen: units, rounding, and the word for what was not observed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tuiadvisor.tui import format as text_of
+
+
+@pytest.mark.parametrize(
+    ("expected", "value"),
+    [
+        ("unknown", None),
+        ("unknown", math.nan),
+        ("unknown", math.inf),
+        ("0 s", 0.0),
+        ("3 µs", 3e-6),
+        ("850 µs", 850e-6),
+        ("999 µs", 999.4e-6),
+        ("1.00 ms", 999.6e-6),
+        ("3.05 ms", 0.00305),
+        ("21.3 ms", 0.0213),
+        ("9.99 ms", 0.00999),
+        ("10.0 ms", 0.009999),
+        ("999 ms", 0.9994),
+        ("1.00 s", 0.9996),
+        ("1.69 s", 1.69),
+        ("99.4 s", 99.4),
+        ("2 min 5 s", 125.0),
+        ("3 h 12 min", 3 * 3600 + 12 * 60),
+        ("-2.10 ms", -0.0021),
+    ],
+)
+def test_seconds_have_three_digits_and_the_unit_that_fits(expected: str, value: float | None) -> None:
+    """Rounding never shows 1000 of a unit, and an unobserved time is not a zero."""
+    assert expected == text_of.seconds(value)
+
+
+@pytest.mark.parametrize(
+    ("expected", "value"),
+    [
+        ("unknown", None),
+        ("0 %", 0.0),
+        ("<0.1 %", 0.0004),
+        ("0.4 %", 0.004),
+        ("9.9 %", 0.0994),
+        ("10 %", 0.0996),
+        ("41 %", 0.41),
+        ("100 %", 1.0),
+    ],
+)
+def test_shares_are_percent(expected: str, value: float | None) -> None:
+    """A small share is not rounded to nothing."""
+    assert expected == text_of.share(value)
+
+
+@pytest.mark.parametrize(
+    ("expected", "value"),
+    [
+        ("unknown steps/s", None),
+        ("47.6 steps/s", 47.6),
+        ("1,523 steps/s", 1523.4),
+        ("1.20 M steps/s", 1_200_000.0),
+    ],
+)
+def test_rates_carry_their_unit(expected: str, value: float | None) -> None:
+    """The unit stands even beside an unknown value."""
+    assert expected == text_of.rate(value, "steps/s")
+
+
+def test_counts_have_thousands_and_number() -> None:
+    """One step, two steps."""
+    assert "1,024" == text_of.count(1024)
+    assert "1 step" == text_of.count(1, "step")
+    assert "0 steps" == text_of.count(0, "step")
+    assert "unknown" == text_of.count(None)
+
+
+@pytest.mark.parametrize(
+    ("expected", "numbers"),
+    [
+        ("no rank", ()),
+        ("rank 2", (2,)),
+        ("ranks 0, 3", (0, 3)),
+        ("ranks 4\u201315", tuple(range(4, 16))),
+        ("ranks 0, 2, 4, 6, 8, 10 and 2 more", tuple(range(0, 16, 2))),
+    ],
+)
+def test_ranks_are_listed_shortly(expected: str, numbers: tuple[int, ...]) -> None:
+    """Runs are joined, long lists are cut with how many are left."""
+    assert expected == text_of.ranks(numbers)
+
+
+@pytest.mark.parametrize(
+    ("expected", "name", "value"),
+    [
+        ("13.9 ms", "data_wait_s", 0.0139),
+        ("98 %", "last_arrivals", 0.98),
+        ("27 %", "loss_share_low", 0.27),
+        ("100 %", "cover", 1.0),
+        ("11.8 ms", "loss_s_per_step", 0.0118),
+        ("12.3 MB/s", "disk_read_bytes_s", 12.3e6),
+        ("25.6 MB", "comm_bytes", 25_600_000),
+        ("84", "steps_seen", 84),
+        ("399", "onset_since", 399.0),
+        ("1.42", "speedup", 1.42),
+        ("unknown", "data_workers", None),
+        ("yes", "whole_host", True),
+        ("in backward", "phase_words", "in backward"),
+    ],
+)
+def test_evidence_is_read_by_its_name(expected: str, name: str, value: float | str | None) -> None:
+    """The end of a name says the unit."""
+    assert expected == text_of.evidence(name, value)
+
+
+def test_evidence_names_are_words() -> None:
+    """The unit is dropped from the name, since the value carries it."""
+    assert "peers data wait" == text_of.evidence_name("peers_data_wait_s")
+    assert "loss share low" == text_of.evidence_name("loss_share_low")
+    assert "data wait" == text_of.evidence_name("data_wait")
+
+
+def test_activity_names_the_phase_in_words() -> None:
+    """The id of a phase never reaches the screen."""
+    assert "exposed comm 3.1 s" == text_of.activity("comm_exposed 3.1 s")
+    assert "" == text_of.activity("")

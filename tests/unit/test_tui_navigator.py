@@ -1,0 +1,392 @@
+"""Every key: what it does, and what it says where it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from snapshot import views
+
+from tuiadvisor.tui import commands
+from tuiadvisor.tui.feed import COMMAND_VALUES, FeedState
+from tuiadvisor.tui.navigator import ACTIONS, FEED_COMMANDS, Navigator
+
+
+class FakeShell:
+    """Remembers what the navigator asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, object]] = []
+        self.left = 0
+        self.redrawn = 0
+
+    def ask(self, name: str, value: object = None) -> None:
+        self.asked.append((name, value))
+
+    def leave(self) -> None:
+        self.left += 1
+
+    def redraw(self) -> None:
+        self.redrawn += 1
+
+    def next_theme(self) -> str:
+        return "light"
+
+
+class Keyboard:
+    """A navigator on 80x24 that is drawn after each key, as the application does."""
+
+    def __init__(self, state: FeedState, intro: str | None = None) -> None:
+        self.shell = FakeShell()
+        self.now_s = 0.0
+        self.place = Navigator(self.shell, state, intro=intro, clock=lambda: self.now_s)
+        self.draw()
+
+    def draw(self) -> str:
+        """Return the screen as text."""
+        return "\n".join(row.text for row in self.place.rows(80, 24))
+
+    def press(self, *keys: str) -> str:
+        """Press keys; a single character is typed. Return the screen."""
+        for key in keys:
+            character = key if len(key) == 1 else " " if key == "space" else None
+            self.place.key(key, character)
+            self.draw()
+        return self.draw()
+
+    @property
+    def page(self) -> str:
+        return self.place.page.name
+
+
+@pytest.fixture
+def live() -> Keyboard:
+    return Keyboard(views.live(views.straggler()))
+
+
+@pytest.fixture
+def replaying() -> Keyboard:
+    return Keyboard(views.replay())
+
+
+def test_each_key_belongs_to_one_command() -> None:
+    """No key does two things, and every command does something."""
+    keys = [key for command in commands.COMMANDS for key in command.keys]
+    assert sorted(set(keys)) == sorted(keys)
+    assert {command.name for command in commands.COMMANDS} == set(ACTIONS) | set(FEED_COMMANDS)
+
+
+def test_what_is_sent_to_the_feed_is_in_the_contract() -> None:
+    """Names and types of values are those that ViewFeed promises to take."""
+    for name, value in FEED_COMMANDS.values():
+        assert isinstance(value, COMMAND_VALUES[name])
+
+
+def test_digits_change_the_screen(live: Keyboard) -> None:
+    """1 and 2, from wherever one is."""
+    assert "ranks by rank" in live.press("2")
+    assert "where a step goes" in live.press("1")
+    live.press("2", "enter", "?", "1")
+    assert ["overview"] == [page.name for page in live.place.stack]
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
+@pytest.mark.parametrize("before", [(), ("2",), ("?",), ("2", "enter"), ("enter",)])
+def test_quit_works_everywhere(live: Keyboard, key: str, before: tuple[str, ...]) -> None:
+    """At once, from every page."""
+    live.press(*before, key)
+    assert 1 == live.shell.left
+
+
+def test_ctrl_c_quits_while_typing_but_q_is_typed(live: Keyboard) -> None:
+    """A filter may contain a q."""
+    live.press("2", "/", "q")
+    assert 0 == live.shell.left
+    assert "q" == live.place.ranks.filter
+    live.press("ctrl+c")
+    assert 1 == live.shell.left
+
+
+def test_enter_opens_the_first_finding_and_escape_goes_back(live: Keyboard) -> None:
+    """Evidence, what to do with its command, what to measure next."""
+    text = live.press("enter")
+    assert "Rank 2 reads its data late" in text
+    assert "peers data wait  2.10 ms" in text
+    assert "$ py-spy dump --pid 41202 --subprocesses" in text
+    live.press("escape")
+    assert "overview" == live.page
+
+
+def test_the_cursor_moves_over_ranks_and_findings(live: Keyboard) -> None:
+    """Down from the top: culprit, ranks, findings; enter opens what is marked."""
+    live.press("down")
+    assert ("rank", "2") == live.place.page.cursor
+    live.press("G")
+    assert ("finding", "warmup") == live.place.page.cursor
+    live.press("up")
+    assert ("finding", "exposed_comm") == live.place.page.cursor
+    assert "Communication is not hidden" in live.press("enter")
+    live.press("escape", "g", "enter")
+    assert "rank" == live.page
+    assert 2 == live.place.rank_page.rank
+
+
+def test_n_walks_the_findings(live: Keyboard) -> None:
+    """Selecting on the overview, showing on the finding's page, round the end."""
+    live.press("n")
+    assert ("finding", "straggler_data") == live.place.overview.cursor
+    live.press("n", "n", "n")
+    assert ("finding", "straggler_data") == live.place.overview.cursor
+    live.press("N")
+    assert ("finding", "warmup") == live.place.overview.cursor
+    assert "The first steps were slow" in live.press("enter")
+    assert "Rank 2 reads its data late" in live.press("n")
+    assert "The first steps were slow" in live.press("N")
+
+
+def test_sort_cycles_through_the_columns(live: Keyboard) -> None:
+    """Largest first; r turns it round; the title says which."""
+    live.press("2")
+    assert [0, 1, 2, 3] == [rank.rank for rank in live.place.ranks.order]
+    assert "ranks by caused wait" in live.press("s")
+    assert 2 == live.place.ranks.order[0].rank
+    assert "ranks by caused wait, reversed" in live.press("r")
+    assert 2 == live.place.ranks.order[-1].rank
+    for _ in range(6):
+        live.press("s")
+    assert "rank" == live.place.ranks.sort
+
+
+def test_unknown_values_sort_last() -> None:
+    """A rank without a figure is not the largest."""
+    view = views.straggler()
+    ranks = (replace(view.ranks[0], caused_wait_s=None), *view.ranks[1:])
+    keyboard = Keyboard(views.live(replace(view, ranks=ranks)))
+    keyboard.press("2", "s")
+    assert 0 == keyboard.place.ranks.order[-1].rank
+
+
+def test_filter_keeps_what_contains_the_text() -> None:
+    """Host, rank, state or culprit; enter keeps it, esc clears it."""
+    keyboard = Keyboard(views.live(views.many(64)))
+    text = keyboard.press("2", "/", *"gpu003")
+    assert list(range(24, 32)) == [rank.rank for rank in keyboard.place.ranks.order]
+    assert "8 of 64" in text
+    keyboard.press("enter")
+    assert keyboard.place.prompt is None
+    assert 8 == len(keyboard.place.ranks.order)
+    keyboard.press("escape")
+    assert 64 == len(keyboard.place.ranks.order)
+    keyboard.press("/", *"culprit")
+    assert [63] == [rank.rank for rank in keyboard.place.ranks.order]
+    assert "contains" in keyboard.press("x")
+
+
+def test_filter_can_be_edited() -> None:
+    """Backspace, a word back, all; pasted text is cleaned."""
+    keyboard = Keyboard(views.live(views.many(64)))
+    keyboard.press("2", "/", "a", "b", "backspace")
+    assert "a" == keyboard.place.ranks.filter
+    keyboard.press("ctrl+u")
+    assert "" == keyboard.place.ranks.filter
+    keyboard.place.paste("gpu\x1b[2J00\n")
+    assert "gpu[2J00 " == keyboard.place.ranks.filter
+    keyboard.press("ctrl+w")
+    assert "" == keyboard.place.ranks.filter
+
+
+def test_a_long_table_scrolls_with_its_cursor() -> None:
+    """Page keys, ends, and the wheel; the cursor stays in sight."""
+    keyboard = Keyboard(views.live(views.many(1024)))
+    assert "1\u201319 of 1,024" in keyboard.press("2")
+    assert "1,006\u20131,024 of 1,024" in keyboard.press("G")
+    assert ("rank", "1023") == keyboard.place.page.cursor
+    assert "1\u201319 of 1,024" in keyboard.press("g")
+    keyboard.press("pagedown")
+    assert ("rank", "18") == keyboard.place.page.cursor
+    keyboard.place.page.scroll(3)
+    assert "4\u201322 of 1,024" in keyboard.draw()
+
+
+def test_a_rank_opens_with_its_phases_and_neighbours(live: Keyboard) -> None:
+    """Left and right follow the order of the table."""
+    text = live.press("2", "s", "down", "enter")
+    assert "rank 2" in text
+    assert "arrives last in   98 % of the steps" in text
+    live.press("right")
+    assert 0 == live.place.rank_page.rank
+    live.press("left", "left")
+    assert 2 == live.place.rank_page.rank
+    live.press("escape")
+    assert "ranks" == live.page
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("[", "only in a replay"),
+        ("}", "only in a replay"),
+        ("S", "only in a replay"),
+        ("x", "only in a replay"),
+        ("s", "only on the ranks screen"),
+        ("/", "only on the ranks screen"),
+        ("right", "only on a rank's details"),
+        ("end", "newest step already"),
+        ("z", "does nothing here"),
+    ],
+)
+def test_a_disabled_key_says_why(live: Keyboard, key: str, reason: str) -> None:
+    """In the footer, and for a few seconds only."""
+    assert reason in live.press(key).splitlines()[-1]
+    assert [] == live.shell.asked
+    live.now_s = 5.0
+    assert reason not in live.draw().splitlines()[-1]
+
+
+def test_disabled_keys_without_a_view() -> None:
+    """Nothing to pause, open or walk through yet."""
+    keyboard = Keyboard(views.looking())
+    assert "nothing to pause yet" in keyboard.press("space")
+    assert "nothing to open" in keyboard.press("enter")
+    assert "no finding to go to" in keyboard.press("n")
+    assert "looking for ranks" in keyboard.press("2")
+
+
+def test_space_pauses_and_goes_on(live: Keyboard) -> None:
+    """The feed is told; the footer says what the key would do next."""
+    live.press("space")
+    assert [("pause", None)] == live.shell.asked
+    live.place.state = views.live(views.straggler(), phase="paused")
+    assert "space Go on" in live.draw()
+    assert "PAUSED" in live.draw()
+    live.press("space", "end")
+    assert [("pause", None), ("resume", None), ("end", None)] == live.shell.asked
+
+
+@pytest.mark.parametrize(
+    ("key", "command"),
+    [
+        ("[", ("step", -1)),
+        ("]", ("step", 1)),
+        ("{", ("prev_finding", None)),
+        ("}", ("next_finding", None)),
+        ("x", ("speed", 8.0)),
+        ("end", ("end", None)),
+        ("space", ("pause", None)),
+    ],
+)
+@pytest.mark.parametrize("page", ["1", "2"])
+def test_replay_keys(replaying: Keyboard, key: str, command: tuple[str, object], page: str) -> None:
+    """On both screens."""
+    replaying.press(page, key)
+    assert [command] == replaying.shell.asked
+
+
+def test_speed_goes_round() -> None:
+    """After the fastest comes the slowest."""
+    assert 8.0 == commands.next_speed(4.0)
+    assert 0.5 == commands.next_speed(32.0)
+    assert 4.0 == commands.next_speed(3.0)
+
+
+def test_seek_asks_for_a_step(replaying: Keyboard) -> None:
+    """Thousands may be separated; what is no step of the recording is refused with its ends."""
+    replaying.press("S", *"120", "enter")
+    assert [("seek_step", 120)] == replaying.shell.asked
+    assert "0 to 549" in replaying.press("S", *"1,000", "enter")
+    assert "digits only" in replaying.press("S", *"-3", "enter")
+    replaying.press("S", "4", "escape", "S", "enter")
+    assert [("seek_step", 120)] == replaying.shell.asked
+
+
+def test_no_marks_no_jump() -> None:
+    """A recording without findings says so."""
+    state = views.replay()
+    assert state.replay is not None
+    keyboard = Keyboard(replace(state, replay=replace(state.replay, marks=())))
+    assert "no finding is marked" in keyboard.press("}")
+
+
+def test_help_is_about_the_page_below(live: Keyboard) -> None:
+    """Its keys first; the same key closes it."""
+    assert "on overview" in live.press("?")
+    assert "on ranks" in live.press("2", "?")
+    live.press("?")
+    assert "ranks" == live.page
+
+
+@pytest.mark.parametrize("key", [":", "ctrl+p"])
+def test_the_palette_finds_and_does(live: Keyboard, key: str) -> None:
+    """Type, choose, enter; esc leaves everything as it was."""
+    text = live.press(key, *"heat")
+    assert "1 of 31" in text or "a row and a heat map for each rank" in text
+    live.press("enter")
+    assert "ranks" == live.page
+    live.press(key, *"help", "escape")
+    assert "ranks" == live.page
+    assert "no command contains" in live.press(key, *"xyzzy")
+    live.press("enter")
+    assert "ranks" == live.page
+
+
+def test_the_palette_says_why_too(live: Keyboard) -> None:
+    """A command that cannot be used now answers as its key would."""
+    assert "only in a replay" in live.press(":", *"seek", "enter").splitlines()[-1]
+    live.press(":", *"quit", "enter")
+    assert 1 == live.shell.left
+
+
+def test_the_palette_cursor_moves(live: Keyboard) -> None:
+    """Up and down choose while the text is typed."""
+    live.press(":", "down", "enter")
+    assert "ranks" == live.page
+
+
+def test_any_key_closes_the_intro_and_screen_keys_act() -> None:
+    """Esc, enter and space only close it."""
+    for key, page in (("escape", "overview"), ("enter", "overview"), ("z", "overview"), ("2", "ranks")):
+        keyboard = Keyboard(views.live(views.straggler()), intro="Look at rank 2.")
+        assert "Look at rank 2." in keyboard.draw()
+        assert "Look at rank 2." not in keyboard.press(key)
+        assert page == keyboard.page
+        assert [] == keyboard.shell.asked
+    keyboard = Keyboard(views.live(views.straggler()), intro="Look at rank 2.")
+    keyboard.press("q")
+    assert 1 == keyboard.shell.left
+
+
+def test_theme_and_redraw(live: Keyboard) -> None:
+    """The theme is named with how to keep it."""
+    assert "TUIADVISOR_THEME=light" in live.press("t")
+    live.press("ctrl+l")
+    assert 1 == live.shell.redrawn
+
+
+def test_a_click_opens_what_is_there(live: Keyboard) -> None:
+    """Rank rows, findings, commands of the palette; elsewhere nothing."""
+    rows = live.draw().splitlines()
+    live.place.click(next(index for index, row in enumerate(rows) if "17 % of the step" in row))
+    assert "Communication is not hidden" in live.draw()
+    live.press("escape")
+    live.place.click(0)
+    live.place.click(99)
+    assert "overview" == live.page
+    rows = live.press(":").splitlines()
+    live.place.click(next(index for index, row in enumerate(rows) if "Ranks" in row))
+    assert "ranks" == live.page
+
+
+def test_a_finding_that_is_gone_says_so(live: Keyboard) -> None:
+    """The page stays open and does not show another finding in its place."""
+    live.press("enter")
+    live.place.state = views.live(views.healthy())
+    assert "no longer holds" in live.draw()
+    live.press("escape")
+    assert "overview" == live.page
+
+
+def test_a_rank_that_is_gone_says_so(live: Keyboard) -> None:
+    """A restart with fewer ranks leaves the page readable."""
+    live.press("2", "G", "enter")
+    live.place.state = views.live(views.one_rank())
+    assert "not in this run any more" in live.draw()

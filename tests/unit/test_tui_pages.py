@@ -1,0 +1,238 @@
+"""What the pages show in every state and size: nothing too wide, nothing too long, nothing silently missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from snapshot import views
+from unit.test_tui_navigator import FakeShell
+
+from tuiadvisor.tui.feed import FeedState
+from tuiadvisor.tui.line import length
+from tuiadvisor.tui.navigator import Navigator
+from tuiadvisor.tui.overview import shared_rows
+
+STATES = {
+    "straggler": views.live(views.straggler()),
+    "healthy": views.live(views.healthy()),
+    "too early": views.live(views.too_early()),
+    "lost ranks": views.live(views.lost_ranks()),
+    "unknown": views.live(views.unknown_everything()),
+    "one rank": views.live(views.one_rank()),
+    "finished": views.live(views.finished(), phase="ended"),
+    "many": views.live(views.many(1024)),
+    "looking": views.looking(),
+    "attaching": views.attaching(),
+    "hub lost": views.hub_lost(),
+    "replay": views.replay(),
+    "replay paused": views.replay(paused=True),
+    "no ranks": views.live(replace(views.unknown_everything(), ranks=())),
+    "failed": views.live(views.straggler(), phase="failed: ValueError: x"),
+}
+PAGES = {
+    "overview": (),
+    "ranks": ("2",),
+    "rank": ("2", "down", "enter"),
+    "finding": ("enter",),
+    "help": ("?",),
+    "palette": (":",),
+}
+SIZES = [(60, 16), (80, 24), (100, 30), (120, 30), (160, 45), (200, 50), (81, 17)]
+
+
+def screen(
+    state: FeedState, width: int, height: int, keys: tuple[str, ...] = (), intro: str | None = None
+) -> list[str]:
+    """Return the rows of a screen."""
+    place = Navigator(FakeShell(), state, intro=intro, clock=lambda: 0.0)
+    place.rows(width, height)
+    for key in keys:
+        place.key(key, key if len(key) == 1 else None)
+        place.rows(width, height)
+    rows = place.rows(width, height)
+    assert height == len(rows)
+    assert [] == [row.text for row in rows if length(row) > width]
+    return [row.text for row in rows]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("state", STATES)
+def test_every_page_fits_every_screen(state: str, page: str, size: tuple[int, int]) -> None:
+    """Exactly as many rows as the screen has, none wider than it, with and without the intro."""
+    text = screen(STATES[state], *size, PAGES[page])
+    assert text[-1].strip()
+    screen(STATES[state], *size, intro="Look at this.\n\nThen at that, which is a longer text. " * 4)
+
+
+@pytest.mark.parametrize("size", [(10, 3), (59, 24), (80, 15), (1, 1)])
+def test_a_screen_too_small_says_what_it_needs(size: tuple[int, int]) -> None:
+    """And quits with q as always."""
+    rows = Navigator(FakeShell(), STATES["straggler"]).rows(*size)
+    assert len(rows) <= size[1]
+    if size[0] > 40:
+        assert "60x16" in " ".join(row.text for row in rows)
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (160, 45)])
+def test_the_verdict_is_never_cut_off_the_overview(size: tuple[int, int]) -> None:
+    """Badge and sentence stand on top, whatever else there is."""
+    assert "◆ TUNE  rank 2 reads its data" in screen(STATES["lost ranks"], *size)[1]
+
+
+def test_not_enough_yet_names_how_many_steps() -> None:
+    """No decision before its time, and no word twice."""
+    text = "\n".join(screen(STATES["too early"], 80, 24))
+    assert "NOT YET" in text
+    assert 2 == text.count("12 more steps")  # verdict and findings
+    assert "KEEP" not in text
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (160, 45)])
+def test_losses_are_on_the_overview(size: tuple[int, int]) -> None:
+    """What was lost stands beside what was seen, on every size."""
+    text = "\n".join(screen(STATES["lost ranks"], *size))
+    assert "1,204 events dropped" in text
+
+
+def test_no_losses_no_word() -> None:
+    """The screen is calm when nothing was lost."""
+    assert "lost" not in "\n".join(screen(STATES["straggler"], 80, 24))
+
+
+def test_lost_ranks_say_what_happened() -> None:
+    """A killed rank with its signal, a refused one with its remedy, on both screens and in full in its details."""
+    for keys in ((), ("2",)):
+        text = "\n".join(screen(STATES["lost ranks"], 80, 24, keys))
+        assert "✖ killed" in text
+        assert "killed by SIGKILL after step 341" in text
+        assert "⊘ refused" in text
+    detail = " ".join(" ".join(screen(STATES["lost ranks"], 80, 24, ("2", "G", "enter"))).split())
+    assert "or set kernel.yama.ptrace_scope to 1" in detail
+
+
+def test_unknown_is_a_word_never_a_zero() -> None:
+    """No figure is invented where nothing was observed."""
+    for keys in ((), ("2",), ("2", "down", "enter")):
+        text = "\n".join(screen(STATES["unknown"], 100, 40, keys))
+        assert "unknown" in text
+        assert " 0 s" not in text
+        assert " 0 %" not in text
+        assert "0.0" not in text
+
+
+def test_unknown_phases_are_listed() -> None:
+    """The bar says which phases nobody observed."""
+    assert "unknown: copy" in "\n".join(screen(STATES["straggler"], 80, 24))
+
+
+def test_no_panel_is_empty_without_a_reason() -> None:
+    """Trend, phases, ranks and findings each say why they are empty."""
+    text = "\n".join(screen(STATES["no ranks"], 80, 24))
+    for reason in ("no step finished yet", "no phase observed yet", "no rank known yet", "20 more steps"):
+        assert reason in text
+    assert "no rank known yet" in "\n".join(screen(STATES["no ranks"], 80, 24, ("2",)))
+
+
+def test_the_culprit_is_marked_on_every_screen() -> None:
+    """By a glyph, not by colour alone."""
+    overview = screen(STATES["straggler"], 80, 24)
+    assert any(row.startswith(" ▶    2 node01") for row in overview)
+    assert any(
+        "rank 2 on node01 arrives last: data wait, 11.8 ms a step, since step 257" in row for row in overview
+    )
+    assert any(row.startswith(" ▶    2 node01") for row in screen(STATES["straggler"], 80, 24, ("2",)))
+
+
+def test_of_many_ranks_the_culprit_is_always_shown() -> None:
+    """A row for who needs eyes, a cell for every other, and how many do not fit."""
+    text = screen(STATES["many"], 80, 24)
+    assert any("▶  612 gpu076" in row for row in text)
+    assert any("more ranks: press 2" in row for row in text)
+    assert "more ranks" not in "\n".join(screen(STATES["many"], 200, 50))
+
+
+def test_hub_lost_is_said_before_the_figures() -> None:
+    """The header's badge and a notice with the reason."""
+    text = screen(STATES["hub lost"], 80, 24)
+    assert "HUB LOST" in text[0]
+    assert "these are the last figures" in text[1]
+    assert "No frame for 12 s" in text[1] + text[2]
+
+
+def test_a_failure_keeps_its_reason() -> None:
+    """What went wrong in the feed's thread reaches the screen."""
+    text = screen(STATES["failed"], 80, 24)
+    assert "✖ FAILED" in text[0]
+    assert "ValueError: x" in text[1]
+
+
+def test_a_finished_run_keeps_its_figures() -> None:
+    """Ended in the header, figures as they were."""
+    text = "\n".join(screen(STATES["finished"], 80, 24))
+    assert "ENDED" in text
+    assert "run finished" in text
+    assert "16.9 ms" in text
+
+
+def test_looking_and_attaching_show_progress() -> None:
+    """Never an empty screen: what is being done and how far it is."""
+    assert "looking for ranks…" in "\n".join(screen(STATES["looking"], 80, 24))
+    text = "\n".join(screen(STATES["attaching"], 80, 24))
+    assert "2 of 4" in text
+    assert "Injecting into pid 41202." in text
+
+
+def test_attaching_with_figures_shows_both() -> None:
+    """Ranks that are in already are shown while others are being attached."""
+    text = screen(views.live(views.straggler(), phase="attaching 3/4", progress=(3, 4)), 80, 24)
+    assert "attaching 3/4" in text[1]
+    assert "3 of 4" in text[1]
+
+
+def test_the_replay_bar_has_place_speed_and_marks() -> None:
+    """Where it is, how fast it goes, where findings begin."""
+    bar = screen(STATES["replay"], 80, 24)[-2]
+    assert "▶ step 341  4\u00d7" in bar
+    assert 2 == bar.count("▲")
+    assert 1 == bar.count("●")
+    assert bar.rstrip().endswith("549")
+
+
+def test_hostile_names_do_not_reach_the_terminal() -> None:
+    """Label, host, state and messages are cleaned wherever they are drawn."""
+    evil = "\x1b[2J\x1b]0;x\x07\u202enode\u200b"
+    view = views.lost_ranks()
+    ranks = tuple(replace(rank, host=evil, now=evil, state_detail=evil) for rank in view.ranks)
+    finding = replace(
+        view.findings[0], title=evil, message=evil, evidence={evil: evil}, measure_next=(evil,), hosts=(evil,)
+    )
+    view = replace(
+        view,
+        run=replace(view.run, label=evil, hosts=(evil,), backend=evil, torch=evil),
+        ranks=ranks,
+        findings=(finding,),
+        verdict=replace(view.verdict, sentence=evil, verify=evil, finding=finding.id),
+        losses=replace(view.losses, notes=(evil,)),
+        trend=replace(view.trend, marks=((222, evil),)),
+        hosts=tuple(replace(host, host=evil, gpus=(evil,)) for host in view.hosts),
+        ended=evil,
+    )
+    for page, keys in PAGES.items():
+        for size in ((80, 24), (160, 45)):
+            text = "".join(screen(views.live(view, message=evil, phase=evil), *size, keys))
+            assert all(character.isprintable() for character in text), page
+            assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("num_ranks", [0, 1, 4, 8, 9, 100, 5000])
+@pytest.mark.parametrize("num_findings", [0, 1, 3, 12])
+@pytest.mark.parametrize("room", [3, 5, 8, 12, 30])
+def test_shared_rows_fill_no_more_than_the_room(room: int, num_ranks: int, num_findings: int) -> None:
+    """Each part has a row at least, and four ranks are worth more than a second finding."""
+    chart, ranks, findings = shared_rows(room, num_ranks, num_findings)
+    assert min(chart, ranks, findings) >= 1
+    assert chart + ranks + findings <= max(room, 3)
+    if num_ranks >= 4 and room >= 8:
+        assert ranks >= 4
