@@ -25,7 +25,7 @@ def is_in_use() -> bool:
     A mark costs 300 bytes of torch's that it never gives back, 77 KiB for the whole probe at every attach. The
     training thread may be in the middle of importing dynamo: a module in the table need not have its names yet.
     """
-    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     return bool(counters) and bool(counters.get("frames"))
 
 
