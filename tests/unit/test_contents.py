@@ -37,7 +37,9 @@ def test_everything_is_counted(tmp_path: Path) -> None:
     """Two hosts, four ranks, 100 steps: 400 rank-steps, with their bytes."""
     path = recording(tmp_path / "a.tuirec", Job(num_ranks=4, num_steps=100, ranks_per_host=2))
     document = contents_document(held(path))
-    assert {"first_step": 0, "last_step": 99, "rank_steps": 400, "events": 0} == document["steps"]
+    assert {"first_step": 0, "last_step": 99, "rank_steps": 400, "early_steps": 0, "events": 0} == document[
+        "steps"
+    ]
     assert [[0, 1], [2, 3]] == [host["ranks"] for host in document["hosts"]]
     assert {"recorded": 4, "states": {"live": 4}} == document["ranks"]
     assert path.stat().st_size == document["bytes"]

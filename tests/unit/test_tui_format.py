@@ -105,7 +105,9 @@ def test_ranks_are_listed_shortly(expected: str, numbers: tuple[int, ...]) -> No
         ("25.6 MB", "comm_bytes", 25_600_000),
         ("84", "steps_seen", 84),
         ("399", "onset_since", 399.0),
-        ("1.42", "speedup", 1.42),
+        ("1.42\u00d7", "speedup", 1.42),
+        ("yes", "onset_seen", 1),
+        ("40 steps", "period_steps", 40.0),
         ("unknown", "data_workers", None),
         ("yes", "whole_host", True),
         ("in backward", "phase_words", "in backward"),
@@ -119,7 +121,7 @@ def test_evidence_is_read_by_its_name(expected: str, name: str, value: float | s
 def test_evidence_names_are_words() -> None:
     """The unit is dropped from the name, since the value carries it."""
     assert "peers data wait" == text_of.evidence_name("peers_data_wait_s")
-    assert "loss share low" == text_of.evidence_name("loss_share_low")
+    assert "later than its peers by, in backward" == text_of.evidence_name("excess_backward_s")
     assert "data wait" == text_of.evidence_name("data_wait")
 
 

@@ -59,6 +59,7 @@ class Contents:
     states: dict[str, int]  # state -> ranks in it at the end
     first_step: int | None
     last_step: int | None
+    num_early_steps: int  # before step 0, seen on some ranks only
     num_rank_steps: int
     num_events: int  # collectives and marks, one by one
     duration_s: float | None
@@ -132,6 +133,7 @@ def _assemble(
     view = advisor.view()
     aligned = advisor.store.aligned_tracks()
     shift = advisor.store.axis_shift()
+    first = min((track.first_step + offset - shift for track, offset in aligned), default=None)
     states: dict[str, int] = {}
     for fact in advisor.roster.ranks.values():
         states[fact.state] = states.get(fact.state, 0) + 1
@@ -145,7 +147,9 @@ def _assemble(
         hosts=tuple(hosts[name] for name in sorted(hosts)),
         num_ranks=len(set(advisor.roster.ranks) | set(advisor.store.tracks)),
         states=dict(sorted(states.items())),
-        first_step=min((track.first_step + offset - shift for track, offset in aligned), default=None),
+        # A rank that was watched before the one that counts may have seen steps before its step 0.
+        first_step=None if first is None else max(first, 0),
+        num_early_steps=max(-(first or 0), 0),
         last_step=view.last_step,
         num_rank_steps=num_rank_steps,
         num_events=rows[FrameKind.EVENTS],

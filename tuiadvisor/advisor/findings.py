@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, cast
 
@@ -19,9 +20,12 @@ from tuiadvisor_rules.evaluate import judge
 from tuiadvisor_rules.loader import Rule, load_catalog
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.whatif import Gain
 
+_PID: Final = re.compile(r"\bPID\b")
 SEVERITY_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -42,6 +46,30 @@ def catalog() -> tuple[Rule, ...]:
         return load_catalog()
     except RuleError as error:
         raise TuiadvisorError(f"{error}; reinstall tuiadvisor") from error
+
+
+def with_process(finding: Finding, pids: Mapping[int, tuple[int | None, str]], num_hosts: int) -> Finding:
+    """The finding with "PID" in its commands replaced by the process of its first rank, where that is known.
+
+    pids: rank -> (process id, host). On a job of several hosts a command says where to type it.
+    """
+    rank = next(iter(finding.ranks), next(iter(sorted(pids)), None))
+    pid, host = pids.get(rank, (None, "")) if rank is not None else (None, "")
+    if pid is None:
+        return finding
+    where = f"  # rank {rank} on {host}" if num_hosts > 1 and host else ""
+
+    def fill(text: str, place: str = "") -> str:
+        return _PID.sub(str(pid), text) + (place if _PID.search(text) else "")
+
+    return replace(
+        finding,
+        actions=tuple(
+            replace(entry, command=fill(entry.command, where) if entry.command else None)
+            for entry in finding.actions
+        ),
+        measure_next=tuple(fill(text) for text in finding.measure_next),
+    )
 
 
 def find(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill
+from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.picture import (
     SCHEMA,
     ended,
@@ -31,7 +31,7 @@ from tuiadvisor.advisor.roster import GONE, Roster
 from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS, rank_rows
 from tuiadvisor.advisor.standing import standing
 from tuiadvisor.advisor.steps import StepStore
-from tuiadvisor.advisor.trend import TrendHistory
+from tuiadvisor.advisor.trend import TrendHistory, until
 from tuiadvisor.advisor.verdict import not_yet, stands_still, verdict
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.errors import TuiadvisorError
@@ -44,6 +44,7 @@ from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpac
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tuiadvisor.advisor.view import Finding
     from tuiadvisor.metrics.arrays import Bools
     from tuiadvisor.metrics.steptable import StepTable
     from tuiadvisor_rules.loader import Rule
@@ -99,11 +100,25 @@ class Advisor:
             self._cached = (key, self._view(None))
         return self._cached[1]
 
+    def view_at(self, step: int) -> RunView:
+        """The picture as it was when job step `step` had just ended; frames beyond it may have been fed."""
+        view = self._view((None, step))
+        last = min(view.last_step, step) if view.last_step is not None else None
+        return replace(
+            view,
+            last_step=last,
+            trend=until(view.trend, step),
+            ranks=tuple(
+                replace(row, last_step=min(row.last_step, step)) if row.last_step is not None else row
+                for row in view.ranks
+            ),
+        )
+
     def view_of(self, steps: tuple[int, int]) -> RunView:
         """The picture computed from job steps first..last alone, as far as they are still held."""
         return self._view(steps)
 
-    def _view(self, steps: tuple[int, int] | None) -> RunView:
+    def _view(self, steps: tuple[int | None, int] | None) -> RunView:
         missing = missing_ranks(self.roster, self.store)
         found = self.store.table() if steps is None else self.store.table(*steps)
         diagnosis = None
@@ -140,7 +155,7 @@ class Advisor:
             stragglers=named,
             ranks=rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged)),
             heat_first_step=heat_first,
-            findings=tuple(entry.finding for entry in judged),
+            findings=self._findings(judged),
             verdict=stands_still(hang[0])
             if hang
             else (
@@ -161,6 +176,16 @@ class Advisor:
             ended=ended(self.roster),
             what_if=what_if(diagnosis),
         )
+
+    def _findings(self, judged: list[Judged]) -> tuple[Finding, ...]:
+        """The findings, with the process ids of their ranks in the commands they recommend."""
+        # A process that has ended may have left its number to another one.
+        pids = {
+            fact.rank: (None if fact.state in GONE else fact.pid, fact.host)
+            for fact in self.roster.ranks.values()
+        }
+        hosts = len({host for _, host in pids.values()})
+        return tuple(with_process(entry.finding, pids, hosts) for entry in judged)
 
     def _diagnose(self, table: StepTable, from_beginning: bool, *, any_missing: bool) -> Diagnosis:
         facts = self.roster.ranks

@@ -6,6 +6,7 @@ merged and each bucket stands for twice as many steps.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -66,3 +67,14 @@ class TrendHistory:
             throughput_steps_s=tuple(1 / mean if mean else None for mean in means),
             marks=marks,
         )
+
+
+def until(trend: Trend, step: int) -> Trend:
+    """The trend without the buckets and marks that begin after a step."""
+    used = max((step - trend.first_step) // trend.steps_per_bucket + 1, 0)
+    return replace(
+        trend,
+        step_s=trend.step_s[:used],
+        throughput_steps_s=trend.throughput_steps_s[:used],
+        marks=tuple(mark for mark in trend.marks if mark[0] <= step),
+    )

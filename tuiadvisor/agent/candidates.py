@@ -47,7 +47,7 @@ _LAUNCHER_MODULES: Final = (
 _HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 _LOADER_WORKER: Final = "pt_data_worker"  # name of the main thread, torch 2.5 and later
 _GROUP_THREADS: Final = ("pt_gloo", "gloo_", "pt_nccl", "pt_mpi", "ucc")
-_TORCH_FILE: Final = b"/libtorch_python.so"
+TORCH_FILE: Final = b"/libtorch_python.so"
 _MIN_TORCH_RSS_BYTES: Final = 50 << 20  # none with torch is smaller: spares reading the maps of the others
 _SETTLED_AFTER_S: Final = 5.0  # a younger process may still be between fork and exec, or before its imports
 _MAX_RANK: Final = 1 << 24
@@ -176,7 +176,7 @@ class Scanner:
         return found.comm != _LOADER_WORKER and procfs.python_version(found.pid) is not None
 
     def _has_torch(self, found: Stat) -> bool:
-        return found.rss_bytes >= _MIN_TORCH_RSS_BYTES and procfs.maps_file(found.pid, _TORCH_FILE)
+        return found.rss_bytes >= _MIN_TORCH_RSS_BYTES and procfs.maps_file(found.pid, TORCH_FILE)
 
     def _top(self, candidate: Candidate) -> Candidate:
         """The topmost ancestor that claims to be the same rank, or the candidate itself."""

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
-from tuiadvisor.agent.candidates import Candidate, Scanner, family
+from tuiadvisor.agent.candidates import TORCH_FILE, Candidate, Scanner, family
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 
@@ -54,6 +54,11 @@ def find_ranks(pids: Sequence[int] | None = None) -> list[RankProcess]:
     trainings run or a pid cannot be a rank; both say what to do next.
     """
     return RankFinder(tuple(pids or ())).first()
+
+
+def has_torch(pid: int) -> bool:
+    """Whether the process has loaded torch."""
+    return procfs.maps_file(pid, TORCH_FILE)
 
 
 class RankFinder:

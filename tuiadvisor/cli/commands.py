@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
-from typing import Final
+from typing import Final, NoReturn
 
 from tuiadvisor import __version__
 from tuiadvisor.errors import TuiadvisorError
@@ -34,9 +35,23 @@ COMMANDS: Final = {
 }
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A wrong command line gives one line that says what is wrong and where to look, not the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print it and leave with 2."""
+        # "argument --speed: '0' is no speed" -> "--speed: '0' is no speed"
+        text = message.removeprefix("argument ").removeprefix("COMMAND: ")
+        if text.startswith("invalid choice: ") and self.prog.count(" ") == 0:
+            typed = text.partition("'")[2].partition("'")[0]
+            near = difflib.get_close_matches(typed, COMMANDS, 1)
+            text = f"no command {typed!r}" + (f"; did you mean {near[0]}?" if near else "")
+        self.exit(2, f"{self.prog}: {text}; {self.prog} --help shows what there is\n")
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The parser; `only`: load one command's options and leave the other modules unimported."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="tuiadvisor",
         description="Watch running PyTorch training, find the straggler, decide: tune, rescale or stop.",
     )

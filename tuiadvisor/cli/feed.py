@@ -87,9 +87,12 @@ class Feed:
         if now >= self._view_due_s and not self._is_catching_up():
             self._view_due_s = now + VIEW_PERIOD_S
             if self._changed and not self.frozen:
-                self.view = self.advisor.view()
+                self.view = self._picture()
                 self._changed = False
             self._publish(self.source.status.note)
+
+    def _picture(self) -> RunView:
+        return self.advisor.view()
 
     def _is_catching_up(self) -> bool:
         # A late viewer first folds the history; drawing in between would only slow it down.
@@ -155,12 +158,16 @@ class ReplayFeed(Feed):
         super().__init__(source)
         self.replay = source
         self.last_step = last_step
+        self.at_step: int | None = None  # the one step shown while paused; frames hold a dozen each
         self.steps = sorted(marks)
         self.positions = tuple(
             (source.index.due_ns[max(0, source.index.frame_of_step(step) - 1)] / 1e9, label)
             for step, label in self.steps
             if len(source.index)
         )
+
+    def _picture(self) -> RunView:
+        return self.advisor.view() if self.at_step is None else self.advisor.view_at(self.at_step)
 
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
         if self.replay.clock.paused:
@@ -182,6 +189,8 @@ class ReplayFeed(Feed):
 
     def _obey(self, name: str, value: object) -> None:
         source = self.replay
+        here = self.at_step if self.at_step is not None else self.view.last_step if self.view else None
+        self.at_step = None
         if name == "pause":
             source.clock.pause()
         elif name == "resume":
@@ -189,14 +198,21 @@ class ReplayFeed(Feed):
         elif name == "speed" and isinstance(value, (int, float)):
             source.clock.set_speed(float(value))
         elif name == "seek_step" and isinstance(value, int):
-            source.seek_step(value)
+            self._show_step(value)
         elif name == "step":
             source.clock.pause()
-            source.seek_frame(source.num_read + (1 if value in (None, 1) else -1))
+            forward = value in (None, 1)
+            self._show_step(0 if here is None else here + (1 if forward else -1))
         elif name == "end":
             source.seek(source.duration_s)
         elif name in ("next_finding", "prev_finding"):
             self._to_finding(forward=name == "next_finding")
+
+    def _show_step(self, step: int) -> None:
+        step = max(min(step, self.last_step if self.last_step is not None else step), 0)
+        if self.replay.clock.paused:
+            self.at_step = step
+        self.replay.seek_step(step)
 
     def _to_finding(self, *, forward: bool) -> None:
         here_s = self.replay.position_s

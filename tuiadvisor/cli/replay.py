@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.stream.source import FileSource
 from tuiadvisor.tui.once import plain_summary
@@ -29,6 +30,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the recording until the user leaves."""
     whole = whole_view(options.file)
+    if options.at is not None and (whole.last_step is None or not 0 <= options.at <= whole.last_step):
+        held = "no step" if whole.last_step is None else f"steps 0 to {whole.last_step}"
+        raise TuiadvisorError(f"{options.file}: --at {options.at}: the recording holds {held}")
     if options.once or not sys.stdout.isatty():
         print(plain_summary(whole))
         return 0

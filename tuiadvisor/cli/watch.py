@@ -6,14 +6,17 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.target import add_remote_target, add_target, add_visit, open_target
-from tuiadvisor.errors import FailureError
+from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.once import plain_summary
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from tuiadvisor.advisor.view import RunView
     from tuiadvisor.cli.session import Session, Visit
@@ -34,6 +37,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Watch until the user leaves."""
+    if options.once and options.pid:
+        refuse_without_torch(options.pid)
     with open_target(options) as session:
         feed = LiveFeed(session.source(), session.agent_error)
         feed.start()
@@ -64,8 +69,23 @@ def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, sett
         raise feed.failure
     if view is None or not view.ranks:
         raise FailureError(session.why_silent())
+    if view.last_step is None and not view.findings and not view.ended:
+        raise TuiadvisorError(
+            f"no training step in {patience_s:.0f} s from {text_of.count(len(view.ranks), 'process', 'processes')}: "
+            "this is no PyTorch training, or its step is longer; wait longer with --for 5m"
+        )
     print(plain_summary(view))
     return 0
+
+
+def refuse_without_torch(pids: Sequence[int]) -> None:
+    """TuiadvisorError for a process that cannot be training: nothing is put into it then."""
+    for found in find_ranks(pids):
+        if found.rank is None and not has_torch(found.pid):
+            raise TuiadvisorError(
+                f"--pid {found.pid}: {found.label} has not loaded torch, so it is no PyTorch training (yet); "
+                "name a rank's process, or leave --pid out to find the trainings here"
+            )
 
 
 def wait_for_verdict(

@@ -49,6 +49,7 @@ def contents_document(held: Contents) -> Document:
         "steps": {
             "first_step": held.first_step,
             "last_step": held.last_step,
+            "early_steps": held.num_early_steps,
             "rank_steps": held.num_rank_steps,
             "events": held.num_events,
         },

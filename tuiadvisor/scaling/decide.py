@@ -43,6 +43,16 @@ class Decision:
     because: str
 
 
+def sized(devices: int) -> str:
+    """'1 device', '8 devices'."""
+    return f"{devices} device{'' if devices == 1 else 's'}"
+
+
+def time_words(unit: str) -> str:
+    """The table's unit as people say it: a throughput's time is seconds for one of what it counts."""
+    return "s per sample" if unit == "1/throughput" else unit
+
+
 def decide(
     candidates: Sequence[Candidate], intent: Intent, unit: str, refused: str | None, doubt: str | None = None
 ) -> Decision:
@@ -170,9 +180,9 @@ def _stay(
     following = larger[0]
     gain = _expected_duration(current) / _expected_duration(following) - 1
     worst = _duration(current) / _duration(following) - 1
-    unsure = f" (at worst, {_changes(worst)})" if following.is_predicted else ""
+    unsure = f" (at worst {_changes(worst).removeprefix('makes the run ')})" if following.is_predicted else ""
     step = (
-        f"going to {following.devices} devices {_changes(gain)}{unsure} "
+        f"going to {sized(following.devices)} {_changes(gain)}{unsure} "
         f"for {following.cost / current.cost:.2f} x the cost, at efficiency {following.efficiency:.2f}"
     )
     stopped_by_limits = not _is_within_limits(following, intent)
@@ -188,7 +198,7 @@ def _wasted_step(measured: list[Candidate], best: Candidate, current: Candidate)
         if _duration(small) <= SAME * _duration(large):
             gain = _duration(small) / _duration(large) - 1
             price = f"{large.cost / small.cost:.2f} x the cost"
-            return f"{small.devices} to {large.devices} devices {_changes(gain)} for {price}"
+            return f"going from {small.devices} to {sized(large.devices)} {_changes(gain)} for {price}"
     return None
 
 
@@ -203,7 +213,7 @@ def _changes(gain: float) -> str:
 def _reason(best: Candidate, candidates: Sequence[Candidate], intent: Intent, unit: str) -> str:
     low = f", at worst {best.cautious_time:.4g}" if best.is_predicted else ""
     source = "predicted" if best.is_predicted else "measured"
-    at = f"{best.devices} devices ({source} {best.time:.4g} {unit}{low}, efficiency {best.efficiency:.2f})"
+    at = f"{sized(best.devices)} ({source} {best.time:.4g} {time_words(unit)}{low}, efficiency {best.efficiency:.2f})"
     limits = _limits(intent)
     if intent.price_of_time is not None:
         return f"{at}: least cost plus time at {intent.price_of_time:g} an hour{limits}"
@@ -233,9 +243,9 @@ def _nothing_allowed(candidates: Sequence[Candidate], current: Candidate, intent
     cheapest = min(candidates, key=lambda one: one.cautious_cost)
     parts = []
     if intent.deadline_h is not None and fastest.cautious_hours is not None:
-        parts.append(f"the fastest, {fastest.devices} devices, needs {fastest.cautious_hours:.4g} h")
+        parts.append(f"the fastest, {sized(fastest.devices)}, needs {fastest.cautious_hours:.4g} h")
     if intent.budget is not None:
-        parts.append(f"the cheapest, {cheapest.devices} devices, costs {cheapest.cautious_cost:.4g}")
+        parts.append(f"the cheapest, {sized(cheapest.devices)}, costs {cheapest.cautious_cost:.4g}")
     return Decision(
         "stop", current.devices, f"no measured or predicted size fits{_limits(intent)}: {' and '.join(parts)}"
     )

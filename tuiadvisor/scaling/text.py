@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.scaling.cost import Intent, cost_unit
+from tuiadvisor.scaling.decide import sized, time_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,7 @@ BAR: Final = 24  # columns of a full-efficiency bar; the widest line stays below
 
 def text(table: Table, reports: Sequence[Report], intent: Intent) -> str:
     """All reports, a paragraph each."""
-    unit = table.quantity.unit
+    unit = time_words(table.quantity.unit)
     head = (
         f"{table.name}: {table.quantity.column}, time in {unit}, cost in {cost_unit(intent, table.quantity)}"
     )
@@ -48,13 +49,26 @@ def _report(report: Report) -> str:
     lines += [_row(one, "!" if one.row.line in marked else " ") for one in report.rows]
     lines += [_prediction(one) for one in report.predictions]
     lines += ["        # measured, . predicted, to the low end of its interval; ! flagged", ""]
-    lines += [f"flag: {flag.row.devices} devices: {flag.why}" for flag in report.flags]
-    lines += [f"refused: {one.devices} devices: {one.why}" for one in report.refused]
+    lines += [f"flag: {sized(flag.row.devices)}: {flag.why}" for flag in report.flags]
+    lines += [f"refused: {sized(one.devices)}: {one.why}" for one in report.refused]
     lines += [f"note: {note}" for note in report.notes]
     lines += _answers(report)
-    at = f" at {report.decision.devices} devices" if report.decision.devices is not None else ""
-    lines.append(f"{report.decision.decision.upper()}{at}: {report.decision.because}")
+    lines.append(f"{decision_words(report)}: {report.decision.because}")
     return "\n".join(lines)
+
+
+def decision_words(report: Report) -> str:
+    """What to do in a few words: 'KEEP 4 devices', 'STOP growing at 8 devices', 'STOP: back to 1 device'."""
+    decision, devices = report.decision.decision, report.decision.devices
+    if devices is None:
+        return decision.upper()
+    size = sized(devices)
+    largest = max((one.row.devices for one in report.rows), default=devices)
+    if decision == "rescale":
+        return f"RESCALE to {size}"
+    if decision == "keep":
+        return f"KEEP {size}"
+    return f"STOP growing at {size}" if devices >= largest else f"STOP: go back to {size}"
 
 
 def _row(one: Measured, mark: str) -> str:
@@ -91,4 +105,4 @@ def _answers(report: Report) -> list[str]:
         ),
         (frontier.fastest if frontier else None, "beyond this the run gets slower, about"),
     ]
-    return [f"{what}: {devices} devices" for devices, what in answers if devices is not None]
+    return [f"{what}: {sized(devices)}" for devices, what in answers if devices is not None]

@@ -114,7 +114,7 @@ def footer(state: FeedState, page: Page, width: int, message: str, wire: str) ->
     tail: list[Span] = [(f"{wire} ", "header_dim")] if wire else []
     if message:
         return _over(Line(((f" {clean(message)}", "header"),)), Line(tuple(tail)), width)
-    names = list(page.keys)
+    names = ["page_down", *page.keys] if page.num_below else list(page.keys)
     if state.replay is not None:
         names = [*names[:3], "step_forward", "mark_forward", "seek", "speed", *names[3:]]
     spans: list[Span] = [(" ", "header")]
@@ -125,6 +125,8 @@ def footer(state: FeedState, page: Page, width: int, message: str, wire: str) ->
     reserve = sum(len(command.shown) + len(command.label) + 3 for command in last)
     for command in [*(each for each in shown if each.name != "quit"), *last]:
         text = commands.label(command, state)
+        if command.name == "page_down" and page.num_below:
+            text = f"{page.num_below:,} more"
         size = len(command.shown) + len(text) + 3
         if command.name != "quit" and used + size + reserve > width:
             continue

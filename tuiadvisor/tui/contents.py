@@ -80,8 +80,17 @@ def _facts(held: Contents) -> list[tuple[str, str]]:
         ),
         ("software", " · ".join(filter(None, software))),
         *([("layout", layout)] if layout else []),
-        ("steps", f"{text_of.steps(held.first_step, held.last_step)}, {held.num_rank_steps:,} rank-steps"),
-        ("events", f"{held.num_events:,} collectives and marks one by one"),
+        (
+            "steps",
+            f"{text_of.steps(held.first_step, held.last_step)}, {text_of.count(held.num_rank_steps, 'rank-step')}"
+            + (
+                f"; {held.num_early_steps:,} before step 0 on some ranks only" if held.num_early_steps else ""
+            ),
+        ),
+        (
+            "events",
+            f"{text_of.count(held.num_events, 'collective or mark', 'collectives and marks')} one by one",
+        ),
         ("duration", text_of.seconds(held.duration_s)),
         ("end", held.ended or "the run went on, or the recording was cut"),
         ("size", size),
@@ -96,7 +105,7 @@ def _host(host: HostContents) -> str:
         f"{text_of.num_bytes(host.memory_bytes)} memory",
         ", ".join(sorted({f"{host.gpus.count(name)} {name}" for name in host.gpus})) or "no GPU seen",
         host.platform or "",
-        f"{host.num_samples:,} samples",
+        text_of.count(host.num_samples, "sample"),
     ]
     if host.num_agents > 1:
         parts.append(f"{host.num_agents} agents, one after the other")

@@ -79,7 +79,7 @@ def finding_lines(view: RunView, found: Finding, width: int) -> list[Line]:
         rule("evidence", width, sections.window(view)),
     ]
     names = {name: text_of.evidence_name(name) for name in found.evidence}
-    name_width = min(max((len(name) for name in names.values()), default=0) + 2, width // 2)
+    name_width = min(max((len(name) for name in names.values()), default=0) + 2, width * 2 // 3)
     rows += [
         crop(
             line((fit(names[name], name_width), "dim"), sections.figure(text_of.evidence(name, value))), width

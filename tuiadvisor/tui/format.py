@@ -112,13 +112,13 @@ def factor(value: float | None) -> str:
     return UNKNOWN if value is None or not math.isfinite(value) else f"{value:.2f}{TIMES}"
 
 
-def count(value: int | None, noun: str = "") -> str:
-    """'1,024', or with a noun '1 step', '3 steps'."""
+def count(value: int | None, noun: str = "", plural: str = "") -> str:
+    """'1,024', or with a noun '1 step', '3 steps'; plural: where it is not the noun with an s."""
     if value is None:
         return UNKNOWN
     if not noun:
         return f"{value:,}"
-    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {plural or noun + 's'}"
 
 
 def steps(first: int | None, last: int | None) -> str:
@@ -141,15 +141,75 @@ def ranks(numbers: tuple[int, ...], limit: int = 6) -> str:
     return f"ranks {shown} and {left:,} more" if left > 0 else f"ranks {shown}"
 
 
+# What the figures of the shipped rules are called for people; others are read off the identifier.
+EVIDENCE_NAMES = {
+    "excess_s": "late by, in a step in which it is late",
+    "excess_share": "late by, share of a mean step",
+    "excess_core_wait_s": "waits longer for a core than its peers by",
+    "loss_share": "lost, share of the step",
+    "loss_share_low": "lost at least (95 %)",
+    "loss_low_s": "lost a step at least (95 %)",
+    "loss_high_s": "lost a step at most (95 %)",
+    "cover": "explained by this phase",
+    "hit_share": "steps in which it is late",
+    "score": "speed against its peers (1: as fast)",
+    "straggler_slowdown": "job slowed by uneven ranks",
+    "turn_taking_share": "lost to ranks taking turns",
+    "onset_seen": "its beginning was seen",
+    "cpu_share_of_compute": "computing on a core",
+    "unobserved": "phases not observed",
+    "transfer_s": "exchange after the last arrival",
+    "transfer_share": "exchange, share of the step",
+    "transfer_share_low": "exchange at least (95 %)",
+    "comm_exposed_share": "exposed communication",
+    "overlap": "communication hidden by compute",
+    "data_wait_share": "wait for data, share of the step",
+    "data_wait_share_low": "wait for data at least (95 %)",
+    "data_wait_loss_s": "a step would be shorter by",
+    "compute_share": "computing, share of the step",
+    "step_s": "mean step",
+    "steady_steps": "steady steps seen",
+    "num_pauses": "pauses seen",
+    "period_steps": "steps between two pauses",
+    "length_s": "length of a pause",
+    "still_s": "nothing moved for",
+    "num_still_missing": "ranks the others wait for",
+    "num_ranks_missing": "ranks not recorded",
+    "barrier_wait_s": "the last recorded rank still waits",
+    "barrier_wait_share": "that wait, share of the step",
+    "level_shift_share": "step longer by",
+    "level_shift_cover": "growth explained by this phase",
+    "warmup_steps": "slow first steps",
+    "warmup_s": "lost to them in all",
+    "warmup_share": "lost to them, share of the time seen",
+    "warmup_break_even_steps": "run length at which they cost 5 %",
+    "speedup": "step shorter without it",
+    "speedup_low": "shorter at least (95 %)",
+    "speedup_high": "shorter at most (95 %)",
+    "waiting": "who waits",
+}
+
+
 def evidence_name(name: str) -> str:
     """A name of a finding's evidence in words: 'peers_data_wait_s' is 'peers data wait'."""
     if name in PHASE_NAMES:
         return PHASE_NAMES[name]
+    if name in EVIDENCE_NAMES:
+        return EVIDENCE_NAMES[name]
+    if name.startswith("excess_") and name.endswith("_s"):
+        # "excess_backward_s": how much longer than the peers the late rank spends in that phase.
+        return f"later than its peers by, in {phase_name(name[7:-2])}"
     ending = next((ending for ending, _ in _UNITS if name.endswith(ending)), "")
     return name.removesuffix(ending).replace("_", " ")
 
 
-_SHARES = frozenset({"share", "overlap", "last_arrivals", "cover", *PHASE_NAMES})
+def _yes_no(value: float) -> str:
+    return "yes" if value else "no"
+
+
+_SHARES = frozenset(
+    {"share", "overlap", "last_arrivals", "cover", "level_shift_cover", "cpu_share_of_compute", *PHASE_NAMES}
+)
 
 
 def evidence(name: str, value: float | str | None) -> str:
@@ -158,8 +218,8 @@ def evidence(name: str, value: float | str | None) -> str:
         return UNKNOWN
     if isinstance(value, str):
         return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if name in _BY_NAME or isinstance(value, bool):
+        return _BY_NAME.get(name, _yes_no)(value)
     if name in _SHARES or name.endswith(("_share", "_share_low")):
         return share(value)
     for ending, text in _UNITS:
@@ -179,3 +239,11 @@ _UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("_ms", lambda value: seconds(value / 1e3)),
     ("_s", seconds),
 )
+_BY_NAME: dict[str, Callable[[float], str]] = {
+    **dict.fromkeys(("speedup", "speedup_low", "speedup_high", "straggler_slowdown"), factor),
+    **dict.fromkeys(
+        ("period_steps", "warmup_steps", "warmup_break_even_steps", "steady_steps"),
+        lambda value: count(round(value), "step"),
+    ),
+    "onset_seen": _yes_no,
+}

@@ -120,7 +120,8 @@ def _rank(rank: RankRow, host: int) -> list[Line]:
     lead = (
         f"{mark} {rank.rank:>5} {fit(rank.host or text_of.UNKNOWN, host)} {fit(state, rankrow.STATE_WIDTH)}"
     )
-    if rank.state in rankrow.GONE or rank.step_s is None:
+    finished = rank.state == "exited" and rank.step_s is not None
+    if not finished and (rank.state in rankrow.GONE or rank.step_s is None):
         why = wrap(rank.state_detail or "no step seen", WIDTH - len(lead) - 2)
         return [line(" " * len(lead) if index else lead, "  ", text) for index, text in enumerate(why)]
     figures = [fit(rankrow.figure_text(rank, name), 9, "right") for name in rankrow.FIGURES]

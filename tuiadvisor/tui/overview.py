@@ -48,7 +48,8 @@ def _narrow(view: RunView, width: int, height: int) -> list[Line]:
     tight = height < 19
     lost = sections.losses(view, width, 4 if roomy else 1 if tight else 2)
     culprits = sections.culprits(view, width, 4 if roomy else 1 if tight else 2)
-    verdict = sections.verdict(view, width, 4 if roomy else 2)
+    # The sentence is what one came for: it takes the rows it needs, the chart gives way.
+    verdict = sections.verdict(view, width, 4 if roomy else 2 if tight else 3)
     phases = sections.phases(view, width, 4 if roomy else 1 if tight else 3)
     found = [sections.finding(each, width) for each in view.findings]
     # Heads of four parts, the figures of the step, the source line; chart, ranks and findings share the rest.

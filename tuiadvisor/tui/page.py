@@ -25,7 +25,9 @@ class Page:
         self.cursor: Target | None = None
         self.top = 0  # first visible row of a page longer than the screen
         self.num_rows = 0
+        self.num_below = 0  # rows that do not fit on the screen any more
         self.targets: list[Target] = []
+        self.follows = False  # the cursor moved: bring it into view
         self.target_rows: dict[Target, int] = {}
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
@@ -40,6 +42,11 @@ class Page:
         outside = -1 if rows > 0 else len(self.targets)
         index = (self.targets.index(self.cursor) if self.cursor in self.targets else outside) + rows
         self.cursor = self.targets[min(max(index, 0), len(self.targets) - 1)]
+        self.follows = True
+
+    def turn(self, rows: int) -> None:
+        """Show the next or former screenful."""
+        self.scroll(rows)
 
     def scroll(self, rows: int) -> None:
         """Move the view; `lines` keeps it within the page."""
@@ -57,6 +64,11 @@ class Page:
             if row.target is not None:
                 self.target_rows.setdefault(row.target, index)
         self.targets = list(self.target_rows)
+        place = self.target_rows.get(self.cursor) if self.follows and self.cursor else None
+        if place is not None:
+            self.top = min(max(self.top, place - height + 1), place)
+        self.follows = False
         self.top = min(self.top, max(len(rows) - height, 0))
+        self.num_below = max(len(rows) - self.top - height, 0)
         visible = rows[self.top : self.top + height]
         return [select(row, width) if row.target and row.target == self.cursor else row for row in visible]

@@ -87,6 +87,7 @@ class Ranks(Page):
         self.height = max(height - 3, 1)
         self.num_rows = len(self.order)
         self._follow_cursor()
+        self.num_below = max(self.num_rows - self.top - self.height, 0)
         visible = self.order[self.top : self.top + self.height]
         rows = [
             indent(rankrow.rank_line(rank, columns, view.heat_first_step, left_step), 1) for rank in visible
@@ -117,6 +118,10 @@ class Ranks(Page):
         wanted = self.filter.strip().lower()
         kept = [rank for rank in view.ranks if passes(rank, wanted)]
         return sorted(kept, key=SORTS[self.sort], reverse=self.reversed)
+
+    def turn(self, rows: int) -> None:
+        """A screenful down the table, the cursor with it."""
+        self.move(rows)
 
     def neighbour(self, target: Target, rows: int) -> Target | None:
         """Return the target `rows` further down the table."""

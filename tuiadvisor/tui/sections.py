@@ -42,7 +42,7 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     rows = wrap(sentence or "no verdict yet", room)
     lines = [line((badge, role), " ", (text, "strong")) for text in rows[:1]]
     lines += [indent(line((text, "strong")), len(badge) + 1) for text in rows[1:]]
-    if view.verdict.next_constraint and len(lines) < max_rows:
+    if view.verdict.next_constraint and len(lines) < max_rows - 1:
         name = text_of.phase_name(view.verdict.next_constraint)
         lines.append(indent(line((f"then the next constraint is {name}", "dim")), len(badge) + 1))
     return _cut(lines, max_rows, width)
@@ -129,10 +129,12 @@ def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
     exposed = text_of.seconds(overlap.comm_exposed_s)
     hidden = text_of.share(overlap.overlap)
     text = f"communication {total} a step, {hidden} hidden behind compute; exposed {exposed}"
+    if overlap.comm_total_s is None:
+        text = f"exposed communication {exposed} a step (how much more is hidden is unknown)"
     if overlap.skew_s is not None and overlap.transfer_s is not None:
         late, moving = text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)
         text += f": {late} waiting for the last rank, {moving} moving data"
-    if overlap.sampled_share is not None and overlap.sampled_share < 1:
+    if overlap.sampled_share and overlap.sampled_share < 1:
         text += f" ({text_of.share(overlap.sampled_share)} of the steps seen in detail)"
     return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
 
@@ -158,7 +160,9 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
             )
         )
     if len(lines) > max_rows > 0:
-        left = line((f"  and {len(lines) - max_rows + 1} more ranks that arrive late: see 2 Ranks", "dim"))
+        more = len(lines) - max_rows + 1
+        who = "1 more rank that arrives" if more == 1 else f"{more} more ranks that arrive"
+        left = line((f"  and {who} late: see 2 Ranks", "dim"))
         lines = [*lines[: max_rows - 1], left]
     return [crop(row, width) for row in lines[: max(max_rows, 0)]]
 
@@ -241,7 +245,7 @@ def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
         lines.append(crop(line(name, "  ", (" · ".join(parts), "dim")), width))
         lines += [crop(indent(line((gpu, "dim")), len(name) + 2), width) for gpu in host.gpus]
     if len(lines) > max_rows > 0:
-        more = line((f"and {len(lines) - max_rows + 1} more lines of hosts", "dim"))
+        more = line((f"and {text_of.count(len(lines) - max_rows + 1, 'more line')} of hosts", "dim"))
         lines = [*lines[: max_rows - 1], more]
     return lines[: max(max_rows, 0)]
 

@@ -1,0 +1,126 @@
+"""What a newcomer meets first: wrong commands, a process that is no training, single steps of a replay."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from synthetic_run import Fault, Job, encoded, final_view, frames
+
+from tuiadvisor.advisor.findings import catalog
+from tuiadvisor.cli import main
+from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.stream.frames import FrameKind, encode
+from tuiadvisor.stream.recording import RecordingWriter
+from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui import format as text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+JOB = Job(num_ranks=4, num_steps=100, faults=(Fault("backward", (2,), 0.015),))
+RUN = encode(FrameKind.RUN, "hub", 0, 0, {"label": "train.py"})
+
+
+@pytest.mark.parametrize(
+    ("expected", "arguments"),
+    [
+        (
+            "tuiadvisor: no command 'wach'; did you mean watch?; tuiadvisor --help shows what there is",
+            ["wach"],
+        ),
+        (
+            "tuiadvisor replay: the following arguments are required: FILE; tuiadvisor replay --help",
+            ["replay"],
+        ),
+        ("tuiadvisor replay: --speed: '0' is no speed; write 0.01", ["replay", "f", "--speed", "0"]),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(
+    expected: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is wrong and where to look; code 2."""
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    said = capsys.readouterr().err
+    assert 2 == left.value.code
+    assert 1 == said.count("\n")
+    assert said.startswith(expected)
+
+
+def test_a_python_that_is_no_training_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is put into it, and nobody waits for its steps: this process has not loaded torch."""
+    assert 2 == main(["watch", "--once", "--pid", str(os.getpid())])
+    said = capsys.readouterr().err
+    assert "has not loaded torch, so it is no PyTorch training" in said
+    assert 1 == said.count("\n")
+
+
+def test_replay_at_a_step_it_does_not_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The line names the last step."""
+    path = recorded(tmp_path)
+    assert 2 == main(["replay", str(path), "--at", "99999"])
+    assert "--at 99999: the recording holds steps 0 to 99" in capsys.readouterr().err
+
+
+def recorded(folder: Path) -> Path:
+    path = folder / "run.tuirec"
+    writer = RecordingWriter(path, RUN)
+    for frame in frames(JOB):
+        writer.append(encoded(frame))
+    writer.close()
+    return path
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_single_step_is_one_training_step(tmp_path: Path) -> None:
+    """Frames hold forty steps each; ] shows the next one, [ the one before, and neither leaves the recording."""
+    feed = ReplayFeed(ReplaySource(recorded(tmp_path)), (), 99)
+    feed.start()
+    try:
+        feed.command("pause")
+        feed.command("seek_step", 50)
+        wait_until(lambda: step_of(feed) == 50)
+        for command, expected in ((1, 51), (1, 52), (-1, 51), (-1, 50), (-1, 49)):
+            feed.command("step", command)
+            wait_until(lambda wanted=expected: step_of(feed) == wanted)  # type: ignore[misc]
+        view = feed.latest().view
+        assert view is not None
+        assert 49 == max(row.last_step or 0 for row in view.ranks)
+        assert 49 == view.window.last_step
+        assert 50 == len(view.trend.step_s)
+        feed.command("seek_step", 5000)
+        wait_until(lambda: step_of(feed) == 99)
+        feed.command("step", 1)
+        feed.command("step", -1)
+        wait_until(lambda: step_of(feed) == 98)
+    finally:
+        feed.stop()
+
+
+def step_of(feed: ReplayFeed) -> int | None:
+    state = feed.latest()
+    return state.view.last_step if state.view is not None else None
+
+
+def test_commands_of_actions_name_the_process() -> None:
+    """PID is the late rank's own; after its end the number may be another's, so the word stays."""
+    view = final_view(JOB)
+    found = next(finding for finding in view.findings if finding.id == "straggler")
+    assert (2,) == found.ranks
+    assert any(act.command and "--pid 102" in act.command for act in found.actions)
+
+
+def test_every_figure_of_the_rules_has_a_name_for_people() -> None:
+    """No identifier of the catalogue reaches the screen."""
+    names = {name for rule in catalog() for name in rule.evidence}
+    assert [] == sorted(name for name in names if name not in text_of.EVIDENCE_NAMES)
