@@ -5,7 +5,7 @@ The waits are not invented: they follow from simulating the barrier, so that all
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -270,3 +270,47 @@ def above_info(view: RunView) -> list[tuple[str, tuple[int, ...], str | None]]:
     return [
         (finding.id, finding.ranks, finding.phase) for finding in view.findings if finding.severity != "info"
     ]
+
+
+def restarted(job: Job, num_steps: int, pause_s: float = 20.0) -> Simulated:
+    """Records of the job's next incarnation: everything counts from 0 again, later on the same clocks."""
+    again = simulate(replace(job, num_steps=num_steps, seed=job.seed + 1))
+    last_ns = max(row[3] for rows in simulate(job).rows.values() for row in rows)
+    shift_ns = last_ns + round(pause_s * 1e9)
+    clocks = [STEP_NAMES.index(name) for name in ("begin_ns", "end_ns", "arrive_ns", "release_ns")]
+    rows = {
+        rank: [
+            tuple(value + shift_ns if index in clocks else value for index, value in enumerate(row))
+            for row in records
+        ]
+        for rank, records in again.rows.items()
+    }
+    return Simulated(rows, again.cycle_s)
+
+
+def elastic(job: Job, cut: str) -> list[Frame]:
+    """100 steps, an elastic restart of all ranks, 100 steps more, cut into frames in different ways."""
+    first, second = simulate(job), restarted(job, 100)
+    head = [hello(job, host) for host in sorted({job.host(rank) for rank in first.rows})]
+    if cut == "one rank a frame":
+        batches = [rows[rank] for rows in (first.rows, second.rows) for rank in rows]
+    elif cut == "ten steps of one rank a frame":
+        batches = [
+            rows[rank][start : start + 10]
+            for rows in (first.rows, second.rows)
+            for start in range(0, 100, 10)
+            for rank in rows
+        ]
+    elif cut == "both in one frame":
+        batches = [
+            [row for rank in first.rows for row in (*first.rows[rank], *second.rows[rank])],
+        ]
+    else:
+        batches = [[row for rank in rows for row in rows[rank]] for rows in (first.rows, second.rows)]
+    result = []
+    for seq, batch in enumerate(batches, 1):
+        hosts = sorted({job.host(row[0]) for row in batch})
+        for host in hosts:
+            mine = [row for row in batch if job.host(row[0]) == host]
+            result.append(Frame(FrameKind.STEPS, f"{host}/1/1", seq, seq, pack_columns(mine, STEP_NAMES)))
+    return [*head, *result]

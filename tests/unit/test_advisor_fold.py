@@ -11,6 +11,7 @@ from synthetic_run import (
     Fault,
     Job,
     above_info,
+    elastic,
     encoded,
     final_view,
     folded,
@@ -288,3 +289,24 @@ def test_shares_sum_to_one_and_losses_never_exceed_the_time() -> None:
     assert {"checkpoint", "straggler", "data_wait", "comm_exposed"} <= set(view.goodput_losses)
     mean_s = 1 / (view.step.throughput_steps_s or 1)
     assert sum(finding.loss_s_per_step or 0 for finding in view.findings) < mean_s
+
+
+@pytest.mark.parametrize(
+    "cut", ["all ranks a frame", "one rank a frame", "ten steps of one rank a frame", "both in one frame"]
+)
+def test_an_elastic_restart_goes_on_counting(cut: str) -> None:
+    """All probes are installed anew: however the records are cut, 100 steps and 100 more are steps 0 to 199."""
+    job = Job(num_steps=100, faults=(Fault("forward", (2,), 6 * MS),))
+    view = folded(elastic(job, cut)).view()
+    assert 199 == view.last_step
+    assert {199} == {row.last_step for row in view.ranks}
+    assert 0 == view.losses.frames_bad
+    assert [] == [note for note in view.losses.notes if "contradicted" in note]
+    assert [("straggler", (2,), "forward")] == above_info(view)
+
+
+def test_an_elastic_restart_on_two_hosts_goes_on_counting() -> None:
+    """Hosts whose clocks are apart, and whose sequence numbers begin anew: still one axis."""
+    job = Job(num_steps=100, num_ranks=4, ranks_per_host=2, host_clock_s={1: 5.0})
+    view = folded(elastic(job, "ten steps of one rank a frame")).view()
+    assert {199} == {row.last_step for row in view.ranks}

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from synthetic_run import MS, STEP_NAMES, Fault, Job, encoded, frames, simulate
+from synthetic_run import MS, STEP_NAMES, Fault, Job, elastic, encoded, frames, simulate
 
 from tuiadvisor.advisor.fold import Advisor, diagnose
 from tuiadvisor.cli import main
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import EVENT_COLUMNS
 from tuiadvisor.exporters.rewrite import write_recording
+from tuiadvisor.exporters.survey import is_steps
 from tuiadvisor.exporters.trim import Trimmed, trim
 from tuiadvisor.stream.frames import Frame, FrameKind, decode, encode, pack_columns, unpack_columns
 from tuiadvisor.stream.recording import RecordingReader
@@ -35,9 +36,9 @@ def job_steps(parts: list[bytes]) -> tuple[int, int | None, int]:
         advisor.feed(data)
         frame = decode(data)
         rows += frame.payload["rows"] if frame.kind == FrameKind.STEPS else 0
-    shift = advisor.store.axis_shift()
-    first = min(track.first_step + offset - shift for track, offset in advisor.store.aligned_tracks())
-    return first, advisor.view().last_step, rows
+    span = advisor.store.span()
+    assert span is not None
+    return span[0] - advisor.store.axis_shift(), advisor.view().last_step, rows
 
 
 def test_exactly_these_steps_of_every_rank() -> None:
@@ -163,3 +164,14 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         write_recording(str(tmp_path / "x.tuirec"), broken())  # type: ignore[arg-type]
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("cut", ["all ranks a frame", "one rank a frame", "both in one frame"])
+def test_steps_after_an_elastic_restart_are_found_where_the_view_counts_them(cut: str) -> None:
+    """All ranks' probes were installed anew after 100 steps: 150 to 160 are ten steps of the second incarnation."""
+    parts = [RUN, *map(encoded, elastic(Job(num_steps=100), cut))]
+    for first, last in ((40, 60), (95, 110), (150, 160)):
+        kept = sum(
+            decode(data).payload["rows"] for data in trimmed(parts, first, last) if is_steps(decode(data))
+        )
+        assert 4 * (last - first + 1) == kept

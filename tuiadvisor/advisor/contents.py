@@ -131,9 +131,8 @@ def _assemble(
     damage: RecordingSummary,
 ) -> Contents:
     view = advisor.view()
-    aligned = advisor.store.aligned_tracks()
-    shift = advisor.store.axis_shift()
-    first = min((track.first_step + offset - shift for track, offset in aligned), default=None)
+    span = advisor.store.span()
+    first = None if span is None else span[0] - advisor.store.axis_shift()
     states: dict[str, int] = {}
     for fact in advisor.roster.ranks.values():
         states[fact.state] = states.get(fact.state, 0) + 1
@@ -145,7 +144,7 @@ def _assemble(
         created_wall_s=created_ns / 1e9 if created_ns else None,
         recorded_by=advisor.roster.run.get("tuiadvisor"),
         hosts=tuple(hosts[name] for name in sorted(hosts)),
-        num_ranks=len(set(advisor.roster.ranks) | set(advisor.store.tracks)),
+        num_ranks=len(set(advisor.roster.ranks) | set(advisor.store.ranks())),
         states=dict(sorted(states.items())),
         # A rank that was watched before the one that counts may have seen steps before its step 0.
         first_step=None if first is None else max(first, 0),

@@ -90,7 +90,7 @@ class Advisor:
             if agent is None:
                 return
             self.store.add(columns, agent.host, self.roster.clock_shift)
-            for _, job_steps, durations_ns in self.store.take_aligned():
+            for job_steps, durations_ns in self.store.take_aligned():
                 self.trend.add(job_steps, durations_ns)
 
     def view(self) -> RunView:
@@ -133,12 +133,10 @@ class Advisor:
             judged = hang + [entry for entry in judged if not entry.rule.final]
         seconds = job_seconds(diagnosis.seconds_PR) if diagnosis is not None else {}
         shift = self.store.axis_shift()
-        last_steps = {
-            track.rank: track.last_step + offset - shift for track, offset in self.store.aligned_tracks()
-        }
+        last_steps = self.store.last_job_steps()
         num_not_compared = len(missing)
         if diagnosis is not None:
-            num_not_compared += len(self.store.tracks) - len(diagnosis.table.ranks)
+            num_not_compared += self.store.tracks.num - len(diagnosis.table.ranks)
         good, good_losses = goodput(diagnosis, judged)
         named = stragglers(diagnosis, judged)
         heat_first = None
@@ -194,7 +192,7 @@ class Advisor:
             table,
             self._alive(table),
             from_beginning=from_beginning,
-            all_ranks_seen=not any_missing and len(table.ranks) == len(self.store.tracks),
+            all_ranks_seen=not any_missing and len(table.ranks) == self.store.tracks.num,
             on_accelerator=bool(devices - {None, "cpu"}),
             core_wait=lambda last_s: self.roster.core_wait.shares(table.ranks, last_s),
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuiadvisor.advisor.tracks import MAX_RANKS, NONE
 from tuiadvisor.events import UNKNOWN
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Generations:
-    """A rank's probe, each time it was installed: from which STEPS frame on, and the offset of its steps."""
+    """A rank's probe, each time it was installed: from which STEPS frame and moment on, the offset of its steps."""
 
     first_frames: list[int] = field(default_factory=list)
-    born: list[int] = field(default_factory=list)
-    offsets: list[int | None] = field(default_factory=list)
+    born_ticks: list[int] = field(default_factory=list)
+    born_ns: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)  # NONE while not aligned
 
 
 class JobAxis:
@@ -39,19 +41,25 @@ class JobAxis:
 
     def watch(self, ranks: Ints) -> None:
         """The store has just taken a STEPS frame with these ranks."""
-        for rank in np.unique(ranks).tolist():
-            track = self._store.tracks.get(rank)
-            if track is None:
-                continue
+        tracks = self._store.tracks
+        seen = np.unique(ranks[(ranks >= 0) & (ranks < MAX_RANKS)])
+        rows = tracks.rows_of(seen)
+        for rank, row in zip(seen[rows >= 0].tolist(), rows[rows >= 0].tolist(), strict=True):
             known = self._ranks.setdefault(rank, _Generations())
-            if not known.born or known.born[-1] != track.born_tick:
+            if not known.born_ticks and tracks.restarted[row]:  # both generations within its first frame
                 known.first_frames.append(self.num_frames)
-                known.born.append(track.born_tick)
-                known.offsets.append(None)
-            known.offsets[-1] = track.alignment.offset
+                known.born_ticks.append(-1)
+                known.born_ns.append(0)
+                known.offsets.append(int(tracks.former_offset[row]))
+            if not known.born_ticks or known.born_ticks[-1] != tracks.born_tick[row]:
+                known.first_frames.append(self.num_frames)
+                known.born_ticks.append(int(tracks.born_tick[row]))
+                known.born_ns.append(int(tracks.born_ns[row]))
+                known.offsets.append(NONE)
+            known.offsets[-1] = int(tracks.offset[row])
         self.num_frames += 1
 
-    def job_steps(self, frame: int, ranks: Ints, steps: Ints) -> Ints:
+    def job_steps(self, frame: int, ranks: Ints, steps: Ints, begins_ns: Ints) -> Ints:
         """Job step of each row of the STEPS frame at this position; UNKNOWN where a rank was never aligned.
 
         For an EVENTS frame give the number of STEPS frames before it.
@@ -59,14 +67,21 @@ class JobAxis:
         result = np.full(steps.shape, UNKNOWN, dtype=np.int64)
         shift = self._store.axis_shift()
         for rank in np.unique(ranks).tolist():
-            offset = self._offset(rank, frame)
-            if offset is not None:
-                rows = ranks == rank
-                result[rows] = steps[rows] + offset - shift
+            known = self._ranks.get(rank)
+            if known is None:
+                continue
+            rows = np.flatnonzero(ranks == rank)
+            result[rows] = self._on_axis(known, frame, steps[rows], begins_ns[rows]) - shift
+            result[rows[result[rows] < 0]] = UNKNOWN
         return np.where(steps >= 0, result, UNKNOWN)
 
-    def _offset(self, rank: int, frame: int) -> int | None:
-        known = self._ranks.get(rank)
-        if known is None:
-            return None
-        return known.offsets[max(bisect_right(known.first_frames, frame) - 1, 0)]
+    @staticmethod
+    def _on_axis(known: _Generations, frame: int, steps: Ints, begins_ns: Ints) -> Ints:
+        at = max(bisect_right(known.first_frames, frame) - 1, 0)
+        nowhere = np.full(steps.shape, NONE // 2)
+        now = steps + known.offsets[at] if known.offsets[at] != NONE else nowhere
+        if at == 0 or known.first_frames[at] != frame:
+            return now
+        # The frame in which the probe was installed anew may hold the end of the generation before.
+        before = steps + known.offsets[at - 1] if known.offsets[at - 1] != NONE else nowhere
+        return np.where(begins_ns < known.born_ns[at], before, now)

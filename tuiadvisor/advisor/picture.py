@@ -244,12 +244,7 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
     for source, silent_s in sorted(roster.silent_agents().items()):
         host = roster.agents[source].host
         notes.append(f"agent on {host} silent" + ("" if silent_s is None else f" for {silent_s:.0f} s"))
-    unaligned = {
-        track.rank: track.alignment.why_not
-        for _, track in sorted(store.tracks.items())
-        if track.alignment.offset is None and track.num_rows >= 8
-    }
-    for rank, why in list(unaligned.items())[:4]:
+    for rank, why in list(store.not_compared(min_rows=8).items())[:4]:
         notes.append(f"rank {rank} is not compared with the others: {why}")
     if store.num_bad_rows:
         notes.append(f"{store.num_bad_rows} step records contradicted themselves and were left out")
@@ -271,7 +266,7 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
 def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
     """Ranks of the job that were never heard of."""
     world_size = roster.world_size() or 0
-    seen = set(roster.ranks) | set(store.tracks)
+    seen = set(roster.ranks) | set(store.ranks())
     if world_size - len(seen) > 1 << 20:
         return ()
     return tuple(rank for rank in range(world_size) if rank not in seen)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subject | None:
     """What the rule is judged on."""
-    offsets = {track.rank: offset - store.axis_shift() for track, offset in store.aligned_tracks()}
+    offsets = store.job_offsets()
     silent = roster.silent_agents()
     places = []
     for _, facts in sorted(roster.ranks.items()):

@@ -2,37 +2,39 @@
 
 In: columns of STEPS frames, in the order they arrive.  Out: StepTable of the recent window. Everything outside
 the plausible is dropped and counted. A slot is `local step % capacity`, so duplicates overwrite themselves and
-gaps stay gaps; one offset a rank (metrics.align) puts local steps on the job's axis.
+gaps stay gaps; one offset a rank (advisor.alignment) puts local steps on the job's axis. Nothing here loops over
+ranks in the usual case.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.alignment import Alignments
+from tuiadvisor.advisor.tracks import MAX_RANKS, NONE, RankTracks
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
-from tuiadvisor.metrics.align import Alignment, RankSteps, align
+from tuiadvisor.metrics.align import RankSteps
 from tuiadvisor.metrics.steptable import StepTable, build_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
+    from tuiadvisor.advisor.alignment import ClockShift
     from tuiadvisor.metrics.arrays import Bools, Ints
 
-MAX_RANKS: Final = 1 << 17
 MAX_STEP: Final = 1 << 40
 MAX_CLOCK_NS: Final = 1 << 61
 MAX_DURATION_NS: Final = 86_400 * 10**9
 MAX_LEAP_STEPS: Final = 1 << 20  # a gap beyond this is a damaged number, not a loss
 EARLY_STEPS: Final = 256  # kept for good: the warm-up must not scroll away
+MAX_EARLY_RANKS: Final = 1024  # their median stands for the others'
 # (ranks up to, steps kept a rank): 24 columns of 8 bytes, so at most about 100 MB.
 CAPACITIES: Final = ((256, 2048), (1024, 512), (4096, 128), (MAX_RANKS, 32))
 MAX_TABLE_CELLS: Final = 1 << 16  # rank-steps a view looks at: 40 ms for 64 ranks
 MIN_TABLE_STEPS: Final = 256
-MAX_ALIGN_STEPS: Final = 256
-NUM_ROWS_BEFORE_OWN_AXIS: Final = 8
+MAX_GENERATIONS: Final = 4  # of one rank within one frame: more is a damaged frame
 
 KEPT: Final = tuple(
     name
@@ -47,238 +49,164 @@ _DURATIONS: Final = tuple(
 _INDEX: Final = {name: index for index, name in enumerate(KEPT)}
 
 
-@dataclass(slots=True)
-class RankTrack:
-    """Where a rank stands: its row, the span of its local steps and its place on the job's axis."""
-
-    rank: int
-    row: int
-    host: str
-    first_step: int  # of this generation of the probe
-    last_step: int
-    last_end_ns: int
-    num_rows: int
-    born_tick: int  # counts ingested batches: when this generation began
-    last_tick: int
-    alignment: Alignment
-    first_offset: int | None  # of the rank's first generation: numbers the job's axis
-    restarted: bool
-    next_check: int  # rows at which the alignment is estimated again
-
-
-_NOT_YET: Final = Alignment(None, "", "not enough steps yet")
-
-
 class StepStore:
     """Mutable: feed it columns, ask for a table."""
 
     def __init__(self) -> None:
-        self.tracks: dict[int, RankTrack] = {}
+        self.tracks = RankTracks()
+        self.alignments = Alignments(self.tracks, self._rank_steps, self._at)
         self.capacity = CAPACITIES[0][1]
         self.num_bad_rows = 0
         self.num_restarts = 0
-        self.first_job_step: int | None = None
         self._tick = 0
         self._row_space = 0
         self._steps = np.zeros((0, self.capacity), dtype=np.int64)
         self._values = np.zeros((len(KEPT), 0, self.capacity), dtype=np.int64)
         self._early = np.zeros((0, EARLY_STEPS), dtype=np.int64)
-        self._aligned: list[tuple[int, Ints, Ints]] = []  # not yet taken by the trend
+        self._aligned: list[tuple[Ints, Ints]] = []  # not yet taken by the trend
 
     # -- feeding ---------------------------------------------------------------------------------------------
 
-    def add(
-        self,
-        columns: Mapping[str, Ints],
-        host: str,
-        clock_shift: Callable[[str, str], int | None],
-    ) -> None:
+    def add(self, columns: Mapping[str, Ints], host: str, clock_shift: ClockShift) -> None:
         """Take the rows of one frame. clock_shift(host, other) is added to host's clock to read other's."""
         self._tick += 1
         keep = _plausible(columns)
         self.num_bad_rows += int(keep.size - keep.sum())
         if not keep.any():
             return
-        kept = {name: values[keep] for name, values in columns.items()}
-        order = np.lexsort((kept["step"], kept["rank"]))
-        kept = {name: values[order] for name, values in kept.items()}
+        order = np.flatnonzero(keep)
+        rank, begin = columns["rank"][order], columns["begin_ns"][order]
+        if np.any((rank[1:] < rank[:-1]) | ((rank[1:] == rank[:-1]) & (begin[1:] < begin[:-1]))):
+            order = order[np.lexsort((begin, rank))]
+        kept = {name: values[order] for name, values in columns.items()}
         _sanitize(kept)
-        ranks, starts = np.unique(kept["rank"], return_index=True)
-        edges = np.append(starts, kept["rank"].size)
-        touched = []
-        for index, rank in enumerate(ranks.tolist()):
-            part = slice(int(edges[index]), int(edges[index + 1]))
-            track = self._track(rank, host, kept["step"][part], kept["begin_ns"][part])
-            if track is not None and self._take(track, kept, part):
-                touched.append(track)
-        for track in touched:
-            if track.alignment.offset is None or track.num_rows >= track.next_check:
-                self._align(track, clock_shift)
+        rows = self._rows(kept["rank"])
+        begins = self._begins(rows, kept, self.tracks.host_index(host))
+        first = np.concatenate(([True], rows[1:] != rows[:-1]))
+        again = np.cumsum(begins & ~first)
+        generation = again - again[first][np.cumsum(first) - 1]
+        self.num_bad_rows += int((generation >= MAX_GENERATIONS).sum())
+        for number in range(min(int(generation.max()) + 1, MAX_GENERATIONS)):
+            here = np.flatnonzero(generation == number)
+            self._begin(rows, kept, here[begins[here]], self.tracks.host_index(host))
+            touched = self._take(rows, kept, here)
+            self._report_all(self.alignments.update(touched, clock_shift, self._tick))
 
-    def _track(self, rank: int, host: str, steps: Ints, begins: Ints) -> RankTrack | None:
-        track = self.tracks.get(rank)
-        if track is None:
-            if len(self.tracks) >= MAX_RANKS:
-                return None
-            self._reserve(len(self.tracks) + 1)
-            track = RankTrack(
-                rank=rank,
-                row=len(self.tracks),
-                host=host,
-                first_step=int(steps[0]),
-                last_step=int(steps[0]) - 1,
-                last_end_ns=0,
-                num_rows=0,
-                born_tick=self._tick,
-                last_tick=self._tick,
-                alignment=_NOT_YET,
-                first_offset=None,
-                restarted=False,
-                next_check=0,
-            )
-            self.tracks[rank] = track
-            return track
-        moved = track.host != host
-        counts_anew = int(steps[0]) <= track.last_step and int(begins[0]) >= track.last_end_ns
-        if moved or counts_anew:
-            self._restart(track, host, int(steps[0]))
-        return track
+    def _rows(self, ranks: Ints) -> Ints:
+        """Row of each record; ranks seen for the first time get one."""
+        rows = self.tracks.rows_of(ranks)
+        if (rows < 0).any():
+            new = np.unique(ranks[rows < 0])
+            self._reserve(self.tracks.num + new.size)
+            self.tracks.add(new)
+            rows = self.tracks.rows_of(ranks)
+        return rows
 
-    def _restart(self, track: RankTrack, host: str, first_step: int) -> None:
-        """The probe was installed anew, or the rank moved: local steps count from 0 again."""
-        self.num_restarts += 1
-        self._steps[track.row] = UNKNOWN
-        track.host = host
-        track.first_step = first_step
-        track.last_step = first_step - 1
-        track.last_end_ns = 0
-        track.num_rows = 0
-        track.born_tick = self._tick
-        track.alignment = _NOT_YET
-        track.restarted = True
-        track.next_check = 0
+    def _begins(self, rows: Ints, kept: Mapping[str, Ints], host: int) -> Bools:
+        """Records with which a probe begins to count: its first, the first after it was installed anew or moved."""
+        tracks, step, begin = self.tracks, kept["step"], kept["begin_ns"]
+        result = np.zeros(rows.size, dtype=np.bool_)
+        anew = (step[1:] <= step[:-1]) & (begin[1:] >= kept["end_ns"][:-1])
+        same = rows[1:] == rows[:-1]
+        result[1:] = same & anew
+        first = np.flatnonzero(np.concatenate(([True], ~same)))
+        row = rows[first]
+        counts_anew = (step[first] <= tracks.last_step[row]) & (begin[first] >= tracks.last_end_ns[row])
+        result[first] = (tracks.born_tick[row] == 0) | (tracks.host[row] != host) | counts_anew
+        return result
 
-    def _take(self, track: RankTrack, kept: Mapping[str, Ints], part: slice) -> bool:
-        steps, ends = kept["step"][part], kept["end_ns"][part]
-        good = steps > track.last_step - self.capacity
-        if track.num_rows:
-            good &= steps <= track.last_step + MAX_LEAP_STEPS
-            # Later steps end later; a clock that runs backwards is not this rank's.
-            good &= (steps <= track.last_step) | (ends > track.last_end_ns)
-        good[1:] &= ends[1:] > np.maximum.accumulate(ends)[:-1]
+    def _begin(self, rows: Ints, kept: Mapping[str, Ints], at: Ints, host: int) -> None:
+        if not at.size:
+            return
+        row = rows[at]
+        old = row[self.tracks.born_tick[row] != 0]
+        if old.size:
+            self.num_restarts += int(old.size)
+            self.alignments.forget(old)
+            self._steps[old] = UNKNOWN
+            self.tracks.restarted[old] = 1
+        self.tracks.begin(row, host, kept["step"][at], kept["begin_ns"][at], self._tick)
+
+    def _take(self, rows: Ints, kept: Mapping[str, Ints], here: Ints) -> Ints:
+        """Store the records `here`, at most one generation a rank; returns the rows that have news, by rank."""
+        tracks, step_of, end_of = self.tracks, kept["step"], kept["end_ns"]
+        same = rows[here[1:]] == rows[here[:-1]]
+        if np.any(same & (step_of[here[1:]] < step_of[here[:-1]])):
+            here = here[np.lexsort((step_of[here], kept["rank"][here]))]
+        row, step, end = rows[here], step_of[here], end_of[here]
+        good = step > tracks.last_step[row] - self.capacity
+        # Later steps end later; a clock that runs backwards is not this rank's.
+        ahead = step > tracks.last_step[row]
+        good &= (tracks.num_rows[row] == 0) | ~ahead | (end > tracks.last_end_ns[row])
+        good &= (tracks.num_rows[row] == 0) | (step <= tracks.last_step[row] + MAX_LEAP_STEPS)
+        good &= _rises(row, end)
         self.num_bad_rows += int(good.size - good.sum())
-        if not good.any():
-            return False
-        where = np.flatnonzero(good) + part.start
-        steps, ends = kept["step"][where], kept["end_ns"][where]
-        recent = where[steps > steps[-1] - self.capacity]
-        slots = kept["step"][recent] % self.capacity
-        new = self._steps[track.row, slots] != kept["step"][recent]
-        self._steps[track.row, slots] = kept["step"][recent]
-        for index, name in enumerate(KEPT):
-            self._values[index, track.row, slots] = kept[name][recent]
-        early = where[(steps < EARLY_STEPS) & (not track.restarted)]
-        self._early[track.row, kept["step"][early]] = kept["end_ns"][early] - kept["begin_ns"][early]
-        track.num_rows += int(new.sum())
-        track.last_step = max(track.last_step, int(steps[-1]))
-        track.last_end_ns = max(track.last_end_ns, int(ends[-1]))
-        track.last_tick = self._tick
-        if track.alignment.offset is not None:
-            self._report(track, where=recent[new], kept=kept)
-        return True
+        here = here[good]
+        if not here.size:
+            return here
+        last = np.append(rows[here[1:]] != rows[here[:-1]], True)
+        touched = rows[here[last]]
+        num_records = np.diff(np.flatnonzero(np.concatenate(([True], last))))
+        newest = np.repeat(step_of[here[last]], num_records)
+        early = here[(step_of[here] < EARLY_STEPS) & (tracks.restarted[rows[here]] == 0)]
+        self._early[rows[early], step_of[early]] = end_of[early] - kept["begin_ns"][early]
+        recent = here[step_of[here] > newest - self.capacity]
+        row, step = rows[recent], step_of[recent]
+        cell = row * self.capacity + step % self.capacity
+        steps = self._steps.reshape(-1)
+        new = steps[cell] != step
+        steps[cell] = step
+        self._values.reshape(len(KEPT), -1)[:, cell] = np.stack([kept[name][recent] for name in KEPT])
+        starts = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
+        tracks.num_rows[touched] += np.add.reduceat(new.astype(np.int64), starts)
+        tracks.last_step[touched] = np.maximum(tracks.last_step[touched], step_of[here[last]])
+        tracks.last_end_ns[touched] = np.maximum(tracks.last_end_ns[touched], end_of[here[last]])
+        tracks.last_tick[touched] = self._tick
+        known = new & (tracks.offset[row] != NONE)
+        if known.any():
+            durations = end_of[recent[known]] - kept["begin_ns"][recent[known]]
+            self._aligned.append((step[known] + tracks.offset[row[known]], durations))
+        return np.asarray(touched)
 
-    def _report(self, track: RankTrack, where: Ints, kept: Mapping[str, Ints]) -> None:
-        offset = track.alignment.offset
-        if offset is not None and where.size:
-            durations = kept["end_ns"][where] - kept["begin_ns"][where]
-            self._aligned.append((track.rank, kept["step"][where] + offset, durations))
+    def _report_all(self, fresh: Ints) -> None:
+        """Everything held of rows whose place on the axis has just become known."""
+        if not fresh.size:
+            return
+        index, slot = np.nonzero(self._steps[fresh] != UNKNOWN)
+        row = fresh[index]
+        step = self._steps[row, slot]
+        order = np.lexsort((step, index))
+        row, slot, step = row[order], slot[order], step[order]
+        begin, end = self._values[_INDEX["begin_ns"], row, slot], self._values[_INDEX["end_ns"], row, slot]
+        self._aligned.append((step + self.tracks.offset[row], end - begin))
 
-    def take_aligned(self) -> list[tuple[int, Ints, Ints]]:
-        """(rank, job steps, durations in ns) that arrived or were aligned since the last call."""
+    def take_aligned(self) -> list[tuple[Ints, Ints]]:
+        """(job steps, durations in ns) that arrived or were aligned since the last call."""
         taken, self._aligned = self._aligned, []
         return taken
 
-    # -- alignment -------------------------------------------------------------------------------------------
+    # -- what alignment reads --------------------------------------------------------------------------------
 
-    def _align(self, track: RankTrack, clock_shift: Callable[[str, str], int | None]) -> None:
-        track.next_check = max(4, 2 * track.num_rows) if track.num_rows < 512 else track.num_rows + 1024
-        before = track.alignment.offset
-        found = self._against_others(track, clock_shift)
-        if found.offset is None:
-            if before is not None and not found.why_not.startswith("its"):
-                return  # no news: the offset it has still stands
-            if before is None and self._may_start_axis(track):
-                found = Alignment(self._next_axis(track), "first", "")
-        if found.offset is None or found.offset != before:
-            track.alignment = found
-        if before is None and found.offset is not None:
-            own = self._rank_steps(track, self.capacity)
-            slots = own.step % self.capacity
-            begin = self._values[_INDEX["begin_ns"], track.row, slots]
-            end = self._values[_INDEX["end_ns"], track.row, slots]
-            self._aligned.append((track.rank, own.step + found.offset, end - begin))
-        if found.offset is not None and track.first_offset is None:
-            track.first_offset = found.offset
-
-    def _against_others(self, track: RankTrack, clock_shift: Callable[[str, str], int | None]) -> Alignment:
-        own = self._rank_steps(track, MAX_ALIGN_STEPS)
-        others = sorted(
-            (
-                other
-                for other in self.tracks.values()
-                if other is not track
-                and other.alignment.offset is not None
-                # After a restart of all ranks sequence numbers begin anew: old records would match new ones.
-                and (other.last_tick >= track.born_tick or not track.restarted)
-            ),
-            key=lambda other: (other.host != track.host, other.rank),
-        )
-        best = Alignment(None, "", _NOT_YET.why_not)
-        for other in others[:3]:
-            reference = self._rank_steps(other, 2 * MAX_ALIGN_STEPS)
-            offset = other.alignment.offset
-            assert offset is not None  # noqa: S101 - filtered above
-            same = other.host == track.host
-            found = align(
-                RankSteps(reference.step + offset, reference.seq, reference.mark_ns),
-                own,
-                same_clock=same,
-                clock_shift_ns=None if same else clock_shift(track.host, other.host),
-            )
-            if found.offset is not None:
-                return found
-            best = found
-        return best
-
-    def _may_start_axis(self, track: RankTrack) -> bool:
-        others = [
-            other
-            for other in self.tracks.values()
-            if other is not track and other.alignment.offset is not None
-        ]
-        if not others:
-            return True
-        silent = all(other.last_tick < track.born_tick for other in others)
-        return track.restarted and silent and track.num_rows >= NUM_ROWS_BEFORE_OWN_AXIS
-
-    def _next_axis(self, track: RankTrack) -> int:
-        """The job goes on counting after a restart of all its ranks; the first axis is the rank's own."""
-        last = [
-            other.last_step + other.alignment.offset
-            for other in self.tracks.values()
-            if other.alignment.offset is not None and other is not track
-        ]
-        return max(last) + 1 - track.first_step if last else 0
-
-    def _rank_steps(self, track: RankTrack, num_steps: int) -> RankSteps:
-        wanted = np.arange(max(0, track.last_step - min(num_steps, self.capacity) + 1), track.last_step + 1)
+    def _rank_steps(self, row: int, num_steps: int) -> RankSteps:
+        last = int(self.tracks.last_step[row])
+        wanted = np.arange(max(0, last - min(num_steps, self.capacity) + 1), last + 1)
         slots = wanted % self.capacity
-        valid = self._steps[track.row, slots] == wanted
+        valid = self._steps[row, slots] == wanted
         steps, slots = wanted[valid], slots[valid]
-        release = self._values[_INDEX["release_ns"], track.row, slots]
-        end = self._values[_INDEX["end_ns"], track.row, slots]
+        release = self._values[_INDEX["release_ns"], row, slots]
+        end = self._values[_INDEX["end_ns"], row, slots]
         mark = release if (release != UNKNOWN).mean() > 0.5 else end
-        return RankSteps(steps, self._values[_INDEX["group_seq"], track.row, slots], mark)
+        return RankSteps(steps, self._values[_INDEX["group_seq"], row, slots], mark)
+
+    def _at(self, rows: Ints, local_RK: Ints) -> tuple[Ints, Ints, Bools]:
+        """(sequence numbers, marks, whether held) of each row's own steps; as `_rank_steps` reads one row."""
+        slots, at = local_RK % self.capacity, rows[:, None]
+        present = (self._steps[at, slots] == local_RK) & (local_RK >= 0)
+        release = self._values[_INDEX["release_ns"], at, slots]
+        end = self._values[_INDEX["end_ns"], at, slots]
+        released = (present & (release != UNKNOWN)).sum(axis=1) > 0.5 * present.sum(axis=1)
+        mark = np.where(released[:, None], release, end)
+        return self._values[_INDEX["group_seq"], at, slots], mark, present
 
     # -- space -----------------------------------------------------------------------------------------------
 
@@ -286,17 +214,20 @@ class StepStore:
         capacity = next(steps for ranks, steps in CAPACITIES if num_rows <= ranks)
         if num_rows <= self._row_space and capacity == self.capacity:
             return
-        space = self._row_space if num_rows <= self._row_space else max(8, 2 * self._row_space)
+        space = self._row_space if num_rows <= self._row_space else max(8, num_rows, 2 * self._row_space)
         steps = np.full((space, capacity), UNKNOWN, dtype=np.int64)
         values = np.full((len(KEPT), space, capacity), UNKNOWN, dtype=np.int64)
         early = np.zeros((space, EARLY_STEPS), dtype=np.int64)
         early[: self._early.shape[0]] = self._early
-        for track in self.tracks.values():
-            wanted = np.arange(max(0, track.last_step - capacity + 1), track.last_step + 1)
-            old = wanted % self.capacity
-            wanted = wanted[self._steps[track.row, old] == wanted]
-            steps[track.row, wanted % capacity] = wanted
-            values[:, track.row, wanted % capacity] = self._values[:, track.row, wanted % self.capacity]
+        num_kept = min(capacity, self.capacity)
+        wanted = self.tracks.last_step[:, None] - np.arange(num_kept)
+        row, back = np.nonzero(
+            (self._steps[np.arange(self.tracks.num)[:, None], wanted % self.capacity] == wanted)
+            & (wanted >= 0)
+        )
+        step = wanted[row, back]
+        steps[row, step % capacity] = step
+        values[:, row, step % capacity] = self._values[:, row, step % self.capacity]
         self._steps, self._values, self._early = steps, values, early
         self._row_space, self.capacity = space, capacity
 
@@ -304,43 +235,69 @@ class StepStore:
 
     def axis_shift(self) -> int:
         """Subtract it from internal job steps: the job counts as its lowest rank did when first seen."""
-        known = [track for track in self.tracks.values() if track.first_offset is not None]
-        lowest = min(known, key=lambda track: track.rank, default=None)
-        return 0 if lowest is None or lowest.first_offset is None else lowest.first_offset
+        known = np.flatnonzero(self.tracks.first_offset != NONE)
+        if not known.size:
+            return 0
+        return int(self.tracks.first_offset[known[np.argmin(self.tracks.rank[known])]])
 
-    def aligned_tracks(self) -> list[tuple[RankTrack, int]]:
-        """(track, offset) of the ranks on the job's axis, by rank."""
-        return [
-            (track, track.alignment.offset)
-            for _, track in sorted(self.tracks.items())
-            if track.alignment.offset is not None
-        ]
+    def span(self) -> tuple[int, int] | None:
+        """(oldest, newest) internal job step of the aligned ranks' present generations; None without any."""
+        rows = np.flatnonzero(self.tracks.is_aligned)
+        if not rows.size:
+            return None
+        offset = self.tracks.offset[rows]
+        return (
+            int((self.tracks.first_step[rows] + offset).min()),
+            int((self.tracks.last_step[rows] + offset).max()),
+        )
+
+    def job_offsets(self) -> dict[int, int]:
+        """What to add to a rank's own step number to have the job's, of the aligned ranks."""
+        rows, shift = self.tracks.aligned_rows(), self.axis_shift()
+        return dict(
+            zip(self.tracks.rank[rows].tolist(), (self.tracks.offset[rows] - shift).tolist(), strict=True)
+        )
+
+    def last_job_steps(self) -> dict[int, int]:
+        """The newest job step of each aligned rank."""
+        rows, shift = self.tracks.aligned_rows(), self.axis_shift()
+        last = self.tracks.last_step[rows] + self.tracks.offset[rows] - shift
+        return dict(zip(self.tracks.rank[rows].tolist(), last.tolist(), strict=True))
+
+    def not_compared(self, min_rows: int) -> dict[int, str]:
+        """Ranks with at least so many records and no place on the job's axis, and why."""
+        rows = np.flatnonzero(~self.tracks.is_aligned & (self.tracks.num_rows >= min_rows))
+        rows = rows[np.argsort(self.tracks.rank[rows])]
+        return {int(self.tracks.rank[row]): self.alignments.why_not.get(row, "") for row in rows.tolist()}
+
+    def ranks(self) -> list[int]:
+        """Every rank that has sent a step."""
+        return sorted(self.tracks.rank.tolist())
 
     def table(self, first: int | None = None, last: int | None = None) -> tuple[StepTable, bool] | None:
         """The recent window (or job steps first..last of it), and whether it reaches back to the first step.
 
         None without an aligned rank.
         """
-        aligned = self.aligned_tracks()
-        if not aligned:
+        span = self.span()
+        if span is None:
             return None
+        aligned = self.tracks.aligned_rows()
         shift = self.axis_shift()
-        newest = max(track.last_step + offset for track, offset in aligned)
-        oldest = min(track.first_step + offset for track, offset in aligned)
-        width = min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // len(aligned)))
+        oldest, newest = span
+        width = min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // aligned.size))
         stop = newest if last is None else min(newest, last + shift)
         start = max(oldest, newest - width + 1, stop - width + 1)
         if first is not None:
             start = max(start, first + shift - 1)  # the step before: work begins at its release
         jobs = np.arange(start, max(stop, start - 1) + 1)
-        local = jobs[None, :] - np.array([offset for _, offset in aligned])[:, None]
-        slots = local % self.capacity
-        rows = np.array([track.row for track, _ in aligned])[:, None]
+        local = jobs[None, :] - self.tracks.offset[aligned][:, None]
+        slots, rows = local % self.capacity, aligned[:, None]
         present = (self._steps[rows, slots] == local) & (local >= 0)
         columns = {name: self._values[index][rows, slots] for name, index in _INDEX.items()}
         table = build_table(
-            tuple(track.rank for track, _ in aligned),
-            tuple(track.host for track, _ in aligned),
+            tuple(self.tracks.rank[aligned].tolist()),
+            tuple(self.tracks.hosts[host] for host in self.tracks.host[aligned].tolist()),
             int(start - shift),
             present,
             columns,
@@ -349,19 +306,30 @@ class StepStore:
 
     def early_seconds(self) -> tuple[int, Ints]:
         """(first job step, median nanoseconds of the first steps ever seen, 0 where none) of the job."""
-        aligned = [(track, offset) for track, offset in self.aligned_tracks() if not track.restarted]
-        if not aligned:
+        rows = self.tracks.aligned_rows()
+        rows = rows[self.tracks.restarted[rows] == 0][:MAX_EARLY_RANKS]
+        if not rows.size:
             return 0, np.zeros(0, dtype=np.int64)
-        first = min(track.first_step + offset for track, offset in aligned)
-        jobs = np.arange(first, first + EARLY_STEPS)
-        local = jobs[None, :] - np.array([offset for _, offset in aligned])[:, None]
-        rows = np.array([track.row for track, _ in aligned])[:, None]
+        offset = self.tracks.offset[rows]
+        first = int((self.tracks.first_step[rows] + offset).min())
+        local = np.arange(first, first + EARLY_STEPS)[None, :] - offset[:, None]
         inside = (local >= 0) & (local < EARLY_STEPS)
-        values = np.where(inside, self._early[rows, np.clip(local, 0, EARLY_STEPS - 1)], 0)
+        values = np.where(inside, self._early[rows[:, None], np.clip(local, 0, EARLY_STEPS - 1)], 0)
         ordered = np.sort(values, axis=0)
         count = (ordered > 0).sum(axis=0)
-        middle = np.clip(len(aligned) - 1 - count // 2, 0, len(aligned) - 1)
+        middle = np.clip(rows.size - 1 - count // 2, 0, rows.size - 1)
         return first - self.axis_shift(), ordered[middle, np.arange(EARLY_STEPS)]
+
+
+def _rises(row: Ints, end: Ints) -> Bools:
+    """Records that end after all earlier ones of their row, in the order given."""
+    result = np.ones(end.size, dtype=np.bool_)
+    same = row[1:] == row[:-1]
+    falls = same & (end[1:] <= end[:-1])
+    for at in np.unique(row[1:][falls]).tolist():  # damaged input only
+        here = np.flatnonzero(row == at)
+        result[here[1:]] = end[here[1:]] > np.maximum.accumulate(end[here])[:-1]
+    return result
 
 
 def _plausible(columns: Mapping[str, Ints]) -> Bools:

@@ -49,12 +49,12 @@ class SeriesCollector:
 
     def advance(self) -> None:
         """Take a piece once half a window is complete; late records of a rank have a quarter of it to come."""
-        tracks = self._store.aligned_tracks()
-        if not tracks:
+        span = self._store.span()
+        if span is None:
             return
-        newest = max(track.last_step + offset for track, offset in tracks)
+        oldest, newest = span
         if self._next is None:
-            self._next = min(track.first_step + offset for track, offset in tracks)
+            self._next = oldest
         capacity = self._store.capacity
         self._next = max(self._next, newest - capacity + 2)
         last = newest - capacity // 4
@@ -63,12 +63,11 @@ class SeriesCollector:
 
     def finish(self) -> StepSeries:
         """Everything there was."""
-        tracks = self._store.aligned_tracks()
-        if tracks:
+        span = self._store.span()
+        if span is not None:
             self.advance()
-            newest = max(track.last_step + offset for track, offset in tracks)
-            if self._next is not None and newest >= self._next:
-                self._take(newest)
+            if self._next is not None and span[1] >= self._next:
+                self._take(span[1])
         if not self._taken:
             empty = np.zeros(0)
             return StepSeries(empty, empty.astype(np.bool_), np.zeros((len(PHASES), 0)))

@@ -103,7 +103,9 @@ class _Trace:
         self._hosts: dict[str, int] = {}
         self._threads: set[int] = set()
         # A rank that nobody recorded may be the last arriver: no arrows then.
-        self._num_ranks = 0 if self._view.losses.ranks_missing else len(found.advisor.store.aligned_tracks())
+        self._num_ranks = (
+            0 if self._view.losses.ranks_missing else int(found.advisor.store.tracks.is_aligned.sum())
+        )
         self._origin_ns = _origin_ns(found)
         self._wanted = {
             (rank, step) for finding in self._view.findings for rank, step in self._places(finding)

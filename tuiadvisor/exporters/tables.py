@@ -183,7 +183,7 @@ def _who_and_when(frame: Frame, found: Survey, position: int, columns: Values) -
     return {
         "host": [found.host(frame.source)] * begin.size,
         "rank": columns["rank"],
-        "step": found.axis.job_steps(position, columns["rank"], columns["step"]),
+        "step": found.axis.job_steps(position, columns["rank"], columns["step"], begin),
         "rank_step": columns["step"],
         "begin_time": np.where(begin > 0, begin + (shift_ns or 0), UNKNOWN)
         if shift_ns is not None

@@ -92,11 +92,11 @@ def _find_span(reading: Reading, found: Survey, steps: tuple[int, int]) -> _Span
         if not is_steps(frame):
             continue
         try:
-            columns = unpack_columns(frame.payload, ("rank", "step"))
+            columns = unpack_columns(frame.payload, ("rank", "step", "begin_ns"))
         except TuiadvisorError:
             num_steps_frames += 1
             continue
-        jobs = found.axis.job_steps(num_steps_frames, columns["rank"], columns["step"])
+        jobs = found.axis.job_steps(num_steps_frames, columns["rank"], columns["step"], columns["begin_ns"])
         num_steps_frames += 1
         known = jobs[jobs >= 0]
         if known.size:
@@ -133,7 +133,7 @@ def _rows_within(
         columns = unpack_columns(frame.payload, names)
     except TuiadvisorError:
         return None
-    jobs = found.axis.job_steps(num_before, columns["rank"], columns["step"])
+    jobs = found.axis.job_steps(num_before, columns["rank"], columns["step"], columns["begin_ns"])
     inside: Bools = np.asarray((jobs >= max(steps[0], 0)) & (jobs <= steps[1]))
     if not inside.any():
         return None

@@ -15,7 +15,7 @@ import numpy as np
 from tuiadvisor.events import UNKNOWN
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.arrays import Ints
+    from tuiadvisor.metrics.arrays import Bools, Ints
 
 MIN_MATCHES: Final = 3
 MIN_SUPPORT: Final = 0.8  # of the matched steps must agree on one offset
@@ -29,6 +29,15 @@ class RankSteps:
     step: Ints  # local for the rank to align, job steps for the reference
     seq: Ints  # group sequence number at the step's end
     mark_ns: Ints  # release from the barrier, or the step's end: common to all ranks within milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class RankBlock:
+    """The same of many ranks, R x K, at the steps of one reference; only where `present` do they mean anything."""
+
+    seq: Ints
+    mark_ns: Ints
+    present: Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +119,46 @@ def align(
     if by_clock is not None:
         return Alignment(by_clock, "clock", "")
     return Alignment(None, "", "no common sequence numbers and no steps that end together with other ranks")
+
+
+def likely_offsets(
+    reference: RankSteps, last_step_R: Ints, seq_R: Ints, mark_R: Ints | None
+) -> tuple[Ints, Bools]:
+    """(offset at which each rank's newest step has the reference's sequence number, or ends with it; known).
+
+    A guess to be confirmed: one step proves nothing. mark_R: on the reference's clock, None without one.
+    """
+    offsets, known = np.zeros_like(last_step_R), np.zeros(last_step_R.shape, dtype=np.bool_)
+    if mark_R is not None and np.all(np.diff(reference.mark_ns) > 0):
+        after = np.clip(np.searchsorted(reference.mark_ns, mark_R), 1, reference.mark_ns.size - 1)
+        nearer = mark_R - reference.mark_ns[after - 1] < reference.mark_ns[after] - mark_R
+        offsets, known = reference.step[after - nearer] - last_step_R, np.ones_like(known)
+    if np.all(np.diff(reference.seq) > 0):
+        at = np.clip(np.searchsorted(reference.seq, seq_R), 0, reference.seq.size - 1)
+        same = (reference.seq[at] == seq_R) & (seq_R != UNKNOWN)
+        offsets, known = np.where(same, reference.step[at] - last_step_R, offsets), known | same
+    return offsets, known
+
+
+def confirm(
+    reference: RankSteps, ranks: RankBlock, *, same_clock: bool, clock_shift_ns: int | None = None
+) -> Bools:
+    """Ranks whose offset stands beyond doubt, at once: all that both counted or timed agrees with the reference.
+
+    The others are not refused: `align` has to weigh what they have. Arguments as there.
+    """
+    both = ranks.present & (ranks.seq != UNKNOWN) & (reference.seq != UNKNOWN)
+    num_counted = both.sum(axis=1)
+    counted = (num_counted >= MIN_MATCHES) & ~(both & (ranks.seq != reference.seq)).any(axis=1)
+    if np.any(np.diff(reference.seq[reference.seq != UNKNOWN]) <= 0):
+        counted = np.zeros_like(counted)
+    if clock_shift_ns is None:
+        return np.asarray(counted)
+    timed = ranks.present & (ranks.mark_ns != UNKNOWN) & (reference.mark_ns != UNKNOWN)
+    num_timed = timed.sum(axis=1)
+    gap_ns = float(np.median(np.diff(reference.mark_ns)))
+    near = timed & (np.abs(ranks.mark_ns + clock_shift_ns - reference.mark_ns) <= NEAR_SHARE * gap_ns)
+    together = (num_timed >= MIN_MATCHES) & (near.sum(axis=1) >= MIN_SUPPORT * num_timed)
+    if same_clock:
+        return np.asarray(together & (counted | (num_counted == 0)))
+    return np.asarray(counted | (together & (num_counted == 0)))

@@ -1,0 +1,127 @@
+"""Where every rank stands: one row a rank in columns, so that a frame of thousands of ranks costs a few numpy passes.
+
+In: the ranks of a frame, in any order.  Out: their rows. A row begins a new generation when the rank's probe is
+installed anew and counts its steps from the beginning again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.arrays import Bools, Ints
+
+MAX_RANKS: Final = 1 << 17
+NONE: Final = int(np.iinfo(np.int64).min)  # no offset; -1 would be a valid one
+
+_COLUMNS: Final = (
+    "rank",
+    "host",  # index into hosts
+    "first_step",  # of this generation of the probe
+    "last_step",
+    "last_end_ns",
+    "num_rows",
+    "born_ns",  # when this generation's first step began, on its host's clock
+    "born_tick",  # counts ingested batches: when this generation was first heard of
+    "former_tick",  # ... and when the one before it was last heard of
+    "last_tick",
+    "offset",  # job step = local step + offset; NONE while not aligned
+    "former_offset",  # of the generation before
+    "first_offset",  # of the rank's first generation: numbers the job's axis
+    "restarted",
+    "next_check",  # rows at which the alignment is estimated again
+)
+
+
+class RankTracks:
+    """Mutable columns; every attribute named in _COLUMNS is an int64 array of the rows in use."""
+
+    rank: Ints
+    host: Ints
+    first_step: Ints
+    last_step: Ints
+    last_end_ns: Ints
+    num_rows: Ints
+    born_ns: Ints
+    born_tick: Ints
+    former_tick: Ints
+    last_tick: Ints
+    offset: Ints
+    former_offset: Ints
+    first_offset: Ints
+    restarted: Ints
+    next_check: Ints
+
+    def __init__(self) -> None:
+        self.hosts: list[str] = []
+        self.num = 0
+        self._host_index: dict[str, int] = {}
+        self._row_of = np.full(MAX_RANKS, -1, dtype=np.int64)
+        self._table = np.zeros((len(_COLUMNS), 8), dtype=np.int64)
+        self._expose()
+
+    def _expose(self) -> None:
+        for index, name in enumerate(_COLUMNS):
+            setattr(self, name, self._table[index, : self.num])
+
+    def host_index(self, host: str) -> int:
+        """The number of a host, a new one for a new host."""
+        found = self._host_index.get(host)
+        if found is None:
+            found = self._host_index[host] = len(self.hosts)
+            self.hosts.append(host)
+        return found
+
+    def rows_of(self, ranks: Ints) -> Ints:
+        """Row of each rank, -1 where it was never seen. Ranks must lie within 0..MAX_RANKS - 1."""
+        return self._row_of[ranks]
+
+    def add(self, ranks: Ints) -> Ints:
+        """New rows for these ranks, none of which may have one."""
+        start, stop = self.num, self.num + ranks.size
+        if stop > self._table.shape[1]:
+            larger = np.zeros((len(_COLUMNS), max(stop, 2 * self._table.shape[1])), dtype=np.int64)
+            larger[:, :start] = self._table[:, :start]
+            self._table = larger
+        self.num = stop
+        self._expose()
+        rows = np.arange(start, stop)
+        self.rank[rows], self._row_of[ranks] = ranks, rows
+        self.offset[rows] = self.first_offset[rows] = NONE
+        return rows
+
+    def begin(self, rows: Ints, host: int, first_steps: Ints, born_ns: Ints, tick: int) -> None:
+        """A generation of these rows' probes begins: nothing is known of it yet but its first step."""
+        self.former_tick[rows], self.former_offset[rows] = self.last_tick[rows], self.offset[rows]
+        self.host[rows] = host
+        self.first_step[rows], self.last_step[rows] = first_steps, first_steps - 1
+        self.last_end_ns[rows] = self.num_rows[rows] = self.next_check[rows] = 0
+        self.born_ns[rows] = born_ns
+        self.born_tick[rows] = self.last_tick[rows] = tick
+        self.offset[rows] = NONE
+
+    @property
+    def is_aligned(self) -> Bools:
+        """Rows whose place on the job's axis is known."""
+        return np.asarray(self.offset != NONE)
+
+    def aligned_rows(self) -> Ints:
+        """Rows on the job's axis, by rank."""
+        rows = np.flatnonzero(self.is_aligned)
+        return rows[np.argsort(self.rank[rows], kind="stable")]
+
+    def contemporary(self, rows: Ints | int, others: Ints | slice | int) -> Bools:
+        """Whether each of `others` has records as new as the generation of `rows` (one of the two is single).
+
+        After a restart of the job sequence numbers begin anew, and those of an older generation may match by chance.
+        On one host clocks tell; between hosts the order in which frames came: heard since this generation was, or
+        begun itself after the one before this fell silent.
+        """
+        if not self.restarted.any():
+            return np.ones(np.broadcast(self.rank[rows], self.rank[others]).shape, dtype=np.bool_)
+        heard = self.last_tick[others] >= self.born_tick[rows]
+        begun = (self.born_tick[others] > self.former_tick[rows]) & (self.restarted[others] != 0)
+        overlap = self.last_end_ns[others] > self.born_ns[rows]
+        return np.where(self.host[others] == self.host[rows], overlap, heard | begun)
