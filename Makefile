@@ -33,9 +33,11 @@ format: $(VENV)/.dev-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, measured side by side; some minutes
-	$(BIN)/python tests/benchmarks/overhead.py
+MINUTES ?= 5
+bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, measured side by side; a quarter of an hour
+	$(BIN)/python tests/benchmarks/side_by_side.py --minutes $(MINUTES)
 	$(BIN)/python tests/benchmarks/overhead.py --ranks 1
+	$(BIN)/python tests/benchmarks/hook_cost.py
 	$(BIN)/python tests/benchmarks/attach_pause.py
 	$(BIN)/python tests/benchmarks/screens.py
 
