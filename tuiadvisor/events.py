@@ -98,6 +98,9 @@ class EventKind(IntEnum):
     SCALER_SKIP = 36
     HOOK_DISABLED = 37  # detail: index of the hook in the ring header's table
     DETACHED = 38  # the probe took itself out; detail: 0 asked, 1 lease expired, 2 process exit
+    # What the device spent on a phase, by CUDA events, on the host's clock at the earliest (group: index into PHASES;
+    # seq: by how many ns it may all lie later; detail: ns the device was behind the training thread at its end).
+    DEVICE_PHASE = 48
     # Pipeline, one a chunk (group: stage index, seq: micro-batch). Detail of a backward: 1 with the weights'
     # gradients, 0 input gradients only. A wait (group and seq unknown) belongs to the chunk after it.
     STAGE_FORWARD = 64
@@ -107,9 +110,7 @@ class EventKind(IntEnum):
 
 
 COLLECTIVE_KINDS: Final = tuple(kind for kind in EventKind if kind < EventKind.CHECKPOINT)
-MARK_KINDS: Final = tuple(
-    kind for kind in EventKind if EventKind.CHECKPOINT <= kind < EventKind.STAGE_FORWARD
-)
+MARK_KINDS: Final = tuple(kind for kind in EventKind if EventKind.CHECKPOINT <= kind < EventKind.DEVICE_PHASE)
 PIPELINE_KINDS: Final = tuple(kind for kind in EventKind if kind >= EventKind.STAGE_FORWARD)
 
 

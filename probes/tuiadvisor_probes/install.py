@@ -89,6 +89,8 @@ class Probe:
         self.timer_phase = (
             sc.UNKNOWN
         )  # barrier count modulo the logger's period at which its timers are fresh
+        self.looks_for_device = True  # until the first optimizer step
+        self.device_uuid: str | None = None
         self.removed = False
 
     def hook(self, name: str) -> Hook:
@@ -239,6 +241,7 @@ class Probe:
         info["hooks"] = {**hooks, **self.absences}  # an absence explains more than an idle hook
         info["groups"] = {str(number): name for number, name in self.groups.items()}
         info["gradient_bytes"] = self.gradient_bytes
+        info["device_uuid"] = self.device_uuid
         info["ddp"] = self.gradient_module is not None
         if self.pipeline:
             info["pipeline"] = self.pipeline
@@ -317,6 +320,7 @@ class Probe:
         atexit.unregister(self.at_exit)
         self.gradient_module = None
         self.clock.group_seq = None
+        self.clock.device = None
         unknown = sc.UNKNOWN
         self.ring.put_event(KIND_DETACHED, (self.clock.step, 0, 0, unknown, unknown, unknown, reason))
         self.clock.words[sc.NOW_PHASE] = sc.UNKNOWN

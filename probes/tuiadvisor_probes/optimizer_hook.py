@@ -16,7 +16,8 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
-from .guard import guarded_callback, timed
+from .device_times import look_for_device
+from .guard import attempt, guarded_callback, timed
 
 if TYPE_CHECKING:
     from .install import Probe
@@ -98,6 +99,9 @@ def install(probe: Probe) -> None:
                 clock.stepped = True
             return
         steps.end(optimizer)
+        if probe.looks_for_device:
+            probe.looks_for_device = False
+            attempt(hook, look_for_device, probe, optimizer)
         if clock.step >= STEPS_BEFORE_ROOT_SEARCH and not probe.has_wrapper and roots.is_due(optimizer):
             roots.search(optimizer)
 

@@ -61,6 +61,7 @@ class StepClock:
         "comm_before_ns",
         "comm_bytes",
         "comm_total_ns",
+        "device",
         "flags",
         "gc_ns",
         "group_seq",
@@ -101,6 +102,7 @@ class StepClock:
         self.stack: list[int] = []
         self.phase = OTHER
         self.observed = 0
+        self.device: Any = None  # DeviceTimes, where the training is on a device
         self.group_seq: Callable[[], int] | None = None  # sequence number of the gradient group
         self.last_seq = UNKNOWN
         self.last_cpu_ns = UNKNOWN
@@ -143,6 +145,8 @@ class StepClock:
         words = self.words
         words[NOW_PHASE] = phase
         words[NOW_SINCE] = now
+        if self.device is not None:
+            self.device.begins(phase, self.stack[-1], now)
         return now
 
     def leave(self) -> int:
@@ -150,12 +154,15 @@ class StepClock:
         now = monotonic_ns()
         if not self.active:
             return now
-        self.totals[self.phase] += now - self.since
+        ended = self.phase
+        self.totals[ended] += now - self.since
         self.since = now
         self.phase = phase = self.stack.pop() if self.stack else OTHER
         words = self.words
         words[NOW_PHASE] = phase
         words[NOW_SINCE] = now
+        if self.device is not None:
+            self.device.ends(ended, phase, now)
         return now
 
     def move(self, duration_ns: int, source: int, target: int) -> None:
@@ -182,6 +189,9 @@ class StepClock:
         if self.last_cpu_ns != UNKNOWN:
             cpu_ns = thread_time_ns() - self.last_cpu_ns
             self.last_cpu_ns = UNKNOWN
+        own_ns = self.num_transitions * self.transition_ns + self.write_ns
+        if self.device is not None:
+            own_ns += self.device.cost_ns
         flags = self.flags
         if self.arrive_ns == UNKNOWN:
             flags |= FLAG_NO_SYNC
@@ -204,12 +214,14 @@ class StepClock:
                 self.tokens,
                 flags,
                 self.observed | 1 << OTHER,
-                self.num_transitions * self.transition_ns + self.write_ns,
+                own_ns,
                 self.gc_ns,
                 UNKNOWN,
                 cpu_ns,
             )
         )
+        if self.device is not None:
+            self.device.close_step(self.step, now - self.begin)
         self.step += 1
         self.words[NOW_STEP] = self.step
         self.begin = now

@@ -72,6 +72,36 @@ def calls() -> dict[str, Callable[[], object]]:
     }
 
 
+def border_ns() -> float:
+    """One border of device times over CUDA calls that do nothing: our half. On a GPU the driver's half comes on top."""
+    from tuiadvisor_probes import step_clock as sc
+    from tuiadvisor_probes.device_times import DeviceTimes
+    from tuiadvisor_probes.guard import Hook
+
+    class Event:
+        def record(self) -> None:
+            pass
+
+        def query(self) -> bool:
+            return True
+
+        def elapsed_time(self, _end: object) -> float:
+            return 0.0
+
+    hook = Hook("device_times", 0, lambda _: None)
+    times = DeviceTimes(hook, lambda _kind, _slots: None, Event, lambda: False)
+    times.free = [Event() for _ in range(64)]
+
+    def pair() -> None:
+        times.borders, times.seen = [], []
+        for _ in range(10):
+            times.begins(sc.FORWARD, sc.OTHER, 0)
+            times.ends(sc.FORWARD, sc.OTHER, 0)
+        times._forget(times.borders)
+
+    return best_ns(pair) / 20
+
+
 def hollow_out() -> None:
     """Replace what the hooks wrap by nothing, so that only hooks are measured."""
     import torch
@@ -103,6 +133,7 @@ def main() -> None:
             attached[name] = best_ns(call)
             observed.events()
             observed.steps.clear()
+    print(f"{'device border, CUDA calls that do nothing':38} {'':8} {'':8} {border_ns():8.0f} ns")
     for name in signals:
         print(f"{name:38} {bare[name]:8.0f} {attached[name]:8.0f} {attached[name] - bare[name]:8.0f} ns")
 

@@ -40,6 +40,8 @@ def parts(job: Job = JOB) -> list[bytes]:
         (1, 1, 5, 1_200_000_000, 1_201_000_000, 0, 3, 1024, 0),
         (1, 32, 6, 1_300_000_000, 1_350_000_000, -1, -1, -1, -1),
         (1, 10, 6, 1_400_000_000, -1, 0, 4, 7, -1),
+        (1, 48, 6, 1_410_000_000, 1_420_000_000, PHASES.index("backward"), 5_000, -1, 90_000),
+        (1, 48, 6, 1_420_000_000, 1_421_000_000, 99, 5_000, -1, 90_000),
     ]
     sample = {"host": "node0", "mono_ns": 10**9 + 5, "cpu": 0.5, "num_cpus": 2}
     return [
@@ -121,12 +123,20 @@ def test_async_and_flow_events_pair_up(events: list[dict[str, Any]]) -> None:
         ends = {event["id"]: event for event in events if event["ph"] == second}
         assert set(begins) == set(ends) != set()
         assert Counter(begins.keys()).most_common(1)[0][1] == 1
-    calls = [event for event in events if event["ph"] == "b"]
+    calls = [event for event in events if event["ph"] == "b" and event["cat"] != "device"]
     assert [("all_reduce", "collective"), ("checkpoint", "mark")] == [
         (event["name"], event["cat"]) for event in calls
     ]
     (open_call,) = [event for event in events if event["ph"] == "i" and event["name"] == "send"]
     assert "not observed" == open_call["args"]["end"]
+
+
+def test_device_phases_are_named_after_their_phase(events: list[dict[str, Any]]) -> None:
+    """And say by how much they may lie later; a phase this version does not know stays unknown."""
+    begun = [event for event in events if event["ph"] == "b" and event["cat"] == "device"]
+
+    assert ["device: backward", "device: unknown phase"] == [event["name"] for event in begun]
+    assert begun[0]["args"]["may_be_later_ns"] == 5_000
 
 
 def test_arrows_leave_the_last_arriver(events: list[dict[str, Any]]) -> None:

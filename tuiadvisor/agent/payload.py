@@ -96,6 +96,7 @@ MODULE_ORDER: Final = (
     "data_hook",
     "collective_hooks",
     "pipeline_hooks",
+    "device_times",
     "optimizer_hook",
     "framework_hooks",
     "mark_hooks",

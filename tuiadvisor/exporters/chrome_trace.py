@@ -3,8 +3,9 @@
 A process per host, a thread per rank; each step a slice with its phases inside. Lengths of phases are measured, and
 so is the place of the gradient barrier (category "phase,measured"); the order of the rest is canonical
 ("phase,canonical").
-Single collectives and marks are async slices beside the thread, findings instant events, host load counters, and in
-steps where ranks waited for one an arrow leads from the last arriver to the rank that waited longest.
+Single collectives, marks and what the device spent on a phase are async slices beside the thread, findings instant
+events, host load counters, and in steps where ranks waited for one an arrow leads from the last arriver to the rank
+that waited longest.
 A path that ends in .gz is compressed.
 """
 
@@ -189,9 +190,16 @@ class _Trace:
             return
         pid, tid = self._thread(host, rank)
         args = {name: row[name] for name in ("step", "group", "seq", "num_bytes") if row[name] is not None}
+        category = "collective" if kind in _COLLECTIVES else "mark"
+        if kind == _DEVICE_PHASE:
+            kind, category, args = (
+                _device_phase(row),
+                "device",
+                {"step": row["step"], "may_be_later_ns": row["seq"]},
+            )
         shown = {
             "name": kind,
-            "cat": "collective" if kind in _COLLECTIVES else "mark",
+            "cat": category,
             "pid": pid,
             "tid": tid,
         }
@@ -326,6 +334,16 @@ def _origin_ns(found: Survey) -> int:
     moments += [(source, agent.first_ns) for source, agent in agents.items() if agent.first_ns]
     shifted = [at + shift for source, at in moments if (shift := found.clock_shift_ns(source)) is not None]
     return min(shifted, default=0)
+
+
+_DEVICE_PHASE: Final = kind_name(EventKind.DEVICE_PHASE)
+
+
+def _device_phase(row: dict[str, int | None]) -> str:
+    """'device: forward'."""
+    phase = row["group"]
+    known = phase is not None and 0 <= phase < len(PHASES)
+    return f"device: {PHASES[phase] if known and phase is not None else 'unknown phase'}"
 
 
 _COLLECTIVES: Final = frozenset(kind_name(kind) for kind in EventKind if kind < EventKind.CHECKPOINT)

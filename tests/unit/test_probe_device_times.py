@@ -1,0 +1,366 @@
+"""Device times from CUDA events: a stand-in for torch.cuda whose device works behind the thread, as a stream does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import get_ident
+from types import SimpleNamespace
+
+import pytest
+
+from tuiadvisor.events import EVENT_COLUMNS, PHASES, EventKind
+from tuiadvisor_probes import device_times, ring, step_clock
+from tuiadvisor_probes.device_times import DeviceTimes
+from tuiadvisor_probes.guard import Hook
+
+MS = 1_000_000
+DATA, FORWARD, BACKWARD, OPTIMIZER = (
+    step_clock.DATA_WAIT,
+    step_clock.FORWARD,
+    step_clock.BACKWARD,
+    step_clock.OPTIMIZER,
+)
+
+
+class Device:
+    """One clock for the thread, and a stream that takes its work in order."""
+
+    def __init__(self) -> None:
+        self.now = 10 * MS
+        self.free_at = 0  # when the stream has done what was launched so far
+        self.is_capturing = False
+        self.is_broken = False
+        self.is_stuck = False
+        self.num_events = 0
+        self.num_calls_in_capture = 0
+
+    def launch(self, duration_ns: int) -> None:
+        """Queue work; the thread goes on."""
+        self.free_at = max(self.free_at, self.now) + duration_ns
+
+    def event(self) -> Event:
+        """As torch.cuda.Event(enable_timing=True)."""
+        self.num_events += 1
+        return Event(self)
+
+
+class Event:
+    """record, query, elapsed_time; no synchronize: whoever waits fails the test."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.passed_at: int | None = None
+
+    def record(self) -> None:
+        self._use()
+        self.passed_at = max(self.device.now, self.device.free_at)
+
+    def query(self) -> bool:
+        self._use()
+        assert self.passed_at is not None
+        return not self.device.is_stuck and self.device.now >= self.passed_at
+
+    def elapsed_time(self, end: Event) -> float:
+        self._use()
+        assert self.passed_at is not None
+        assert end.passed_at is not None
+        assert end.query(), "asked before the device was there"
+        return (end.passed_at - self.passed_at) / MS
+
+    def _use(self) -> None:
+        self.device.num_calls_in_capture += self.device.is_capturing
+        if self.device.is_broken:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+class Training:
+    """A clock on a ring with device times, and the loop that drives it."""
+
+    def __init__(self, path: Path, device: Device) -> None:
+        ring.create_ring_file(str(path), 64, 256)
+        self.writer, self.reader = ring.RingWriter(str(path)), ring.RingReader(str(path))
+        self.device = device
+        self.disabled: list[Hook] = []
+        self.clock = step_clock.StepClock(self.writer, get_ident(), lambda: None)
+        self.times = DeviceTimes(
+            Hook("device_times", 0, self.disabled.append),
+            self.writer.put_event,
+            device.event,
+            lambda: device.is_capturing,
+        )
+        self.clock.device = self.times
+
+    def phase(self, phase: int, host_ns: int, device_ns: int) -> None:
+        """The thread launches work for a while."""
+        self.clock.enter(phase)
+        self.device.launch(device_ns)
+        self.device.now += host_ns
+        self.clock.leave()
+
+    def step(self, host_ns: int = MS, device_ns: int = MS) -> None:
+        """Data, forward, loss, backward, optimizer; each as long on the thread, and on the device."""
+        self.phase(DATA, host_ns, 0)
+        for phase in (FORWARD, BACKWARD, OPTIMIZER):
+            self.device.now += host_ns // 10
+            self.phase(phase, host_ns, device_ns)
+        self.clock.stepped = True
+
+    def rows(self) -> list[dict[str, int]]:
+        """Device phases written since the last call."""
+        names = ("kind", *EVENT_COLUMNS)
+        rows = [dict(zip(names, row, strict=True)) for row in self.reader.take_events()]
+        return [row for row in rows if row["kind"] == EventKind.DEVICE_PHASE]
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A device with the clock of the probe."""
+    device = Device()
+    for module in (device_times, step_clock):
+        monkeypatch.setattr(module, "monotonic_ns", lambda: device.now)
+    return device
+
+
+@pytest.fixture
+def training(tmp_path: Path, device: Device) -> Iterator[Training]:
+    """A training on that device."""
+    training = Training(tmp_path / "ring", device)
+    yield training
+    training.writer.close()
+    training.reader.close()
+
+
+def spent(rows: list[dict[str, int]], step: int) -> dict[str, int]:
+    """Device nanoseconds of a step by phase."""
+    result: dict[str, int] = {}
+    for row in rows:
+        if row["step"] == step:
+            name = PHASES[row["group"]]
+            result[name] = result.get(name, 0) + row["end_ns"] - row["begin_ns"]
+    return result
+
+
+def test_device_that_falls_behind_shows_its_own_times(training: Training) -> None:
+    """Launches of 1 ms that take the device 10 ms each: its forward is 10 ms, and at the end it is 26.8 ms behind."""
+    for _ in range(2):
+        training.step(device_ns=10 * MS)
+        training.device.now = training.device.free_at  # loss.item()
+    training.clock.flush()
+    rows = training.rows()
+
+    assert {"forward": 10 * MS, "backward": 10 * MS, "optimizer": 10 * MS} == {
+        name: spent(rows, 1)[name] for name in ("forward", "backward", "optimizer")
+    }
+    behind = {PHASES[row["group"]]: row["detail"] for row in rows if row["step"] == 1}
+    assert behind["optimizer"] == pytest.approx(30 * MS - 3 * MS - 0.2 * MS, abs=MS // 5)
+
+
+def test_device_that_waits_for_launches_is_never_behind(training: Training) -> None:
+    """2 ms on the thread for 0.1 ms on the device: its phases last as long as the thread's, and it keeps up."""
+    for _ in range(3):
+        training.step(host_ns=2 * MS, device_ns=MS // 10)
+    training.clock.flush()
+    rows = [row for row in training.rows() if row["step"] == 1]
+
+    assert spent(rows, 1)["forward"] == pytest.approx(2 * MS)
+    assert max(row["detail"] + row["seq"] for row in rows) < MS // 4
+
+
+def test_bracket_holds_the_true_clock(training: Training) -> None:
+    """The forward began on the device when the thread launched it: within the bracket that goes with the record."""
+    training.step()
+    training.device.now += 5 * MS
+    training.phase(DATA, MS, 0)
+    training.device.now += MS // 10
+    launched_ns = training.device.now
+    training.phase(FORWARD, MS, 20 * MS)
+    training.phase(BACKWARD, MS, 20 * MS)
+    training.phase(OPTIMIZER, MS, 20 * MS)
+    training.clock.stepped = True
+    training.device.now = training.device.free_at
+    training.clock.flush()
+    (row,) = [row for row in training.rows() if row["group"] == FORWARD]
+
+    assert row["begin_ns"] <= launched_ns <= row["begin_ns"] + row["seq"]
+
+
+def test_nothing_is_written_before_the_device_was_there(training: Training) -> None:
+    """A stream far behind leaves steps unresolved; beyond four pending ones the oldest is dropped, none waited for."""
+    training.device.is_stuck = True
+    for _ in range(12):
+        training.step()
+    assert training.rows() == []
+    assert training.times.num_dropped > 0
+    assert len(training.times.pending) <= device_times.MAX_PENDING
+
+    training.device.is_stuck = False
+    for _ in range(8):
+        training.step()
+    assert training.rows() != []
+
+
+def test_events_come_from_a_pool(training: Training) -> None:
+    """A thousand steps need no more events than a few."""
+    for _ in range(20):
+        training.step()
+    early = training.device.num_events
+    for _ in range(1000):
+        training.step()
+        training.rows()
+
+    assert training.device.num_events == early
+
+
+def test_graph_capture_leaves_the_stream_alone(training: Training) -> None:
+    """No record, query or elapsed_time while a graph is captured; the step is dropped and later ones are measured."""
+    training.step()
+    training.step()
+    training.rows()
+    training.device.is_capturing = True
+    training.step()
+    training.step()
+    training.device.is_capturing = False
+    assert training.device.num_calls_in_capture == 0
+    captured = training.clock.step
+    for _ in range(4):
+        training.step()
+    steps = {row["step"] for row in training.rows()}
+
+    assert steps
+    assert captured - 1 not in steps
+
+
+def test_broken_device_switches_the_signal_off_and_nothing_else(training: Training) -> None:
+    """A CUDA error in our half is counted once; steps go on being recorded."""
+    training.step()
+    training.device.is_broken = True
+    for _ in range(3):
+        training.step()
+    training.clock.flush()
+
+    assert [hook.name for hook in training.disabled] == ["device_times"]
+    assert len(training.reader.take_steps()) == 4
+
+
+def test_too_many_borders_drop_the_step(training: Training) -> None:
+    """Gradient accumulation beyond the limit is unknown, not half measured."""
+    training.step()
+    for _ in range(2):
+        for _ in range(device_times.MAX_BORDERS):
+            training.phase(FORWARD, 1000, 1000)
+            training.phase(BACKWARD, 1000, 1000)
+        training.phase(OPTIMIZER, 1000, 1000)
+        training.clock.stepped = True
+    training.clock.flush()
+
+    assert training.rows() == []
+    assert training.times.num_dropped >= 1
+
+
+def test_micro_steps_and_nested_phases_are_added_where_they_belong(training: Training) -> None:
+    """Two micro-steps sum; a copy and a wait inside a phase stay in it."""
+    for _ in range(3):
+        training.phase(DATA, MS, 0)
+        for _ in range(2):
+            training.clock.enter(FORWARD)
+            training.phase(step_clock.H2D, MS // 10, 0)
+            training.device.launch(3 * MS)
+            training.device.now += MS
+            training.clock.leave()
+            training.clock.enter(BACKWARD)
+            training.device.launch(5 * MS)
+            training.phase(step_clock.COMM_EXPOSED, MS, 0)
+            training.clock.leave()
+        training.phase(OPTIMIZER, MS, MS)
+        training.clock.stepped = True
+        training.device.now = training.device.free_at
+    training.clock.flush()
+    found = spent(training.rows(), 1)
+
+    assert {"forward": 6, "backward": 10} == {
+        name: round(found[name] / MS) for name in ("forward", "backward")
+    }
+    assert "h2d" not in found
+
+
+def test_cost_decides_how_often_a_step_is_measured(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events that cost 1 % of the step are recorded in one step of ten or fewer: 0.1 % of the time."""
+    real = training.device.event
+
+    def dear() -> Event:
+        event = real()
+        record = event.record
+
+        def slow_record() -> None:
+            training.device.now += 6_000
+            record()
+
+        event.record = slow_record  # type: ignore[method-assign]
+        return event
+
+    monkeypatch.setattr(training.times, "event", dear)
+    for _ in range(100):
+        training.step()
+    measured = {row["step"] for row in training.rows()}
+
+    assert 5 <= len(measured) <= 11
+
+
+class FakeProbe:
+    """What look_for_device needs of a probe."""
+
+    def __init__(self, training: Training) -> None:
+        self.clock, self.ring = training.clock, training.writer
+        self.clock.device = None
+        self.device_uuid: str | None = None
+        self.absences: dict[str, str] = {}
+        self.num_infos = 0
+
+    def hook(self, name: str) -> Hook:
+        return Hook(name, 0, lambda _: None)
+
+    def absent(self, name: str, why: str) -> None:
+        self.absences[name] = why
+
+    def put_info(self) -> None:
+        self.num_infos += 1
+
+
+def optimizer(*, is_cuda: bool) -> SimpleNamespace:
+    """An optimizer with one parameter."""
+    parameter = SimpleNamespace(is_cuda=is_cuda, device="cuda:1")
+    return SimpleNamespace(param_groups=[{"params": []}, {"params": [parameter]}])
+
+
+def test_training_on_the_processor_is_left_alone(training: Training) -> None:
+    """Parameters in host memory: no events, and the reason is told."""
+    probe = FakeProbe(training)
+    device_times.look_for_device(probe, optimizer(is_cuda=False))  # type: ignore[arg-type]
+
+    assert probe.clock.device is None
+    assert probe.absences == {"device_times": device_times.NOT_ON_DEVICE}
+
+
+def test_training_on_a_device_is_timed_and_names_its_device(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first optimizer step on; the device's identity goes to the agent, for NVML's counters of it."""
+    device = training.device
+    cuda = SimpleNamespace(
+        Event=lambda *, enable_timing: device.event() if enable_timing else None,
+        is_current_stream_capturing=lambda: device.is_capturing,
+        get_device_properties=lambda which: SimpleNamespace(uuid=f"uuid of {which}"),
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))  # type: ignore[arg-type]
+    probe = FakeProbe(training)
+    device_times.look_for_device(probe, optimizer(is_cuda=True))  # type: ignore[arg-type]
+    for _ in range(3):
+        training.step()
+    training.clock.flush()
+
+    assert probe.device_uuid == "uuid of cuda:1"
+    assert {PHASES[row["group"]] for row in training.rows()} >= {"forward", "backward", "optimizer"}
