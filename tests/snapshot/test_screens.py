@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from snapshot import views
+from snapshot import desks, views
 
 from tuiadvisor.tui.app import Screens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.tui.desk import DeskState
     from tuiadvisor.tui.feed import FeedState
 
 SIZES = [(80, 24), (160, 45)]
@@ -51,9 +53,25 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
 
 
 def screens(
-    state: FeedState, theme: str = "dark", *, ascii_only: bool = False, intro: str | None = None
+    state: FeedState,
+    theme: str = "dark",
+    *,
+    ascii_only: bool = False,
+    intro: str | None = None,
+    desk: DeskState | None = None,
 ) -> Screens:
-    return Screens(views.FakeFeed(state), theme=theme, ascii_only=ascii_only, intro=intro)
+    beside = desks.FakeDesk(desk) if desk is not None else None
+    return Screens(views.FakeFeed(state), theme=theme, ascii_only=ascii_only, intro=intro, desk=beside)
+
+
+DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
+    "runs": (desks.desk(), ("8", "down", "m", "down", "m")),
+    "runs-filtered": (desks.desk(open_path="/runs/before.tuirec"), ("8", "slash", "k", "e", "e", "p")),
+    "runs-none": (replace(desks.desk(), runs=(), has_live=False), ("8",)),
+    "compare": (desks.desk(comparison=desks.comparison()), ("7",)),
+    "compare-none": (desks.desk(), ("7",)),
+    "compare-reading": (desks.desk(comparison_note="reading before.tuirec: 43 %"), ("7",)),
+}
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -62,6 +80,21 @@ def test_screen(snap_compare: Callable[..., bool], name: str, size: tuple[int, i
     """The picture is the one that was looked at."""
     state, keys = CASES[name]
     assert snap_compare(screens(state), press=keys, terminal_size=size)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", DESKS)
+def test_desk(snap_compare: Callable[..., bool], name: str, size: tuple[int, int]) -> None:
+    """What lies beside the run."""
+    desk, keys = DESKS[name]
+    assert snap_compare(screens(views.live(views.straggler()), desk=desk), press=keys, terminal_size=size)
+
+
+@pytest.mark.parametrize("name", ["runs", "compare"])
+def test_desk_in_sixteen_colours(snap_compare: Callable[..., bool], name: str) -> None:
+    """In the terminal's own colours."""
+    desk, keys = DESKS[name]
+    assert snap_compare(screens(views.live(views.straggler()), "terminal", desk=desk), press=keys)
 
 
 @pytest.mark.parametrize("theme", ["light", "terminal"])

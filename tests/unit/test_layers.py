@@ -18,6 +18,7 @@ ALLOWED = {
         "tuiadvisor.advisor.view",
         "tuiadvisor.advisor.comparison",
         "tuiadvisor.advisor.contents",
+        "tuiadvisor.advisor.runlist.RunEntry",
         "tuiadvisor.events",
         "tuiadvisor.errors",
         "tuiadvisor.tui",

@@ -8,6 +8,7 @@ import pytest
 from snapshot import views
 
 from tuiadvisor.tui import commands
+from tuiadvisor.tui.desk import NO_DESK, DeskState
 from tuiadvisor.tui.feed import COMMAND_VALUES, FeedState
 from tuiadvisor.tui.navigator import ACTIONS, FEED_COMMANDS, Navigator
 
@@ -36,10 +37,11 @@ class FakeShell:
 class Keyboard:
     """A navigator on 80x24 that is drawn after each key, as the application does."""
 
-    def __init__(self, state: FeedState, intro: str | None = None) -> None:
+    def __init__(self, state: FeedState, intro: str | None = None, desk: DeskState = NO_DESK) -> None:
         self.shell = FakeShell()
         self.now_s = 0.0
         self.place = Navigator(self.shell, state, intro=intro, clock=lambda: self.now_s)
+        self.place.take_desk(desk)
         self.draw()
 
     def draw(self) -> str:
@@ -229,7 +231,10 @@ def test_a_rank_opens_with_its_phases_and_neighbours(live: Keyboard) -> None:
         ("S", "only in a replay"),
         ("x", "only in a replay"),
         ("s", "only on the ranks screen"),
-        ("/", "only on the ranks screen"),
+        ("/", "only on a list"),
+        ("m", "only on the list of recordings"),
+        ("w", "only on a comparison"),
+        ("v", "this is the live run already"),
         ("right", "only on a rank's details"),
         ("end", "newest step already"),
         ("z", "does nothing here"),

@@ -8,6 +8,7 @@ import pytest
 from snapshot import views
 from unit.test_tui_navigator import FakeShell
 
+from tuiadvisor.tui.desk import NO_DESK, DeskState
 from tuiadvisor.tui.feed import FeedState
 from tuiadvisor.tui.line import length
 from tuiadvisor.tui.navigator import Navigator
@@ -37,15 +38,23 @@ PAGES = {
     "finding": ("enter",),
     "help": ("?",),
     "palette": (":",),
+    "runs": ("8", "down"),
+    "compare": ("7",),
 }
 SIZES = [(60, 16), (80, 24), (100, 30), (120, 30), (160, 45), (200, 50), (81, 17)]
 
 
-def screen(
-    state: FeedState, width: int, height: int, keys: tuple[str, ...] = (), intro: str | None = None
+def screen(  # noqa: PLR0917 - a test's own short hand
+    state: FeedState,
+    width: int,
+    height: int,
+    keys: tuple[str, ...] = (),
+    intro: str | None = None,
+    desk: DeskState = NO_DESK,
 ) -> list[str]:
     """Return the rows of a screen."""
     place = Navigator(FakeShell(), state, intro=intro, clock=lambda: 0.0)
+    place.take_desk(desk)
     place.rows(width, height)
     for key in keys:
         place.key(key, key if len(key) == 1 else None)

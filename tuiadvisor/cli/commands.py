@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "record": ("record", "the same without screens, into a file"),
     "run": ("run_", "start a training and watch it from its first steps on"),
     "replay": ("replay", "the same screens on a recording"),
+    "runs": ("runs", "the recordings of a folder: open, search, compare"),
     "diagnose": ("diagnose", "the verdict on a recording, as text or JSON"),
     "advise": ("advise", "the guided session: six patterns, your answers, one decision"),
     "intent": ("intent", "what the training is for: objective, limits, prices, what remains"),

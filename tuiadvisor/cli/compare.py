@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Final
 
 import orjson
 
 from tuiadvisor.advisor.compare import NOISE_FLOOR, Wishes, compare, measure
+from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.progress import read_frames
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.tui.comparison import plain_comparison
@@ -29,6 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("before", metavar="BEFORE", help="a recording")
     parser.add_argument("after", metavar="AFTER", help="a recording of the changed training")
+    parser.add_argument("--tui", action="store_true", help="as a screen, with the list of recordings beside")
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
     parser.add_argument(
         "--fail-if-slower",
@@ -61,7 +64,12 @@ def run(options: argparse.Namespace) -> int:
     after = measure(options.after, read_frames(options.after))
     wishes = Wishes(options.noise, options.fail_if_slower, options.same_work, options.ignore_load)
     comparison = compare(before, after, wishes)
-    if options.json:
+    if options.tui:
+        desk = Desk(None, Path(options.after).parent)
+        desk.command("list_runs")
+        desk.command("compare", (options.before, options.after))
+        show_screens(desk, first_page="compare")
+    elif options.json:
         document = comparison_document(comparison)
         sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
     else:

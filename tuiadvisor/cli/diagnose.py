@@ -9,7 +9,7 @@ import orjson
 
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.cli.intent_options import add_intent_options, intent_of
-from tuiadvisor.cli.replay import frames_of
+from tuiadvisor.cli.recorded import frames_of
 from tuiadvisor.cli.step_range import step_range
 from tuiadvisor.report.document import document
 from tuiadvisor.session.economy import economy, economy_lines

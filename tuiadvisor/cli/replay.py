@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.recorded import finding_marks, whole_view
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
-from tuiadvisor.stream.source import FileSource
 from tuiadvisor.tui.once import plain_summary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tuiadvisor.advisor.view import RunView
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,43 +31,16 @@ def run(options: argparse.Namespace) -> int:
     if options.once or not sys.stdout.isatty():
         print(plain_summary(whole))
         return 0
-    from tuiadvisor.tui.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
-
     source = ReplaySource(options.file, options.speed, options.at)
     feed = ReplayFeed(source, finding_marks(whole), whole.last_step)
     feed.start()
     try:
-        run_app(feed)
+        show_screens(Desk(feed, Path(options.file).parent, options.file))
     finally:
         feed.stop()
     if feed.failure is not None:
         raise feed.failure
     return 0
-
-
-def frames_of(path: str) -> Iterator[bytes]:
-    """All whole frames of a recording, in order."""
-    source = FileSource(path)
-    try:
-        while frames := source.read(0.0):
-            yield from frames
-    finally:
-        source.close()
-
-
-def whole_view(path: str) -> RunView:
-    """The view at a recording's end."""
-    advisor = Advisor()
-    for frame in frames_of(path):
-        advisor.feed(frame)
-    return advisor.view()
-
-
-def finding_marks(view: RunView) -> tuple[tuple[int, str], ...]:
-    """(step, label) of everything that begins at a known step."""
-    return tuple(
-        (finding.since_step, finding.title) for finding in view.findings if finding.since_step is not None
-    )
 
 
 def _speed(text: str) -> float:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tuiadvisor.agent.discovery import find_ranks, has_torch
+from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.target import add_remote_target, add_target, add_visit, open_target
@@ -54,9 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 def show(feed: LiveFeed, intro: str | None = None) -> None:
     """The screens, until the user leaves; a failure of the feed's thread comes out as itself."""
-    from tuiadvisor.tui.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
-
-    run_app(feed, intro=intro)
+    show_screens(Desk(feed, "."), intro=intro)
     if feed.failure is not None:
         raise feed.failure
 

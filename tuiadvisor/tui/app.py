@@ -21,6 +21,7 @@ from textual.screen import Screen  # noqa: E402
 
 from tuiadvisor.tui import colours  # noqa: E402
 from tuiadvisor.tui.canvas import Canvas  # noqa: E402
+from tuiadvisor.tui.desk import DESK_VALUES  # noqa: E402
 from tuiadvisor.tui.feed import FeedState, ReplayState, ViewFeed  # noqa: E402
 from tuiadvisor.tui.navigator import MESSAGE_S, Navigator  # noqa: E402
 from tuiadvisor.tui.wire import WireApp  # noqa: E402
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+
+    from tuiadvisor.tui.desk import Desk
 
 __all__ = ["FeedState", "ReplayState", "Screens", "ViewFeed", "run_app"]
 
@@ -55,16 +58,20 @@ class Screens(WireApp, inherit_bindings=False):
         self,
         feed: ViewFeed,
         *,
+        desk: Desk | None = None,
+        first_page: str = "overview",
         intro: str | None = None,
         theme: str | None = None,
         ascii_only: bool | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """theme, ascii_only: None reads them off the terminal."""
+        """desk: what lies beside the run; theme, ascii_only: None reads them off the terminal."""
         super().__init__()
         self.feed = feed
         self.clock = clock
-        self.place = Navigator(self, feed.latest(), intro=intro, clock=clock)
+        self.beside = desk
+        self.place = Navigator(self, feed.latest(), intro=intro, first_page=first_page, clock=clock)
+        self._wanted: tuple[str, ...] = ()
         num_colours = NUM_COLOURS.get(self.console.color_system or "")
         self.colour_theme = theme or environment.first_theme(os.environ, num_colours)
         encoding = getattr(sys.__stderr__, "encoding", None)
@@ -118,7 +125,13 @@ class Screens(WireApp, inherit_bindings=False):
     def take_state(self) -> None:
         """Draw the newest state."""
         self.place.state = self.feed.latest()
+        if self.beside is not None:
+            self.place.take_desk(self.beside.desk())
         self.draw()
+        wanted = self.place.wanted_runs()
+        if self.beside is not None and wanted != self._wanted:
+            self._wanted = wanted
+            self.beside.command("want_runs", wanted)
 
     def draw(self) -> None:
         """Put everything on the canvas, which repaints the rows that changed."""
@@ -131,7 +144,13 @@ class Screens(WireApp, inherit_bindings=False):
 
     def ask(self, name: str, value: object = None) -> None:
         """Send a command to the feed and look for its answer soon."""
-        self.feed.command(name, value)
+        if name in DESK_VALUES:
+            if self.beside is None:
+                self.place.say("not available here: the screens were started without a desk")
+                return
+            self.beside.command(name, value)
+        else:
+            self.feed.command(name, value)
         polling = self._answer_polls > 0
         self._answer_polls = ANSWER_POLLS
         if not polling:
@@ -197,7 +216,9 @@ def terminal_is_there() -> bool:
         return False
 
 
-def run_app(feed: ViewFeed, *, intro: str | None = None) -> None:
+def run_app(
+    feed: ViewFeed, *, desk: Desk | None = None, first_page: str = "overview", intro: str | None = None
+) -> None:
     """Show the screens until the user leaves. Raises TuiadvisorError where there is no usable terminal."""
     environment.require_terminal()
-    Screens(feed, intro=intro).run()
+    Screens(feed, desk=desk, first_page=first_page, intro=intro).run()

@@ -147,6 +147,12 @@ def column_chart(values: Sequence[float | None], width: int, rows: int) -> list[
     return [_chart_row(eighths, level) for level in range(rows - 1, -1, -1)]
 
 
+def spark_line(values: Sequence[float | None], width: int) -> Line:
+    """Return a whole series as one row, from its first value to its last whatever the width."""
+    shown = [values[column * len(values) // width] for column in range(width)] if values else []
+    return column_chart(shown, width, 1)[0]
+
+
 def _chart_row(eighths: Sequence[int | None], level: int) -> Line:
     """Return one row of a column chart: a bright edge over a quiet area."""
     cells = [_column_cell(size, level) for size in eighths]

@@ -40,6 +40,8 @@ COMMANDS = (
         "screens",
     ),
     Command("ranks", ("2",), "2", "Ranks", "a row and a heat map for each rank", "screens"),
+    Command("compare", ("7",), "7", "Compare", "two recordings, before and after", "screens"),
+    Command("runs", ("8",), "8", "Runs", "the recordings of this folder: open, compare", "screens"),
     Command("help", ("?", "f1"), "?", "Help", "the keys of the screen you are on", "screens"),
     Command("palette", (":", "ctrl+p"), ":", "Commands", "find a command by its name", "screens"),
     Command("back", ("escape",), "esc", "Back", "close what is open, clear the filter, go back", "screens"),
@@ -62,9 +64,16 @@ COMMANDS = (
         ("/",),
         "/",
         "Filter",
-        "by the start of a number, or by host or state",
+        "ranks by number, host or state; runs by name or verdict",
         "ranks",
     ),
+    Command("mark", ("m",), "m", "Mark", "mark a recording; two can be compared", "runs"),
+    Command(
+        "compare_marked", ("c",), "c", "Compare marked", "the two marked recordings, before and after", "runs"
+    ),
+    Command("swap", ("w",), "w", "Swap", "before and after the other way round", "runs"),
+    Command("refresh", ("u",), "u", "Look again", "look into the folder for new recordings", "runs"),
+    Command("live", ("v",), "v", "Live", "back from a recording to the live run", "runs"),
     Command("pause", ("space",), "space", "Pause", "freeze the screen; the stream goes on behind it", "time"),
     Command("step_back", ("[",), "[", "Step back", "one step back", "time"),
     Command("step_forward", ("]",), "]", "Step on", "one step on", "time"),
@@ -81,7 +90,9 @@ BY_KEY = {key: command for command in COMMANDS for key in command.keys}
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 _REPLAY_ONLY = frozenset({"step_back", "step_forward", "mark_back", "mark_forward", "seek", "speed"})
-_RANKS_ONLY = frozenset({"sort", "reverse", "filter"})
+_RANKS_ONLY = frozenset({"sort", "reverse"})
+_RUNS_ONLY = frozenset({"mark", "compare_marked", "refresh"})
+_LISTS = frozenset({"ranks", "runs"})
 _RANK_ONLY = frozenset({"next_rank", "previous_rank"})
 _FINDINGS = frozenset({"next_finding", "previous_finding"})
 _MARKS = frozenset({"mark_back", "mark_forward"})
@@ -91,10 +102,14 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
     """Return why a command cannot be used now, or "" where it can."""
     view = state.view
     has_findings = view is not None and bool(view.findings)
-    can_open = bool(page.targets) or (has_findings and page.name == "overview")
+    can_open = bool(page.targets) or page.name == "runs" or (has_findings and page.name == "overview")
     reasons = (
         (name in _REPLAY_ONLY and state.replay is None, "only in a replay: this run is live"),
         (name in _RANKS_ONLY and page.name != "ranks", "only on the ranks screen: press 2"),
+        (name == "filter" and page.name not in _LISTS, "only on a list: 2 ranks or 8 runs"),
+        (name in _RUNS_ONLY and page.name != "runs", "only on the list of recordings: press 8"),
+        (name == "swap" and page.name != "compare", "only on a comparison: press 7"),
+        (name == "live" and not page.can_go_live, "this is the live run already, or there is none"),
         (name in _RANK_ONLY and page.name != "rank", "only on a rank's details: press 2, then enter"),
         (name in _FINDINGS and not has_findings, "there is no finding to go to"),
         (

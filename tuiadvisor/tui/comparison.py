@@ -1,6 +1,6 @@
-"""Two runs side by side as plain text, for `compare` without --json.
+"""Two runs side by side: as the seventh screen, and as plain text for `compare` without --json.
 
-In: Comparison.  Out: str, at most 80 columns; imports no Textual.
+In: Comparison.  Out: lines, or a str of at most 80 columns; imports no Textual.
 """
 
 from __future__ import annotations
@@ -9,36 +9,132 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from tuiadvisor.tui import bars, sections
 from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.desk import NO_DESK
 from tuiadvisor.tui.details import bullet
 from tuiadvisor.tui.environment import ascii_only
-from tuiadvisor.tui.line import BLANK, Line, crop, fit, line, rule, to_ascii, wrap
+from tuiadvisor.tui.line import BLANK, Line, beside, crop, fit, indent, line, rule, to_ascii, wrap
+from tuiadvisor.tui.page import Page
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.comparison import Comparison, FindingChange, PhaseChange
+    from tuiadvisor.tui.feed import FeedState
+    from tuiadvisor.tui.line import Span
 
 WIDTH = 80
+MARGIN = 1
+WIDE = 116  # columns from which two blocks stand side by side
+OUTCOMES = {
+    "improved": "▼ IMPROVED",
+    "regressed": "▲ REGRESSED",
+    "no change": "= NO CHANGE",
+    "not comparable": "? NOT COMPARABLE",
+}
+OUTCOME_BADGES = {
+    "improved": "badge:keep",
+    "regressed": "badge:stop",
+    "no change": "badge:info",
+    "not comparable": "badge:tune",
+}
 
 
 def plain_comparison(comparison: Comparison, *, plain_ascii: bool | None = None) -> str:
     """The whole comparison, each line ended by a newline; plain_ascii None asks stdout and the locale."""
     if plain_ascii is None:
         plain_ascii = ascii_only(os.environ, getattr(sys.stdout, "encoding", None))
-    rows = [line(text) for text in wrap(comparison.sentence, WIDTH)]
-    rows += [row for text in comparison.cautions for row in bullet("note:", text, WIDTH)]
-    rows += _gate(comparison)
-    rows += [BLANK, rule("a step", WIDTH), *_sides(comparison)]
-    if comparison.phases:
-        rows += [BLANK, rule("phases", WIDTH, "mean over ranks; * beyond noise"), *_phases(comparison)]
-    rows += [BLANK, rule("bottleneck", WIDTH)]
-    rows += [line(text) for text in wrap(comparison.bottleneck.sentence, WIDTH)]
-    rows += [row for finding in comparison.findings for row in _finding(finding)]
-    if comparison.environment:
-        rows += [BLANK, rule("not the same in both", WIDTH)]
-        for entry in comparison.environment:
-            rows += bullet(f"{entry.what}:", f"{entry.before} -> {entry.after}", WIDTH)
+    rows = [
+        *_sentence(comparison, WIDTH),
+        BLANK,
+        *_step_block(comparison, WIDTH),
+        *_phase_block(comparison, WIDTH),
+        BLANK,
+        *_bottleneck_block(comparison, WIDTH),
+        *_environment_block(comparison, WIDTH),
+    ]
     text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"
     return to_ascii(text) if plain_ascii else text
+
+
+class ComparePage(Page):
+    """The seventh screen: before and after."""
+
+    name = "compare"
+    title = "Compare"
+    keys = ("runs", "swap", "help", "quit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = NO_DESK
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - of two other runs
+        """Return the comparison, or what to do for one."""
+        room = width - 2 * MARGIN
+        comparison = self.desk.comparison
+        rows = _nothing(self.desk.comparison_note, room) if comparison is None else _screen(comparison, room)
+        if comparison is not None and self.desk.comparison_note:
+            rows = [line((self.desk.comparison_note, "warn")), *rows]
+        return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
+
+
+def _nothing(note: str, width: int) -> list[Line]:
+    said = note or (
+        "Nothing compared yet. On 8 Runs mark two recordings with m, the one before the change first, and press c. "
+        "From the command line: tuiadvisor compare BEFORE AFTER --tui"
+    )
+    return [rule("compare", width), BLANK, *(line((text, "dim")) for text in wrap(said, width))]
+
+
+def _screen(comparison: Comparison, width: int) -> list[Line]:
+    badge = f" {OUTCOMES[comparison.verdict]} "
+    room = width - len(badge) - 1
+    sentence = comparison.sentence.partition(": ")[2] or comparison.sentence
+    head = wrap(sentence[:1].upper() + sentence[1:], room)
+    rows = [line((badge, OUTCOME_BADGES[comparison.verdict]), " ", (head[0] if head else "", "strong"))]
+    rows += [indent(line((text, "strong")), len(badge) + 1) for text in head[1:]]
+    rows += [row for text in comparison.cautions for row in bullet("note:", text, width, "warn")]
+    rows += _gate(comparison)
+    files = f"before {comparison.before.path} · after {comparison.after.path}"
+    rows += [*(line((text, "dim")) for text in wrap(files, width)), BLANK]
+    if width < WIDE:
+        rows += [*_step_block(comparison, width), *_phase_block(comparison, width), BLANK]
+        return [*rows, *_bottleneck_block(comparison, width), *_environment_block(comparison, width)]
+    half = (width - 3) // 2
+    left = [*_step_block(comparison, half), BLANK, *_bottleneck_block(comparison, half)]
+    right = [*_phase_block(comparison, half, lead=False), *_environment_block(comparison, half)]
+    return [*rows, *beside(left, half, right)]
+
+
+def _sentence(comparison: Comparison, width: int) -> list[Line]:
+    rows = [line(text) for text in wrap(comparison.sentence, width)]
+    rows += [row for text in comparison.cautions for row in bullet("note:", text, width)]
+    return rows + _gate(comparison)
+
+
+def _step_block(comparison: Comparison, width: int) -> list[Line]:
+    return [rule("a step", width), *_sides(comparison)]
+
+
+def _phase_block(comparison: Comparison, width: int, *, lead: bool = True) -> list[Line]:
+    if not comparison.phases:
+        return []
+    head = rule("phases", width, "mean over ranks; * beyond noise")
+    return [*([BLANK] if lead else []), head, *_phases(comparison)]
+
+
+def _bottleneck_block(comparison: Comparison, width: int) -> list[Line]:
+    rows = [rule("bottleneck", width)]
+    rows += [line(text) for text in wrap(comparison.bottleneck.sentence, width)]
+    return rows + [row for finding in comparison.findings for row in _finding(finding, width)]
+
+
+def _environment_block(comparison: Comparison, width: int) -> list[Line]:
+    if not comparison.environment:
+        return []
+    rows = [BLANK, rule("not the same in both", width)]
+    for entry in comparison.environment:
+        rows += bullet(f"{entry.what}:", f"{entry.before} -> {entry.after}", width)
+    return rows
 
 
 def _gate(comparison: Comparison) -> list[Line]:
@@ -75,9 +171,11 @@ def _sides(comparison: Comparison) -> list[Line]:
             text_of.count(after.unit.num_collectives),
         ),
     ]
-    return [
-        line("  ", fit(name, 18), fit(old, 22, "right"), fit(new, 22, "right")) for name, old, new in rows
-    ]
+    return [line("  ", (fit(name, 18), "dim"), _figure(old, 17), _figure(new, 17)) for name, old, new in rows]
+
+
+def _figure(text: str, width: int) -> Span:
+    return (fit(text, width, "right"), sections.figure(text)[1])
 
 
 def _number(value: float | None) -> str:
@@ -85,7 +183,8 @@ def _number(value: float | None) -> str:
 
 
 def _phases(comparison: Comparison) -> list[Line]:
-    rows = [line("  ", fit("", 18), *(fit(name, 14, "right") for name in ("before", "after", "change")))]
+    widths = (("before", 11), ("after", 11), ("change", 12))
+    rows = [line(fit("", 18), *((fit(name, size, "right"), "dim") for name, size in widths))]
     return rows + [_phase(entry) for entry in comparison.phases if entry.before_s or entry.after_s]
 
 
@@ -94,17 +193,20 @@ def _phase(entry: PhaseChange) -> Line:
     if entry.change_s is not None and entry.change_s > 0:
         change = f"+{change}"
     figures = (text_of.seconds(entry.before_s), text_of.seconds(entry.after_s), change)
+    role = "text" if not entry.significant else "bad" if (entry.change_s or 0) > 0 else "good"
+    letter = (bars.PHASE_LETTERS[entry.phase], f"phase:{entry.phase}")
     return line(
-        "  ",
-        fit(text_of.phase_name(entry.phase), 18),
-        *(fit(text, 14, "right") for text in figures),
+        letter,
+        (" " + fit(text_of.phase_name(entry.phase), 16), "text"),
+        *(_figure(text, 11) for text in figures[:2]),
+        (fit(figures[2], 12, "right"), "unknown" if figures[2] == text_of.UNKNOWN else role),
         " *" if entry.significant else "",
     )
 
 
-def _finding(entry: FindingChange) -> list[Line]:
+def _finding(entry: FindingChange, width: int) -> list[Line]:
     costs = f"{_cost(entry.loss_before_s)} -> {_cost(entry.loss_after_s)} a step"
-    return bullet(f"{entry.state}:", f"{entry.title} ({costs})", WIDTH)
+    return bullet(f"{entry.state}:", f"{entry.title} ({costs})", width)
 
 
 def _cost(loss_s: float | None) -> str:

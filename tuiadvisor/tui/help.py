@@ -20,6 +20,10 @@ ABOUT = {
     "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶).",
     "ranks": "Each column of the heat map is a step: taller and warmer is later at the gradient barrier. "
     "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together.",
+    "runs": "Each row is a recording (*.tuirec): its step time from first to last step, and the verdict at its "
+    "end. Open one to replay it; mark two, the one before the change first, and compare them.",
+    "compare": "Only what lies beyond the noise of two runs of the same code is called a change; * marks phases "
+    "that changed surely. The interval is 95 %.",
     "finding": "The evidence is what made the rule fire, in the steps named beside it.",
     "rank": "'mean' is the mean of all ranks: a phase well above it is what makes this rank late.",
 }

@@ -9,16 +9,20 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from tuiadvisor.tui import chrome, commands
+from tuiadvisor.tui.comparison import ComparePage
+from tuiadvisor.tui.desk import NO_DESK
 from tuiadvisor.tui.details import FindingPage, RankPage
 from tuiadvisor.tui.help import HelpPage, PalettePage
 from tuiadvisor.tui.line import BLANK
 from tuiadvisor.tui.overview import Overview
 from tuiadvisor.tui.prompt import Prompt
 from tuiadvisor.tui.ranks import Ranks
+from tuiadvisor.tui.runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.tui.desk import DeskState
     from tuiadvisor.tui.feed import FeedState
     from tuiadvisor.tui.line import Line, Target
     from tuiadvisor.tui.page import Page
@@ -57,6 +61,7 @@ class Navigator:
         state: FeedState,
         *,
         intro: str | None = None,
+        first_page: str = "overview",
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.shell = shell
@@ -65,11 +70,19 @@ class Navigator:
         self.clock = clock
         self.overview = Overview()
         self.ranks = Ranks()
+        self.runs = Runs()
+        self.compare = ComparePage()
         self.help = HelpPage()
         self.palette = PalettePage()
         self.finding_page = FindingPage()
         self.rank_page = RankPage()
-        self.stack: list[Page] = [self.overview]
+        # The screens with a number: each replaces whatever is open.
+        self.screens: dict[str, Page] = {
+            page.name: page for page in (self.overview, self.ranks, self.compare, self.runs)
+        }
+        self.stack: list[Page] = [self.screens[first_page]]
+        self.desk = NO_DESK
+        self.num_answers = 0
         self.prompt: Prompt | None = None
         self.message = ""
         self.message_until_s = 0.0
@@ -81,6 +94,20 @@ class Navigator:
     def page(self) -> Page:
         """The page on top."""
         return self.stack[-1]
+
+    def take_desk(self, desk: DeskState) -> None:
+        """Show what lies beside the run; say the answer to the last command."""
+        self.desk = self.runs.desk = self.compare.desk = desk
+        for page in self.stack:
+            page.can_go_live = desk.has_live and bool(desk.open_path)
+        if desk.num_answers != self.num_answers:
+            self.num_answers = desk.num_answers
+            if desk.answer:
+                self.say(desk.answer)
+
+    def wanted_runs(self) -> tuple[str, ...]:
+        """Return the recordings whose rows are on the screen and wait to be read."""
+        return self.runs.wanted if self.page is self.runs else ()
 
     def rows(self, width: int, height: int) -> list[Line]:
         """Return the whole screen."""
@@ -173,7 +200,7 @@ class Navigator:
 
     def _typed(self, prompt: Prompt) -> None:
         if prompt.name == "filter":
-            self.ranks.filter = prompt.typed
+            self.filtered().filter = prompt.typed
         elif prompt.name == "palette":
             self.palette.typed = prompt.typed
 
@@ -182,7 +209,7 @@ class Navigator:
         if prompt is None:
             return
         if prompt.name == "filter" and not keep:
-            self.ranks.filter = ""
+            self.filtered().filter = ""
         elif prompt.name == "seek" and keep:
             self._seek(prompt.typed)
         elif prompt.name == "palette":
@@ -190,6 +217,10 @@ class Navigator:
             self.stack.remove(self.palette)
             if keep and chosen is not None:
                 self.perform(chosen[1])
+
+    def filtered(self) -> Ranks | Runs:
+        """The list that `/` filters here."""
+        return self.runs if self.page is self.runs else self.ranks
 
     def _seek(self, typed: str) -> None:
         replay = self.state.replay
@@ -207,6 +238,10 @@ class Navigator:
             return
         self.shell.ask("seek_step", step)
 
+    def filter_hint(self) -> str:
+        """What may be typed into the filter."""
+        return RUNS_HINT if self.page is self.runs else FILTER_HINT
+
     def open_prompt(self, name: str, question: str, hint: str, typed: str = "") -> None:
         """Ask for a text in the footer."""
         self.prompt = Prompt(name, question, hint, typed)
@@ -214,8 +249,9 @@ class Navigator:
     # --- pages
 
     def show_page(self, page: Page) -> None:
-        """Put a page on top; the two screens replace whatever is open."""
-        if page is self.overview or page is self.ranks:
+        """Put a page on top; a screen with a number replaces whatever is open."""
+        page.can_go_live = self.desk.has_live and bool(self.desk.open_path)
+        if page in self.screens.values():
             self.stack = [page]
         elif page in self.stack:
             del self.stack[self.stack.index(page) + 1 :]
@@ -232,6 +268,11 @@ class Navigator:
         elif target[0] == "finding":
             self.finding_page.finding_id = target[1]
             self._show_detail(self.finding_page)
+        elif target[0] == "run":
+            self.shell.ask("open_run", target[1])
+            self.show_page(self.overview)
+        elif target[0] == "live":
+            self.go_live()
         elif target[0] == "rank":
             self.rank_page.rank = int(target[1])
             self.rank_page.cursor = None
@@ -245,12 +286,38 @@ class Navigator:
         """Close the page on top, or clear the filter, or return to the overview."""
         if len(self.stack) > 1:
             self.stack.pop()
-        elif self.page is self.ranks and self.ranks.filter:
-            self.ranks.filter = ""
+        elif self.page in (self.ranks, self.runs) and self.filtered().filter:
+            self.filtered().filter = ""
         elif self.page is not self.overview:
             self.show_page(self.overview)
         else:
             self.overview.cursor = None
+
+    def go_live(self) -> None:
+        """From a recording back to the live run."""
+        self.shell.ask("go_live")
+        self.show_page(self.overview)
+
+    def show_runs(self) -> None:
+        """The list of recordings, looked up anew."""
+        self.shell.ask("list_runs")
+        self.show_page(self.runs)
+
+    def compare_marked(self) -> None:
+        """Compare the two marked recordings."""
+        if len(self.runs.marked) < 2:
+            self.say("c: mark two recordings first, with m: the one before the change, then the one after")
+            return
+        self.shell.ask("compare", tuple(self.runs.marked))
+        self.show_page(self.compare)
+
+    def swap(self) -> None:
+        """Compare the other way round."""
+        comparison = self.desk.comparison
+        if comparison is None:
+            self.say("w: nothing is compared yet")
+            return
+        self.shell.ask("compare", (comparison.after.path, comparison.before.path))
 
     def next_finding(self, by: int) -> None:
         """Show the next finding on its page, or select it on the overview."""
@@ -316,11 +383,19 @@ FEED_COMMANDS: dict[str, tuple[str, object]] = {
 }
 
 FILTER_HINT = "rank, host or state; enter keeps it, esc clears it"
+RUNS_HINT = "name, job or verdict; enter keeps it, esc clears it"
 SEEK_HINT = "its number; enter goes there, esc closes"
 
 ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "overview": lambda here: here.show_page(here.overview),
     "ranks": lambda here: here.show_page(here.ranks),
+    "runs": Navigator.show_runs,
+    "compare": lambda here: here.show_page(here.compare),
+    "mark": lambda here: here.say(here.runs.mark()),
+    "compare_marked": Navigator.compare_marked,
+    "swap": Navigator.swap,
+    "refresh": lambda here: here.shell.ask("list_runs"),
+    "live": Navigator.go_live,
     "help": Navigator.show_help,
     "palette": Navigator.show_palette,
     "back": Navigator.go_back,
@@ -338,7 +413,7 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "previous_rank": lambda here: here.next_rank(-1),
     "sort": lambda here: here.say(f"sorted by {here.ranks.next_sort()}"),
     "reverse": lambda here: here.ranks.turn_round(),
-    "filter": lambda here: here.open_prompt("filter", "/", FILTER_HINT, here.ranks.filter),
+    "filter": lambda here: here.open_prompt("filter", "/", here.filter_hint(), here.filtered().filter),
     "pause": Navigator.toggle_pause,
     "seek": lambda here: here.open_prompt("seek", "step", SEEK_HINT),
     "speed": Navigator.next_speed,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class Page:
     """A body of the screen between header and footer."""
 
+    can_go_live = False  # a recording is shown and a live run is behind it
     name = ""
     title = ""
     keys: tuple[str, ...] = ()  # names of commands, most useful first: footer and help read them

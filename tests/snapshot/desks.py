@@ -1,0 +1,128 @@
+"""Fixed states of what lies beside the run, for snapshots and pilots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from snapshot import views
+
+from tuiadvisor.advisor.comparison import (
+    Bottleneck,
+    Change,
+    Comparison,
+    Difference,
+    FindingChange,
+    PhaseChange,
+    Rates,
+    RunSide,
+    WorkUnit,
+)
+from tuiadvisor.advisor.runlist import RunEntry
+from tuiadvisor.tui.desk import NO_DESK, DeskState
+
+LATE = tuple(0.0169 if index < 14 else 0.0286 for index in range(24))
+EVEN = tuple(0.0169 + index % 3 * 0.0002 for index in range(24))
+
+
+def runs() -> tuple[RunEntry, ...]:
+    """Each state a row can have."""
+    return (
+        RunEntry(
+            "/runs/after.tuirec", "after", "11-21 19:08", 120_463, "read", "", "train.py", 4, 519, 0.0169, EVEN,
+            "keep", "Keep: nothing found is worth acting on; a step takes 16.9 ms.", "run finished",
+        ),
+        RunEntry(
+            "/runs/before.tuirec", "before", "11-21 19:05", 114_813, "read", "", "train.py", 4, 499, 0.0286, LATE,
+            "tune", views.straggler().verdict.sentence, "run finished",
+        ),
+        RunEntry(
+            "/runs/node/pretrain-7b.tuirec", "node/pretrain-7b", "2025-12-01", 1_204_000_000, "reading",
+        ),
+        RunEntry("/runs/old.tuirec", "old", "2025-11-02", 80_000),
+        RunEntry(
+            "/runs/short.tuirec", "short", "11-20 08:00", 6_183, "read", "", "train.py", 4, None, None, (), None,
+            "Not enough yet: 20 more steady steps.",
+        ),
+        RunEntry(
+            "/runs/torn.tuirec", "torn", "11-20 07:59", 19, "broken",
+            "no recording: it begins with other bytes; tuiadvisor record makes one",
+        ),
+    )  # fmt: skip
+
+
+def side(path: str, step_s: float) -> RunSide:
+    return RunSide(
+        path,
+        "train.py",
+        ("node01",),
+        WorkUnit(4, 128.0, None, 268_800, 1, 1),
+        497,
+        500,
+        step_s,
+        step_s * 1.2,
+        step_s * 1.01,
+        Rates(1 / step_s, 128 / step_s, 32 / step_s),
+        None,
+    )
+
+
+def comparison() -> Comparison:
+    """Rank 2 was relieved: 41 % less a step."""
+    change = Change(0.0286, 0.0169, 0.591, 0.57, 0.61, significant=True)
+    phases = (
+        PhaseChange("data_wait", 0.0051, 0.0021, -0.0030, -0.0035, -0.0025, significant=True),
+        PhaseChange("forward", 0.0048, 0.0048, 0.00001, -0.0002, 0.0002, significant=False),
+        PhaseChange("backward", 0.0072, 0.0073, 0.0001, 0.00005, 0.0002, significant=True),
+        PhaseChange("comm_exposed", 0.0131, 0.0049, -0.0082, -0.009, -0.007, significant=True),
+        PhaseChange("h2d", None, None, None, None, None, significant=False),
+        PhaseChange("optimizer", 0.0016, 0.0016, None, None, None, significant=False),
+    )
+    return Comparison(
+        schema=1,
+        verdict="improved",
+        sentence="Improved: a step takes 16.9 ms instead of 28.6 ms, 41 % less (95 %: 39 % to 43 %).",
+        reasons=(),
+        cautions=("the second recording is from another day",),
+        basis="step",
+        before=side("/runs/before.tuirec", 0.0286),
+        after=side("/runs/after.tuirec", 0.0169),
+        change=change,
+        steady=change,
+        every_step=change,
+        throughput=change,
+        phases=phases,
+        bottleneck=Bottleneck(
+            "straggler",
+            None,
+            moved=True,
+            sentence="The bottleneck was one rank late in data; now nothing is above info.",
+        ),
+        findings=(
+            FindingChange(
+                "straggler", "Others wait for rank 2", "resolved", "data_wait", (2,), (), 0.0118, None
+            ),
+        ),
+        environment=(Difference("torch", "2.12.0", "2.13.0"),),
+        noise_floor=0.02,
+        smallest_detectable=0.03,
+        gate=None,
+    )
+
+
+def desk(**changes: object) -> DeskState:
+    """A folder with recordings, nothing compared yet."""
+    return replace(NO_DESK, folder="/runs", runs=runs(), has_live=True, **changes)  # type: ignore[arg-type]
+
+
+class FakeDesk:
+    """A desk that shows what it is given and remembers what it was told."""
+
+    def __init__(self, state: DeskState) -> None:
+        self.state = state
+        self.commands: list[tuple[str, object]] = []
+
+    def desk(self) -> DeskState:
+        return self.state
+
+    def command(self, name: str, value: object = None) -> None:
+        self.commands.append((name, value))

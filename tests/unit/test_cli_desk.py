@@ -1,0 +1,137 @@
+"""The desk behind the screens: the list of recordings, opening one, comparing two, back to the live run."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from synthetic_run import Fault, Job
+from unit.test_contents import recording
+
+from tuiadvisor.cli import main
+from tuiadvisor.cli.desk import Desk
+from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.stream.replay import ReplaySource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tuiadvisor.advisor.runlist import RunEntry
+
+LATE = Job(num_steps=120, faults=(Fault("backward", (2,), 0.015),))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "old").mkdir()
+    recording(tmp_path / "before.tuirec", LATE)
+    recording(tmp_path / "old" / "after.tuirec", Job(num_steps=120, seed=3))
+    (tmp_path / "torn.tuirec").write_bytes(b"no recording at all")
+    return tmp_path
+
+
+@pytest.fixture
+def desk(folder: Path) -> Iterator[Desk]:
+    desk = Desk(None, folder)
+    desk.start()
+    yield desk
+    desk.stop()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def rows(desk: Desk) -> dict[str, RunEntry]:
+    return {entry.name: entry for entry in desk.desk().runs}
+
+
+def test_rows_are_read_only_where_they_are_looked_at(desk: Desk, folder: Path) -> None:
+    """The list comes at once; a row is read when it is on the screen, a damaged file says so in its row."""
+    desk.command("list_runs")
+    wait_until(lambda: len(rows(desk)) == 3)
+    assert {"unread"} == {entry.state for entry in rows(desk).values()}
+    desk.command("want_runs", (str(folder / "before.tuirec"), str(folder / "torn.tuirec")))
+    wait_until(lambda: rows(desk)["before"].state == "read" and rows(desk)["torn"].state == "broken")
+    read = rows(desk)["before"]
+    assert (4, 119, "tune") == (read.world_size, read.last_step, read.decision)
+    assert 0 < len(read.spark) <= 24
+    assert "recording" in rows(desk)["torn"].problem
+    assert "unread" == rows(desk)["old/after"].state
+    desk.command("list_runs")
+    recording(folder / "new.tuirec", Job(num_steps=30))
+    desk.command("list_runs")
+    wait_until(lambda: len(rows(desk)) == 4)
+    assert "read" == rows(desk)["before"].state
+
+
+def test_a_recording_is_opened_at_its_end_and_another_after_it(desk: Desk, folder: Path) -> None:
+    """What the row spoke of is what is shown; the next one takes its place."""
+    assert "no run is open" == desk.latest().phase
+    for name, step in (("before", 119), ("old/after", 119)):
+        desk.command("open_run", str(folder / f"{name}.tuirec"))
+        wait_until(lambda wanted=name: desk.desk().open_path.endswith(f"{wanted}.tuirec"))  # type: ignore[misc]
+        wait_until(lambda wanted=step: shown_step(desk) == wanted)  # type: ignore[misc]
+    desk.command("pause")
+    wait_until(lambda: desk.latest().phase == "paused")
+    desk.command("open_run", str(folder / "torn.tuirec"))
+    wait_until(lambda: "torn.tuirec" in desk.desk().answer)
+    assert 119 == shown_step(desk)
+
+
+def shown_step(desk: Desk) -> int | None:
+    view = desk.latest().view
+    return view.last_step if view is not None else None
+
+
+def test_two_recordings_are_compared(desk: Desk, folder: Path) -> None:
+    """The first is before; what cannot be read is said where the comparison would be."""
+    before, after = str(folder / "before.tuirec"), str(folder / "old" / "after.tuirec")
+    desk.command("compare", (before, after))
+    wait_until(lambda: desk.desk().comparison is not None)
+    comparison = desk.desk().comparison
+    assert comparison is not None
+    assert (before, after) == (comparison.before.path, comparison.after.path)
+    assert "improved" == comparison.verdict
+    desk.command("compare", (before, str(folder / "torn.tuirec")))
+    wait_until(lambda: "torn.tuirec" in desk.desk().comparison_note and desk.desk().comparison is None)
+
+
+def test_the_live_run_goes_on_behind_a_recording(folder: Path) -> None:
+    """A recording is shown and left again; without a live run there is no way back, and it is said."""
+    live = ReplayFeed(ReplaySource(folder / "old" / "after.tuirec"), (), 119)
+    live.start()
+    desk = Desk(live, folder)
+    desk.start()
+    try:
+        assert desk.desk().has_live
+        desk.command("open_run", str(folder / "before.tuirec"))
+        wait_until(lambda: desk.desk().open_path != "")
+        assert desk.latest() is not live.latest()
+        desk.command("go_live")
+        wait_until(lambda: desk.desk().open_path == "")
+        assert desk.latest() is live.latest()
+    finally:
+        desk.stop()
+        live.stop()
+    lonely = Desk(None, folder)
+    lonely.start()
+    lonely.command("go_live")
+    wait_until(lambda: "no live run" in lonely.desk().answer)
+    lonely.stop()
+
+
+def test_the_list_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal: a row each with its verdict's sentence; an unknown folder is one line."""
+    assert 0 == main(["runs", str(folder), "--once"])
+    text = capsys.readouterr().out
+    assert "3 recordings" in text
+    assert "rank 2 late by" in text
+    assert max(len(row) for row in text.splitlines()) <= 80
+    assert 2 == main(["runs", str(folder / "nowhere")])
+    assert "no such folder" in capsys.readouterr().err

@@ -1,0 +1,139 @@
+"""The screens beside the run: the list of recordings, and the comparison of two."""
+
+from __future__ import annotations
+
+import pytest
+from snapshot import desks, views
+from unit.test_tui_navigator import Keyboard
+from unit.test_tui_pages import SIZES, screen
+
+from tuiadvisor.tui.app import Screens
+from tuiadvisor.tui.desk import DESK_VALUES
+
+STATES = {
+    "runs": (desks.desk(), ("8", "down", "m")),
+    "runs replayed": (desks.desk(open_path="/runs/before.tuirec"), ("8",)),
+    "compare": (desks.desk(comparison=desks.comparison()), ("7",)),
+}
+
+
+@pytest.fixture
+def keyboard() -> Keyboard:
+    return Keyboard(views.live(views.straggler()), desk=desks.desk())
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", STATES)
+def test_it_fits(name: str, size: tuple[int, int]) -> None:
+    """In every size no row is too wide and none too many."""
+    desk, keys = STATES[name]
+    assert screen(views.live(views.straggler()), *size, keys=keys, desk=desk)
+
+
+def test_the_list_says_what_is_known_of_each_row(keyboard: Keyboard) -> None:
+    """Read, being read, unread, without a step, broken: each in its own words; the selected one below."""
+    text = keyboard.press("8")
+    assert [("list_runs", None)] == keyboard.shell.asked
+    for part in (
+        "✓ keep",
+        "◆ tune",
+        "reading …",
+        "not read yet",
+        "… not yet",
+        "no recording: it begins",
+        "live  train.py",
+    ):
+        assert part in text
+    assert "nothing found is worth acting on" in text
+    assert ("/runs/old.tuirec",) == keyboard.place.wanted_runs()
+    keyboard.press("1")
+    assert () == keyboard.place.wanted_runs()
+
+
+def test_search_keeps_the_rows_with_all_words(keyboard: Keyboard) -> None:
+    """Name, job and verdict are searched; escape clears the search, then leaves."""
+    text = keyboard.press("8", "/", *"train tune")
+    assert "before" in text
+    assert "torn" not in text
+    assert "1 of 6 recordings" in text
+    assert "contains" in keyboard.press("x", "x")
+    assert "torn" in keyboard.press("escape")
+    keyboard.press("/", "o", "l", "d", "enter", "escape")
+    assert "" == keyboard.place.runs.filter
+    keyboard.press("escape")
+    assert "overview" == keyboard.page
+
+
+def test_enter_opens_a_recording_and_the_live_row_leads_back(keyboard: Keyboard) -> None:
+    """The overview follows; v does the same from anywhere once a recording is open."""
+    keyboard.press("8", "down", "enter")
+    assert ("open_run", "/runs/before.tuirec") == keyboard.shell.asked[-1]
+    assert "overview" == keyboard.page
+    keyboard.place.take_desk(desks.desk(open_path="/runs/before.tuirec"))
+    keyboard.press("8", "g", "enter")
+    assert ("go_live", None) == keyboard.shell.asked[-1]
+    keyboard.press("2", "v")
+    assert [("go_live", None)] * 2 == keyboard.shell.asked[-2:]
+
+
+def test_two_marked_recordings_are_compared_in_the_order_of_marking(keyboard: Keyboard) -> None:
+    """One is not enough, a third replaces the first, marking again takes the mark away."""
+    assert "mark two recordings first" in keyboard.press("8", "c")
+    assert "marked as before" in keyboard.press("down", "m")
+    assert "marked as after" in keyboard.press("up", "m")
+    keyboard.press("c")
+    assert ("compare", ("/runs/before.tuirec", "/runs/after.tuirec")) == keyboard.shell.asked[-1]
+    assert "compare" == keyboard.page
+    keyboard.press("8", "m")
+    assert ["/runs/before.tuirec"] == keyboard.place.runs.marked
+    assert "choose a recording first" in keyboard.press("g", "m")
+
+
+def test_a_comparison_can_be_turned_round(keyboard: Keyboard) -> None:
+    """Nothing yet: what to do; then w asks for after against before."""
+    assert "mark two recordings with m" in keyboard.press("7")
+    assert "nothing is compared yet" in keyboard.press("w")
+    keyboard.place.take_desk(desks.desk(comparison=desks.comparison()))
+    text = keyboard.press("7")
+    for part in ("▼ IMPROVED", "A step takes 16.9 ms instead of 28.6 ms", "note:", "-3.00 ms *"):
+        assert part in text
+    keyboard.press("w")
+    assert ("compare", ("/runs/after.tuirec", "/runs/before.tuirec")) == keyboard.shell.asked[-1]
+
+
+def test_what_is_sent_to_the_desk_is_in_the_contract(keyboard: Keyboard) -> None:
+    """Names and types of values are those that Desk promises to take."""
+    keyboard.press("8", "down", "m", "up", "m", "c", "8", "u", "enter", "v")
+    sent = [(name, value) for name, value in keyboard.shell.asked if name in DESK_VALUES]
+    assert {"list_runs", "compare", "open_run"} <= {name for name, _ in sent}
+    for name, value in sent:
+        assert isinstance(value, DESK_VALUES[name])
+
+
+def test_answers_of_the_desk_are_said_once(keyboard: Keyboard) -> None:
+    """In the footer, until the next one or for a few seconds."""
+    keyboard.place.take_desk(desks.desk(answer="opened before", num_answers=1))
+    assert "opened before" in keyboard.draw().splitlines()[-1]
+    keyboard.now_s = 9.0
+    keyboard.place.take_desk(desks.desk(answer="opened before", num_answers=1))
+    assert "opened before" not in keyboard.draw()
+
+
+async def test_the_application_asks_for_the_rows_on_its_screen() -> None:
+    """Once a change, not once a tick."""
+    desk = desks.FakeDesk(desks.desk())
+    feed = views.FakeFeed(views.live(views.straggler()))
+    app = Screens(feed, desk=desk, first_page="runs", theme="dark", ascii_only=False)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.take_state()
+        app.take_state()
+        await pilot.press("8")
+    assert [("want_runs", ("/runs/old.tuirec",)), ("list_runs", None)] == desk.commands
+
+
+async def test_without_a_desk_the_screens_say_so() -> None:
+    """The list of a feed that has none."""
+    app = Screens(views.FakeFeed(views.live(views.straggler())), theme="dark", ascii_only=False)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("8")
+        assert "not available here" in app.canvas.render_line(23).text

@@ -1,0 +1,286 @@
+"""The threads behind the screens that go beyond one run: list recordings, open one, compare two.
+
+Is the screens' feed and desk at once: what is shown may change from the live run to a recording and back, while the
+live session goes on. Screens never wait for it. One thread obeys commands in order, another one reads the rows of the
+list, so a long recording delays neither the keys nor a comparison.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.advisor.compare import compare, measure
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.runlist import RunEntry, summarized
+from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.recorded import finding_marks
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.stream.recording import RecordingReader
+from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui.desk import DESK_VALUES, DeskState
+from tuiadvisor.tui.feed import FeedState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.cli.feed import Feed
+
+SUFFIX: Final = ".tuirec"
+MAX_RUNS: Final = 2000
+NO_RUN: Final = FeedState(
+    None, "replay", "no run is open", "8 lists the recordings here; enter opens one of them.", None, None, 0
+)
+
+
+class Desk:
+    """Feed and desk of the screens. `start` before use, `stop` at the end."""
+
+    def __init__(self, feed: Feed | None, folder: str | Path, open_path: str = "") -> None:
+        """feed: what is shown first, started by the caller; open_path: its recording, "" for a live run."""
+        self.home = feed if not open_path else None
+        self.folder = Path(folder)
+        self._feed = feed
+        self._opened: ReplayFeed | None = None  # by the user, here; it ends with the next one
+        self._opening: FeedState | None = None
+        self._commands: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # state and rows: two threads change them
+        self._state = DeskState(
+            folder=str(folder), has_live=self.home is not None, open_path=open_path, runs_note="looking …"
+        )
+        self._wanted: tuple[str, ...] = ()
+        self._rows_due = threading.Event()
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._obey_all, name="tuiadvisor-desk", daemon=True),
+            threading.Thread(target=self._read_rows, name="tuiadvisor-rows", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin to listen."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads, and every feed that was opened here; the caller's own feed stays the caller's."""
+        self._stopped.set()
+        self._commands.put(("", None))
+        self._rows_due.set()
+        for thread in self._threads:
+            thread.join(5.0)
+        if self._opened is not None:
+            self._opened.stop()
+
+    def latest(self) -> FeedState:
+        """The newest state of what is shown."""
+        opening = self._opening
+        if opening is not None:
+            return opening
+        return self._feed.latest() if self._feed is not None else NO_RUN
+
+    def desk(self) -> DeskState:
+        """The newest state of what lies beside."""
+        return self._state
+
+    def command(self, name: str, value: object = None) -> None:
+        """Take a command of the screens; those that are not the desk's go to the feed."""
+        if name == "want_runs" and isinstance(value, tuple):
+            self._wanted = value
+            self._rows_due.set()
+        elif name in DESK_VALUES:
+            self._commands.put((name, value))
+        elif self._feed is not None:
+            self._feed.command(name, value)
+
+    # --- commands
+
+    def _obey_all(self) -> None:
+        while not self._stopped.is_set():
+            name, value = self._commands.get()
+            if not name:
+                continue
+            try:
+                COMMANDS[name](self, value)
+            except TuiadvisorError as error:
+                self._opening = None
+                self._say(str(error))
+            except Exception as error:  # noqa: BLE001 - one failed command must not end the desk
+                self._opening = None
+                self._say(f"{name.replace('_', ' ')} failed: {type(error).__name__}: {error}")
+
+    def _list(self, _value: object) -> None:
+        known = {(entry.path, entry.when, entry.num_bytes): entry for entry in self._state.runs}
+        found = [
+            known.get((entry.path, entry.when, entry.num_bytes), entry) for entry in recordings(self.folder)
+        ]
+        note = f"only the newest {MAX_RUNS:,} are listed" if len(found) >= MAX_RUNS else ""
+        self._change(runs=tuple(found), runs_note=note)
+        self._rows_due.set()
+
+    def _open(self, value: object) -> None:
+        path = str(value)
+        self._show_progress(f"opening {Path(path).name}", path)
+        advisor = Advisor()
+        for data in self._frames(path, f"opening {Path(path).name}"):
+            advisor.feed(data)
+        view = advisor.view()
+        feed = ReplayFeed(ReplaySource(path), finding_marks(view), view.last_step)
+        feed.command("end")  # what one wants to see first is what the row of the list spoke of
+        feed.start()
+        former, self._opened = self._opened, feed
+        if former is None and self.home is None and self._feed is not None:
+            self._feed.command("pause")  # nobody looks at it any more
+        self._feed = feed
+        while feed.latest().view is None and feed.failure is None and not self._stopped.is_set():
+            time.sleep(0.01)
+        self._opening = None
+        if former is not None:
+            former.stop()
+        self._change(open_path=path)
+        self._say(f"opened {Path(path).name} at its end: S seeks, [ steps back, 8 shows the list")
+
+    def _go_live(self, _value: object) -> None:
+        if self.home is None:
+            self._say("there is no live run behind: tuiadvisor watch starts one")
+            return
+        former, self._opened = self._opened, None
+        self._feed = self.home
+        if former is not None:
+            former.stop()
+        self._change(open_path="")
+
+    def _compare(self, value: object) -> None:
+        before, after = value if isinstance(value, tuple) else ("", "")
+        self._change(comparison=None, comparison_note=f"reading {Path(before).name} …")
+        sides = []
+        for path in (before, after):
+            frames = self._frames(path, f"reading {Path(path).name}", self._note_comparison)
+            try:
+                sides.append(measure(path, frames))
+            except TuiadvisorError as error:
+                self._change(comparison_note=str(error))
+                return
+        self._change(comparison=compare(sides[0], sides[1]), comparison_note="")
+
+    def _note_comparison(self, text: str) -> None:
+        self._change(comparison_note=text)
+
+    def _frames(self, path: str, doing: str, note: Callable[[str], None] | None = None) -> Iterator[bytes]:
+        """Frames of a recording, with progress on the screen."""
+        with RecordingReader(path) as reader:
+            while taken := reader.take():
+                if self._stopped.is_set():
+                    return
+                share = 100 * reader.position // max(reader.num_bytes, 1)
+                if note is None:
+                    self._show_progress(doing, path, (share, 100))
+                else:
+                    note(f"{doing}: {share} %")
+                for located in taken:
+                    yield located.data
+
+    # --- rows
+
+    def _read_rows(self) -> None:
+        while not self._stopped.is_set():
+            path = self._next_row()
+            if path is None:
+                self._rows_due.wait()
+                self._rows_due.clear()
+                continue
+            self._change_row(path, state="reading")
+            try:
+                view = self._row_view(path)
+            except TuiadvisorError as error:
+                self._change_row(path, state="broken", problem=str(error).removeprefix(f"{path}: "))
+            except Exception as error:  # noqa: BLE001 - a file that breaks the reader is one row, not the list
+                self._change_row(path, state="broken", problem=f"{type(error).__name__}: {error}")
+            else:
+                self._change_row(path, view)
+
+    def _row_view(self, path: str) -> RunView | None:
+        advisor = Advisor()
+        with RecordingReader(path) as reader:
+            while taken := reader.take():
+                if self._stopped.is_set():
+                    return None
+                for located in taken:
+                    advisor.feed(located.data)
+        return advisor.view()
+
+    def _next_row(self) -> str | None:
+        """What is on the screen first, then the rest: none of it is read before the list was looked at."""
+        unread = [entry.path for entry in self._state.runs if entry.state == "unread"]
+        return next((path for path in self._wanted if path in unread), None)
+
+    # --- state
+
+    def _change_row(self, path: str, view: RunView | None = None, **changes: Any) -> None:
+        with self._lock:
+            runs = tuple(
+                entry
+                if entry.path != path
+                else replace(entry, **changes)
+                if view is None
+                else summarized(entry, view)
+                for entry in self._state.runs
+            )
+            self._state = replace(self._state, runs=runs, version=self._state.version + 1)
+
+    def _change(self, **changes: Any) -> None:
+        with self._lock:
+            self._state = replace(self._state, version=self._state.version + 1, **changes)
+
+    def _say(self, text: str) -> None:
+        self._change(answer=text, num_answers=self._state.num_answers + 1)
+
+    def _show_progress(self, doing: str, path: str, progress: tuple[int, int] | None = None) -> None:
+        former = self._opening
+        version = former.version + 1 if former is not None else 1
+        self._opening = FeedState(None, "replay", doing, path, progress, None, version)
+
+
+def show_screens(desk: Desk, *, first_page: str = "overview", intro: str | None = None) -> None:
+    """The screens over this desk, until the user leaves."""
+    from tuiadvisor.tui.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
+
+    desk.start()
+    try:
+        run_app(desk, desk=desk, first_page=first_page, intro=intro)
+    finally:
+        desk.stop()
+
+
+COMMANDS: Final[dict[str, Callable[[Desk, object], None]]] = {
+    "list_runs": Desk._list,  # noqa: SLF001 - the class's own table
+    "open_run": Desk._open,  # noqa: SLF001
+    "go_live": Desk._go_live,  # noqa: SLF001
+    "compare": Desk._compare,  # noqa: SLF001
+}
+
+
+def recordings(folder: Path) -> list[RunEntry]:
+    """The recordings of a folder and of the folders in it, newest first. TuiadvisorError if it cannot be read."""
+    found: list[tuple[float, RunEntry]] = []
+    try:
+        paths = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
+    except OSError as error:
+        raise TuiadvisorError(f"{folder}: cannot be read: {error.strerror}") from error
+    this_year = datetime.now().astimezone().year
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:
+            continue
+        changed = datetime.fromtimestamp(stat.st_mtime).astimezone()
+        when = changed.strftime("%m-%d %H:%M" if changed.year == this_year else "%Y-%m-%d")
+        name = str(path.relative_to(folder)).removesuffix(SUFFIX)
+        found.append((stat.st_mtime, RunEntry(str(path), name, when, stat.st_size)))
+    found.sort(key=lambda pair: (-pair[0], pair[1].name))
+    return [entry for _, entry in found[:MAX_RUNS]]
