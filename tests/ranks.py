@@ -1,23 +1,26 @@
 """Several ranks on gloo, each attaching the probe to itself in mid-run: a scenario's name in, what the rings say out.
 
-As a script it is one rank: `python tests/ranks.py SCENARIO FOLDER` with RANK and WORLD_SIZE. A scenario is a function
+As a script it forks the ranks: `python tests/ranks.py SCENARIO FOLDER` with WORLD_SIZE. A scenario is a function
 `build(rank, world) -> step`, where step() is one iteration that returns its own stopwatch (phase -> ns) or None.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 NUM_STEPS_BEFORE, NUM_STEPS = 3, 14
 PATIENCE_S = 120.0
-Step = Callable[[], "dict[str, int] | None"]
+Step = Callable[[], "dict[str, Any] | None"]
 
 
 def run(scenario: str, num_ranks: int, folder: Path, python: str = sys.executable) -> list[dict[str, Any]]:
@@ -28,24 +31,47 @@ def run(scenario: str, num_ranks: int, folder: Path, python: str = sys.executabl
         "WORLD_SIZE": str(num_ranks),
         "DS_ACCELERATOR": "cpu",
     }
-    ranks = [
-        subprocess.Popen(
-            [python, "-W", "ignore", __file__, scenario, str(folder)],
-            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(num_ranks)
-    ]
-    deadline = time.monotonic() + PATIENCE_S
+    parent = subprocess.Popen(
+        [python, "-W", "ignore", __file__, scenario, str(folder)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        texts = [rank.communicate(timeout=max(1.0, deadline - time.monotonic()))[0] for rank in ranks]
+        text = parent.communicate(timeout=PATIENCE_S)[0]
     finally:
-        for rank in ranks:
-            rank.kill()
-    assert [0] * num_ranks == [rank.returncode for rank in ranks], "\n".join(texts)[-4000:]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+    assert parent.returncode == 0, text[-4000:]
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(num_ranks)]
+
+
+def fork_ranks(scenario: str, folder: Path) -> int:
+    """Import torch once, then one process a rank: four imports at once take half a minute on two busy cores."""
+    import torch
+    import torch.distributed.pipelining
+
+    assert torch.distributed.is_available()
+    children = []
+    for rank in range(int(os.environ["WORLD_SIZE"])):
+        child = os.fork()
+        if child == 0:
+            os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+            status = 1
+            try:
+                rank_main(scenario, folder)
+                status = 0
+            except Exception:  # noqa: BLE001 - the child must not go on as its parent
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        children.append(child)
+    return max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
 
 
 def rank_main(scenario: str, folder: Path) -> None:
@@ -59,10 +85,11 @@ def rank_main(scenario: str, folder: Path) -> None:
     torch.manual_seed(0)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     step: Step = SCENARIOS[scenario](rank, world)
-    for _ in range(NUM_STEPS_BEFORE):
+    is_truth = scenario in ("gpipe", "1f1b")
+    for _ in range(1 if is_truth else NUM_STEPS_BEFORE):
         step()
     with probed(folder) as observed:
-        own = [step() for _ in range(NUM_STEPS)]
+        own = [step() for _ in range(NUM_TRUTH_STEPS if is_truth else NUM_STEPS)]
     result = {
         "steps": observed.steps,
         "events": observed.events(),
@@ -78,9 +105,18 @@ def rank_main(scenario: str, folder: Path) -> None:
 class Layer:
     """Makes layers that take a known time in forward and in backward; torch is imported in the rank only."""
 
-    def __new__(cls, forward_s: float, backward_s: float, width: int = 16) -> Any:  # type: ignore[misc]
+    def __new__(  # type: ignore[misc]
+        cls, forward_s: float, backward_s: float, width: int = 16, chunks: list[tuple[int, int]] | None = None
+    ) -> Any:
+        """chunks: where the layer's own stopwatch writes (begin, end) of each forward and backward, ns."""
         import torch
         from torch import nn
+
+        def wait(seconds: float) -> None:
+            begin_ns = time.monotonic_ns()
+            time.sleep(seconds)
+            if chunks is not None:
+                chunks.append((begin_ns, time.monotonic_ns()))
 
         class Slow(torch.autograd.Function):
             @staticmethod
@@ -89,7 +125,7 @@ class Layer:
 
             @staticmethod
             def backward(_: Any, gradient: Any) -> Any:  # type: ignore[override]
-                time.sleep(backward_s)
+                wait(backward_s)
                 return gradient
 
         class SlowLayer(nn.Module):
@@ -98,18 +134,22 @@ class Layer:
                 self.linear = nn.Linear(width, width)
 
             def forward(self, value: Any) -> Any:
-                time.sleep(forward_s)
+                wait(forward_s)
                 return Slow.apply(self.linear(value))
 
         return SlowLayer()
 
 
 NUM_CHUNKS = 8
-FORWARD_S, BACKWARD_S = 0.008, 0.016
+FORWARD_S, BACKWARD_S, LOSS_S = 0.008, 0.016, 0.02
+TRUTH_S = (0.03, 0.045)  # chunks so long that waking up and sending, under 1 ms each, hardly count
+NUM_TRUTH_STEPS = 5
 
 
-def pipeline(name: str) -> Callable[[int, int], Step]:
-    """A pipeline of stages that take equally long."""
+def pipeline(
+    name: str, forward_s: float = FORWARD_S, backward_s: float = BACKWARD_S, loss_s: float = 0.0
+) -> Callable[[int, int], Step]:
+    """A pipeline of stages that take equally long; every fifth iteration is an evaluation where the loss takes time."""
 
     def build(rank: int, world: int) -> Step:
         import torch
@@ -120,10 +160,15 @@ def pipeline(name: str) -> Callable[[int, int], Step]:
         per_rank = 1 if single else 2
         num_stages = world * per_rank
         indices = [rank + world * number for number in range(per_rank)]
-        if name == "ScheduleZBVZeroBubble":
+        if name in ("ScheduleZBVZeroBubble", "ScheduleDualPipeV"):
             indices = [rank, num_stages - 1 - rank]
-        modules: list[Any] = [Layer(FORWARD_S / per_rank, BACKWARD_S / per_rank) for _ in indices]
-        if "Zero" in name:  # splits a backward at the graph's nodes, and knows torch's own nodes only
+        chunks: list[tuple[int, int]] = []
+        modules: list[Any] = [
+            Layer(forward_s / per_rank, backward_s / per_rank, chunks=chunks) for _ in indices
+        ]
+        if (
+            "Zero" in name or "Dual" in name
+        ):  # splits a backward at the graph's nodes, and knows torch's own nodes only
             wide = 512
             modules = [nn.Sequential(nn.Linear(16, wide), nn.ReLU(), nn.Linear(wide, 16)) for _ in indices]
         stages = [
@@ -132,6 +177,7 @@ def pipeline(name: str) -> Callable[[int, int], Step]:
         ]
 
         def loss(output: Any, target: Any) -> Any:
+            time.sleep(loss_s)
             return (output - target).square().mean()
 
         schedule_class = getattr(schedules, name)
@@ -141,14 +187,23 @@ def pipeline(name: str) -> Callable[[int, int], Step]:
         value, target = torch.randn(NUM_CHUNKS * 2, 16), torch.randn(NUM_CHUNKS * 2, 16)
         holds_last = num_stages - 1 in indices
 
-        def step() -> None:
+        num_iterations = 0
+
+        def step() -> dict[str, Any]:
+            nonlocal num_iterations
+            num_iterations += 1
+            chunks.clear()
             optimizer.zero_grad()
             arguments = (value,) if 0 in indices else ()
+            if loss_s and num_iterations % 5 == 0:
+                schedule.eval(*arguments, target=target, losses=[])
+                return {}
             if holds_last:
                 schedule.step(*arguments, target=target, losses=[])
             else:
                 schedule.step(*arguments)
             optimizer.step()
+            return {"chunks": list(chunks)}
 
         return step
 
@@ -256,9 +311,12 @@ def plain_step(model: Any, data_s: float = 0.0) -> Step:
 
 
 SCENARIOS: dict[str, Callable[[int, int], Step]] = {
-    "gpipe": pipeline("ScheduleGPipe"),
-    "1f1b": pipeline("Schedule1F1B"),
+    "gpipe": pipeline("ScheduleGPipe", *TRUTH_S),
+    "1f1b": pipeline("Schedule1F1B", *TRUTH_S),
+    "loss": pipeline("ScheduleGPipe", 0.002, 0.002, LOSS_S),
     "interleaved": pipeline("ScheduleInterleaved1F1B"),
+    "looped_bfs": pipeline("ScheduleLoopedBFS"),
+    "dual_pipe_v": pipeline("ScheduleDualPipeV"),
     "zero_bubble": pipeline("ScheduleInterleavedZeroBubble"),
     "zero_bubble_v": pipeline("ScheduleZBVZeroBubble"),
     "fsdp1": fsdp1,
@@ -270,4 +328,4 @@ SCENARIOS: dict[str, Callable[[int, int], Step]] = {
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    rank_main(sys.argv[1], Path(sys.argv[2]))
+    sys.exit(fork_ranks(sys.argv[1], Path(sys.argv[2])))

@@ -1,9 +1,10 @@
 """Pipeline parallelism (torch.distributed.pipelining): forward and backward of each micro-batch, waits for neighbours.
 
-One event a chunk (group: stage index, seq: micro-batch; detail of a backward: 1 full, 0 input gradients only) and one a
-wait (group and seq unknown: a wait belongs to the chunk that follows it on the same rank). Time in a chunk is forward
-or backward, time in `_wait_batch_p2p` is pipeline_idle. Not seen: torch without that function (2.4), whose waits are
-exposed communication; schedules of other libraries.
+One event a chunk (group: stage index, seq: micro-batch; detail of a backward: 1 full, 0 input gradients only; detail of
+a forward: 1 for the loss of a micro-batch, which is the last stage's work too) and one a wait (group and seq unknown: a
+wait belongs to the chunk that follows it on the same rank). Time in a chunk is forward or backward, time in
+`_wait_batch_p2p` is pipeline_idle. Not seen: torch without that function (2.4), whose waits are exposed communication;
+schedules of other libraries.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
-from .guard import timed
+from .guard import attempt, timed
 
 if TYPE_CHECKING:
     from .install import Probe
 
 KIND_STAGE_FORWARD, KIND_STAGE_BACKWARD, KIND_STAGE_WEIGHT_GRAD, KIND_P2P_WAIT = 64, 65, 66, 67
 STAY_OUT = -1
+DETAIL_LOSS = 1
 
 
 def install(probe: Probe) -> None:
@@ -36,10 +38,11 @@ def install(probe: Probe) -> None:
 class Stages:
     """What this rank's pipeline looks like, learned from the chunks that pass."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Probe, distributed: Any) -> None:
         self.probe = probe
+        self.distributed = distributed  # torch.distributed
+        self.hook = probe.hook("pipeline_group")
         self.known: set[int] = set()  # stage indices
-        self.schedules: set[int] = set()
 
     def met(self, stage: Any) -> None:
         """A stage ran its first chunk here."""
@@ -48,20 +51,19 @@ class Stages:
         pipeline["stages"] = stage.num_stages
         pipeline["ranks"] = stage.group_size
         pipeline["mine"] = sorted(self.known)
+        # Ranks of one pipeline share a group: its lowest rank names it where there are several (data parallelism).
+        pipeline["first_rank"] = attempt(self.hook, _first_rank, self.distributed, stage)
         self.probe.put_info()
 
-    def met_schedule(self, schedule: Any) -> None:
-        """A schedule's first step."""
-        self.schedules.add(id(schedule))
-        self.probe.pipeline["schedule"] = type(schedule).__name__
-        self.probe.pipeline["micro_batches"] = schedule._n_microbatches
-        self.probe.put_info()
+
+def _first_rank(distributed: Any, stage: Any) -> int:
+    return min(distributed.get_process_group_ranks(stage.group)) if stage.group is not None else 0
 
 
 def _patch_stage(probe: Probe, module: Any) -> None:
     clock = probe.clock
     hook = probe.hook("pipeline")
-    stages = Stages(probe)
+    stages = Stages(probe, module.dist)
     span = probe.eval_span
 
     def write(kind: int, begin_ns: int, end_ns: int, args: tuple[Any, ...], detail: int) -> None:
@@ -113,7 +115,7 @@ def _patch_schedules(probe: Probe, module: Any) -> None:
         probe.absent("pipeline_wait", "this torch waits for neighbours without a function of its own")
         return
     hook = probe.hook("pipeline_wait")
-    stages = Stages(probe)
+    known: set[int] = set()  # ids of schedules
 
     def phase(args: tuple[Any, ...]) -> int:
         return sc.PIPELINE_IDLE if args[0] else STAY_OUT
@@ -129,11 +131,37 @@ def _patch_schedules(probe: Probe, module: Any) -> None:
     probe.patch(module, "_wait_batch_p2p", lambda original: timed(original, hook, clock, phase, after))
 
     def look(args: tuple[Any, ...]) -> int:
-        if id(args[0]) not in stages.schedules:
-            stages.met_schedule(args[0])
+        schedule = args[0]
+        if id(schedule) not in known:
+            known.add(id(schedule))
+            probe.pipeline["schedule"] = type(schedule).__name__
+            probe.pipeline["micro_batches"] = schedule._n_microbatches
+            probe.put_info()
         return STAY_OUT
 
     for name in ("PipelineScheduleSingle", "PipelineScheduleMulti"):
         owner = getattr(module, name, None)
         if owner is not None:
             probe.patch(owner, "step", lambda original: timed(original, hook, clock, look))
+
+    def loss_phase(args: tuple[Any, ...]) -> int:
+        schedule, stage = args[0], args[1]
+        # An evaluation's loss belongs to its span, whose time is one piece.
+        has_loss = stage.is_last and stage.has_backward and schedule._loss_fn is not None
+        return sc.FORWARD if has_loss else STAY_OUT
+
+    def after_loss(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
+        if os.getpid() == clock.pid:
+            probe.ring.put_event(
+                KIND_STAGE_FORWARD,
+                (clock.step, begin_ns, end_ns, args[1].stage_index, args[4], sc.UNKNOWN, DETAIL_LOSS),
+            )
+
+    base = getattr(module, "_PipelineSchedule", None)
+    if base is not None and hasattr(base, "_maybe_compute_loss"):
+        loss_hook = probe.hook("pipeline_loss")
+        probe.patch(
+            base,
+            "_maybe_compute_loss",
+            lambda original: timed(original, loss_hook, clock, loss_phase, after_loss),
+        )

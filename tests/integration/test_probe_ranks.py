@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probing import assert_sums_to_step, is_close, observed_phases
-from ranks import NUM_CHUNKS, NUM_STEPS, run
+from ranks import LOSS_S, NUM_CHUNKS, NUM_STEPS, NUM_TRUTH_STEPS, TRUTH_S, run
 
 from tuiadvisor.events import UNKNOWN, EventKind
 from tuiadvisor.metrics.pipeline import PipelineEvents, PipelineTimes, pipeline_times
@@ -87,34 +87,86 @@ def times_of(ranks: list[dict[str, Any]]) -> PipelineTimes:
     return times
 
 
-@pytest.mark.parametrize(
-    ("scenario", "num_ranks", "per_rank", "ideal"),
-    [("gpipe", 4, 1, 3 / 11), ("1f1b", 2, 1, 1 / 9), ("interleaved", 2, 2, 1 / 17)],
-)
-def test_pipeline_stages_and_bubble(
-    tmp_path: Path, scenario: str, num_ranks: int, per_rank: int, ideal: float
-) -> None:
-    """Each micro-batch of each stage is seen; equal stages balance; the bubble is the ideal plus what sending costs."""
-    ranks = run(scenario, num_ranks, tmp_path)
-    times = times_of(ranks)
-    assert tuple(range(num_ranks * per_rank)) == times.stages
-    assert (NUM_CHUNKS, per_rank) == (times.num_micro_batches, times.chunks_per_rank)
-    assert len(times.steps) >= NUM_STEPS - 2
-    assert ideal == pytest.approx(times.ideal_bubble)
-    assert min(times.balance_S) > 0.85
-    assert ideal - 0.03 < times.bubble < ideal + 0.3  # sending through a busy machine is no part of the ideal
+def assert_pipeline_seen(ranks: list[dict[str, Any]], per_rank: int) -> None:
+    """Every rank tells its layout, sums its phases to the step and saw its receives complete."""
     for rank in ranks:
         assert {"forward", "backward", "pipeline_idle", "optimizer"} <= observed_phases(rank["steps"][-2])
         assert_sums_to_step(rank["steps"][-2])
-        assert num_ranks * per_rank == rank["info"]["pipeline"]["stages"]
-        assert NUM_CHUNKS == rank["info"]["pipeline"]["micro_batches"]
+        told = rank["info"]["pipeline"]
+        assert len(ranks) * per_rank == told["stages"]
+        assert (NUM_CHUNKS, len(ranks), 0) == (told["micro_batches"], told["ranks"], told["first_rank"])
         assert NUM_CHUNKS * per_rank == rank["steps"][-2]["micro_steps"]
-        sent = [event for event in rank["events"] if event["kind"] == EventKind.RECV]
-        assert sum(event["end_ns"] != UNKNOWN for event in sent) >= 0.9 * len(sent)
+        assert rank["errors"] == 0
+        received = [event for event in rank["events"] if event["kind"] == EventKind.RECV]
+        assert sum(event["end_ns"] != UNKNOWN for event in received) >= 0.9 * len(received)
+
+
+def own_bubbles(ranks: list[dict[str, Any]]) -> list[float]:
+    """Idle share of each step by the layers' own stopwatches."""
+    bubbles = []
+    for step in zip(*(rank["own"] for rank in ranks), strict=True):
+        chunks = [chunk for own in step for chunk in own["chunks"]]
+        span_ns = max(end for _, end in chunks) - min(begin for begin, _ in chunks)
+        bubbles.append(1 - sum(end - begin for begin, end in chunks) / (len(ranks) * span_ns))
+    return bubbles
+
+
+@pytest.mark.parametrize("scenario", ["gpipe", "1f1b"])
+def test_bubble_of_equal_stages_is_the_ideal(tmp_path: Path, scenario: str) -> None:
+    """4 stages x 8 micro-batches of equal known cost idle (p-1)/(m+p-1), within 3 points.
+
+    Other load on the machine adds idle time, which the layers' own stopwatches see too: the measured bubble is theirs,
+    and where they show a step without such load, its bubble is the ideal.
+    """
+    ranks = run(scenario, 4, tmp_path)
+    times = times_of(ranks)
+    assert (0, 1, 2, 3) == times.stages
+    assert (NUM_CHUNKS, 1) == (times.num_micro_batches, times.chunks_per_rank)
+    assert len(times.steps) >= NUM_TRUTH_STEPS - 1
+    assert 3 / 11 == pytest.approx(times.ideal_bubble)
+    own = own_bubbles(ranks)
+    assert statistics.median(own) == pytest.approx(times.bubble, abs=0.03)
+    assert min(times.balance_S) > 0.8
+    per_step_s = [NUM_CHUNKS * cost_s for cost_s in TRUTH_S]
+    assert (times.forward_s_S >= 0.99 * per_step_s[0]).all()
+    assert (times.backward_s_S >= 0.99 * per_step_s[1]).all()
+    assert_pipeline_seen(ranks, per_rank=1)
+    if min(own) > 3 / 11 + 0.02:
+        pytest.skip(f"the machine is busy: the training itself idled {min(own):.0%} in its quietest step")
+    assert 3 / 11 == pytest.approx(min(times.bubble_K), abs=0.03)
+
+
+@pytest.mark.parametrize("scenario", ["interleaved", pytest.param("looped_bfs", marks=pytest.mark.slow)])
+def test_interleaved_stages(tmp_path: Path, scenario: str) -> None:
+    """Two stages a rank are told apart, and the ideal knows of them: (p-1)/(v*m+p-1)."""
+    ranks = run(scenario, 2, tmp_path)
+    times = times_of(ranks)
+    assert (0, 1, 2, 3) == times.stages
+    assert (NUM_CHUNKS, 2) == (times.num_micro_batches, times.chunks_per_rank)
+    assert 1 / 17 == pytest.approx(times.ideal_bubble)
+    assert min(times.bubble_K) > 1 / 17 - 0.03
+    assert min(times.balance_S) > 0.8
+    assert_pipeline_seen(ranks, per_rank=2)
+
+
+def test_loss_is_work_of_the_last_stage(tmp_path: Path) -> None:
+    """A costly loss (a large vocabulary) counts as forward of the stage that computes it; an evaluation's does not."""
+    (rank,) = run("loss", 1, tmp_path)
+    losses = [
+        event for event in rank["events"] if event["kind"] == EventKind.STAGE_FORWARD and event["detail"] == 1
+    ]
+    steps = {event["step"] for event in losses}
+    assert all(sum(event["step"] == step for event in losses) == NUM_CHUNKS for step in sorted(steps)[1:-1])
+    assert {0} == {event["group"] for event in losses}
+    assert set(range(NUM_CHUNKS)) == {event["seq"] for event in losses}
+    assert min(event["end_ns"] - event["begin_ns"] for event in losses) >= 0.95 * LOSS_S * 1e9
+    trained = [step for step in rank["steps"][1:-1] if not step["eval_ns"]]
+    assert min(step["forward_ns"] for step in trained) >= 0.95 * NUM_CHUNKS * LOSS_S * 1e9
+    assert rank["errors"] == 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["zero_bubble", "zero_bubble_v"])
+@pytest.mark.parametrize("scenario", ["zero_bubble", "zero_bubble_v", "dual_pipe_v"])
 def test_zero_bubble_splits_the_backward(tmp_path: Path, scenario: str) -> None:
     """Weight gradients are chunks of their own; a fixed ideal does not exist and is not given."""
     ranks = run(scenario, 2, tmp_path)

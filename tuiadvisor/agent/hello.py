@@ -58,6 +58,8 @@ def _introduction(link: RankLink) -> dict[str, object]:
         "command": process.command,
         "label": process.label,
         "parallel": info.parallel,
+        "pipeline": info.pipeline,
+        "schedule": info.schedule,
         "start_wall_ns": process.start_wall_ns,
         "hooks": info.hooks,
         "cuda": info.cuda,

@@ -29,8 +29,10 @@ class ProbeInfo:
     cuda: str | None = None
     nccl: str | None = None
     git_commit: str | None = None
+    schedule: str | None = None  # class of the pipeline's schedule
     error: str | None = None  # why the probe could not be installed
     parallel: dict[str, int] = field(default_factory=dict)
+    pipeline: dict[str, int] = field(default_factory=dict)  # stages, ranks, micro_batches, first_rank
     hooks: dict[str, str] = field(default_factory=dict)  # name -> "ok" or why not
 
 
@@ -47,13 +49,14 @@ def parse_info(raw: bytes) -> ProbeInfo:
         rank = world_size = None
     names = ("backend", "python", "torch", "device", "cuda", "nccl", "git_commit", "error")
     texts = {name: _text(told.get(name)) for name in names}
+    pipeline = told.get("pipeline")
     return ProbeInfo(
         rank=rank,
         world_size=world_size,
         local_rank=_number(told.get("local_rank")),
-        parallel={
-            name: size for name, said in _entries(told.get("parallel")) if (size := _number(said)) is not None
-        },
+        schedule=_text(pipeline.get("schedule")) if isinstance(pipeline, dict) else None,
+        parallel=_numbers(told.get("parallel")),
+        pipeline=_numbers(pipeline),
         hooks={name: text for name, said in _entries(told.get("hooks")) if (text := _text(said)) is not None},
         **texts,
     )
@@ -63,6 +66,10 @@ def _entries(value: object) -> list[tuple[str, object]]:
     if not isinstance(value, dict):
         return []
     return [(str(name)[:_MAX_TEXT_CHARS], item) for name, item in list(value.items())[:_MAX_ENTRIES]]
+
+
+def _numbers(value: object) -> dict[str, int]:
+    return {name: size for name, said in _entries(value) if (size := _number(said)) is not None}
 
 
 def _number(value: object) -> int | None:

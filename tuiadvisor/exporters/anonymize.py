@@ -36,6 +36,18 @@ _STATES: Final = frozenset(state.name.lower() for state in RankState)
 _GAPS: Final = frozenset({FRAMES_MISSING, AGENT_SILENT, AGENT_RETURNED, BAD_FRAMES, NOT_RECORDED})
 _BACKENDS: Final = frozenset({"gloo", "nccl", "mpi", "ucc", "xccl", "hccl", "cpu:gloo,cuda:nccl"})
 _DEVICES: Final = frozenset({"cpu", "cuda", "xpu", "mps", "hpu", "npu"})
+_PIPELINE_FIELDS: Final = ("stages", "ranks", "micro_batches", "first_rank")
+_SCHEDULES: Final = frozenset(
+    {
+        "ScheduleGPipe",
+        "Schedule1F1B",
+        "ScheduleInterleaved1F1B",
+        "ScheduleLoopedBFS",
+        "ScheduleInterleavedZeroBubble",
+        "ScheduleZBVZeroBubble",
+        "ScheduleDualPipeV",
+    }
+)
 _ATTACH_WAYS: Final = frozenset({"thread", "pending call", "remote_exec", "armed"})
 _STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
 _EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
@@ -184,6 +196,7 @@ def _rank(entry: Payload, names: Names) -> Payload:
         **_text(entry, "label", names.label),
         **_text(entry, "command", names.command),
         **_text(entry, "git_commit", names.commit),
+        **_text(entry, "schedule", _one_of(_SCHEDULES, "other")),
         **_text(entry, "attach_way", _one_of(_ATTACH_WAYS, None)),
     }
     for name in ("python", "torch", "cuda", "nccl"):
@@ -191,6 +204,11 @@ def _rank(entry: Payload, names: Names) -> Payload:
     if isinstance(layout, dict):
         kept["parallel"] = {
             name: size for name, size in layout.items() if is_layout_name(name) and _is_number(size)
+        }
+    pipeline = entry.get("pipeline")
+    if isinstance(pipeline, dict):
+        kept["pipeline"] = {
+            name: pipeline[name] for name in _PIPELINE_FIELDS if _is_number(pipeline.get(name))
         }
     if isinstance(hooks, dict):
         kept["hooks"] = {

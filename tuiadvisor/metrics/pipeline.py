@@ -43,8 +43,9 @@ class PipelineTimes:
     steps: tuple[int, ...]
     num_micro_batches: int
     chunks_per_rank: int  # stages a rank holds: 1, or v where stages are interleaved
-    forward_s_S: Floats  # mean seconds a step
-    backward_s_S: Floats  # weight gradients included
+    forward_s_SK: Floats  # of each stage in each step; the last stage's with its loss
+    backward_s_SK: Floats  # weight gradients included
+    rank_S: tuple[int, ...]  # the rank that holds the stage
     balance_S: Floats  # stage's time / the slowest stage's
     busy_s_RK: Floats
     idle_s_RK: Floats  # of the common span
@@ -53,6 +54,21 @@ class PipelineTimes:
     span_s_K: Floats  # first chunk's begin to last chunk's end over all ranks
     bubble_K: Floats  # idle share of ranks x span
     ideal_bubble: float | None  # None where the schedule splits the backward (zero bubble has no fixed ideal)
+
+    @property
+    def forward_s_S(self) -> Floats:
+        """Mean seconds a step."""
+        return np.asarray(self.forward_s_SK.mean(axis=1))
+
+    @property
+    def backward_s_S(self) -> Floats:
+        """Mean seconds a step."""
+        return np.asarray(self.backward_s_SK.mean(axis=1))
+
+    @property
+    def work_s_SK(self) -> Floats:
+        """Forward and backward."""
+        return self.forward_s_SK + self.backward_s_SK
 
     @property
     def bubble(self) -> float:
@@ -75,41 +91,58 @@ def ideal_bubble(num_ranks: int, num_micro_batches: int, chunks_per_rank: int = 
     return (num_ranks - 1) / (chunks_per_rank * num_micro_batches + num_ranks - 1)
 
 
-def pipeline_times(events: PipelineEvents) -> PipelineTimes | None:
-    """What the chunks tell; None with fewer than two ranks or without one whole step."""
-    is_chunk = (
+def chunks_of(events: PipelineEvents) -> Bools:
+    """Which events are chunks of a stage."""
+    return np.asarray(
         np.isin(events.kind, CHUNK_KINDS) & (events.stage != UNKNOWN) & (events.end_ns >= events.begin_ns)
     )
+
+
+def whole_steps(events: PipelineEvents) -> Ints:
+    """Steps in which every rank ran all its chunks, ascending."""
+    is_chunk = chunks_of(events)
+    ranks = np.unique(events.rank[is_chunk])
+    return _whole_steps(events, is_chunk, ranks) if ranks.size else np.zeros(0, dtype=np.int64)
+
+
+def pipeline_times(events: PipelineEvents, steps: Ints | None = None) -> PipelineTimes | None:
+    """What the chunks tell; None with fewer than two ranks or without one whole step.
+
+    steps: whole steps to look at, instead of all.
+    """
+    is_chunk = chunks_of(events)
     ranks = np.unique(events.rank[is_chunk])
     if ranks.size < 2:
         return None
-    steps = _whole_steps(events, is_chunk, ranks)
-    if steps.size == 0:
-        return None
+    if steps is None:
+        steps = _whole_steps(events, is_chunk, ranks)
     is_chunk &= np.isin(events.step, steps)
+    if not is_chunk.any():
+        return None
     stages = np.unique(events.stage[is_chunk])
     row = np.searchsorted(ranks, events.rank[is_chunk])
     column = np.searchsorted(steps, events.step[is_chunk])
-    seconds = (events.end_ns[is_chunk] - events.begin_ns[is_chunk]) * NS
+    seconds = np.asarray((events.end_ns[is_chunk] - events.begin_ns[is_chunk]) * NS, dtype=np.float64)
     busy_RK = np.zeros((ranks.size, steps.size))
     np.add.at(busy_RK, (row, column), seconds)
     span_K = _span(events, is_chunk, column, steps.size)
-    forward_S, backward_S = _stage_seconds(events, is_chunk, stages, seconds, steps.size)
+    forward_SK, backward_SK = _stage_seconds(events, is_chunk, stages, seconds, column)
     wait_previous, wait_next = _waits(events, is_chunk, ranks, steps)
     num_micro_batches = int(np.unique(events.micro_batch[is_chunk]).size)
     chunks_per_rank = max(
         int(np.unique(events.stage[is_chunk & (events.rank == rank)]).size) for rank in ranks
     )
     splits_backward = bool(np.any(events.kind[is_chunk] == EventKind.STAGE_WEIGHT_GRAD))
-    work_S = forward_S + backward_S
+    work_S = (forward_SK + backward_SK).mean(axis=1)
     return PipelineTimes(
         stages=tuple(int(stage) for stage in stages),
         ranks=tuple(int(rank) for rank in ranks),
         steps=tuple(int(step) for step in steps),
         num_micro_batches=num_micro_batches,
         chunks_per_rank=chunks_per_rank,
-        forward_s_S=forward_S,
-        backward_s_S=backward_S,
+        forward_s_SK=forward_SK,
+        backward_s_SK=backward_SK,
+        rank_S=tuple(int(events.rank[is_chunk & (events.stage == stage)][0]) for stage in stages),
         balance_S=work_S / work_S.max() if work_S.max() > 0 else np.ones(work_S.size),
         busy_s_RK=busy_RK,
         idle_s_RK=span_K - busy_RK,
@@ -144,15 +177,16 @@ def _span(events: PipelineEvents, is_chunk: Bools, column: Ints, num_steps: int)
 
 
 def _stage_seconds(
-    events: PipelineEvents, is_chunk: Bools, stages: Ints, seconds: Floats, num_steps: int
+    events: PipelineEvents, is_chunk: Bools, stages: Ints, seconds: Floats, column: Ints
 ) -> tuple[Floats, Floats]:
-    """Mean seconds a step of each stage: forward, and backward with weight gradients."""
+    """Seconds of each stage in each step: forward, and backward with weight gradients."""
     row = np.searchsorted(stages, events.stage[is_chunk])
     is_forward = events.kind[is_chunk] == EventKind.STAGE_FORWARD
-    forward, backward = np.zeros(stages.size), np.zeros(stages.size)
-    np.add.at(forward, row[is_forward], seconds[is_forward])
-    np.add.at(backward, row[~is_forward], seconds[~is_forward])
-    return forward / num_steps, backward / num_steps
+    forward = np.zeros((stages.size, int(column.max()) + 1))
+    backward = np.zeros_like(forward)
+    np.add.at(forward, (row[is_forward], column[is_forward]), seconds[is_forward])
+    np.add.at(backward, (row[~is_forward], column[~is_forward]), seconds[~is_forward])
+    return forward, backward
 
 
 def _waits(events: PipelineEvents, is_chunk: Bools, ranks: Ints, steps: Ints) -> tuple[Floats, Floats]:

@@ -114,8 +114,9 @@ _COLUMNS = _object({"rows": _integer, "columns": _object({})})
 
 _HELLO_RANK = {
     **_fields(_integer, "local_rank world_size pid start_wall_ns"),
-    **_fields(_text, "state detail python torch backend device command label cuda nccl git_commit"),
+    **_fields(_text, "state detail python torch backend device command label cuda nccl git_commit schedule"),
     "parallel": _map_of(_integer),
+    "pipeline": _map_of(_integer),
     "hooks": _map_of(_text),
 }
 
