@@ -5,4 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from hypothesis import settings
+
 sys.path.insert(0, str(Path(__file__).parent))
+# The default limit of 200 ms an example fails on a busy machine, and says nothing about the code.
+settings.register_profile("tuiadvisor", deadline=None)
+settings.load_profile("tuiadvisor")

@@ -28,6 +28,8 @@ _TABLE: Final = """
 job num_ranks count ranks of the job that were seen
 job num_ranks_missing count ranks of the job that were not seen
 job cores_per_rank ratio processor cores for each rank, on the host that has fewest
+job device_behind_share share of its step by which a device is behind its training thread; near 0 it waits for launches
+job device_step_s s from the first to the last phase of a step on the device's clock
 job num_hosts count hosts of the ranks that were seen
 job steady_steps steps steady steps in the window
 job step_s s mean step of the window

@@ -18,6 +18,7 @@ from tuiadvisor.metrics.steptable import COMM
 from tuiadvisor.metrics.whatif import Gain, gain
 
 if TYPE_CHECKING:
+    from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis, LateRank
     from tuiadvisor.metrics.pauses import Pause
 
@@ -65,7 +66,10 @@ def overlap_seconds(diagnosis: Diagnosis) -> tuple[float | None, float | None, f
 
 
 def job_values(
-    diagnosis: Diagnosis, num_missing: int, cores_per_rank: float | None = None
+    diagnosis: Diagnosis,
+    num_missing: int,
+    cores_per_rank: float | None = None,
+    device: DeviceView | None = None,
 ) -> dict[str, object]:
     """Metrics of scope `job`, all but num_findings_above_info."""
     table, steady = diagnosis.table, diagnosis.steady
@@ -84,6 +88,8 @@ def job_values(
         "num_ranks": table.num_ranks,
         "num_ranks_missing": num_missing,
         "cores_per_rank": cores_per_rank,
+        "device_behind_share": device.behind_share if device else None,
+        "device_step_s": device.step_s if device else None,
         "num_hosts": len(set(table.hosts)),
         "steady_steps": steady.num_steps,
         "step_s": step_s,

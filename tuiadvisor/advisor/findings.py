@@ -22,6 +22,7 @@ from tuiadvisor_rules.loader import Rule, load_catalog
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.whatif import Gain
 
@@ -77,9 +78,10 @@ def find(
     num_missing_ranks: int,
     rules: tuple[Rule, ...],
     cores_per_rank: float | None = None,
+    device: DeviceView | None = None,
 ) -> tuple[list[Judged], dict[str, object]]:
     """Findings, most severe and most costly first, and the job's metrics they rest on."""
-    job = job_values(diagnosis, num_missing_ranks, cores_per_rank)
+    job = job_values(diagnosis, num_missing_ranks, cores_per_rank, device)
     subjects: dict[Literal["job", "straggler", "pause"], list[Subject]] = {
         "job": [_job_subject(diagnosis, job)],
         "straggler": straggler_subjects(diagnosis, job),

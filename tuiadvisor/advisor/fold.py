@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuiadvisor.advisor.devicetimes import EVENT_NAMES, DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.picture import (
     SCHEMA,
@@ -28,7 +29,7 @@ from tuiadvisor.advisor.picture import (
     window,
 )
 from tuiadvisor.advisor.roster import GONE, Roster
-from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS, rank_rows
+from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS, rank_rows, with_devices
 from tuiadvisor.advisor.standing import standing
 from tuiadvisor.advisor.steps import StepStore
 from tuiadvisor.advisor.trend import TrendHistory, until
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from tuiadvisor_rules.loader import Rule
 
 STEP_NAMES = ("rank", *STEP_COLUMNS)
+_COLUMNS = {FrameKind.STEPS: STEP_NAMES, FrameKind.EVENTS: EVENT_NAMES}
 
 
 class Advisor:
@@ -61,6 +63,7 @@ class Advisor:
         self.roster = Roster()
         self.store = StepStore()
         self.trend = TrendHistory()
+        self.device_times = DeviceTimes()
         self.num_frames = 0
         self.num_bad_frames = 0
         self._cached: tuple[tuple[int, int], RunView] | None = None
@@ -79,13 +82,17 @@ class Advisor:
         """Take one decoded frame."""
         self.num_frames += 1
         self.roster.take(frame)
-        if frame.kind == FrameKind.STEPS and frame.source != HUB_SOURCE:
-            try:
-                columns = unpack_columns(frame.payload, STEP_NAMES)
-            except TuiadvisorError as error:
-                self.num_bad_frames += 1
-                self.roster.note(f"bad frame: {error}")
-                return
+        if frame.source == HUB_SOURCE or frame.kind not in _COLUMNS:
+            return
+        try:
+            columns = unpack_columns(frame.payload, _COLUMNS[frame.kind])
+        except TuiadvisorError as error:
+            self.num_bad_frames += 1
+            self.roster.note(f"bad frame: {error}")
+            return
+        if frame.kind == FrameKind.EVENTS:
+            self.device_times.take(columns)
+        else:
             agent = self.roster.agent_of(frame.source)
             if agent is None:
                 return
@@ -124,9 +131,12 @@ class Advisor:
         diagnosis = None
         if found is not None and found[0].num_steps:
             diagnosis = self._diagnose(*found, any_missing=bool(missing))
+        # Device times are those of the latest steps: they say nothing of a chosen part of the run.
+        devices = {} if steps is not None else self.device_times.views()
+        device = of_job(devices)
         judged: list[Judged] = []
         if diagnosis is not None and diagnosis.enough:
-            judged, _ = find(diagnosis, len(missing), self.rules, self.roster.cores_per_rank())
+            judged, _ = find(diagnosis, len(missing), self.rules, self.roster.cores_per_rank(), device)
         still = standing(self.roster, self.store, found[0] if found else None) if steps is None else None
         hang = find_standstill(still, self.rules) if still is not None else []
         if hang:
@@ -151,7 +161,9 @@ class Advisor:
             overlap=overlap(diagnosis),
             slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
             stragglers=named,
-            ranks=rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged)),
+            ranks=with_devices(
+                rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged)), devices
+            ),
             heat_first_step=heat_first,
             findings=self._findings(judged),
             verdict=stands_still(hang[0])
@@ -173,6 +185,7 @@ class Advisor:
             last_step=max(last_steps.values(), default=None),
             ended=ended(self.roster),
             what_if=what_if(diagnosis),
+            device=device,
         )
 
     def _findings(self, judged: list[Judged]) -> tuple[Finding, ...]:

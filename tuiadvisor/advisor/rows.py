@@ -17,8 +17,10 @@ from tuiadvisor.metrics.arrays import Floats, finite_or_none, median_or_none, ro
 from tuiadvisor.metrics.steptable import COMM, PHASE_INDEX
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tuiadvisor.advisor.roster import RankFacts
-    from tuiadvisor.advisor.view import Shares
+    from tuiadvisor.advisor.view import DeviceView, Shares
     from tuiadvisor.metrics.barrier import Barrier
     from tuiadvisor.metrics.diagnosis import Diagnosis
 
@@ -59,6 +61,11 @@ def rank_rows(
     ]
     width = max((len(row.lateness_levels) for row in rows), default=0)
     return tuple(row if len(row.lateness_levels) == width else _padded(row, width) for row in rows)
+
+
+def with_devices(rows: tuple[RankRow, ...], devices: Mapping[int, DeviceView]) -> tuple[RankRow, ...]:
+    """The rows with what their devices spent, where that was measured."""
+    return tuple(replace(row, device=devices.get(row.rank)) for row in rows) if devices else rows
 
 
 def _padded(row: RankRow, width: int) -> RankRow:

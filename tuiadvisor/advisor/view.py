@@ -57,6 +57,19 @@ class StepSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A step on the device's own clock, by CUDA events: medians over the steps that were measured."""
+
+    step_s: float  # from the first to the last border of a step
+    seconds: Shares  # `other`: between forward, backward and optimizer
+    behind_share: float | None  # how far it is behind the training thread at most, share of step_s
+    keeps_pace: (
+        bool | None
+    )  # True: never behind, so it waits for launches; None: the evidence does not decide
+    num_steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Overlap:
     """Communication, and how much of it compute hides. Seconds a step, mean over ranks."""
 
@@ -104,6 +117,7 @@ class RankRow:
     last_arrivals: float | None  # share of the steps in which it arrived last
     is_culprit: bool
     lateness_levels: bytes  # one byte a recent step: 0 in time .. 7 very late, 255 unknown; oldest first
+    device: DeviceView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +258,4 @@ class RunView:
     last_step: int | None
     ended: str  # "" while it runs; else "run finished", "all ranks lost", ...
     what_if: WhatIf | None = None
+    device: DeviceView | None = None  # mean over ranks

@@ -40,6 +40,7 @@ def document(view: RunView) -> Document:
         },
         "step": asdict(view.step),
         "overlap": asdict(view.overlap),
+        "device": asdict(view.device) if view.device else None,
         "stragglers": {
             "slowdown": view.slowdown,
             "ranks": [asdict(entry) for entry in view.stragglers],
@@ -94,6 +95,7 @@ def _rank(row: RankRow) -> Document:
         "caused_wait_s": row.caused_wait_s,
         "last_arrivals": row.last_arrivals,
         "is_culprit": row.is_culprit,
+        "device": asdict(row.device) if row.device else None,
     }
 
 

@@ -157,6 +157,7 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
         rule("where its step goes", width, f"step {text_of.seconds(rank.step_s)}"),
         Line(tuple(bars.stacked_bar(rank.shares, width, named=True))),
         *_phase_rows(view, rank),
+        *_device_rows(rank),
         BLANK,
         rule("at the gradient barrier", width, f"last step {text_of.count(rank.last_step)}"),
         _fact("arrives last in", text_of.share(rank.last_arrivals), " of the steps"),
@@ -198,6 +199,21 @@ def _phase_rows(view: RunView, rank: RankRow) -> list[Line]:
             )
         )
     return rows
+
+
+def _device_rows(rank: RankRow) -> list[Line]:
+    """What the device spent on the same phases, where that was measured."""
+    if rank.device is None:
+        return []
+    spent = " · ".join(
+        f"{text_of.phase_name(phase)} {text_of.seconds(value)}"
+        for phase, value in rank.device.seconds.items()
+        if value
+    )
+    return [
+        _fact("on its device", text_of.seconds(rank.device.step_s), f" a step: {spent}"),
+        _fact("device", sections.pace(rank.device), f", in {rank.device.num_steps} measured steps"),
+    ]
 
 
 def _lateness(view: RunView, rank: RankRow, width: int) -> list[Line]:

@@ -38,6 +38,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         sections.step_figures(view, WIDTH),
         *_phases(view),
         *sections.communication(view, WIDTH, 9),
+        *sections.device(view, WIDTH, 4),
         BLANK,
         rule("ranks", WIDTH, f"{len(view.ranks):,} known"),
         *sections.culprits(view, WIDTH, 8),

@@ -101,7 +101,7 @@ def _wide(view: RunView, width: int, height: int) -> list[Line]:
     lost = sections.losses(view, right_width, 6)
     culprits = sections.culprits(view, left_width, 4)
     phases = sections.phases(view, left_width, 5)
-    comm = sections.communication(view, left_width, 3)
+    comm = [*sections.communication(view, left_width, 3), *sections.device(view, left_width, 2)]
     fixed = 6 + len(phases) + len(comm) + len(culprits)
     chart_rows = min(max(body - fixed - len(view.ranks) - 1, 4), 12)
     rank_rows = max(body - fixed - chart_rows, 3)

@@ -12,7 +12,7 @@ from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.line import Line, Span, crop, fit, indent, length, line, spread, wrap
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import Finding, RunView
+    from tuiadvisor.advisor.view import DeviceView, Finding, RunView
 
 DECISIONS = {"tune": "◆ TUNE", "rescale": "⇄ RESCALE", "stop": "■ STOP", "keep": "✓ KEEP"}
 SEVERITIES = {"critical": "■ critical", "warning": "▲ warning", "info": "● info"}
@@ -137,6 +137,28 @@ def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
     if overlap.sampled_share and overlap.sampled_share < 1:
         text += f" ({text_of.share(overlap.sampled_share)} of the steps seen in detail)"
     return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
+
+
+def device(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return what the devices spend beside what their threads spend, where that was measured."""
+    if view.device is None:
+        return []
+    parts = [
+        f"{text_of.phase_name(phase)} {text_of.seconds(value)}"
+        for phase, value in view.device.seconds.items()
+        if value
+    ]
+    text = f"on the device {text_of.seconds(view.device.step_s)} a step: {', '.join(parts)}; it {pace(view.device)}"
+    return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
+
+
+def pace(device: DeviceView) -> str:
+    """Return whether a device keeps pace with the thread that feeds it."""
+    if device.keeps_pace is None:
+        return f"{text_of.UNKNOWN}: keeps pace with its thread or not"
+    if device.keeps_pace:
+        return "keeps pace with its thread, so waits for launches"
+    return f"is behind its thread by {text_of.share(device.behind_share)} of the step"
 
 
 def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:

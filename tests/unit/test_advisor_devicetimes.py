@@ -1,0 +1,134 @@
+"""Device times of recorded events: medians, how far behind the thread, nothing said where the clocks do not decide."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_run import Job, folded, frames
+
+from tuiadvisor.advisor.devicetimes import MIN_STEPS, DeviceTimes, of_job
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.events import EVENT_COLUMNS, PHASES, EventKind
+from tuiadvisor.report.document import document
+from tuiadvisor.stream.columns import unpack_columns
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.tui.once import plain_summary
+
+MS = 1_000_000
+NAMES = ("rank", "kind", *EVENT_COLUMNS)
+FORWARD, BACKWARD, OPTIMIZER = (PHASES.index(name) for name in ("forward", "backward", "optimizer"))
+
+
+def measured(
+    rank: int, step: int, *, behind_ns: int, bracket_ns: int = 50_000, forward_ms: int = 6
+) -> list[tuple[int, ...]]:
+    """Rows of one step as the probe writes them: forward, 10 ms backward, 4 ms optimizer."""
+    rows, at = [], 10**9 + step * 25 * MS
+    for phase, duration in ((FORWARD, forward_ms), (BACKWARD, 10), (OPTIMIZER, 4)):
+        end = at + duration * MS
+        rows.append((rank, int(EventKind.DEVICE_PHASE), step, at, end, phase, bracket_ns, -1, behind_ns))
+        at = end
+    return rows
+
+
+def events(rows: list[tuple[int, ...]], host: str = "node0", seq: int = 900) -> Frame:
+    """An EVENTS frame."""
+    return Frame(FrameKind.EVENTS, f"{host}/1/1", seq, 10**10, pack_columns(rows, NAMES))
+
+
+def taken(rows: list[tuple[int, ...]]) -> DeviceTimes:
+    """Device times of these rows."""
+    times = DeviceTimes()
+    times.take(unpack_columns(pack_columns(rows, NAMES), NAMES))
+    return times
+
+
+def test_phases_are_medians_on_the_devices_own_clock() -> None:
+    """Forward 6 ms, backward 10, optimizer 4; what no event was recorded for stays unknown."""
+    rows = [row for step in range(9) for row in measured(3, step, behind_ns=9 * MS)]
+    found = taken(rows).views()[3]
+
+    assert (0.006, 0.01, 0.004, 0.02) == (
+        found.seconds["forward"],
+        found.seconds["backward"],
+        found.seconds["optimizer"],
+        found.step_s,
+    )
+    assert found.seconds["h2d"] is None
+    assert (found.keeps_pace, found.behind_share) == (False, pytest.approx(0.45))
+
+
+def test_device_that_is_never_behind_keeps_pace() -> None:
+    """Behind by 0.1 ms and a bracket of 0.05 ms of 20 ms: at most 0.75 %."""
+    rows = [row for step in range(9) for row in measured(0, step, behind_ns=MS // 10)]
+    found = taken(rows).views()[0]
+
+    assert found.keeps_pace is True
+    assert found.behind_share == pytest.approx(0.0075)
+
+
+def test_wide_bracket_decides_nothing() -> None:
+    """At least 0.1 ms and at most 15 ms behind: both could be."""
+    rows = [row for step in range(9) for row in measured(0, step, behind_ns=MS // 10, bracket_ns=15 * MS)]
+    found = taken(rows).views()[0]
+
+    assert (found.keeps_pace, found.behind_share) == (None, None)
+
+
+def test_few_measured_steps_are_not_shown() -> None:
+    """The latest step may still be on its way, so it does not count."""
+    rows = [row for step in range(MIN_STEPS) for row in measured(0, step, behind_ns=0)]
+
+    assert taken(rows).views() == {}
+
+
+def test_job_keeps_pace_only_where_all_its_devices_do() -> None:
+    """One rank that is behind and one that keeps pace: nothing is said of the job."""
+    rows = [row for step in range(9) for row in measured(0, step, behind_ns=0)]
+    rows += [row for step in range(9) for row in measured(1, step, behind_ns=9 * MS, forward_ms=8)]
+    job = of_job(taken(rows).views())
+
+    assert job is not None
+    assert job.keeps_pace is None
+    assert job.seconds["forward"] == pytest.approx(0.007)
+
+
+def test_view_document_and_text_say_device_and_host_apart() -> None:
+    """The rank's forward on the thread stays what it was; the device's stands beside it, and it is host-bound."""
+    job = Job(num_ranks=2, num_steps=60)
+    rows = [row for rank in range(2) for step in range(9) for row in measured(rank, step, behind_ns=MS // 10)]
+    without = folded(frames(job)).view()
+    view = folded([*frames(job), events(rows)]).view()
+
+    assert [None, None] == [row.device for row in without.ranks]
+    assert [0.006, 0.006] == [row.device.seconds["forward"] for row in view.ranks if row.device]
+    assert [row.seconds for row in without.ranks] == [row.seconds for row in view.ranks]
+    assert {"host_bound"} == {f.id for f in view.findings} - {f.id for f in without.findings}
+    assert document(view)["device"] is not None
+    assert "keeps pace with its thread" in plain_summary(view).replace("\n", " ")
+
+
+def test_part_of_a_run_has_no_device_times() -> None:
+    """They are of the latest steps, not of the chosen ones."""
+    rows = [row for step in range(9) for row in measured(0, step, behind_ns=0)]
+    advisor = folded([*frames(Job(num_ranks=2, num_steps=60)), events(rows)])
+
+    assert advisor.view_of((10, 40)).device is None
+
+
+@given(st.lists(st.tuples(*[st.integers(-(1 << 63), (1 << 63) - 1)] * 9), max_size=20))
+def test_rows_of_a_stranger_never_raise(rows: list[tuple[int, ...]]) -> None:
+    """Any 64-bit integers, with and without the kind that is looked at."""
+    times = taken(rows + [(0, int(EventKind.DEVICE_PHASE), *row[2:]) for row in rows])
+
+    for view in times.views().values():
+        assert view.step_s > 0
+
+
+def test_damaged_events_frame_is_counted() -> None:
+    """And the rest goes on."""
+    advisor = Advisor()
+    advisor.feed_frame(Frame(FrameKind.EVENTS, "node0/1/1", 1, 1, {"rows": -4, "columns": {}}))
+
+    assert advisor.num_bad_frames == 1
