@@ -107,6 +107,47 @@ def test_overlap_worked_out_by_hand(tmp_path: Path) -> None:
     )
 
 
+def test_overlap_on_the_cpu_worked_out_by_hand(tmp_path: Path) -> None:
+    """Operators 0-100, gloo's call 60-160, frames around them count for nothing."""
+    events = [
+        event("aten::mm", 0, 100, "cpu_op"),
+        event("aten::empty", 10, 5, "cpu_op"),
+        event("autograd::engine::evaluate_function: MmBackward0", 0, 400, "cpu_op"),
+        event("MmBackward0", 0, 390, "cpu_op"),
+        event("torch.distributed.ddp.reducer::copy_bucket_to_grad", 300, 10, "cpu_op"),
+        event("c10d::allreduce_", 50, 200, "cpu_op"),
+        event("DistributedDataParallel.forward", 0, 500, "user_annotation"),
+        event("gloo:all_reduce", 60, 100, "user_annotation"),
+    ]
+    trace(tmp_path / "rank0.json", events, 0, 1)
+    (row,) = kineto_document(tmp_path)["per_rank"]
+    assert ("cpu", 0.4, 1e-4, 6e-5) == (
+        row["device"],
+        row["overlap"],
+        row["comm_total_s"],
+        row["comm_exposed_s"],
+    )
+    assert 160e-6 == pytest.approx(row["all"]["window_s"])
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        event("cudaLaunchKernel", 0, 1, "cuda_runtime", correlation=1),
+        event("nccl:all_reduce", 0, 1, "user_annotation"),
+    ],
+)
+def test_a_gpu_training_without_its_kernels_is_not_taken_for_one_on_the_cpu(
+    tmp_path: Path, sign: Event
+) -> None:
+    """Its operators only launch work: what the device did is unknown."""
+    events = [event("aten::mm", 0, 100, "cpu_op"), event("gloo:all_reduce", 60, 100, "user_annotation")]
+    trace(tmp_path / "rank0.json", [*events, sign], 0, 2)
+    document = kineto_document(tmp_path)
+    assert (None, None) == (document["per_rank"][0]["device"], document["per_rank"][0]["overlap"])
+    assert "time on the device" in [item["metric"] for item in document["unknown"]]
+
+
 def test_nanoseconds_survive_where_a_double_cannot_hold_them(tmp_path: Path) -> None:
     """Microseconds since 1970 with three decimals have 19 digits."""
     path = trace(tmp_path / "rank0.json", [event("gemm", 1, 0.5), event("gemm", 2, 0.25)])

@@ -61,6 +61,35 @@ if {name!r} not in sys.modules:
         sys.dont_write_bytecode = written
 """
 
+# Into a probe that is there: one more module, and what it shall do.
+_EXTEND = """
+import sys
+if {name!r} + ".install" in sys.modules and {module!r} not in sys.modules:
+    import importlib.util, marshal
+    code = None
+    try:
+        with open({bundle!r}, "rb") as file:
+            magic, ((_, code),) = marshal.load(file)
+        if magic != importlib.util.MAGIC_NUMBER:
+            code = None
+    except (OSError, ValueError, EOFError, TypeError):
+        pass
+    if code is None:
+        with open({source!r}, "rb") as file:
+            code = compile(file.read(), {source!r}, "exec", dont_inherit=True)
+    module = type(sys)({module!r})
+    module.__file__ = code.co_filename
+    module.__package__ = {name!r}
+    sys.modules[{module!r}] = module
+    try:
+        exec(code, module.__dict__)
+    except BaseException:
+        del sys.modules[{module!r}]
+        raise
+if {module!r} in sys.modules:
+    sys.modules[{module!r}].{call}
+"""
+
 _DETACH = """
 import sys
 install = sys.modules.get({name!r} + ".install")
@@ -104,6 +133,7 @@ MODULE_ORDER: Final = (
     "iterator_hook",
     "install",
 )
+LATE_MODULES: Final = ("capture",)  # loaded into an attached probe when they are asked for, never with it
 
 
 def probe_folder() -> Path:
@@ -125,11 +155,27 @@ def detach_code() -> str:
     return _DETACH.format(name=PRIVATE_NAME)
 
 
-def write_bundle(folder: Path, pid: int, uid: int) -> bool:
-    """Put the compiled probe beside a ring, for the process's own interpreter; False if it cannot be had."""
+def extension_code(stem: str, call: str, inner_folder: str, source_folder: str | None = None) -> str:
+    """Code that loads one late module into the probe, from a bundle in inner_folder if there is one, and calls it.
+
+    source_folder: the probe's files as the target sees them. Without a probe in the target nothing happens.
+    """
+    if stem not in LATE_MODULES:
+        raise ValueError(stem)
+    return _EXTEND.format(
+        name=PRIVATE_NAME,
+        module=_private(stem),
+        call=call,
+        bundle=f"{inner_folder}/{BUNDLE_NAME}",
+        source=f"{source_folder or probe_folder()}/{stem}.py",
+    )
+
+
+def write_bundle(folder: Path, pid: int, uid: int, stems: tuple[str, ...] = MODULE_ORDER) -> bool:
+    """Put compiled modules of the probe there, for the process's own interpreter; False if they cannot be had."""
     with suppress(OSError, subprocess.SubprocessError, ValueError):
         executable = f"/proc/{pid}/exe"
-        content = _bundle(os.path.realpath(executable), executable)
+        content = _bundle(os.path.realpath(executable), executable, stems)
         descriptor = os.open(
             folder / BUNDLE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
@@ -142,15 +188,15 @@ def write_bundle(folder: Path, pid: int, uid: int) -> bool:
 
 
 @cache
-def _bundle(interpreter: str, executable: str) -> bytes:
-    """Marshalled (magic number, [(module name, code)]) of the probe for one interpreter."""
+def _bundle(interpreter: str, executable: str, stems: tuple[str, ...]) -> bytes:
+    """Marshalled (magic number, [(module name, code)]) of these modules for one interpreter."""
     if interpreter == os.path.realpath(sys.executable):
-        modules = [(_private(stem), _compiled(stem)) for stem in MODULE_ORDER]
+        modules = [(_private(stem), _compiled(stem)) for stem in stems]
         return marshal.dumps((MAGIC_NUMBER, modules))
     if not os.path.basename(interpreter).startswith("python"):  # noqa: PTH119 - a path in the target
         raise ValueError(f"{interpreter} embeds Python; it cannot compile for us")
     done = subprocess.run(
-        [executable, "-I", "-S", "-c", _COMPILE, str(probe_folder()), PRIVATE_NAME, *MODULE_ORDER],
+        [executable, "-I", "-S", "-c", _COMPILE, str(probe_folder()), PRIVATE_NAME, *stems],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=COMPILE_TIMEOUT_S,

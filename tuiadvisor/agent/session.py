@@ -92,6 +92,19 @@ def create_session(pid: int, uid: int) -> RingSession:
     raise FailureError(f"process {pid}: no place for its ring ({last_error}); free space in /dev/shm or /tmp")
 
 
+def create_folder(pid: int, uid: int) -> RingSession:
+    """A directory of the same kind without a ring, on disk: for what a process writes only once, and large.
+
+    FailureError if there is no place.
+    """
+    root = _root_of(pid)
+    parent = "/tmp" if root else tempfile.gettempdir()  # noqa: S108  # names are random
+    try:
+        return _create_below(root, parent, uid, has_ring=False)
+    except OSError as error:
+        raise FailureError(f"process {pid}: no place for its files in {parent} ({error.strerror})") from None
+
+
 def adopt_session(pid: int) -> RingSession | None:
     """The directory of a probe that is already in the process and alive; None if there is none."""
     for inner, is_deleted in mapped_rings(pid):
@@ -147,13 +160,14 @@ def _has_lease(session: RingSession) -> bool:
     return time.monotonic_ns() < lease_ns <= time.monotonic_ns() + LEASE_NS
 
 
-def _create_below(root: str, parent: str, uid: int) -> RingSession:
+def _create_below(root: str, parent: str, uid: int, *, has_ring: bool = True) -> RingSession:
     name = f"tuiadvisor-{uid}-{secrets.token_hex(8)}"
     Path(f"{root}{parent}/{name}").mkdir(mode=0o700)
     session = _open_directory(root, parent, name)
     try:
         fcntl.flock(session.directory_fd, fcntl.LOCK_SH)
-        ring_file.create_ring_file(session.ring_path)
+        if has_ring:
+            ring_file.create_ring_file(session.ring_path)
         is_strange = bool(root) or uid != os.geteuid()
         if is_strange:  # another user or another root may not see where we are installed
             _copy_probe(session)

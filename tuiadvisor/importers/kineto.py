@@ -15,6 +15,7 @@ import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import listed
+from tuiadvisor.importers.hostops import HOST_CATEGORIES, host_kind
 from tuiadvisor.importers.kernelnames import (
     GPU_CATEGORIES,
     LAUNCH_CATEGORIES,
@@ -53,6 +54,9 @@ class RankTrace:
     rank: int | None
     world_size: int | None
     events: GpuEvents
+    host: (
+        GpuEvents | None
+    )  # operators and calls on the CPU, where nothing ran on a GPU and communication was there
     linked: Bools  # events whose launch is in the file
     comm: dict[str, CommCalls]
     guessed: dict[str, int]  # names that only look like communication -> count
@@ -105,6 +109,10 @@ class _Columns:
     kind: array[int] = field(default_factory=lambda: array("q"))
     stream: array[int] = field(default_factory=lambda: array("q"))
     correlation: array[int] = field(default_factory=lambda: array("q"))
+    host_begin: array[int] = field(default_factory=lambda: array("q"))
+    host_end: array[int] = field(default_factory=lambda: array("q"))
+    host_kind: array[int] = field(default_factory=lambda: array("q"))
+    num_gpu_calls: int = 0  # on the host, of a library that communicates between GPUs
     collective: array[int] = field(default_factory=lambda: array("q"))  # index into names, -1 for others
     launches: dict[int, int] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
@@ -130,6 +138,8 @@ class _Columns:
                 self._launch(event)
             elif str(event.get("name", "")).startswith("ProfilerStep") and category != "gpu_user_annotation":
                 self._step(event)
+            elif category in HOST_CATEGORIES and not self.begin:
+                self._host(event, category)
 
     def _lower(self, category: str) -> str:
         lower = category.lower()
@@ -159,6 +169,22 @@ class _Columns:
         self.correlation.append(_integer(arguments.get("correlation"), -1))
         self.collective.append(collective)
 
+    def _host(self, event: dict[str, Any], category: str) -> None:
+        name = event.get("name")
+        if not isinstance(name, str):
+            return
+        self.num_gpu_calls += name.startswith("nccl:")
+        kind = host_kind(name, category)
+        if kind is None:
+            return
+        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
+        if begin is None or dur is None or dur < 0:
+            self.num_dropped += 1
+            return
+        self.host_begin.append(begin)
+        self.host_end.append(begin + dur)
+        self.host_kind.append(kind)
+
     def _launch(self, event: dict[str, Any]) -> None:
         correlation = _integer(_arguments(event).get("correlation"), -1)
         begin = _nanoseconds(event.get("ts"))
@@ -186,6 +212,7 @@ class _Columns:
             rank=rank if 0 <= rank < MAX_RANK else None,
             world_size=world if 0 < world <= MAX_RANK else None,
             events=events,
+            host=self._host_events() if not len(self.begin) else None,
             linked=linked,
             comm=self._calls(begin, end),
             guessed=self.guessed,
@@ -194,6 +221,15 @@ class _Columns:
             num_dropped=self.num_dropped,
             num_bytes=source.num_bytes,
         )
+
+    def _host_events(self) -> GpuEvents | None:
+        """None where this was no training on the CPU, or where the trace does not say so."""
+        if self.launches or self.num_gpu_calls:
+            return None
+        kind = _column(self.host_kind)
+        none = np.full(kind.size, -1, dtype=np.int64)
+        events = GpuEvents(_column(self.host_begin), _column(self.host_end), kind, none, none)
+        return events if (kind == COMM).any() else None
 
     def _calls(self, begin: Ints, end: Ints) -> dict[str, CommCalls]:
         collective = _column(self.collective)

@@ -33,7 +33,7 @@ def kineto_document(path: Path) -> dict[str, Any]:
         "source": {"kind": "kineto", "path": str(path), "files": len(folder.traces)},
         "run": {"world_size": world, "missing_ranks": missing},
         "per_rank": rows,
-        "stragglers": _stragglers(found),
+        "stragglers": _stragglers(found, folder),
         "unknown": _unknown(folder, world, found, missing),
         "losses": [*folder.losses, *_losses(folder, counts)],
     }
@@ -46,14 +46,15 @@ def _missing(folder: TraceFolder, world: int | None) -> list[int]:
 
 
 def _row(trace: RankTrace, found: Arrivals | None, world: int | None) -> dict[str, Any]:
-    every = gpu_time(trace.events)
+    every = gpu_time(trace.events if trace.host is None else trace.host)
     linked = gpu_time(trace.events.only(trace.linked))
     mine = next((r for r in found.ranks if r.rank == trace.rank), None) if found else None
     # Several ranks and not one call we know: its communication was not seen, which is not none.
-    seen = bool(trace.comm) or (world or 1) == 1
+    seen = bool(trace.comm) or trace.host is not None or (world or 1) == 1
     return {
         "rank": trace.rank,
         "file": trace.file,
+        "device": "gpu" if trace.events.begin_ns.size else "cpu" if trace.host is not None else None,
         "idle": every and _ratio(every.idle_ns, every.window_ns),
         "compute": every and _ratio(every.compute_ns, every.window_ns),
         "overlap": every and _ratio(every.overlap_ns, every.comm_ns),
@@ -129,7 +130,9 @@ def _idle(events: GpuEvents) -> list[dict[str, Any]]:
 def _arrivals(
     folder: TraceFolder, counts: Counter[int | None], world: int | None, missing: list[int]
 ) -> Arrivals | None:
-    """None when the files cannot be told apart by rank."""
+    """None when the files cannot be told apart by rank, or on the CPU, where a call begins when a thread takes it."""
+    if any(trace.host is not None for trace in folder.traces):
+        return None
     usable = [trace for trace in folder.traces if trace.rank is not None and counts[trace.rank] == 1]
     if len(usable) < 2:
         return None
@@ -142,7 +145,10 @@ def _arrivals(
     return arrivals(calls, members, complete)
 
 
-def _stragglers(found: Arrivals | None) -> dict[str, Any]:
+def _stragglers(found: Arrivals | None, folder: TraceFolder) -> dict[str, Any]:
+    if found is None and any(trace.host is not None for trace in folder.traces):
+        because = "on the CPU: compute is operators, communication is calls from when their thread takes them"
+        return {"ranks": [], "late_rank_not_recorded": None, "because": because}
     if found is None:
         return {
             "ranks": [],
@@ -169,6 +175,8 @@ def _unknown(
     unknown = []
     for trace in folder.traces:
         who = trace.file if trace.rank is None else f"rank {trace.rank}"
+        if trace.host is not None:
+            continue
         if trace.events.begin_ns.size == 0:
             unknown.append({"metric": "time on the device", "why": f"{who}: no GPU events in its trace"})
         elif not trace.comm and (world or 1) > 1:

@@ -221,18 +221,22 @@ def find_steady(
     step_K = column_median(table.step_s_RK)
     partial_K = _any_rank(table.flagged_RK(StepFlag.FIRST))
     partial_K = partial_K | (present_K & ~barrier.complete_K if barrier.evidence != "none" else False)
+    capture_K = _any_rank(table.flagged_RK(StepFlag.CAPTURE))
     checkpoint_RK = _marked(table, "checkpoint", StepFlag.CHECKPOINT)
     eval_RK = _marked(table, "eval", StepFlag.EVAL)
-    checkpoint_K = _with_next(_any_rank(checkpoint_RK))
-    eval_K = _with_next(_any_rank(eval_RK)) & ~checkpoint_K
+    checkpoint_K = _with_next(_any_rank(checkpoint_RK)) & ~capture_K
+    eval_K = _with_next(_any_rank(eval_RK)) & ~checkpoint_K & ~capture_K
     warmup_K = np.zeros(num_steps, dtype=bool)
     warmup = None
     if from_beginning:
-        usable = present_K & ~_any_rank(table.flagged_RK(StepFlag.FIRST)) & ~checkpoint_K & ~eval_K
+        usable = (
+            present_K & ~_any_rank(table.flagged_RK(StepFlag.FIRST)) & ~checkpoint_K & ~eval_K & ~capture_K
+        )
         warmup = find_warmup(np.where(usable, step_K, np.nan), _any_rank(table.flagged_RK(StepFlag.COMPILE)))
         if warmup is not None:
             warmup_K[: int(np.flatnonzero(usable)[warmup.num_steps - 1]) + 1] = True
-    free_K = present_K & ~partial_K & ~checkpoint_K & ~eval_K & ~warmup_K & np.isfinite(barrier.cycle_K)
+    free_K = present_K & ~partial_K & ~checkpoint_K & ~eval_K & ~warmup_K & ~capture_K
+    free_K &= np.isfinite(barrier.cycle_K)
     periodic_K = _periodic_K(barrier.cycle_K, free_K) if unmarked_pauses else np.zeros_like(free_K)
     steady_K = free_K & ~periodic_K
     pauses: list[Pause] = []
@@ -258,8 +262,9 @@ def find_steady(
         "warmup": warmup_K,
         "checkpoint": checkpoint_K & ~warmup_K,
         "eval": eval_K & ~warmup_K,
+        "capture": capture_K & ~warmup_K,
         "periodic_pause": periodic_K,
-        "partial": partial_K & ~warmup_K & ~checkpoint_K & ~eval_K,
+        "partial": partial_K & ~warmup_K & ~checkpoint_K & ~eval_K & ~capture_K,
     }
     excluded = {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}
     return Steadiness(steady_K, excluded, warmup, tuple(pauses))

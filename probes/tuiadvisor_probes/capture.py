@@ -1,0 +1,269 @@
+"""A short window of torch's own profiler in the training thread, from one step border to another.
+
+Loaded into a probe that is there already, only when somebody asks, and gone with the window. In: a folder that whoever
+asked has made.  Out: `trace.json` and `state.json` in it. The folder is also the wish: once it is gone, nobody waits
+for the trace and the window ends at the next border without one. A profiler of the host's comes first: one that runs
+keeps ours out, one that starts puts ours out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from threading import get_ident
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from . import compiled
+from . import step_clock as sc
+from .patch import Patch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .install import Probe
+
+FLAG_CAPTURE = 256
+TRACE_NAME, STATE_NAME = "trace.json", "state.json"
+BORDERS_BEFORE = 2  # one whole step without the profiler, to compare with
+WAITING, RECORDING, DONE, REFUSED = "waiting", "recording", "done", "refused"
+LEFT = "the probe left before the window was over"
+HOST_PROFILES = "a profiler of the training's own runs in this process"
+
+_window: Window | None = None
+
+
+def begin(folder: str, num_steps: int, not_before_ns: int, give_up_ns: int) -> None:
+    """Ask for a window of num_steps, to begin at a step border between these two moments (monotonic clock)."""
+    global _window
+    install: Any = sys.modules.get(__name__.rpartition(".")[0] + ".install")
+    probe = getattr(install, "_probe", None)
+    if probe is None:
+        put_state(folder, {"state": REFUSED, "why": "the probe has left this process"})
+    elif _window is not None:
+        put_state(folder, {"state": REFUSED, "why": "another capture is under way in this process"})
+    else:
+        put_state(folder, {"state": WAITING})
+        _window = Window(probe, folder, num_steps, not_before_ns, give_up_ns)
+        _window.arm()
+
+
+def put_state(folder: str, state: dict[str, Any]) -> None:
+    """Replace state.json at one blow, for a reader that looks at any moment. OSError if the folder is gone."""
+    path = os.path.join(folder, STATE_NAME)
+    with open(path + ".new", "w") as file:
+        json.dump(state, file)
+    os.replace(path + ".new", path)
+
+
+class Window:
+    """One capture. `arm` runs in the injected thread, everything else at borders in the training thread."""
+
+    def __init__(
+        self, probe: Probe, folder: str, num_steps: int, not_before_ns: int, give_up_ns: int
+    ) -> None:
+        self.probe = probe
+        self.folder = folder
+        self.num_steps = num_steps
+        self.not_before_ns = not_before_ns
+        self.give_up_ns = give_up_ns
+        self.autograd: Any = sys.modules.get("torch.autograd.profiler")
+        self.torch: Any = sys.modules.get("torch")
+        self.former: Callable[[], None] = probe.clock.on_step
+        self.profiler: Any = None
+        self.step_range: Any = None
+        self.patches: list[Patch] = []
+        self.way_out: Patch | None = None
+        self.border_ns = 0
+        self.step_ns_before: list[int] = []
+        self.step_ns_inside: list[int] = []
+        self.cost_ns: dict[str, int] = {}
+        self.first_step = sc.UNKNOWN
+        self.is_over = False
+
+    def arm(self) -> None:
+        """Come by at every border from now on."""
+        if compiled.is_in_use():
+            compiled.hide_from_tracing(__name__.rpartition(".")[0], ("capture",))
+        self.probe.registration(self)  # a probe that leaves takes us out
+        self.probe.clock.on_step = self.at_border
+
+    def at_border(self) -> None:
+        """A step has just been written, the next one begins."""
+        if not self.is_over:
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - the guard: a torch we were not written for
+                self.end(REFUSED, "the profiler failed: " + type(error).__name__ + ": " + str(error)[:200])
+        self.former()
+
+    def look(self) -> None:
+        """Begin, go on or end, whichever it is time for."""
+        now = monotonic_ns()
+        if not os.path.isdir(self.folder):
+            self.end(REFUSED, "nobody waits for it")
+        elif self.profiler is None:
+            if self.border_ns:
+                self.step_ns_before.append(now - self.border_ns)
+            self.border_ns = now
+            if len(self.step_ns_before) >= BORDERS_BEFORE - 1 and now >= self.not_before_ns:
+                self.start()
+            elif now > self.give_up_ns:
+                self.end(REFUSED, "no step border came in time")
+        else:
+            self.step_ns_inside.append(now - self.border_ns)
+            if len(self.step_ns_inside) == self.num_steps:
+                self.finish()
+            else:
+                self.mark_step()
+                self.border_ns = monotonic_ns()
+
+    # --- the profiler
+
+    def start(self) -> None:
+        """Switch the profiler on; what that takes is counted, and belongs to the step that begins."""
+        if self.autograd is None:
+            self.end(REFUSED, "torch.autograd.profiler is not imported in this process")
+            return
+        if self.host_profiles():
+            self.end(REFUSED, HOST_PROFILES)
+            return
+        begin_ns = monotonic_ns()
+        profiler = self.autograd.profile()
+        activity = self.autograd.ProfilerActivity
+        if self.uses_cuda() and activity.CUDA in self.autograd._supported_activities():
+            profiler.kineto_activities.add(activity.CUDA)
+        profiler._prepare_trace()
+        profiler._start_trace()
+        self.profiler = profiler
+        self.say_who()
+        for name in ("_prepare_profiler", "_enable_profiler"):
+            self.patches.append(Patch(self.autograd, name, self.giving_way))
+        self.first_step = self.probe.clock.step
+        put_state(self.folder, {"state": RECORDING})
+        self.mark_step()
+        self.border_ns = monotonic_ns()
+        self.cost_ns["start"] = self.border_ns - begin_ns
+
+    def finish(self) -> None:
+        """Switch it off and write the trace, all at this border: it stands still here once and then never again."""
+        stop_ns = monotonic_ns()
+        results = self.stop()
+        write_ns = monotonic_ns()
+        results.save(os.path.join(self.folder, TRACE_NAME))
+        del results
+        end_ns = monotonic_ns()
+        self.cost_ns |= {"stop": write_ns - stop_ns, "write": end_ns - write_ns}
+        self.end(DONE, "")
+
+    def stop(self) -> Any:
+        """The recorded events, unparsed (parsing takes half a second on torch 2.4). Ours alone is switched off."""
+        self.profiler = None
+        self.leave_step()
+        for patch in self.patches:
+            patch.remove()
+        self.patches.clear()
+        if self.uses_cuda():
+            self.torch.cuda.synchronize()  # as torch's profiler does when it stops: kernels under way belong to it
+        results = self.autograd._disable_profiler()
+        self.autograd._run_on_profiler_stop()
+        return results
+
+    def host_profiles(self) -> bool:
+        """Whether somebody else's profiler is on."""
+        is_on = getattr(self.torch._C._autograd, "_profiler_enabled", bool)
+        return bool(getattr(self.autograd, "_is_profiler_enabled", False) or is_on())
+
+    def uses_cuda(self) -> bool:
+        """Whether this process computes on a GPU."""
+        cuda = self.torch.cuda
+        return bool(cuda.is_available() and cuda.is_initialized())
+
+    def say_who(self) -> None:
+        """The rank and the size of the job, where trace readers look for them."""
+        dist = sys.modules.get("torch.distributed")
+        if dist is None or not dist.is_available() or not dist.is_initialized():
+            return
+        who = {"backend": dist.get_backend(), "rank": dist.get_rank(), "world_size": dist.get_world_size()}
+        self.torch._C._autograd._add_metadata_json("distributedInfo", json.dumps(who))
+
+    def mark_step(self) -> None:
+        """Name the step in the trace and in the ring."""
+        self.leave_step()
+        clock = self.probe.clock
+        clock.flags |= FLAG_CAPTURE
+        self.step_range = self.autograd.record_function("ProfilerStep#" + str(clock.step))
+        self.step_range.__enter__()
+
+    def leave_step(self) -> None:
+        """Close the step's name in the trace."""
+        step_range, self.step_range = self.step_range, None
+        if step_range is not None:
+            step_range.__exit__(None, None, None)
+
+    def giving_way(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Before the host's own profiler starts, ours goes: two in one thread are an error, and would be the host's."""
+
+        def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:
+            if not self.is_over and get_ident() == self.probe.clock.own[0]:
+                self.end(REFUSED, "the training started a profiler of its own, ours made way")
+            return original(*args, **kwargs)
+
+        return tuiadvisor_hook
+
+    # --- the end
+
+    def end(self, state: str, why: str) -> None:
+        """Everything out, and what came of it into the folder. Never raises."""
+        global _window
+        if self.is_over:
+            return
+        self.is_over = True
+        _window = None
+        clock = self.probe.clock
+        clock.flags |= FLAG_CAPTURE if self.first_step != sc.UNKNOWN else 0
+        try:
+            if self.profiler is not None:
+                self.stop()
+        except Exception as error:  # noqa: BLE001 - the guard
+            why += " (it did not stop in order: " + str(error)[:100] + ")"
+        try:
+            if self.way_out is not None:
+                self.way_out.remove()
+            if clock.on_step == self.at_border:
+                clock.on_step = self.former
+            if self in self.probe.registrations:
+                self.probe.registrations.remove(self)
+            said = {
+                "first_step": self.first_step,
+                "cost_ns": self.cost_ns,
+                "step_ns_before": self.step_ns_before[-64:],
+                "step_ns_inside": self.step_ns_inside,
+            }
+            put_state(self.folder, {"state": state, "why": why, **said})
+        except Exception:  # noqa: BLE001, S110 - the folder is gone: nobody is left to tell
+            pass
+        sys.modules.pop(__name__, None)
+
+    def remove(self) -> None:
+        """The probe leaves. Another thread cannot stop the profiler: the training thread does, when it names a range.
+
+        That is at its next batch, forward or optimizer step: torch itself enters a record_function in each of them.
+        """
+        if self.is_over:
+            return
+        if self.profiler is None or get_ident() == self.probe.clock.thread_ident:
+            self.end(REFUSED, LEFT)
+        else:
+            self.way_out = Patch(self.autograd.record_function, "__enter__", self.leaving)
+
+    def leaving(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The training thread passes here: out now."""
+
+        def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:
+            if not self.is_over and get_ident() == self.probe.clock.thread_ident:
+                self.end(REFUSED, LEFT)
+            return original(*args, **kwargs)
+
+        return tuiadvisor_hook

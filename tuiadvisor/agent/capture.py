@@ -1,0 +1,270 @@
+"""A profiler window in running ranks: ask each rank's probe, wait for its trace, never for a rank that gives none.
+
+In: attached ranks, a number of steps, a folder for the traces.  Out: one RankCapture a rank, with its trace or the
+reason why there is none. Leaving early takes the wish back: a window under way ends at its rank's next step border.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from tuiadvisor.agent.payload import extension_code, write_bundle
+from tuiadvisor.agent.session import RingSession, create_folder
+from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.events import PHASES, RankState
+from tuiadvisor.inject import inject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor, Future
+
+    from tuiadvisor.agent.attach import RankLink
+    from tuiadvisor.agent.company import Company
+
+NS: Final = 10**9
+LOOK_S: Final = 0.05
+HEADSTART_NS: Final = (
+    300_000_000  # until all ranks have been asked: they begin at one border as far as possible
+)
+ANSWER_NS: Final = 10 * NS  # for the probe to say that it heard us
+MAX_STATE_BYTES: Final = 1 << 20
+TRACE_NAME: Final = "trace.json"  # as in tuiadvisor_probes.capture, which is never imported here
+STATE_NAME: Final = "state.json"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureCost:
+    """What the window took from the rank, nanoseconds; None where the rank did not say."""
+
+    start_ns: int | None
+    stop_ns: int | None
+    write_ns: int | None
+    step_ns_before: tuple[int, ...]  # whole steps without the profiler, just before
+    step_ns_inside: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToldState:
+    """The rank's own words about its window, believed field by field."""
+
+    state: str = ""
+    why: str = ""
+    first_step: int | None = None
+    cost: CaptureCost = field(default_factory=lambda: CaptureCost(None, None, None, (), ()))
+
+
+@dataclass(frozen=True, slots=True)
+class RankCapture:
+    """What came of one rank: a file, or why there is none."""
+
+    rank: int | None
+    pid: int
+    file: Path | None
+    why: str
+    told: ToldState
+
+
+def parse_state(raw: bytes) -> ToldState:
+    """The believable part of a state.json, which a stranger's process wrote."""
+    try:
+        told = orjson.loads(raw) if raw else {}
+    except orjson.JSONDecodeError:
+        told = {}
+    if not isinstance(told, dict):
+        told = {}
+    cost = told.get("cost_ns")
+    cost = cost if isinstance(cost, dict) else {}
+    return ToldState(
+        _text(told.get("state")),
+        _text(told.get("why")),
+        _number(told.get("first_step")),
+        CaptureCost(
+            _number(cost.get("start")),
+            _number(cost.get("stop")),
+            _number(cost.get("write")),
+            _numbers(told.get("step_ns_before")),
+            _numbers(told.get("step_ns_inside")),
+        ),
+    )
+
+
+def _text(value: object) -> str:
+    return "".join(c if c.isprintable() else "?" for c in value[:400]) if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    items = value[:1000] if isinstance(value, list) else []
+    return tuple(number for item in items if (number := _number(item)) is not None)
+
+
+def capture(
+    company: Company,
+    num_steps: int,
+    folder: Path,
+    patience_s: float,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[RankCapture]:
+    """A window of num_steps in every rank of the company, traces into the folder; one result a rank, in their order.
+
+    patience_s: how long a rank may be without the end of a step before it is given up.
+    """
+    begin_ns = time.monotonic_ns() + HEADSTART_NS
+    windows = [_Window(link, num_steps, folder, int(patience_s * NS)) for link in company.links]
+    try:
+        for window in windows:
+            window.ask(begin_ns, company.executor)
+        while any(window.result is None for window in windows):
+            for window in windows:
+                if window.result is None:
+                    window.look(is_running=company.advance(window.link))
+            progress(_where(windows))
+            time.sleep(LOOK_S)
+    finally:
+        for window in windows:
+            window.take_back()
+    return [window.result for window in windows if window.result is not None]
+
+
+def _where(windows: list[_Window]) -> str:
+    counts: dict[str, int] = {}
+    for window in windows:
+        word = "done" if window.result is not None else window.told.state or "asked"
+        counts[word] = counts.get(word, 0) + 1
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
+
+
+class _Window:
+    """One rank's window, seen from outside."""
+
+    def __init__(self, link: RankLink, num_steps: int, folder: Path, patience_ns: int) -> None:
+        self.link = link
+        self.num_steps = num_steps
+        self.out = folder
+        self.patience_ns = patience_ns
+        self.told = ToldState()
+        self.result: RankCapture | None = None
+        self.files: RingSession | None = None
+        self._asked: Future[object] | None = None
+        self._moved_at_ns = self._asked_at_ns = time.monotonic_ns()
+        self._seen: tuple[int, bytes] = (-1, b"")
+
+    def ask(self, begin_ns: int, executor: Executor) -> None:
+        """Put the module into the rank's probe and ask for the window."""
+        if self.link.state != RankState.LIVE:
+            self._end(None, self.link.detail or "it did not answer in time")
+            return
+        process = self.link.process
+        try:
+            self.files = create_folder(process.pid, process.uid)
+            if self.files.probe_folder is None:
+                here = Path(f"/proc/self/fd/{self.files.directory_fd}")
+                write_bundle(here, process.pid, process.uid, ("capture",))
+        except (OSError, TuiadvisorError) as error:
+            self._end(None, str(error))
+            return
+        inner = self.files.inner_directory
+        arguments = (inner, self.num_steps, begin_ns, begin_ns + self.patience_ns)
+        code = extension_code("capture", f"begin{arguments!r}", inner, self.files.probe_folder)
+        self._asked = executor.submit(inject, process.pid, code)
+
+    def look(self, *, is_running: bool) -> None:
+        """See what has come of it."""
+        now_ns = time.monotonic_ns()
+        raw = self._read_state()
+        if raw:
+            self.told = parse_state(raw)
+        if self.told.state == "done":
+            self._collect()
+        elif self.told.state == "refused":
+            self._end(None, self.told.why or "it does not say why")
+        elif not is_running:
+            self._end(None, f"{self.link.detail or 'it ended'}; it left no trace")
+        elif self.link.state != RankState.LIVE:
+            self._end(None, self.link.detail)
+        elif self._has_failed():
+            self._end(None, self._failure())
+        elif not raw and now_ns - self._asked_at_ns > max(ANSWER_NS, self.patience_ns):
+            self._end(
+                None,
+                "its interpreter did not take the request: it is busy in C, or its probe is of another version",
+            )
+        else:
+            self._watch_progress(now_ns, raw)
+
+    def take_back(self) -> None:
+        """Remove what is left: the wish goes with it."""
+        if self.files is not None:
+            self.files.remove()
+            self.files = None
+
+    def _watch_progress(self, now_ns: int, raw: bytes) -> None:
+        reader = self.link.reader
+        phase, since_ns, step = reader.now() if reader is not None else (-1, 0, 0)
+        if (step, raw) != self._seen:
+            self._seen, self._moved_at_ns = (step, raw), now_ns
+        elif now_ns - self._moved_at_ns > self.patience_ns:
+            where = ""
+            if 0 <= phase < len(PHASES) and 0 < since_ns < now_ns:
+                where = f", in {PHASES[phase].replace('_', ' ')} for {(now_ns - since_ns) / NS:.0f} s"
+            limit = f"{self.patience_ns / NS:.0f} s"
+            self._end(None, f"no step ended within {limit}{where}; given up (--patience waits longer)")
+
+    def _has_failed(self) -> bool:
+        return self._asked is not None and self._asked.done() and self._asked.exception() is not None
+
+    def _failure(self) -> str:
+        error = self._asked.exception() if self._asked is not None else None
+        if isinstance(error, TuiadvisorError | OSError):
+            return str(error)
+        return f"the request failed: {error!r}"
+
+    def _read_state(self) -> bytes:
+        if self.files is None:
+            return b""
+        try:
+            descriptor = self._open(STATE_NAME)
+        except (OSError, FailureError):
+            return b""
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(MAX_STATE_BYTES)
+
+    def _collect(self) -> None:
+        name = f"pid{self.link.process.pid}" if self.link.rank is None else f"rank{self.link.rank}"
+        target = self.out / f"{name}.json"
+        try:
+            with os.fdopen(self._open(TRACE_NAME), "rb") as source, target.open("xb") as file:
+                shutil.copyfileobj(source, file, 1 << 20)
+        except (OSError, FailureError) as error:
+            self._end(None, f"its trace could not be fetched: {error}")
+        else:
+            self._end(target, "")
+
+    def _open(self, name: str) -> int:
+        """A file the rank wrote: only a plain one of its own, nothing that a link points at."""
+        if self.files is None:
+            raise FailureError("it has no folder")
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=self.files.directory_fd)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in {self.link.process.uid, os.geteuid()}:
+            os.close(descriptor)
+            raise FailureError(f"{name} is not a plain file of the rank's user")
+        return descriptor
+
+    def _end(self, file: Path | None, why: str) -> None:
+        self.result = RankCapture(self.link.rank, self.link.process.pid, file, why, self.told)
+        with suppress(OSError):
+            self.take_back()
