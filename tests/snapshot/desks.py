@@ -18,7 +18,11 @@ from tuiadvisor.advisor.comparison import (
     WorkUnit,
 )
 from tuiadvisor.advisor.runlist import RunEntry
+from tuiadvisor.session.conduct import Recorded, conduct
+from tuiadvisor.session.guided import Guided, guided
+from tuiadvisor.session.intent import Intent
 from tuiadvisor.tui.desk import NO_DESK, DeskState
+from tuiadvisor_rules.questions import load_questions
 
 LATE = tuple(0.0169 if index < 14 else 0.0286 for index in range(24))
 EVEN = tuple(0.0169 + index % 3 * 0.0002 for index in range(24))
@@ -126,3 +130,11 @@ class FakeDesk:
 
     def command(self, name: str, value: object = None) -> None:
         self.commands.append((name, value))
+
+
+def guided_session(answers: dict[str, str | float] | None = None) -> Guided:
+    """The session on the straggler, as the engine holds it."""
+    recorded = Recorded("before.tuirec", views.straggler(), 268_800)
+    questions = load_questions()
+    intent = Intent(objective="cost", price_per_device_hour=2.5, remaining_steps=100_000)
+    return guided(conduct([recorded], intent, answers or {}, questions), "saved in before.session.json")

@@ -68,6 +68,13 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
     "runs": (desks.desk(), ("8", "down", "m", "down", "m")),
     "runs-filtered": (desks.desk(open_path="/runs/before.tuirec"), ("8", "slash", "k", "e", "e", "p")),
     "runs-none": (replace(desks.desk(), runs=(), has_live=False), ("8",)),
+    "advisor": (desks.desk(session=desks.guided_session()), ("5",)),
+    "advisor-question": (
+        desks.desk(session=desks.guided_session({"effort_hours": 4.0})),
+        ("5", "right", "down"),
+    ),
+    "advisor-answer": (desks.desk(session=desks.guided_session()), ("5", "right", "right", "down", "enter")),
+    "advisor-reading": (desks.desk(session_note="reading before.tuirec: 43 %"), ("5",)),
     "compare": (desks.desk(comparison=desks.comparison()), ("7",)),
     "compare-none": (desks.desk(), ("7",)),
     "compare-reading": (desks.desk(comparison_note="reading before.tuirec: 43 %"), ("7",)),
@@ -90,7 +97,7 @@ def test_desk(snap_compare: Callable[..., bool], name: str, size: tuple[int, int
     assert snap_compare(screens(views.live(views.straggler()), desk=desk), press=keys, terminal_size=size)
 
 
-@pytest.mark.parametrize("name", ["runs", "compare"])
+@pytest.mark.parametrize("name", ["runs", "compare", "advisor-question"])
 def test_desk_in_sixteen_colours(snap_compare: Callable[..., bool], name: str) -> None:
     """In the terminal's own colours."""
     desk, keys = DESKS[name]

@@ -102,6 +102,37 @@ def test_two_recordings_are_compared(desk: Desk, folder: Path) -> None:
     wait_until(lambda: "torn.tuirec" in desk.desk().comparison_note and desk.desk().comparison is None)
 
 
+def test_the_session_is_held_saved_and_resumed(desk: Desk, folder: Path) -> None:
+    """Each answer is in the file beside the recording before the next is asked; a wrong one is refused."""
+    desk.command("advise")
+    wait_until(lambda: "No run is open" in desk.desk().session_note)
+    desk.command("open_run", str(folder / "before.tuirec"))
+    desk.command("advise")
+    wait_until(lambda: desk.desk().session is not None)
+    session = desk.desk().session
+    assert session is not None
+    assert ("tune", 6) == (session.decision, len(session.stages))
+    assert "answers go to before.session.json" == session.saved
+    desk.command("answer", ("objective", "nonsense"))
+    wait_until(lambda: "answer one of time" in desk.desk().answer)
+    desk.command("answer", ("objective", "cost"))
+    wait_until(lambda: desk.desk().session is not session)
+    file = folder / "before.session.json"
+    assert b'"objective": "cost"' in file.read_bytes()
+    again = Desk(None, folder)
+    again.start()
+    again.command("open_run", str(folder / "before.tuirec"))
+    again.command("advise")
+    wait_until(lambda: again.desk().session is not None)
+    resumed = again.desk().session
+    assert resumed is not None
+    assert "cost" in [asked.answer for stage in resumed.stages for asked in stage.asked]
+    again.command("answer", ("objective", ""))
+    wait_until(lambda: again.desk().session is not resumed)
+    assert b'"objective": "cost"' not in file.read_bytes()
+    again.stop()
+
+
 def test_the_live_run_goes_on_behind_a_recording(folder: Path) -> None:
     """A recording is shown and left again; without a live run there is no way back, and it is said."""
     live = ReplayFeed(ReplaySource(folder / "old" / "after.tuirec"), (), 119)

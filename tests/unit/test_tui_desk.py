@@ -14,6 +14,7 @@ STATES = {
     "runs": (desks.desk(), ("8", "down", "m")),
     "runs replayed": (desks.desk(open_path="/runs/before.tuirec"), ("8",)),
     "compare": (desks.desk(comparison=desks.comparison()), ("7",)),
+    "advisor": (desks.desk(session=desks.guided_session()), ("5", "enter")),
 }
 
 
@@ -99,6 +100,52 @@ def test_a_comparison_can_be_turned_round(keyboard: Keyboard) -> None:
         assert part in text
     keyboard.press("w")
     assert ("compare", ("/runs/after.tuirec", "/runs/before.tuirec")) == keyboard.shell.asked[-1]
+
+
+def advising(**answers: str | float) -> Keyboard:
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=desks.guided_session(answers)))
+    keyboard.press("5")
+    return keyboard
+
+
+def test_the_session_is_walked_with_the_arrow_keys() -> None:
+    """Left and right change the pattern, up and down the question; the decision stays in sight."""
+    keyboard = advising()
+    assert [("advise", None)] == keyboard.shell.asked
+    text = keyboard.draw()
+    for part in ("P1 Bottlenecks are inevitable", "▶1 Bottleneck", "saved in", "decision", "◆ TUNE"):
+        assert part in text
+    assert "P2 Amortized overheads" in keyboard.press("right")
+    assert "P6 Cost is a first-class" in keyboard.press("right", "right", "right", "right", "right", "right")
+    assert "P5 Optimization costs" in keyboard.press("left")
+    assert "enter answers:" in keyboard.press("down")
+
+
+def test_enter_asks_what_is_open_and_goes_on() -> None:
+    """From answer to answer without another key; a choice by its number; empty skips; esc stops."""
+    keyboard = advising()
+    keyboard.press("right", "right")
+    first = keyboard.press("down", "enter")
+    assert "1 time  2 efficiency  3 cost" in first
+    prompt = keyboard.place.prompt
+    assert prompt is not None
+    assert "cost" == prompt.typed  # stated in the intent: shown, and can be taken back
+    keyboard.press("ctrl+u", "1", "enter")
+    assert ("answer", ("objective", "time")) == keyboard.shell.asked[-1]
+    assert keyboard.place.prompt is not None
+    num_asked = len(keyboard.shell.asked)
+    keyboard.press("enter")
+    assert num_asked == len(keyboard.shell.asked)
+    assert "last open question of this pattern" in keyboard.draw()
+    keyboard.press("enter", "escape")
+    assert keyboard.place.prompt is None
+
+
+def test_an_answer_is_shown_as_stated() -> None:
+    """With its unit, apart from what was measured."""
+    keyboard = advising(effort_hours=4.0)
+    keyboard.press("right", "right", "right", "right")
+    assert "(stated)" in "\n".join(keyboard.press("down") for _ in range(4))
 
 
 def test_what_is_sent_to_the_desk_is_in_the_contract(keyboard: Keyboard) -> None:

@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from tuiadvisor.advisor.compare import measure
+from tuiadvisor.cli.desk import Desk, show_screens
+from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.intent_options import add_intent_options, intent_of
 from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.cli.recorded import finding_marks, whole_view
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
 from tuiadvisor.session.conduct import Recorded, Session, conduct, identity
 from tuiadvisor.session.document import document, saved_answers, saved_history
 from tuiadvisor.session.markdown import decision_lines, markdown, stage_lines, why_lines
 from tuiadvisor.session.whys import NAMES
+from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor_rules.questions import load_questions
 
 if TYPE_CHECKING:
@@ -37,16 +41,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", metavar="FILE", help="save here as JSON, and resume what is there")
     parser.add_argument("--why", choices=NAMES, help="answer only this question, in plain words")
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+    parser.add_argument(
+        "--tui", action="store_true", help="as a screen: keyboard only, answers saved as given"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the session: .md or .json")
     add_intent_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Read, ask what is open, decide, show, save."""
-    if len(options.others) >= MAX_RUNS:
-        raise TuiadvisorError(f"{1 + len(options.others)} recordings; give at most {MAX_RUNS}")
-    if options.output and Path(options.output).suffix not in {".md", ".json"}:
-        raise TuiadvisorError(f"{options.output}: a session is written as .md or .json")
+    _check(options)
+    if options.tui:
+        return show(options)
     paths = [options.run, *options.others]
     runs = [_recorded(path) for path in paths]
     questions, intent = load_questions(), intent_of(options)
@@ -74,6 +80,35 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(decision_lines(session)))
     else:
         print(markdown(session), end="")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if len(options.others) >= MAX_RUNS:
+        raise TuiadvisorError(f"{1 + len(options.others)} recordings; give at most {MAX_RUNS}")
+    if options.output and Path(options.output).suffix not in {".md", ".json"}:
+        raise TuiadvisorError(f"{options.output}: a session is written as .md or .json")
+
+
+def show(options: argparse.Namespace) -> int:
+    """The same session as a screen, beside the recording's own screens."""
+    whole = whole_view(options.run)
+    feed = ReplayFeed(ReplaySource(options.run), finding_marks(whole), whole.last_step)
+    feed.command("end")
+    feed.start()
+    desk = Desk(
+        feed,
+        Path(options.run).parent,
+        options.run,
+        others=tuple(options.others),
+        intent=intent_of(options),
+        session_file=options.session or "",
+    )
+    desk.command("advise")
+    try:
+        show_screens(desk, first_page="advisor")
+    finally:
+        feed.stop()
     return 0
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tuiadvisor.advisor.compare import compare, measure
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.runlist import RunEntry, summarized
+from tuiadvisor.cli.conductor import Conductor, session_file
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.recorded import finding_marks
 from tuiadvisor.errors import TuiadvisorError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.advisor.view import RunView
     from tuiadvisor.cli.feed import Feed
+    from tuiadvisor.session.intent import Intent
 
 SUFFIX: Final = ".tuirec"
 MAX_RUNS: Final = 2000
@@ -42,8 +44,27 @@ NO_RUN: Final = FeedState(
 class Desk:
     """Feed and desk of the screens. `start` before use, `stop` at the end."""
 
-    def __init__(self, feed: Feed | None, folder: str | Path, open_path: str = "") -> None:
-        """feed: what is shown first, started by the caller; open_path: its recording, "" for a live run."""
+    def __init__(
+        self,
+        feed: Feed | None,
+        folder: str | Path,
+        open_path: str = "",
+        *,
+        live_path: str = "",
+        others: tuple[str, ...] = (),
+        intent: Intent | None = None,
+        session_file: str = "",
+    ) -> None:
+        """feed: what is shown first, started by the caller; open_path: its recording, "" for a live run.
+
+        live_path: where a live run is recorded, if it is kept; others: recordings of other configurations for the
+        guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording.
+        """
+        self.live_path = live_path
+        self.others = others
+        self._intent = intent
+        self._session_file = session_file
+        self._conductor: Conductor | None = None
         self.home = feed if not open_path else None
         self.folder = Path(folder)
         self._feed = feed
@@ -168,6 +189,43 @@ class Desk:
                 return
         self._change(comparison=compare(sides[0], sides[1]), comparison_note="")
 
+    def _advise(self, _value: object) -> None:
+        path = self._state.open_path
+        if self._conductor is None or self._conductor.path != path:
+            self._conductor = None
+            self._change(session=None, session_note="reading the run …")
+            self._conductor = self._new_conductor(path)
+        if not path:
+            view = self.latest().view
+            if view is None:
+                self._change(
+                    session=None, session_note="No run is open: 8 lists the recordings, enter opens one."
+                )
+                return
+            self._conductor.take(view)
+        self._change(session=self._conductor.conduct(), session_note="")
+
+    def _new_conductor(self, path: str) -> Conductor:
+        file = Path(self._session_file) if self._session_file else session_file(path or self.live_path)
+        try:
+            conductor = Conductor(path, file, self.others, self._intent)
+            if path:
+                conductor.read(
+                    lambda each: self._frames(each, f"reading {Path(each).name}", self._note_session)
+                )
+        except TuiadvisorError as error:
+            self._change(session_note=str(error))
+            raise
+        return conductor
+
+    def _answer(self, value: object) -> None:
+        if self._conductor is not None and isinstance(value, tuple):
+            self._conductor.answer(*value)
+            self._change(session=self._conductor.conduct())
+
+    def _note_session(self, text: str) -> None:
+        self._change(session_note=text)
+
     def _note_comparison(self, text: str) -> None:
         self._change(comparison_note=text)
 
@@ -262,6 +320,8 @@ COMMANDS: Final[dict[str, Callable[[Desk, object], None]]] = {
     "open_run": Desk._open,  # noqa: SLF001
     "go_live": Desk._go_live,  # noqa: SLF001
     "compare": Desk._compare,  # noqa: SLF001
+    "advise": Desk._advise,  # noqa: SLF001
+    "answer": Desk._answer,  # noqa: SLF001
 }
 
 

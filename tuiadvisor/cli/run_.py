@@ -75,7 +75,7 @@ def _watch(training: subprocess.Popen[bytes], command: str, record: str | None, 
         feed.start()
         try:
             if has_screens:
-                show(feed)
+                show(feed, recording=record or "")
             else:
                 while training.poll() is None and not session.agent_ended():
                     time.sleep(LOOK_S)

@@ -46,16 +46,16 @@ def run(options: argparse.Namespace) -> int:
         try:
             if options.once or not sys.stdout.isatty():
                 return watch_once(session, feed, options.duration)
-            show(feed)
+            show(feed, recording=options.output or "")
         finally:
             feed.stop()
     say_goodbye(feed.latest().view, options.output)
     return 0
 
 
-def show(feed: LiveFeed, intro: str | None = None) -> None:
+def show(feed: LiveFeed, intro: str | None = None, recording: str = "") -> None:
     """The screens, until the user leaves; a failure of the feed's thread comes out as itself."""
-    show_screens(Desk(feed, "."), intro=intro)
+    show_screens(Desk(feed, ".", live_path=recording), intro=intro)
     if feed.failure is not None:
         raise feed.failure
 

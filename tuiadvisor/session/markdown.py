@@ -51,9 +51,9 @@ def decision_lines(session: Session) -> list[str]:
         f"## Decision: {decision.decision}",
         "",
         f"- Why: {plain(decision.why)}",
-        f"- Expected gain: {_gain(decision)}",
-        f"- Cost: {_cost(decision)}",
-        f"- Break-even: {_steps(decision.break_even_steps)}",
+        f"- Expected gain: {gain_words(decision)}",
+        f"- Cost: {cost_words(decision)}",
+        f"- Break-even: {steps_words(decision.break_even_steps)}",
         f"- Next constraint: {plain(following)}",
     ]
     lines += [f"- Would change the verdict: {plain(entry)}" for entry in session.would_change]
@@ -62,7 +62,8 @@ def decision_lines(session: Session) -> list[str]:
     return lines
 
 
-def _gain(decision: Decision) -> str:
+def gain_words(decision: Decision) -> str:
+    """What the decision brings, with its interval, or what is missing to say it."""
     parts = []
     if decision.speedup is not None:
         parts.append(f"{_interval(decision.speedup, '.2f')}x the speed")
@@ -86,7 +87,8 @@ def _interval(value: Interval, form: str) -> str:
     return f"{value.expected:{form}} ({low:{form}} to {high:{form}})"
 
 
-def _cost(decision: Decision) -> str:
+def cost_words(decision: Decision) -> str:
+    """What it costs in hours and money."""
     if decision.decision == "keep":
         return "none"
     hours = UNKNOWN if decision.cost_h is None else f"{decision.cost_h:.3g} h"
@@ -94,7 +96,8 @@ def _cost(decision: Decision) -> str:
     return f"{hours}; in money {paid}"
 
 
-def _steps(steps: float | None) -> str:
+def steps_words(steps: float | None) -> str:
+    """After how many steps it has paid for itself."""
     return UNKNOWN if steps is None else f"after {steps:,.0f} steps"
 
 

@@ -115,7 +115,7 @@ def footer(state: FeedState, page: Page, width: int, message: str, wire: str) ->
     if message:
         return _over(Line(((f" {clean(message)}", "header"),)), Line(tuple(tail)), width)
     names = ["page_down", *page.keys] if page.num_below else list(page.keys)
-    if state.replay is not None:
+    if state.replay is not None and page.of_run:
         names = [*names[:3], "step_forward", "mark_forward", "seek", "speed", *names[3:]]
     spans: list[Span] = [(" ", "header")]
     used = 1 + length(tail)
@@ -124,7 +124,7 @@ def footer(state: FeedState, page: Page, width: int, message: str, wire: str) ->
     last = [command for command in shown if command.name == "quit"]
     reserve = sum(len(command.shown) + len(command.label) + 3 for command in last)
     for command in [*(each for each in shown if each.name != "quit"), *last]:
-        text = commands.label(command, state)
+        text = commands.label(command, state, page)
         if command.name == "page_down" and page.num_below:
             text = f"{page.num_below:,} more"
         size = len(command.shown) + len(text) + 3

@@ -40,6 +40,7 @@ COMMANDS = (
         "screens",
     ),
     Command("ranks", ("2",), "2", "Ranks", "a row and a heat map for each rank", "screens"),
+    Command("advisor", ("5",), "5", "Advisor", "the guided session: six patterns, one decision", "screens"),
     Command("compare", ("7",), "7", "Compare", "two recordings, before and after", "screens"),
     Command("runs", ("8",), "8", "Runs", "the recordings of this folder: open, compare", "screens"),
     Command("help", ("?", "f1"), "?", "Help", "the keys of the screen you are on", "screens"),
@@ -55,8 +56,22 @@ COMMANDS = (
     Command("last", ("G",), "G", "Last", "the last row", "moving"),
     Command("next_finding", ("n",), "n", "Next finding", "select or show the next finding", "moving"),
     Command("previous_finding", ("N",), "N", "Previous", "select or show the finding before", "moving"),
-    Command("next_rank", ("right", "l"), "right", "Next rank", "the rank below in the table", "moving"),
-    Command("previous_rank", ("left", "h"), "left", "Previous rank", "the rank above in the table", "moving"),
+    Command(
+        "next_rank",
+        ("right", "l"),
+        "right",
+        "Next rank",
+        "the rank below in the table, the next pattern",
+        "moving",
+    ),
+    Command(
+        "previous_rank",
+        ("left", "h"),
+        "left",
+        "Previous rank",
+        "the rank above in the table, the pattern before",
+        "moving",
+    ),
     Command("sort", ("s",), "s", "Sort", "sort the ranks by the next column", "ranks"),
     Command("reverse", ("r",), "r", "Reverse", "turn the order round", "ranks"),
     Command(
@@ -92,6 +107,7 @@ SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _REPLAY_ONLY = frozenset({"step_back", "step_forward", "mark_back", "mark_forward", "seek", "speed"})
 _RANKS_ONLY = frozenset({"sort", "reverse"})
 _RUNS_ONLY = frozenset({"mark", "compare_marked", "refresh"})
+_SIDEWAYS = frozenset({"rank", "advisor"})
 _LISTS = frozenset({"ranks", "runs"})
 _RANK_ONLY = frozenset({"next_rank", "previous_rank"})
 _FINDINGS = frozenset({"next_finding", "previous_finding"})
@@ -110,7 +126,7 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         (name in _RUNS_ONLY and page.name != "runs", "only on the list of recordings: press 8"),
         (name == "swap" and page.name != "compare", "only on a comparison: press 7"),
         (name == "live" and not page.can_go_live, "this is the live run already, or there is none"),
-        (name in _RANK_ONLY and page.name != "rank", "only on a rank's details: press 2, then enter"),
+        (name in _RANK_ONLY and page.name not in _SIDEWAYS, "only on a rank's details or in the advisor"),
         (name in _FINDINGS and not has_findings, "there is no finding to go to"),
         (
             name in _MARKS and state.replay is not None and not state.replay.marks,
@@ -141,10 +157,10 @@ def usable(names: Iterable[str], state: FeedState, page: Page) -> list[Command]:
     return [BY_NAME[name] for name in names if not why_not(name, state, page)]
 
 
-def label(command: Command, state: FeedState) -> str:
+def label(command: Command, state: FeedState, page: Page) -> str:
     """Return the footer's words: what the key would do next."""
     if command.name == "pause" and is_paused(state):
         return "Go on"
     if command.name == "speed" and state.replay is not None:
         return f"Speed {state.replay.speed:g}{text_of.TIMES}"
-    return command.label
+    return page.labels.get(command.name, command.label)

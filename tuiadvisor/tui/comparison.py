@@ -61,6 +61,7 @@ class ComparePage(Page):
 
     name = "compare"
     title = "Compare"
+    of_run = False
     keys = ("runs", "swap", "help", "quit")
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tuiadvisor.advisor.comparison import Comparison
     from tuiadvisor.advisor.runlist import RunEntry
+    from tuiadvisor.session.guided import Guided
 
 # Every name a screen may pass to Desk.command, with the type of its value.
 DESK_VALUES: dict[str, type | tuple[type, ...]] = {
@@ -21,6 +22,8 @@ DESK_VALUES: dict[str, type | tuple[type, ...]] = {
     "open_run": str,  # a recording's path
     "go_live": type(None),  # from a recording back to the live run
     "compare": tuple,  # (path before, path after)
+    "advise": type(None),  # the guided session on the run that is shown
+    "answer": tuple,  # (question id, text); an empty text takes the answer back
 }
 
 
@@ -35,6 +38,8 @@ class DeskState:
     open_path: str = ""  # the recording that is shown; "" for a live run
     comparison: Comparison | None = None
     comparison_note: str = ""
+    session: Guided | None = None
+    session_note: str = ""
     answer: str = ""  # to the last command, in one line
     num_answers: int = 0  # an answer that counts up is a new one
     version: int = 0

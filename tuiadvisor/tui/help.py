@@ -20,6 +20,8 @@ ABOUT = {
     "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶).",
     "ranks": "Each column of the heat map is a step: taller and warmer is later at the gradient barrier. "
     "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together.",
+    "advisor": "Six patterns, each with what was measured and what only you know. Answers are stated, never measured; "
+    "they can forbid, price or end something. left and right change the pattern, up and down the question.",
     "runs": "Each row is a recording (*.tuirec): its step time from first to last step, and the verdict at its "
     "end. Open one to replay it; mark two, the one before the change first, and compare them.",
     "compare": "Only what lies beyond the noise of two runs of the same code is called a change; * marks phases "
@@ -64,7 +66,8 @@ class HelpPage(Page):
 def _command(command: Command, state: FeedState, page: Page, width: int) -> Line:
     reason = commands.why_not(command.name, state, page)
     role = "dim" if reason else "text"
-    cells = [Cell(command.shown, 6, "dim" if reason else "accent"), Cell(command.label, 14, role)]
+    name = page.labels.get(command.name, command.label)
+    cells = [Cell(command.shown, 6, "dim" if reason else "accent"), Cell(name, 14, role)]
     return row([*cells, Cell(reason or command.about, width - 22, "dim")])
 
 

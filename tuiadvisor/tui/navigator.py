@@ -12,6 +12,7 @@ from tuiadvisor.tui import chrome, commands
 from tuiadvisor.tui.comparison import ComparePage
 from tuiadvisor.tui.desk import NO_DESK
 from tuiadvisor.tui.details import FindingPage, RankPage
+from tuiadvisor.tui.guidance import Guidance, answer_hint, typed_answer
 from tuiadvisor.tui.help import HelpPage, PalettePage
 from tuiadvisor.tui.line import BLANK
 from tuiadvisor.tui.overview import Overview
@@ -72,13 +73,14 @@ class Navigator:
         self.ranks = Ranks()
         self.runs = Runs()
         self.compare = ComparePage()
+        self.advisor = Guidance()
         self.help = HelpPage()
         self.palette = PalettePage()
         self.finding_page = FindingPage()
         self.rank_page = RankPage()
         # The screens with a number: each replaces whatever is open.
         self.screens: dict[str, Page] = {
-            page.name: page for page in (self.overview, self.ranks, self.compare, self.runs)
+            page.name: page for page in (self.overview, self.ranks, self.advisor, self.compare, self.runs)
         }
         self.stack: list[Page] = [self.screens[first_page]]
         self.desk = NO_DESK
@@ -97,7 +99,7 @@ class Navigator:
 
     def take_desk(self, desk: DeskState) -> None:
         """Show what lies beside the run; say the answer to the last command."""
-        self.desk = self.runs.desk = self.compare.desk = desk
+        self.desk = self.runs.desk = self.compare.desk = self.advisor.desk = desk
         for page in self.stack:
             page.can_go_live = desk.has_live and bool(desk.open_path)
         if desk.num_answers != self.num_answers:
@@ -114,7 +116,8 @@ class Navigator:
         if width < chrome.SMALLEST[0] or height < chrome.SMALLEST[1]:
             self.drawn = chrome.too_small(width, height)
             return self.drawn
-        top = [chrome.header(self.state, width), *chrome.notice(self.state, width)]
+        notice = chrome.notice(self.state, width) if self.page.of_run else []
+        top = [chrome.header(self.state, width), *notice]
         bar = chrome.replay_bar(self.state, width)
         room = height - len(top) - len(bar) - 1
         self.page_rows = max(room - 4, 1)
@@ -210,6 +213,8 @@ class Navigator:
             return
         if prompt.name == "filter" and not keep:
             self.filtered().filter = ""
+        elif prompt.name == "answer" and keep:
+            self._answer(prompt.typed)
         elif prompt.name == "seek" and keep:
             self._seek(prompt.typed)
         elif prompt.name == "palette":
@@ -242,6 +247,25 @@ class Navigator:
         """What may be typed into the filter."""
         return RUNS_HINT if self.page is self.runs else FILTER_HINT
 
+    def _ask_question(self) -> None:
+        asked = self.advisor.question()
+        if asked is not None:
+            typed = "" if asked.answer is None else str(asked.answer)
+            empty = "empty skips it" if asked.answer is None else "empty takes it back"
+            self.open_prompt("answer", "answer", f"{answer_hint(asked)}; {empty}, esc stops", typed)
+
+    def _answer(self, typed: str) -> None:
+        """Send what was typed and ask the next open question of this pattern."""
+        asked = self.advisor.question()
+        if asked is None:
+            return
+        if typed.strip() or asked.answer is not None:
+            self.shell.ask("answer", (asked.id, typed_answer(asked, typed)))
+        if self.advisor.advance():
+            self._ask_question()
+        else:
+            self.say("that was the last open question of this pattern: right goes on to the next")
+
     def open_prompt(self, name: str, question: str, hint: str, typed: str = "") -> None:
         """Ask for a text in the footer."""
         self.prompt = Prompt(name, question, hint, typed)
@@ -271,6 +295,10 @@ class Navigator:
         elif target[0] == "run":
             self.shell.ask("open_run", target[1])
             self.show_page(self.overview)
+        elif target[0] == "pattern":
+            self.advisor.show_pattern(target[1])
+        elif target[0] == "question":
+            self._ask_question()
         elif target[0] == "live":
             self.go_live()
         elif target[0] == "rank":
@@ -302,6 +330,11 @@ class Navigator:
         """The list of recordings, looked up anew."""
         self.shell.ask("list_runs")
         self.show_page(self.runs)
+
+    def show_advisor(self) -> None:
+        """The guided session on what is shown."""
+        self.shell.ask("advise")
+        self.show_page(self.advisor)
 
     def compare_marked(self) -> None:
         """Compare the two marked recordings."""
@@ -335,7 +368,10 @@ class Navigator:
         self.overview.cursor = ("finding", ids[index % len(ids)])
 
     def next_rank(self, by: int) -> None:
-        """Show the rank beside this one in the order of the table."""
+        """Show the rank beside this one in the order of the table; in the session the next pattern."""
+        if self.page is self.advisor:
+            self.advisor.side(by)
+            return
         order = [rank.rank for rank in self.ranks.chosen(self.state.view)] if self.state.view else []
         if self.rank_page.rank in order:
             index = min(max(order.index(self.rank_page.rank) + by, 0), len(order) - 1)
@@ -391,6 +427,7 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "ranks": lambda here: here.show_page(here.ranks),
     "runs": Navigator.show_runs,
     "compare": lambda here: here.show_page(here.compare),
+    "advisor": Navigator.show_advisor,
     "mark": lambda here: here.say(here.runs.mark()),
     "compare_marked": Navigator.compare_marked,
     "swap": Navigator.swap,

@@ -6,21 +6,26 @@ Pages import no Textual, so their behaviour is tested without a terminal.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.tui.line import Line, Target, select
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tuiadvisor.tui.feed import FeedState
 
 
 class Page:
     """A body of the screen between header and footer."""
 
+    of_run = True  # shows the run that is open: its notices and replay keys belong here
     can_go_live = False  # a recording is shown and a live run is behind it
     name = ""
     title = ""
     keys: tuple[str, ...] = ()  # names of commands, most useful first: footer and help read them
+
+    labels: ClassVar[Mapping[str, str]] = {}  # what a command is called here, where it is not its usual name
 
     def __init__(self) -> None:
         self.cursor: Target | None = None
@@ -65,9 +70,10 @@ class Page:
             if row.target is not None:
                 self.target_rows.setdefault(row.target, index)
         self.targets = list(self.target_rows)
-        place = self.target_rows.get(self.cursor) if self.follows and self.cursor else None
-        if place is not None:
-            self.top = min(max(self.top, place - height + 1), place)
+        if self.follows and self.cursor in self.target_rows:
+            place = self.target_rows[self.cursor]
+            last = max(index for index, row in enumerate(rows) if row.target == self.cursor)
+            self.top = min(max(self.top, last - height + 1), place)
         self.follows = False
         self.top = min(self.top, max(len(rows) - height, 0))
         self.num_below = max(len(rows) - self.top - height, 0)

@@ -35,6 +35,7 @@ class Runs(Page):
 
     name = "runs"
     title = "Runs"
+    of_run = False
     keys = ("open", "mark", "compare_marked", "filter", "refresh", "live", "help", "quit")
 
     def __init__(self) -> None:
