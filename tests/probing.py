@@ -50,11 +50,15 @@ class Observed:
 
 
 @contextlib.contextmanager
-def probed(folder: Path) -> Iterator[Observed]:
-    """Attach for the length of the block; the ring stays readable after it."""
+def probed(folder: Path, *, detail_s: float = 0.0, budget_ppm: int | None = None) -> Iterator[Observed]:
+    """Attach for the length of the block; the ring stays readable after it. detail_s: of a burst from the start."""
     path = folder / f"ring-{time.monotonic_ns()}"
     ring.create_ring_file(str(path))
     reader = ring.RingReader(str(path))
+    if detail_s:
+        reader.put_u64(ring.OFFSET_BURST, time.monotonic_ns() + int(detail_s * 1e9))
+    if budget_ppm is not None:
+        reader.put_u64(ring.OFFSET_BUDGET, 1 + budget_ppm)
     exec(attach_code(str(path)), {})  # noqa: S102 - the very code an injection runs
     observed = Observed(reader)
     try:

@@ -23,7 +23,9 @@ PATIENCE_S = 120.0
 Step = Callable[[], "dict[str, Any] | None"]
 
 
-def run(scenario: str, num_ranks: int, folder: Path, python: str = sys.executable) -> list[dict[str, Any]]:
+def run(
+    scenario: str, num_ranks: int, folder: Path, python: str = sys.executable, script: str = __file__
+) -> list[dict[str, Any]]:
     """Run all ranks of a scenario; their steps, events, info and own stopwatches, by rank."""
     environment = {
         **os.environ,
@@ -32,7 +34,7 @@ def run(scenario: str, num_ranks: int, folder: Path, python: str = sys.executabl
         "DS_ACCELERATOR": "cpu",
     }
     parent = subprocess.Popen(
-        [python, "-W", "ignore", __file__, scenario, str(folder)],
+        [python, "-W", "ignore", script, scenario, str(folder)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -49,7 +51,7 @@ def run(scenario: str, num_ranks: int, folder: Path, python: str = sys.executabl
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(num_ranks)]
 
 
-def fork_ranks(scenario: str, folder: Path) -> int:
+def fork_ranks(scenario: str, folder: Path, main: Callable[[str, Path], None]) -> int:
     """Import torch once, then one process a rank: four imports at once take half a minute on two busy cores."""
     import torch
     import torch.distributed.pipelining
@@ -62,7 +64,7 @@ def fork_ranks(scenario: str, folder: Path) -> int:
             os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
             status = 1
             try:
-                rank_main(scenario, folder)
+                main(scenario, folder)
                 status = 0
             except Exception:  # noqa: BLE001 - the child must not go on as its parent
                 traceback.print_exc()
@@ -88,7 +90,7 @@ def rank_main(scenario: str, folder: Path) -> None:
     is_truth = scenario in ("gpipe", "1f1b")
     for _ in range(1 if is_truth else NUM_STEPS_BEFORE):
         step()
-    with probed(folder) as observed:
+    with probed(folder, detail_s=PATIENCE_S) as observed:
         own = [step() for _ in range(NUM_TRUTH_STEPS if is_truth else NUM_STEPS)]
     result = {
         "steps": observed.steps,
@@ -328,4 +330,4 @@ SCENARIOS: dict[str, Callable[[int, int], Step]] = {
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    sys.exit(fork_ranks(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(fork_ranks(sys.argv[1], Path(sys.argv[2]), rank_main))

@@ -71,7 +71,7 @@ class StepFlag(IntFlag):
     EVAL = 8
     SCALER_SKIP = 16
     GC = 32
-    DETAIL = 64  # collectives of this step were recorded one by one
+    DETAIL = 64  # collectives and pipeline chunks of this step were recorded one by one
     NO_SYNC = 128  # no gradient barrier was seen
     CAPTURE = 256  # torch's profiler ran in it at our wish, or was switched on or off
 

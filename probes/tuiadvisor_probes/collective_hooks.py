@@ -1,8 +1,11 @@
 """Collectives and point-to-point calls made from Python: ProcessGroup's methods and Work.wait, on their classes.
 
-Every caller passes there, also `from torch.distributed import all_reduce`. About 2 us a call. DDP's reducer calls
-from C++ and is not seen here: its all-reduces of one backward are the gradient barrier of model_hooks.
-One event a call: begin = entered, end = the wait returned (for an asynchronous call nobody waited for: unknown).
+Every caller passes there, also `from torch.distributed import all_reduce`. DDP's reducer calls from C++ and is not
+seen here: its all-reduces of one backward are the gradient barrier of model_hooks.
+
+Always: waits are exposed communication, and the wait for a collective that can reduce gradients may be the gradient
+barrier; 1.1 us a wait, 0.8 us a call of such a collective. In detail (see `detail`), for all kinds: one event a call,
+begin = entered, end = the wait returned (for an asynchronous call nobody waited for: unknown); about 2 us a call.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ KINDS = {
 }
 KIND_WAIT = 12
 GRADIENT_KINDS = (1, 3, 4)  # all-reduce, all-gather, reduce-scatter
+POINT_TO_POINT_KINDS = (10, 11)
 MAX_OPEN_WORKS = 256
 
 
@@ -54,30 +58,77 @@ def install(probe: Probe) -> None:
 
 
 def _patch_groups(probe: Probe, c10d: Any) -> None:
-    calls = OpenCalls(probe)
     clock = probe.clock
+    always = GradientWaits(probe)
+    calls = CallEvents(probe, always)
+    probe.detail.at_end(calls.close)
     hook = probe.hook("collectives")
+
+    def timed_call(after: Any) -> Any:
+        return partial(timed, hook=hook, clock=clock, phase_of=sc.COMM_EXPOSED, after=after)
+
     for name, kind in KINDS.items():
         if name in vars(c10d.ProcessGroup):
-            wrap = partial(
-                timed, hook=hook, clock=clock, phase_of=sc.COMM_EXPOSED, after=calls.after_call(kind)
-            )
-            probe.patch(c10d.ProcessGroup, name, wrap)
+            in_detail = timed_call(calls.after_call(kind))
+            if kind in GRADIENT_KINDS:
+                patch = probe.patch(c10d.ProcessGroup, name, timed_call(always.after_call(kind)))
+                probe.detail.instead(patch, in_detail)
+            else:
+                probe.detail.only(c10d.ProcessGroup, name, in_detail)
     wait_hook = probe.hook("work_wait")
 
     def wait_phase(_args: tuple[Any, ...]) -> int:
         return sc.PIPELINE_IDLE if clock.phase == sc.PIPELINE_IDLE else sc.COMM_EXPOSED
 
-    wrap = partial(timed, hook=wait_hook, clock=clock, phase_of=wait_phase, after=calls.after_wait)
-    probe.patch(c10d.Work, "wait", wrap)
+    def timed_wait(after: Any) -> Any:
+        return partial(timed, hook=wait_hook, clock=clock, phase_of=wait_phase, after=after)
+
+    patch = probe.patch(c10d.Work, "wait", timed_wait(always.after_wait))
+    probe.detail.instead(patch, timed_wait(calls.after_wait))
 
 
-class OpenCalls:
-    """Collectives that were issued and not yet waited for, by the id of their Work (never a reference to it)."""
+class GradientWaits:
+    """The waits that may be the gradient barrier. Works by their id, never a reference to them."""
 
     def __init__(self, probe: Probe) -> None:
+        self.clock = probe.clock
+        self.barrier = probe.barrier
+        self.open: dict[int, int] = {}  # id of a Work -> kind of its collective
+
+    def after_call(self, kind: int) -> Any:
+        """What to do when one ProcessGroup method has returned."""
+
+        def after(_begin_ns: int, _end_ns: int, _args: tuple[Any, ...], work: Any) -> None:
+            self.issued(kind, work)
+
+        return after
+
+    def issued(self, kind: int, work: Any) -> None:
+        """A collective that can reduce gradients was issued."""
+        self.clock.observed |= 1 << sc.COMM_EXPOSED
+        if work is not None:
+            if len(self.open) >= MAX_OPEN_WORKS:
+                del self.open[next(iter(self.open))]
+            self.open[id(work)] = kind
+
+    def after_wait(self, begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
+        """Work.wait has returned."""
+        clock = self.clock
+        clock.observed |= 1 << sc.COMM_EXPOSED
+        kind = self.open.pop(id(args[0]), None)
+        # Gradients reduced from Python, inside backward (FSDP) or after it (by the caller, DeepSpeed).
+        after_gradients = clock.backward_ended or clock.phase == sc.BACKWARD
+        if kind is not None and after_gradients and not clock.stepped:
+            self.barrier.book(begin_ns, end_ns)
+
+
+class CallEvents:
+    """In detail: collectives that were issued and not yet waited for, by the id of their Work, and their events."""
+
+    def __init__(self, probe: Probe, always: GradientWaits) -> None:
         self.probe = probe
         self.clock = probe.clock
+        self.always = always
         self.open: dict[int, tuple[int, int, int, int, int]] = {}
         self.groups: dict[str, int] = {}
 
@@ -85,7 +136,13 @@ class OpenCalls:
         """What to do when one ProcessGroup method has returned."""
 
         def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], work: Any) -> None:
+            if kind in GRADIENT_KINDS:
+                self.always.issued(kind, work)
+            if not self.clock.detail_flag:
+                return  # somebody patched on top of ours, so that it could not be taken out
             self.clock.observed |= 1 << sc.COMM_EXPOSED
+            if kind in POINT_TO_POINT_KINDS:
+                self.probe.detail.has_point_to_point = True
             group = args[0]
             seq = group._get_sequence_number_for_group()
             entry = (kind, begin_ns, self.group_number(group), seq, num_bytes(args[1:3]))
@@ -101,18 +158,22 @@ class OpenCalls:
 
         return after
 
-    def after_wait(self, begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
+    def after_wait(self, begin_ns: int, end_ns: int, args: tuple[Any, ...], result: Any) -> None:
         """Work.wait has returned: the call it belongs to is complete."""
+        self.always.after_wait(begin_ns, end_ns, args, result)
+        if not self.clock.detail_flag:
+            return
         entry = self.open.pop(id(args[0]), None)
         if entry is None:
             self.write((KIND_WAIT, begin_ns, sc.UNKNOWN, sc.UNKNOWN, sc.UNKNOWN), end_ns, sc.UNKNOWN)
-            return
-        self.write(entry, end_ns, begin_ns - entry[1])
-        clock = self.clock
-        # Gradients reduced from Python, inside backward (FSDP) or after it (by the caller, DeepSpeed).
-        after_gradients = clock.backward_ended or clock.phase == sc.BACKWARD
-        if entry[0] in GRADIENT_KINDS and after_gradients and not clock.stepped:
-            self.probe.barrier.book(begin_ns, end_ns)
+        else:
+            self.write(entry, end_ns, begin_ns - entry[1])
+
+    def close(self) -> None:
+        """The burst is over: when what is still under way completes will not be seen."""
+        for entry in self.open.values():
+            self.write(entry, sc.UNKNOWN, sc.UNKNOWN)
+        self.open.clear()
 
     def write(self, entry: tuple[int, int, int, int, int], end_ns: int, detail: int) -> None:
         """One event; detail: ns from entering the call to the wait for it, unknown if nobody waited."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import update_wrapper
 from threading import get_ident
+from time import monotonic_ns
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +73,15 @@ def timed(
     def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:
         if not hook.active or get_ident() != own[0]:
             return original(*args, **kwargs)
+        called_ns = monotonic_ns() if clock.measuring else 0
         try:
             phase = constant if constant is not None else phase_of(args)  # type: ignore[operator]
             begin_ns = clock.enter(phase) if phase >= 0 else 0
         except Exception as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
             begin_ns = 0
+        if called_ns:
+            clock.count_entry(called_ns, begin_ns)
         if not begin_ns:
             return original(*args, **kwargs)
         result = None
@@ -88,6 +92,8 @@ def timed(
                 end_ns = clock.leave()
                 if after is not None and clock.active:
                     after(begin_ns, end_ns, args, result)
+                if called_ns:
+                    clock.count_exit(end_ns)
             except Exception as error:  # noqa: BLE001 - this is the guard
                 hook.failed(error)
         return result

@@ -32,6 +32,7 @@ from . import ring as ring_file
 from . import step_clock as sc
 from .barrier import Barrier
 from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
+from .detail import Detail
 from .eval_span import EvalSpan
 from .guard import Hook, attempt
 from .patch import Patch
@@ -83,6 +84,8 @@ class Probe:
         self.num_modules = 0  # in sys.modules, when we last looked
         self.awaited: list[tuple[Callable[[], bool], str | None, Callable[[], None]]] = []
         self.barrier = Barrier(self.clock)
+        self.detail = Detail(self.clock)
+        self.detail_hook = self.hook("detail")
         self.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
         self.roots = Roots(self)
@@ -144,9 +147,11 @@ class Probe:
         if len(self.awaited_modules) + len(self.awaited) < len(modules) + len(conditions):
             self.put_info()
 
-    def patch(self, owner: Any, name: str, make_replacement: Callable[[Any], Any]) -> None:
+    def patch(self, owner: Any, name: str, make_replacement: Callable[[Any], Any]) -> Patch:
         """Replace an attribute and remember it."""
-        self.patches.append(Patch(owner, name, make_replacement))
+        patch = Patch(owner, name, make_replacement)
+        self.patches.append(patch)
+        return patch
 
     def registration(self, handle: Any) -> None:
         """Remember a handle with remove()."""
@@ -211,7 +216,6 @@ class Probe:
         self.timer_phase = (self.num_barriers + fresh_in) % model_hooks.LOGGER_PERIOD
         if fresh_in == 0:
             self.clock.comm_total_ns = comm_ns
-            self.clock.flags |= sc.FLAG_DETAIL
 
     def on_step(self) -> None:
         """After each step: the agent's wishes, and its lease."""
@@ -224,6 +228,8 @@ class Probe:
             return
         if self.eval_span.end_ns:
             self.eval_span.close()
+        if self.detail_hook.active:
+            attempt(self.detail_hook, self.detail.after_step)
         step = self.clock.step
         is_due = step < BUSY_STEPS or step % SELDOM == 0
         if len(sys.modules) != self.num_modules or (is_due and self.awaited):
@@ -270,6 +276,7 @@ class Probe:
         self.clock.begin = self.clock.since = now
         for part in PARTS:
             attempt(self.hook("install_" + part.__name__.rpartition(".")[2]), part.install, self)
+        attempt(self.detail_hook, self.detail.start)
         self.num_modules = len(sys.modules)
         atexit.register(self.at_exit)
         self.put_info()
@@ -311,6 +318,7 @@ class Probe:
         self.clock.active = False
         for hook in self.hooks:
             hook.active = False
+        attempt(leaving, self.detail.end)
         for installed in (*self.registrations, *reversed(self.patches)):
             attempt(leaving, installed.remove)
         self.registrations.clear()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Patch:
     """One replaced attribute of a class or module."""
 
-    __slots__ = ("had_own", "name", "original", "owner", "replacement")
+    __slots__ = ("had_own", "name", "original", "owner", "replacement", "wrapped")
 
     def __init__(self, owner: Any, name: str, make_replacement: Callable[[Any], Any]) -> None:
         """make_replacement(callable) -> callable. Raises AttributeError if the owner has no such attribute."""
@@ -23,8 +23,17 @@ class Patch:
         self.had_own = name in vars(owner)
         # vars() keeps descriptors (staticmethod, pybind's instancemethod) as the identical objects to restore.
         self.original = vars(owner)[name] if self.had_own else getattr(owner, name)
-        self.replacement = make_replacement(getattr(owner, name))
+        self.wrapped = getattr(owner, name)
+        self.replacement = make_replacement(self.wrapped)
         setattr(owner, name, self.replacement)
+
+    def exchange(self, replacement: Any) -> bool:
+        """Put another of ours in the place of ours; False if another patch sits on top."""
+        if vars(self.owner).get(self.name) is not self.replacement:
+            return False
+        setattr(self.owner, self.name, replacement)
+        self.replacement = replacement
+        return True
 
     def remove(self) -> bool:
         """Restore; False if another patch sits on top of ours."""

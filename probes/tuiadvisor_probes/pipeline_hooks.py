@@ -1,10 +1,10 @@
 """Pipeline parallelism (torch.distributed.pipelining): forward and backward of each micro-batch, waits for neighbours.
 
-One event a chunk (group: stage index, seq: micro-batch; detail of a backward: 1 full, 0 input gradients only; detail of
+Always: time in a chunk is forward or backward, time in `_wait_batch_p2p` is pipeline_idle. In detail (see `detail`):
+one event a chunk (group: stage index, seq: micro-batch; detail of a backward: 1 full, 0 input gradients only; detail of
 a forward: 1 for the loss of a micro-batch, which is the last stage's work too) and one a wait (group and seq unknown: a
-wait belongs to the chunk that follows it on the same rank). Time in a chunk is forward or backward, time in
-`_wait_batch_p2p` is pipeline_idle. Not seen: torch without that function (2.4), whose waits are exposed communication;
-schedules of other libraries.
+wait belongs to the chunk that follows it on the same rank). Not seen: torch without that function (2.4), whose waits
+are exposed communication; schedules of other libraries.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Stages:
     def met(self, stage: Any) -> None:
         """A stage ran its first chunk here."""
         self.known.add(stage.stage_index)
+        self.probe.detail.has_point_to_point = True
         pipeline = self.probe.pipeline
         pipeline["stages"] = stage.num_stages
         pipeline["ranks"] = stage.group_size
@@ -67,23 +68,21 @@ def _patch_stage(probe: Probe, module: Any) -> None:
     span = probe.eval_span
 
     def write(kind: int, begin_ns: int, end_ns: int, args: tuple[Any, ...], detail: int) -> None:
-        stage = args[0]
-        if stage.stage_index not in stages.known:
-            stages.met(stage)
         chunk = args[1] if len(args) > 1 else sc.UNKNOWN
         if os.getpid() == clock.pid:
-            probe.ring.put_event(
-                kind, (clock.step, begin_ns, end_ns, stage.stage_index, chunk, sc.UNKNOWN, detail)
-            )
+            stage_index = args[0].stage_index
+            probe.ring.put_event(kind, (clock.step, begin_ns, end_ns, stage_index, chunk, sc.UNKNOWN, detail))
 
     def forward_phase(args: tuple[Any, ...]) -> int:
         return sc.FORWARD if args[0].has_backward else span.phase(grad_enabled=False)
 
     def after_forward(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
         clock.observed |= 1 << sc.FORWARD | 1 << sc.EVAL
+        if args[0].stage_index not in stages.known:
+            stages.met(args[0])
         if span.inside:
             span.after_forward(begin_ns, end_ns)
-        else:
+        elif clock.detail_flag:
             write(KIND_STAGE_FORWARD, begin_ns, end_ns, args, sc.UNKNOWN)
 
     def backward_phase(args: tuple[Any, ...]) -> int:
@@ -92,11 +91,13 @@ def _patch_stage(probe: Probe, module: Any) -> None:
     def after_backward(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
         clock.observed |= 1 << sc.BACKWARD
         clock.micro_steps += 1
-        # Zero-bubble schedules keep the weights' gradients for backward_weight_one_chunk.
-        write(KIND_STAGE_BACKWARD, begin_ns, end_ns, args, int(args[1] not in args[0].dw_runner))
+        if clock.detail_flag:
+            # Zero-bubble schedules keep the weights' gradients for backward_weight_one_chunk.
+            write(KIND_STAGE_BACKWARD, begin_ns, end_ns, args, int(args[1] not in args[0].dw_runner))
 
     def after_weight(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        write(KIND_STAGE_WEIGHT_GRAD, begin_ns, end_ns, args, sc.UNKNOWN)
+        if clock.detail_flag:
+            write(KIND_STAGE_WEIGHT_GRAD, begin_ns, end_ns, args, sc.UNKNOWN)
 
     stage_class = module._PipelineStageBase
 
@@ -122,7 +123,7 @@ def _patch_schedules(probe: Probe, module: Any) -> None:
 
     def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
         clock.observed |= 1 << sc.PIPELINE_IDLE
-        if os.getpid() == clock.pid:
+        if clock.detail_flag and os.getpid() == clock.pid:
             unknown = sc.UNKNOWN
             probe.ring.put_event(
                 KIND_P2P_WAIT, (clock.step, begin_ns, end_ns, unknown, unknown, unknown, len(args[0]))
@@ -151,7 +152,7 @@ def _patch_schedules(probe: Probe, module: Any) -> None:
         return sc.FORWARD if has_loss else STAY_OUT
 
     def after_loss(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        if os.getpid() == clock.pid:
+        if clock.detail_flag and os.getpid() == clock.pid:
             probe.ring.put_event(
                 KIND_STAGE_FORWARD,
                 (clock.step, begin_ns, end_ns, args[1].stage_index, args[4], sc.UNKNOWN, DETAIL_LOSS),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import forks
 from . import ring as ring_file
+from .duty import Median
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,19 +62,26 @@ class StepClock:
         "comm_before_ns",
         "comm_bytes",
         "comm_total_ns",
+        "detail_flag",
         "device",
         "flags",
         "gc_ns",
         "group_seq",
         "last_cpu_ns",
         "last_seq",
+        "last_step_ns",
+        "last_step_own_ns",
+        "measuring",
         "micro_steps",
+        "num_measured",
         "num_transitions",
         "observed",
         "on_step",
         "own",
+        "own_ns",
         "phase",
         "pid",
+        "price_ns",
         "release_ns",
         "ring",
         "samples",
@@ -107,7 +115,12 @@ class StepClock:
         self.last_seq = UNKNOWN
         self.last_cpu_ns = UNKNOWN
         self.write_ns = 0  # what writing the last record cost
-        self.transition_ns = 0  # cost of one transition, calibrated at installation
+        self.transition_ns = 0  # cost of one transition: calibrated, then measured in steps of the training
+        self.price_ns = Median(0)
+        self.measuring = False  # hooks time themselves in this step
+        self.detail_flag = 0  # FLAG_DETAIL while calls are recorded one by one
+        self.last_step_ns = 0
+        self.last_step_own_ns = 0  # what the probe took of the last step
         self.comm_bytes = UNKNOWN
         self.comm_before_ns = 0  # exposed communication of all closed steps
         self.since = self.begin = monotonic_ns()
@@ -126,6 +139,8 @@ class StepClock:
         self.tokens = UNKNOWN
         self.gc_ns = 0
         self.num_transitions = 0
+        self.own_ns = 0  # of our own time in hooks, where it is measured
+        self.num_measured = 0  # transitions in it
         self.backward_ended = False  # gradients are there; a collective from now on may be their reduction
 
     def enter(self, phase: int) -> int:
@@ -165,6 +180,21 @@ class StepClock:
             self.device.ends(ended, phase, now)
         return now
 
+    def count_entry(self, called_ns: int, begin_ns: int) -> None:
+        """Our own time from the call of a hook until now; begin_ns: what `enter` returned, 0: it stayed out."""
+        if self.measuring:
+            self.own_ns += monotonic_ns() - called_ns
+            if begin_ns == self.begin:  # the step before was closed in between: that is in write_ns
+                self.own_ns -= self.write_ns
+            if begin_ns:
+                self.num_measured += 1
+
+    def count_exit(self, end_ns: int) -> None:
+        """Our own time from what `leave` returned until now."""
+        if self.measuring:
+            self.own_ns += monotonic_ns() - end_ns
+            self.num_measured += 1
+
     def move(self, duration_ns: int, source: int, target: int) -> None:
         """Reassign time already booked: the backward wrapper learns afterwards how much of it was waiting."""
         self.totals[source] -= duration_ns
@@ -189,10 +219,11 @@ class StepClock:
         if self.last_cpu_ns != UNKNOWN:
             cpu_ns = thread_time_ns() - self.last_cpu_ns
             self.last_cpu_ns = UNKNOWN
-        own_ns = self.num_transitions * self.transition_ns + self.write_ns
-        if self.device is not None:
-            own_ns += self.device.cost_ns
-        flags = self.flags
+        device_ns = self.device.cost_ns if self.device is not None else 0
+        own_ns = self.write_ns + device_ns + self._hooks_ns(device_ns)
+        self.last_step_ns = now - self.begin
+        self.last_step_own_ns = own_ns
+        flags = self.flags | self.detail_flag
         if self.arrive_ns == UNKNOWN:
             flags |= FLAG_NO_SYNC
         if self.gc_ns > LONG_GC_NS:
@@ -232,6 +263,19 @@ class StepClock:
         after = monotonic_ns()
         self.write_ns = after - now
         return now
+
+    def _hooks_ns(self, device_ns: int) -> int:
+        """The hooks' own time in this step: measured, or its transitions at the price measured in other steps.
+
+        device_ns: within it, the time spent on device events, which not every step has.
+        """
+        if not self.num_measured:
+            return self.num_transitions * self.transition_ns
+        price_ns = max(0, self.own_ns - device_ns) // self.num_measured
+        if not self.detail_flag:
+            self.price_ns.add(price_ns)
+            self.transition_ns = self.price_ns.value
+        return price_ns * max(self.num_transitions, self.num_measured)
 
     def flush(self) -> None:
         """Write a finished step that no later event has closed (training ended, probe leaves)."""

@@ -1,5 +1,7 @@
 """Nanoseconds each hook adds to one call, warm: best of many rounds, attached minus bare, in one process.
 
+Two figures a hook: as it is always, and in a burst of detail, when it records each call and times itself.
+
     python tests/benchmarks/hook_cost.py
 
 The calls themselves do nothing, so that what is left is the hook. Cold caches in a real step cost two to four times
@@ -18,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 ROUNDS, CALLS = 60, 400
+WORK: Any = object()  # what a collective returns here
 
 
 def best_ns(call: Callable[[], object]) -> float:
@@ -36,6 +39,7 @@ def calls() -> dict[str, Callable[[], object]]:
     import torch
     import torch.distributed.pipelining
     from torch import nn
+    from torch._C import _distributed_c10d as c10d
     from torch.distributed.pipelining import schedules, stage
     from torch.utils.data import dataloader
 
@@ -58,6 +62,17 @@ def calls() -> dict[str, Callable[[], object]]:
         def forward(self) -> None:
             pass
 
+    class Group:
+        group_name = "0"
+
+        def _get_sequence_number_for_group(self) -> int:
+            return 7
+
+    def collective(name: str) -> None:
+        getattr(c10d.ProcessGroup, name)(group, tensors)
+        c10d.Work.wait(WORK)
+
+    group, tensors = Group(), [torch.zeros(4)]
     loader, chunk, root = Loader(), Stage(), Root()
     optimizer = Nothing(root.parameters(), {})
     backwards: tuple[Any, ...] = ()
@@ -66,8 +81,10 @@ def calls() -> dict[str, Callable[[], object]]:
         "forward of a root": root,
         "backward": lambda: torch.autograd.backward(backwards),
         "optimizer and the step's record": optimizer.step,
-        "pipeline chunk (with event)": lambda: stage._PipelineStageBase.forward_one_chunk(chunk, 0),
-        "pipeline wait (with event)": lambda: schedules._wait_batch_p2p([chunk]),
+        "all-reduce and its wait": lambda: collective("allreduce"),
+        "broadcast and its wait": lambda: collective("broadcast"),
+        "pipeline chunk": lambda: stage._PipelineStageBase.forward_one_chunk(chunk, 0),
+        "pipeline wait": lambda: schedules._wait_batch_p2p([chunk]),
         "checkpoint (with event)": lambda: torch.serialization._legacy_save(0),
     }
 
@@ -105,9 +122,13 @@ def border_ns() -> float:
 def hollow_out() -> None:
     """Replace what the hooks wrap by nothing, so that only hooks are measured."""
     import torch
+    from torch._C import _distributed_c10d as c10d
     from torch.distributed.pipelining import schedules, stage
     from torch.utils.data import dataloader
 
+    for name in ("allreduce", "broadcast"):
+        setattr(c10d.ProcessGroup, name, lambda *_: WORK)
+    c10d.Work.wait = lambda _: None
     dataloader._BaseDataLoaderIter.__next__ = lambda self: self.batch
     stage._PipelineStageBase.forward_one_chunk = lambda *_: None
     schedules._wait_batch_p2p = lambda _: None
@@ -123,19 +144,26 @@ def main() -> None:
     root = signals["forward of a root"]  # in a frame's local, where roots are looked for
     hollow_out()
     bare = {name: best_ns(call) for name, call in signals.items()}
-    with tempfile.TemporaryDirectory() as folder, probed(Path(folder)) as observed:
-        for _ in range(8):  # until the root is found
-            root()
-            signals["backward"]()
-            signals["optimizer and the step's record"]()
-        attached = {}
-        for name, call in signals.items():
-            attached[name] = best_ns(call)
-            observed.events()
-            observed.steps.clear()
-    print(f"{'device border, CUDA calls that do nothing':38} {'':8} {'':8} {border_ns():8.0f} ns")
+    added = []
+    for detail_s in (0.0, 600.0):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            probed(Path(folder), detail_s=detail_s, budget_ppm=0) as observed,
+        ):
+            for _ in range(8):  # until the root is found
+                root()
+                signals["backward"]()
+                signals["optimizer and the step's record"]()
+            attached = {}
+            for name, call in signals.items():
+                attached[name] = best_ns(call) - bare[name]
+                observed.events()
+                observed.steps.clear()
+        added.append(attached)
+    print(f"{'ns a call':38} {'bare':>8} {'always':>8} {'in detail':>10}")
+    print(f"{'device border, CUDA calls that do nothing':38} {'':8} {border_ns():8.0f}")
     for name in signals:
-        print(f"{name:38} {bare[name]:8.0f} {attached[name]:8.0f} {attached[name] - bare[name]:8.0f} ns")
+        print(f"{name:38} {bare[name]:8.0f} {added[0][name]:8.0f} {added[1][name]:10.0f}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,166 @@
+"""Which steps are seen in detail, and how often, so that the probe stays within its budget. No clock is read here.
+
+A burst of consecutive steps in detail, then off: as long as the measured cost allows. Cost is paid in probe time a
+step; spare = budget - cost of the always-on tier; one burst every `cost of a burst / spare` steps.
+
+All ranks of a job must see the SAME steps, and nobody tells them. They share a position that advances with the job:
+the process group's sequence number, or, where that says nothing, the wall clock (then a rank may begin a step before
+or after another). A burst begins after the step that crossed a multiple of 2^bits of it. Each rank finds its own
+`bits` from its own cost; since multiples of 2^(b+1) are multiples of 2^b, the steps of a rank that has to save more
+are a subset of the others' steps, never other ones.
+"""
+
+from __future__ import annotations
+
+LIGHT, MEASURED, DETAIL = range(3)
+PPM = 1_000_000
+DEFAULT_BUDGET_PPM = 2500
+BURST_STEPS = 4
+FIRST_STEPS = 3  # measured before the first burst; the very first is a part of a step only
+AFTER_STEPS = 2  # measured after a burst: the first of them pays for its end
+MIN_PERIOD_STEPS = 4 * BURST_STEPS  # however cheap: detail fills the recording too
+RETHINK_STEPS = 64  # without bursts, cost is measured anew this often
+OFF = -1
+NUM_SAMPLES = 9
+TAKE_EVERY = 4  # light steps: a median costs 0.5 us
+
+
+class Median:
+    """Median of the last few samples: one in which the kernel took the core away must not count for thousands."""
+
+    __slots__ = ("samples", "value")
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+        self.samples: list[int] = []
+
+    def add(self, sample: int) -> None:
+        """One more."""
+        samples = self.samples
+        samples.append(sample)
+        if len(samples) > NUM_SAMPLES:
+            del samples[0]
+        self.value = sorted(samples)[len(samples) // 2]
+
+
+class Duty:
+    """The cycle of one rank. `after_step` is called once a step and costs about 1 us with warm caches."""
+
+    __slots__ = (
+        "advance",
+        "bits",
+        "budget_ppm",
+        "burst_ns",
+        "burst_total_ns",
+        "by_clock",
+        "light_ns",
+        "mode",
+        "num_bursts",
+        "num_left",
+        "position",
+        "step_ns",
+        "was_asked",
+    )
+
+    def __init__(self) -> None:
+        self.mode = MEASURED
+        self.num_left = FIRST_STEPS
+        self.bits = OFF
+        self.budget_ppm = DEFAULT_BUDGET_PPM
+        self.step_ns = Median(0)
+        self.light_ns = Median(0)  # cost of a step without detail
+        self.advance = 0.0  # of the position, a step: a running mean
+        self.burst_ns = Median(0)  # what a burst costs beyond light_ns
+        self.burst_total_ns = 0.0
+        self.num_bursts = 0
+        self.by_clock = False
+        self.position = -1
+        self.was_asked = False
+
+    def after_step(self, step_ns: int, cost_ns: int, seq: int, wall_us: int, is_asked: bool) -> int:
+        """The mode of the next step.
+
+        step_ns, cost_ns: of the step that has just ended. seq: the group's sequence number, negative where it is
+        unknown or not the same on all ranks. is_asked: a burst is wanted by somebody who does not mind the cost.
+        """
+        crossed = self._move(seq, wall_us)
+        if self.mode == DETAIL:
+            if not self.was_asked:
+                self.burst_total_ns += cost_ns - self.light_ns.value
+        elif self.mode == MEASURED or self.num_left % TAKE_EVERY == 0:
+            self.step_ns.add(step_ns)
+            self.light_ns.add(cost_ns)
+        if is_asked:
+            self.was_asked = True
+            self.num_left = 0
+            self.mode = DETAIL
+            return DETAIL
+        self.num_left -= 1
+        if self.num_left > 0:
+            return self.mode
+        if self.mode == DETAIL:
+            self._end_burst()
+        elif self.mode == MEASURED and self.num_bursts == 0 and self.budget_ppm > 0:
+            self._begin_burst()  # the first: what it costs decides on all others
+        elif self.mode == LIGHT and crossed:
+            self._begin_burst()
+        elif self.mode == MEASURED or self.num_left <= -RETHINK_STEPS:
+            self._think()
+        return self.mode
+
+    def allow(self, budget_ppm: int) -> None:
+        """A new budget."""
+        self.budget_ppm = budget_ppm
+        if self.mode == LIGHT:
+            self._think()
+
+    def _move(self, seq: int, wall_us: int) -> bool:
+        """Whether a multiple of 2^bits was crossed."""
+        by_clock = self.by_clock or seq < 0
+        position = wall_us if by_clock else seq
+        before, self.position = self.position, position
+        if by_clock != self.by_clock or before < 0 or position < before:
+            self._change_axis(by_clock)
+            return False
+        self.advance = _follow(self.advance, position - before)
+        return self.bits != OFF and before >> self.bits != position >> self.bits
+
+    def _change_axis(self, by_clock: bool) -> None:
+        self.by_clock = by_clock
+        self.advance = 0.0
+        self.bits = OFF
+        if self.mode == LIGHT:
+            self.num_left = BURST_STEPS - RETHINK_STEPS  # a few steps on the new axis, then think
+
+    def _begin_burst(self) -> None:
+        self.mode, self.num_left, self.was_asked = DETAIL, BURST_STEPS, False
+        self.burst_total_ns = 0.0
+
+    def _end_burst(self) -> None:
+        if not self.was_asked:
+            self.num_bursts += 1
+            self.burst_ns.add(max(0, int(self.burst_total_ns)))
+        self.was_asked = False
+        self.mode, self.num_left = MEASURED, AFTER_STEPS
+
+    def _think(self) -> None:
+        """Every how many steps a burst, from what was measured so far; then wait for its place."""
+        if self.mode == LIGHT and self.bits == OFF:
+            # Conditions may have changed: look at the cost again.
+            self.mode, self.num_left = MEASURED, AFTER_STEPS
+        else:
+            self.mode, self.num_left = LIGHT, 0
+        if self.advance <= 0 and not self.by_clock and self.position >= 0:
+            self.position = -1
+            self._change_axis(by_clock=True)  # a group whose number stands still tells nothing
+        spare_ns = self.budget_ppm * self.step_ns.value / PPM - self.light_ns.value
+        if spare_ns <= 0 or self.advance <= 0 or self.num_bursts == 0:
+            self.bits = OFF
+            return
+        period = max(MIN_PERIOD_STEPS, self.burst_ns.value / spare_ns)
+        self.bits = max(0, int(period * self.advance) - 1).bit_length()
+
+
+def _follow(mean: float, sample: float) -> float:
+    """A running mean over about eight samples that a single pause cannot drag away."""
+    return sample if mean <= 0 else mean + (min(sample, 2 * mean) - mean) / 8
