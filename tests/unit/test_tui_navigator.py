@@ -395,3 +395,25 @@ def test_a_rank_that_is_gone_says_so(live: Keyboard) -> None:
     live.press("2", "G", "enter")
     live.place.state = views.live(views.one_rank())
     assert "not in this run any more" in live.draw()
+
+
+def test_capture_is_asked_for_the_rank_that_is_shown_or_selected(live: Keyboard) -> None:
+    """On a rank's page and from the palette above it; elsewhere the key says what to do first."""
+    assert "choose a rank first" in live.press("P")
+    live.press("2", "down", "P", "enter")
+    shown = live.place.rank_page.rank
+    live.press(":", "c", "a", "p", "t", "enter", "right", "P")
+    beside = live.place.rank_page.rank
+    assert [("capture", shown), ("capture", shown), ("capture", beside)] == live.shell.asked
+
+
+def test_a_recording_cannot_be_captured(replaying: Keyboard) -> None:
+    """The key says why."""
+    assert "only in a live run" in replaying.press("2", "down", "enter", "P")
+    assert [] == replaying.shell.asked
+
+
+def test_what_came_of_a_capture_stays_in_sight() -> None:
+    """The sentence stands above the page, whatever is pressed."""
+    keyboard = Keyboard(replace(views.live(views.straggler()), notice="rank 2: trace in here/rank2.json"))
+    assert "trace in here/rank2.json" in keyboard.press("2", "down", "enter")

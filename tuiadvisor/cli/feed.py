@@ -8,9 +8,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.agent.hello import host_name
+from tuiadvisor.cli.errand import Errand, capture_errand
 from tuiadvisor.tui.feed import FeedState, Mode, ReplayState
 
 if TYPE_CHECKING:
@@ -102,19 +105,27 @@ class Feed:
         phase, progress = self._phase()
         former = self._state
         state = FeedState(
-            self.view, self.mode, phase, message, progress, self._replay_state(), former.version
+            self.view,
+            self.mode,
+            phase,
+            message,
+            progress,
+            self._replay_state(),
+            former.version,
+            self._notice(),
         )
         if state != former:
             self._version += 1
-            self._state = FeedState(
-                state.view, state.mode, phase, message, progress, state.replay, self._version
-            )
+            self._state = replace(state, version=self._version)
 
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
         raise NotImplementedError
 
     def _replay_state(self) -> ReplayState | None:
         return None
+
+    def _notice(self) -> str:
+        return ""
 
     def _obey(self, name: str, value: object) -> None:
         raise NotImplementedError
@@ -126,6 +137,15 @@ class LiveFeed(Feed):
     def __init__(self, source: Source, agent_error: Callable[[], str | None]) -> None:
         super().__init__(source)
         self._agent_error = agent_error
+        self._errand: Errand | None = None
+        self._answer = ""
+        self.answers: list[str] = []  # of errands, for the terminal when the screens are gone
+
+    def stop(self) -> None:
+        """Stop reading, and what runs beside the screens."""
+        super().stop()
+        if self._errand is not None:
+            self._errand.stop()
 
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
         status = self.source.status
@@ -138,12 +158,36 @@ class LiveFeed(Feed):
             return "paused", None
         return attach_phase(self.view)
 
-    def _obey(self, name: str, value: object) -> None:  # noqa: ARG002 - live commands carry no value
+    def _notice(self) -> str:
+        errand = self._errand
+        if errand is None:
+            return self._answer
+        if errand.look():
+            self.answers.append(errand.sentence)
+        return errand.sentence
+
+    def _obey(self, name: str, value: object) -> None:
         if name == "pause":
             self.frozen = True
+        elif name == "capture" and isinstance(value, int):
+            self._capture(value)
         elif name in ("resume", "end"):
             self.frozen = False
             self._changed = True
+
+    def _capture(self, rank: int) -> None:
+        if self._errand is not None and self._errand.is_running:
+            return
+        self._errand, self._answer = None, ""
+        row = next((row for row in self.view.ranks if row.rank == rank), None) if self.view else None
+        if row is None or row.pid is None:
+            self._answer = f"rank {rank}: its process is not known"
+        elif row.host != host_name():
+            self._answer = (
+                f"rank {rank} runs on {row.host or 'an unknown host'}: there, run tuiadvisor capture {rank}"
+            )
+        else:
+            self._errand = capture_errand(rank, row.pid)
 
 
 class ReplayFeed(Feed):

@@ -50,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
         finally:
             feed.stop()
     say_goodbye(feed.latest().view, options.output)
+    for answer in feed.answers:
+        print(answer)
     return 0
 
 

@@ -88,7 +88,8 @@ def notice(state: FeedState, width: int) -> list[Line]:
             (f" {done:,} of {whole:,}", "dim"),
         ]
         return [crop(line((f" {clean(text)}", role), *bar), width)]
-    return [line((f" {row}", role)) for row in wrap(text, width - 2)[:2]]
+    rows = [line((f" {row}", role)) for row in wrap(text, width - 2)[:2]]
+    return rows + [line((f" {row}", "accent")) for row in wrap(clean(state.notice), width - 2)[:3]]
 
 
 def replay_bar(state: FeedState, width: int) -> list[Line]:

@@ -82,6 +82,14 @@ COMMANDS = (
         "ranks by number, host or state; runs by name or verdict",
         "ranks",
     ),
+    Command(
+        "capture",
+        ("P",),
+        "P",
+        "Capture",
+        "3 steps of this rank under PyTorch's profiler: exact overlap, a trace for Perfetto",
+        "ranks",
+    ),
     Command("mark", ("m",), "m", "Mark", "mark a recording; two can be compared", "runs"),
     Command(
         "compare_marked", ("c",), "c", "Compare marked", "the two marked recordings, before and after", "runs"
@@ -127,6 +135,8 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         (name == "swap" and page.name != "compare", "only on a comparison: press 7"),
         (name == "live" and not page.can_go_live, "this is the live run already, or there is none"),
         (name in _RANK_ONLY and page.name not in _SIDEWAYS, "only on a rank's details or in the advisor"),
+        (name == "capture" and state.mode == "replay", "only in a live run: this is a recording"),
+        (name == "capture" and rank_at(page) is None, "choose a rank first: press 2, then enter"),
         (name in _FINDINGS and not has_findings, "there is no finding to go to"),
         (
             name in _MARKS and state.replay is not None and not state.replay.marks,
@@ -140,6 +150,14 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         ),
     )
     return next((reason for applies, reason in reasons if applies), "")
+
+
+def rank_at(page: Page) -> int | None:
+    """Return the rank that is shown or selected."""
+    shown: int | None = getattr(page, "rank", None)
+    if shown is None and page.cursor is not None and page.cursor[0] == "rank":
+        shown = int(page.cursor[1])
+    return shown
 
 
 def is_paused(state: FeedState) -> bool:

@@ -124,7 +124,7 @@ class RankPage(Page):
 
     name = "rank"
     title = "Rank"
-    keys = ("next_rank", "previous_rank", "back", "help", "pause", "quit")
+    keys = ("next_rank", "previous_rank", "capture", "back", "help", "pause", "quit")
 
     def __init__(self) -> None:
         super().__init__()

@@ -24,6 +24,7 @@ COMMAND_VALUES: dict[str, type] = {
     "next_finding": type(None),
     "prev_finding": type(None),
     "end": type(None),  # the live edge, or the end of the recording
+    "capture": int,  # the rank whose next steps are to be profiled
     "quit": type(None),
 }
 
@@ -52,6 +53,7 @@ class FeedState:
     progress: tuple[int, int] | None  # (done, all)
     replay: ReplayState | None
     version: int  # grows with every change: an equal version needs no redraw
+    notice: str = ""  # what came of a command that takes time, until the next one
 
 
 class ViewFeed(Protocol):

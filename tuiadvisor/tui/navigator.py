@@ -378,6 +378,12 @@ class Navigator:
             self.open_target(("rank", str(order[index])))
             self.ranks.cursor = ("rank", str(order[index]))
 
+    def capture(self) -> None:
+        """Ask for a profiler window in the rank that is shown or selected."""
+        rank = commands.rank_at(self.page)
+        if rank is not None:
+            self.shell.ask("capture", rank)
+
     def toggle_pause(self) -> None:
         """Freeze or go on."""
         self.shell.ask("resume" if commands.is_paused(self.state) else "pause")
@@ -451,6 +457,7 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "sort": lambda here: here.say(f"sorted by {here.ranks.next_sort()}"),
     "reverse": lambda here: here.ranks.turn_round(),
     "filter": lambda here: here.open_prompt("filter", "/", here.filter_hint(), here.filtered().filter),
+    "capture": Navigator.capture,
     "pause": Navigator.toggle_pause,
     "seek": lambda here: here.open_prompt("seek", "step", SEEK_HINT),
     "speed": Navigator.next_speed,

@@ -1,0 +1,68 @@
+"""Commands beside the screens: what they say meanwhile, at the end, and when they are cut short."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+from snapshot import views
+
+from tuiadvisor.agent.hello import host_name
+from tuiadvisor.cli.errand import Errand, _capture_sentence
+from tuiadvisor.cli.feed import LiveFeed
+
+
+def ended(errand: Errand) -> str:
+    """Its sentence once it has ended."""
+    deadline = time.monotonic() + 60
+    while not errand.look():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return errand.sentence
+
+
+def test_the_document_becomes_a_sentence() -> None:
+    """Of a command that succeeds."""
+    errand = Errand(["doctor"], "looking", lambda found: str(found["schema"]))
+    assert "looking" == errand.sentence
+    assert "1" == ended(errand)
+    assert not errand.look()
+
+
+def test_the_last_line_of_a_complaint_is_the_sentence() -> None:
+    """Of a command that fails: what, where, what next."""
+    sentence = ended(Errand(["info", "/nowhere.tuirec"], "looking", lambda _: "never"))
+    assert "/nowhere.tuirec" in sentence
+
+
+def test_stopping_ends_it() -> None:
+    """The screens leave no process behind."""
+    errand = Errand(["info", "/nowhere.tuirec"], "looking", lambda _: "never")
+    errand.stop()
+    assert not errand.is_running
+
+
+def test_capture_sentence_tells_overlap_place_and_cost() -> None:
+    """And an unknown overlap as unknown."""
+    cost = {"start_s": 0.001, "stop_s": 0.02, "write_s": None}
+    entry = {"rank": 2, "file": "d/rank2.json", "why": None, "cost": cost}
+    document: dict[str, Any] = {"capture": {"ranks": [entry]}, "per_rank": [{"rank": 2, "overlap": 0.254}]}
+    said = _capture_sentence(document)
+    assert "25 % of communication hidden" in said
+    assert "d/rank2.json" in said
+    assert "21 ms standstill" in said
+    document["per_rank"][0]["overlap"] = None
+    assert "overlap unknown" in _capture_sentence(document)
+
+
+def test_a_rank_on_another_machine_is_not_captured_from_here() -> None:
+    """The screens say where to run it."""
+    feed = LiveFeed(SimpleNamespace(status=None), lambda: None)  # type: ignore[arg-type]
+    feed.view = views.straggler()
+    host = feed.view.ranks[0].host
+    assert host != host_name()
+    feed._obey("capture", 0)
+    assert f"runs on {host}: there, run tuiadvisor capture 0" in feed._notice()
+    feed._obey("capture", 99)
+    assert "not known" in feed._notice()
