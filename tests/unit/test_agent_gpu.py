@@ -11,7 +11,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from tuiadvisor.agent.gpu import GpuSampler, NvmlReader, load_nvml
+from tuiadvisor.agent.gpu import GpuSampler, load_nvml
+from tuiadvisor.agent.nvml import MAX_XIDS, NvmlReader
 
 
 class FakeNvml(ModuleType):
@@ -20,10 +21,51 @@ class FakeNvml(ModuleType):
     def __init__(self) -> None:
         super().__init__("pynvml")
         for name in dir(pynvml):
-            if name.startswith(("NVML_", "NVMLError", "nvmlClocks")):
+            if name.startswith(("NVML_", "NVMLError", "nvmlClocks", "nvmlEventType")):
                 setattr(self, name, getattr(pynvml, name))
         self.pcie_bytes = 1_000_000
         self.reasons = pynvml.nvmlClocksEventReasonSwPowerCap | pynvml.nvmlClocksEventReasonGpuIdle
+
+        self.lost: set[int] = set()
+        self.pending_xids: list[tuple[int, int]] = []
+        self.watched: list[tuple[int, int]] = []
+        self.parts: dict[int, str] = {}
+
+    def nvmlEventSetCreate(self) -> str:  # noqa: N802
+        return "event set"
+
+    def nvmlDeviceRegisterEvents(self, handle: int, kinds: int, event_set: str) -> None:  # noqa: N802
+        assert event_set == "event set"
+        self._only_first(handle)
+        self.watched.append((handle, kinds))
+
+    def nvmlEventSetWait_v2(self, event_set: str, timeout_ms: int) -> Any:  # noqa: N802
+        assert (event_set, timeout_ms) == ("event set", 0), "a wait would hold the sampler up"
+        if not self.pending_xids:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+        device, xid = self.pending_xids.pop(0)
+        return SimpleNamespace(device=device, eventType=pynvml.nvmlEventTypeXidCriticalError, eventData=xid)
+
+    def nvmlDeviceGetIndex(self, handle: int) -> int:  # noqa: N802
+        return handle
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> Any:  # noqa: N802
+        self._only_first(handle)
+        return SimpleNamespace(busId="FFFFFFFF:FF:1F.7")
+
+    def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:  # noqa: N802
+        self._only_first(handle)
+        return [int(bool(self.parts)), int(bool(self.parts))]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: int) -> int:  # noqa: N802
+        self._only_first(handle)
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, index: int) -> int:  # noqa: N802
+        self._only_first(handle)
+        if index not in self.parts:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return 100 + index
 
     def nvmlInit(self) -> None:  # noqa: N802  # NVML's own names, here and below
         return None
@@ -32,13 +74,17 @@ class FakeNvml(ModuleType):
         return 2
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        if index in self.lost:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
         return index
 
     def nvmlDeviceGetName(self, handle: int) -> str | bytes:  # noqa: N802
+        if handle >= 100:
+            return self.parts[handle - 100]
         return "NVIDIA H200" if handle == 0 else b"Tesla"  # bytes before version 12
 
     def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
-        return f"GPU-{handle}"
+        return f"MIG-{handle}" if handle >= 100 else f"GPU-{handle}"
 
     def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:  # noqa: N802
         self._only_first(handle)
@@ -98,7 +144,9 @@ class FakeNvml(ModuleType):
         return values
 
     def _only_first(self, handle: int) -> None:
-        if handle:
+        if handle in self.lost:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        if 0 < handle < 100:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
@@ -124,7 +172,88 @@ def test_unsupported_counters_are_unknown_and_not_zero() -> None:
     gpu = NvmlReader(FakeNvml()).sample()[1]
 
     assert (gpu.pop("name"), gpu.pop("uuid"), gpu.pop("index")) == ("Tesla", "GPU-1", 1)
+    assert gpu.pop("is_lost") is False
     assert {None} == set(gpu.values())
+
+
+def test_xids_are_kept_and_none_is_not_unknown() -> None:
+    """The first device tells its critical errors, none so far; the second cannot tell: unknown."""
+    nvml = FakeNvml()
+    reader = NvmlReader(nvml)
+    first = reader.sample()
+    nvml.pending_xids = [(0, 48), (0, 63), (1, 13)]
+    second = reader.sample()
+    nvml.pending_xids = [(0, 45)] * 40
+    for _ in range(5):
+        third = reader.sample()
+
+    assert [[], None] == [gpu["xids"] for gpu in first]
+    assert [[48, 63], None] == [gpu["xids"] for gpu in second]
+    assert [48, 63, *[45] * (MAX_XIDS - 2)] == third[0]["xids"]
+    assert nvml.watched == [(0, pynvml.nvmlEventTypeXidCriticalError)]
+
+
+def test_device_lost_in_mid_run_stays_named_without_numbers() -> None:
+    """Off the bus after the first sample: name and uuid stay, no counter is left over, the others go on."""
+    nvml = FakeNvml()
+    reader = NvmlReader(nvml)
+    reader.sample()
+    nvml.lost = {0}
+    lost, other = reader.sample()
+
+    assert {
+        "index": 0,
+        "name": "NVIDIA H200",
+        "uuid": "GPU-0",
+        "numa_node": None,
+        "is_lost": True,
+        "xids": [],
+    } == lost
+    assert other["is_lost"] is False
+
+
+def test_device_that_answers_lost_in_the_middle_has_no_numbers() -> None:
+    """The handle is still given, the counters are not: half a sample is none."""
+    nvml = FakeNvml()
+    reader = NvmlReader(nvml)
+    reader.sample()
+
+    def lost(_handle: int) -> int:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    nvml.nvmlDeviceGetPowerUsage = lost  # type: ignore[method-assign]
+    gpu = reader.sample()[0]
+
+    assert gpu["is_lost"] is True
+    assert "utilization" not in gpu
+
+
+def test_mig_parts_stand_beside_the_whole_device() -> None:
+    """Two of seven places are taken: each has its memory and processes; clocks and power are the device's."""
+    nvml = FakeNvml()
+    nvml.parts = {0: "NVIDIA H200 MIG 3g.71gb", 4: "NVIDIA H200 MIG 1g.18gb"}
+    gpu = NvmlReader(nvml).sample()[0]
+
+    assert gpu["sm_clock_mhz"] == 1755
+    parts = gpu["parts"]
+    assert isinstance(parts, list)
+    assert [(0, "MIG-100", [4711]), (4, "MIG-104", [4711])] == [
+        (part["index"], part["uuid"], part["pids"]) for part in parts
+    ]
+
+
+def test_driver_that_goes_away_leaves_known_devices_lost() -> None:
+    """No count any more: what was known is said to be lost, nothing raises."""
+    nvml = FakeNvml()
+    reader = NvmlReader(nvml)
+    reader.sample()
+
+    def gone(*_: object) -> int:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
+
+    nvml.nvmlDeviceGetCount = nvml.nvmlDeviceGetHandleByIndex = gone  # type: ignore[method-assign,assignment]
+
+    assert [True, True] == [gpu["is_lost"] for gpu in reader.sample()]
 
 
 def test_traffic_is_a_rate_from_the_second_sample_on() -> None:

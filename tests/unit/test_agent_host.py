@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from tuiadvisor.agent.host import Counters, HostSampler, rank_counters, rates, read_counters
+from tuiadvisor.agent.host import (
+    Counters,
+    HostSampler,
+    cores_of,
+    numa_nodes,
+    rank_counters,
+    rates,
+    read_counters,
+    run_queue,
+)
 from tuiadvisor.stream.frames import FrameKind
 from tuiadvisor.stream.shapes import check_payload
 
@@ -95,6 +104,29 @@ def test_counters_of_a_real_process() -> None:
     for name in ("cpu_s", "rss_bytes", "num_threads", "voluntary_switches"):
         assert found[name] > 0, name  # type: ignore[operator]
     assert found["run_delay_s"] >= 0  # type: ignore[operator]
+
+
+def test_run_queue_is_the_kernels_count_of_runnable_threads() -> None:
+    """Found by its name wherever it stands; absent or odd is unknown."""
+    assert run_queue("cpu  1 2 3\nprocs_running 17\nprocs_blocked 0\n") == 17
+    assert run_queue("procs_running\n") is None
+    assert run_queue("") is None
+
+
+def test_cores_of_a_node_are_the_kernels_list() -> None:
+    """Ranges and single cores; an empty node has none."""
+    assert cores_of("0-3,8,10-11\n") == [0, 1, 2, 3, 8, 10, 11]
+    assert cores_of("\n") == []
+    with pytest.raises(ValueError, match="invalid literal"):
+        cores_of("a-b")
+
+
+def test_rank_stands_on_a_core_and_its_node() -> None:
+    """The core this process last ran on, and the NUMA node that holds it where the kernel says so."""
+    found = rank_counters(os.getpid(), 0)
+
+    assert found["last_cpu"] in range(1 << 16)
+    assert found["numa_node"] == numa_nodes().get(found["last_cpu"])  # type: ignore[call-overload]
 
 
 def test_counters_of_a_process_that_is_gone_are_unknown() -> None:

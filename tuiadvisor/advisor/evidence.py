@@ -214,6 +214,9 @@ def _straggler_subject(diagnosis: Diagnosis, job: dict[str, object], group: list
     details["loss_low_s"], details["loss_high_s"] = what_if.loss_low_s, what_if.loss_high_s
     if cause.cpu_share is not None:
         details["cpu_share_of_compute"] = cause.cpu_share
+    if cause.clock is not None:
+        details["sm_clock_mhz"], details["peers_sm_clock_mhz"] = cause.clock.mhz, cause.peers_mhz
+        details["clock_held_back_by"] = ", ".join(cause.clock.reasons)
     if cause.core_wait_s is not None:
         details["excess_core_wait_s"] = cause.core_wait_s
     if cause.unobserved:
@@ -230,6 +233,12 @@ def _words(entry: LateRank) -> str:
         and (entry.cause.core_wait_s or 0.0) >= MIN_COVER * entry.late.mean_excess_s
     ):
         return "ready to run but without a core, so on its host"
+    clock = entry.cause.clock
+    if clock is not None:
+        why = f" ({', '.join(clock.reasons)})" if clock.reasons else ""
+        return (
+            f"on its device, which runs at {clock.mhz:.0f} MHz against {entry.cause.peers_mhz or 0:.0f}{why}"
+        )
     if entry.cause.is_spread and entry.cause.name == "host":
         return "in all of its phases alike: its host or its device"
     return PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")

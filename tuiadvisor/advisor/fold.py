@@ -38,7 +38,7 @@ from tuiadvisor.advisor.view import RunView
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS
 from tuiadvisor.metrics.accounting import job_seconds
-from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, diagnose_table
+from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, diagnose_table, with_device_clocks
 from tuiadvisor.metrics.pauses import find_warmup
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 
@@ -208,6 +208,13 @@ class Advisor:
             all_ranks_seen=not any_missing and len(table.ranks) == self.store.tracks.num,
             on_accelerator=bool(devices - {None, "cpu"}),
             core_wait=lambda last_s: self.roster.core_wait.shares(table.ranks, last_s),
+        )
+        places = [
+            (fact.host, fact.pid, fact.texts.get("device_uuid")) if fact else ("", None, None)
+            for fact in (facts.get(rank) for rank in table.ranks)
+        ]
+        diagnosis = with_device_clocks(
+            diagnosis, lambda last_s: self.roster.device_clocks.clocks(places, last_s)
         )
         if not from_beginning and diagnosis.steadiness.warmup is None:
             diagnosis = self._with_early_warmup(diagnosis)

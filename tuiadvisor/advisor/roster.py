@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.corewait import CoreWait
+from tuiadvisor.advisor.deviceclocks import DeviceClocks, device_line
 from tuiadvisor.advisor.payload import Payload, counts, integer, number, objects, text
 from tuiadvisor.advisor.view import HostRow
 from tuiadvisor.events import PHASES, RankState
@@ -68,7 +69,18 @@ class RankFacts:
     still_step: int | None = None
 
 
-_TEXTS: Final = ("python", "torch", "backend", "device", "command", "label", "cuda", "nccl", "git_commit")
+_TEXTS: Final = (
+    "python",
+    "torch",
+    "backend",
+    "device",
+    "command",
+    "label",
+    "cuda",
+    "nccl",
+    "git_commit",
+    "device_uuid",
+)
 
 
 class Roster:
@@ -79,6 +91,7 @@ class Roster:
         self.ranks: dict[int, RankFacts] = {}
         self.hosts: dict[str, HostRow] = {}
         self.core_wait = CoreWait()
+        self.device_clocks = DeviceClocks()
         self.run: dict[str, str] = {}
         self.created_wall_ns: int | None = None
         self.num_frames_lost = 0
@@ -252,11 +265,12 @@ class Roster:
     def _host(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
         self.core_wait.take(payload)
+        self.device_clocks.take(agent.host, payload)
         self._host_row(agent, payload)
 
     def _host_row(self, agent: Agent, payload: Payload) -> None:
         former = self.hosts.get(agent.host)
-        lines = [gpu_line(entry) for entry in objects(payload, "gpus")]
+        lines = [device_line(entry) for entry in objects(payload, "gpus")]
         num_cpus = integer(payload, "num_cpus")
         self.hosts[agent.host] = HostRow(
             host=agent.host,
@@ -328,11 +342,3 @@ class Roster:
 
 def _latest(value: float | None, former: float | None) -> float | None:
     return former if value is None else value
-
-
-def gpu_line(entry: Payload) -> str:
-    """One short line of what a device reports."""
-    parts = [
-        f"{name} {value}" for name, value in sorted(entry.items()) if isinstance(value, int | float | str)
-    ]
-    return ", ".join(parts)[:200]

@@ -65,6 +65,7 @@ def _introduction(link: RankLink) -> dict[str, object]:
         "cuda": info.cuda,
         "nccl": info.nccl,
         "git_commit": info.git_commit,
+        "device_uuid": info.device_uuid,
         "attach_way": injection.way if injection else None,
         "attach_stopped_ns": injection.stopped_ns if injection else None,
         "attach_total_ns": injection.total_ns if injection else None,

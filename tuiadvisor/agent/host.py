@@ -1,14 +1,17 @@
 """The machine and each rank's process, once a second, as the kernel counts them.
 
 In: psutil, /proc.  Out: payload of a HOST frame. Rates are differences between two samples: the first has none.
-A rank's run delay, the time its main thread was ready and got no core, tells a crowded host from slow code.
+A rank's run delay, the time its main thread was ready and got no core, tells a crowded host from slow code; its NUMA
+node beside its device's tells a rank that runs far from its device.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -94,6 +97,7 @@ class HostSampler:
             "memory": 1.0 - memory.available / memory.total if memory.total else None,
             "load_1m": os.getloadavg()[0],
             "num_cpus": psutil.cpu_count(),
+            "run_queue": run_queue(_kernel_stat()),
             "gpus": [dict(gpu) for gpu in gpus],
             "ranks": [rank_counters(link.process.pid, link.rank) for link in links if not link.is_over],
         }
@@ -108,6 +112,8 @@ def rank_counters(pid: int, rank: int | None) -> dict[str, object]:
     switches = _switches(procfs.read(pid, "status") or b"")
     return {
         "rank": rank,
+        "last_cpu": found.last_cpu,
+        "numa_node": None if found.last_cpu is None else numa_nodes().get(found.last_cpu),
         "cpu_s": found.cpu_ticks / procfs.TICKS_PER_S,
         "run_delay_s": int(schedule[1]) / _NS if len(schedule) == 3 else None,
         "rss_bytes": found.rss_bytes,
@@ -115,6 +121,40 @@ def rank_counters(pid: int, rank: int | None) -> dict[str, object]:
         "voluntary_switches": switches.get(b"voluntary_ctxt_switches"),
         "involuntary_switches": switches.get(b"nonvoluntary_ctxt_switches"),
     }
+
+
+def run_queue(stat: str) -> int | None:
+    """Threads that have a core or wait for one, this agent's included, from /proc/stat."""
+    line = next((line for line in stat.splitlines() if line.startswith("procs_running ")), "")
+    number = line.partition(" ")[2]
+    return int(number) if number.isdecimal() else None
+
+
+def _kernel_stat() -> str:
+    try:
+        return Path("/proc/stat").read_text(encoding="ascii")
+    except OSError:
+        return ""
+
+
+@cache
+def numa_nodes() -> dict[int, int]:
+    """Core -> NUMA node; empty where the kernel does not say. Read once: cores do not move."""
+    nodes: dict[int, int] = {}
+    for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
+        with suppress(OSError, ValueError):
+            for core in cores_of((folder / "cpulist").read_text(encoding="ascii")):
+                nodes[core] = int(folder.name.removeprefix("node"))
+    return nodes
+
+
+def cores_of(cpulist: str) -> list[int]:
+    """The kernel's list "0-3,8" as numbers; ValueError if it is not one."""
+    cores: list[int] = []
+    for piece in filter(None, cpulist.strip().split(",")):
+        first, _, last = piece.partition("-")
+        cores += range(int(first), int(last or first) + 1)
+    return cores
 
 
 def _switches(status: bytes) -> dict[bytes, int]:

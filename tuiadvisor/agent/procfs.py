@@ -38,6 +38,7 @@ class Stat:
     num_threads: int
     rss_bytes: int
     exit_code: int  # of a zombie, as wait() codes it; 0 where the kernel does not tell
+    last_cpu: int | None = None  # it ran on last
 
     @property
     def is_alive(self) -> bool:
@@ -63,6 +64,7 @@ def parse_stat(raw: bytes) -> Stat:
         cpu_ticks=int(fields[11]) + int(fields[12]),
         num_threads=int(fields[17]),
         rss_bytes=int(fields[21]) * PAGE_BYTES,
+        last_cpu=int(fields[36]) if len(fields) > 36 else None,
         exit_code=int(fields[49]) if len(fields) > 49 else 0,
     )
 

@@ -79,7 +79,8 @@ class Names:
         return self.commits.setdefault(text, f"commit{len(self.commits)}") if text else ""
 
     def device(self, text: str) -> str:
-        """Serial numbers."""
+        """Serial numbers; the process knows its device without NVML's prefix."""
+        text = text.removeprefix("GPU-").removeprefix("MIG-")
         return self.devices.setdefault(text, f"GPU-{len(self.devices)}") if text else ""
 
     def boot(self, text: str) -> str:
@@ -196,6 +197,7 @@ def _rank(entry: Payload, names: Names) -> Payload:
         **_text(entry, "label", names.label),
         **_text(entry, "command", names.command),
         **_text(entry, "git_commit", names.commit),
+        **_text(entry, "device_uuid", names.device),
         **_text(entry, "schedule", _one_of(_SCHEDULES, "other")),
         **_text(entry, "attach_way", _one_of(_ATTACH_WAYS, None)),
     }
@@ -230,8 +232,8 @@ def _host(payload: Payload, names: Names) -> Payload:
     }
 
 
-def _gpu(entry: Payload, names: Names) -> Payload:
-    pids, reasons = entry.get("pids"), entry.get("throttle_reasons")
+def _gpu(entry: Payload, names: Names, depth: int = 0) -> Payload:
+    pids, reasons, xids = entry.get("pids"), entry.get("throttle_reasons"), entry.get("xids")
     kept: Payload = {
         **_numbers(entry),
         **_text(entry, "name", device_model),
@@ -241,6 +243,12 @@ def _gpu(entry: Payload, names: Names) -> Payload:
         kept["pids"] = [names.pid(pid) for pid in pids if isinstance(pid, int)]
     if isinstance(reasons, list):
         kept["throttle_reasons"] = [scrub(text) for text in reasons if isinstance(text, str)]
+    if isinstance(xids, list):
+        kept["xids"] = [xid for xid in xids if _is_number(xid)]
+    if isinstance(entry.get("is_lost"), bool):
+        kept["is_lost"] = entry["is_lost"]
+    if "parts" in entry and depth == 0:
+        kept["parts"] = [_gpu(part, names, depth=1) for part in _objects(entry, "parts")] or None
     return kept
 
 

@@ -24,11 +24,24 @@ if TYPE_CHECKING:
 MIN_COVER: Final = 0.8
 SPREAD_SHARE: Final = 0.2  # of the delay: a compute phase with less takes no part in a spread
 NUM_STANDARD_ERRORS: Final = 2.0  # a smaller difference between a rank and its peers is none
+MIN_HELD_BACK: Final = 0.5  # of the samples: a device that is held back now and then is slow now and then
+MIN_CLOCK_DEFICIT: Final = (
+    0.03  # against the peers' median; devices of one kind differ by 1-2 % at the power limit
+)
 MAX_STEPS: Final = 400  # enough for a median; keeps a view of a thousand ranks cheap
 MAX_PEERS: Final = 16
 WORK_PHASES: Final = ("data_wait", "h2d", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
 COMPUTE_PHASES: Final = ("forward", "backward", "optimizer", "other")
 EXPECTED_HOOKS: Final = ("data_wait", "forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClock:
+    """What NVML tells of a rank's device over the window."""
+
+    mhz: float  # median of its SM clock
+    held_back_share: float  # of the samples in which it gave a reason for a lower clock; idle is none
+    reasons: tuple[str, ...]  # most frequent first
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,8 @@ class Cause:
     gc_s: float | None
     is_spread: bool = False  # over the compute phases alike
     core_wait_s: float | None = None  # beyond the peers, a step: ready to run, and no core was free
+    clock: DeviceClock | None = None  # of its device, where that holds its clock back below its peers'
+    peers_mhz: float | None = None
 
 
 def phases_before_barrier(table: StepTable) -> dict[str, Floats]:
@@ -134,6 +149,25 @@ def with_core_wait(cause: Cause, core_wait_s: float | None, excess_s: float) -> 
         return cause
     explains = core_wait_s >= MIN_COVER * excess_s and cause.name in {*COMPUTE_PHASES, "unknown"}
     return replace(cause, core_wait_s=core_wait_s, name="host" if explains else cause.name)
+
+
+def with_device_clock(
+    cause: Cause, own: DeviceClock | None, peers_mhz: float | None, compute_s: float, excess_s: float
+) -> Cause:
+    """The cause, with what NVML says: a device below its peers' clock is slow in whatever it computes.
+
+    compute_s: what a peer computes in a step; at a clock lower by a factor it takes at most that factor longer.
+    """
+    if own is None or not peers_mhz or own.held_back_share < MIN_HELD_BACK or own.mhz <= 0:
+        return cause
+    slower = peers_mhz / own.mhz - 1
+    if slower < MIN_CLOCK_DEFICIT or slower * compute_s < MIN_COVER * excess_s:
+        return cause
+    if cause.name not in {*COMPUTE_PHASES, "unknown", "device"} and not (
+        cause.name == "host" and cause.is_spread
+    ):
+        return cause
+    return replace(cause, name="device", clock=own, peers_mhz=peers_mhz)
 
 
 def _spread(positive: dict[str, float], total: float) -> bool:

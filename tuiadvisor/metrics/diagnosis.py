@@ -14,7 +14,15 @@ import numpy as np
 from tuiadvisor.metrics.accounting import phase_seconds_PR
 from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median
 from tuiadvisor.metrics.barrier import Barrier, find_barrier, select_steps
-from tuiadvisor.metrics.causes import Cause, find_cause, phases_before_barrier, with_core_wait
+from tuiadvisor.metrics.causes import (
+    COMPUTE_PHASES,
+    Cause,
+    DeviceClock,
+    find_cause,
+    phases_before_barrier,
+    with_core_wait,
+    with_device_clock,
+)
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, find_changes
 from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_share
 from tuiadvisor.metrics.pauses import Steadiness, find_steady
@@ -37,6 +45,8 @@ if TYPE_CHECKING:
 
     # Seconds -> each row's share of its last so many seconds that it was ready to run without a core.
     CoreWaitShares = Callable[[float], list[float | None]]
+    # Seconds -> what each row's device says of its clock over its last so many seconds.
+    DeviceClocksOf = Callable[[float], list[DeviceClock | None]]
 
 # Below this a median of noisy steps still moves by a tenth; the aim is a verdict within seconds, not minutes.
 MIN_STEADY_STEPS: Final = 20
@@ -267,6 +277,33 @@ def _with_core_wait(
         cause = with_core_wait(entry.cause, wait_s, entry.late.mean_excess_s)
         result.append(replace(entry, cause=cause))
     return tuple(result)
+
+
+def with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> Diagnosis:
+    """Each straggler's cause, where its device's clock is held back below its peers' and that explains the delay."""
+    if not diagnosis.stragglers:
+        return diagnosis
+    found = clocks(float(diagnosis.steady_barrier.cycle_K.sum()))
+    late_rows = {entry.late.row for entry in diagnosis.stragglers}
+    peers = [row for row in diagnosis.compared_rows.tolist() if row not in late_rows]
+    known = [clock.mhz for row in peers if (clock := found[row]) is not None]
+    if not known or len(known) < len(peers):
+        return diagnosis
+    peers_mhz = float(np.median(known))
+    indices = [PHASE_INDEX[name] for name in COMPUTE_PHASES]
+    compute_s = float(np.nansum(np.nanmedian(diagnosis.seconds_PR[np.ix_(indices, peers)], axis=1)))
+    stragglers = tuple(
+        entry
+        if entry.whole_host
+        else replace(
+            entry,
+            cause=with_device_clock(
+                entry.cause, found[entry.late.row], peers_mhz, compute_s, entry.late.mean_excess_s
+            ),
+        )
+        for entry in diagnosis.stragglers
+    )
+    return replace(diagnosis, stragglers=stragglers)
 
 
 def _late_hosts(table: StepTable, rows: Ints, late_rows: Ints) -> frozenset[str]:

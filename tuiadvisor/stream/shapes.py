@@ -114,7 +114,10 @@ _COLUMNS = _object({"rows": _integer, "columns": _object({})})
 
 _HELLO_RANK = {
     **_fields(_integer, "local_rank world_size pid start_wall_ns"),
-    **_fields(_text, "state detail python torch backend device command label cuda nccl git_commit schedule"),
+    **_fields(
+        _text,
+        "state detail python torch backend device command label cuda nccl git_commit device_uuid schedule",
+    ),
     "parallel": _map_of(_integer),
     "pipeline": _map_of(_integer),
     "hooks": _map_of(_text),
@@ -122,7 +125,7 @@ _HELLO_RANK = {
 
 _HOST_RANK = {
     **_fields(_number, "cpu_s run_delay_s"),
-    **_fields(_integer, "rss_bytes num_threads voluntary_switches involuntary_switches"),
+    **_fields(_integer, "rss_bytes num_threads voluntary_switches involuntary_switches last_cpu numa_node"),
 }
 
 _STATUS_RANK = {
@@ -147,7 +150,7 @@ SHAPES: Final[dict[FrameKind, Check]] = {
     FrameKind.HOST: _object(
         {
             "host": _text,
-            **_fields(_integer, "mono_ns wall_ns num_cpus"),
+            **_fields(_integer, "mono_ns wall_ns num_cpus run_queue"),
             **_fields(_number, "cpu memory load_1m disk_read_bytes_s disk_write_bytes_s net_bytes_s iowait"),
             "cpu_per_core": _list_of(_number),
             "gpus": _list_of(_object({})),
