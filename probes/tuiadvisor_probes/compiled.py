@@ -29,8 +29,13 @@ def is_in_use() -> bool:
     return bool(counters) and bool(counters.get("frames"))
 
 
-def hide_from_tracing(package: str, stems: tuple[str, ...] = ()) -> bool:
-    """Mark the code of the package's loaded modules (stems: of these only); False if this torch has no such mark."""
+def hide_from_tracing(
+    package: str, stems: tuple[str, ...] = (), breathe: Callable[[], None] | None = None
+) -> bool:
+    """Mark the code of the package's loaded modules (stems: of these only); False if this torch has no such mark.
+
+    breathe: called after each module; marking all of them takes a millisecond.
+    """
     mark = _marker()
     if mark is None:
         return False
@@ -38,6 +43,8 @@ def hide_from_tracing(package: str, stems: tuple[str, ...] = ()) -> bool:
         if name.startswith(package + ".") and (not stems or name.rpartition(".")[2] in stems):
             for code in _codes_of(module):
                 mark(code)
+            if breathe is not None:
+                breathe()
     return True
 
 

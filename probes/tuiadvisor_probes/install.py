@@ -56,6 +56,7 @@ PARTS = (
     iterator_hook,
 )
 BUSY_STEPS, SELDOM = 32, 64  # conditions are asked after each of the first steps, then after every 64th
+BREATH_S = 0.001
 MAX_TEXT_CHARS = 60  # of a hook's reason, where the info area is full
 
 _probe: Probe | None = None
@@ -268,15 +269,17 @@ class Probe:
         self.ring.put_u64(ring_file.OFFSET_CLOCKS + 8, time.monotonic_ns())
         self.clock.transition_ns = sc.calibrate()
         package = __name__.rpartition(".")[0]
-        if not hide_from_tracing(package, AROUND_THE_MODEL):
+        if not hide_from_tracing(package, AROUND_THE_MODEL, breathe):
             self.absent("compile_guard", "this torch cannot keep dynamo out of the probe's frames")
         self.when(is_in_use, None, "", lambda: self._hide_all(package))
         self._use_default_group()
+        breathe()
         now = time.monotonic_ns()
         self.clock.begin = self.clock.since = now
         for part in PARTS:
             attempt(self.hook("install_" + part.__name__.rpartition(".")[2]), part.install, self)
         attempt(self.detail_hook, self.detail.start)
+        breathe()
         self.num_modules = len(sys.modules)
         atexit.register(self.at_exit)
         self.put_info()
@@ -343,6 +346,12 @@ class Probe:
         # Only from the training thread: another thread would race with a step in the making.
         if threading.get_ident() == self.clock.thread_ident and self.clock.stepped:
             self.clock.flush()
+
+
+def breathe() -> None:
+    """Give the interpreter to the training, where we are in a thread of our own."""
+    if threading.get_ident() != threading.main_thread().ident:
+        time.sleep(BREATH_S)
 
 
 def imported(module_name: str) -> Any:

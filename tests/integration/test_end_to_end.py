@@ -28,7 +28,7 @@ class Case:
     finding: str | None
     ranks: list[int] = field(default_factory=list)
     phase: str | None = None
-    seconds: int = 8
+    steps: int = 250
 
 
 STEP = ["--step-ms", "20"]
@@ -41,7 +41,7 @@ CASES = [
     Case("backward on one of two", 2, [*STEP, "--fault", "slow-backward", "--fault-rank", "1"], "straggler", [1], "backward"),  # noqa: E501
     Case("host of one", 4, [*STEP, "--fault", "slow-host", "--fault-rank", "0"], "straggler", [0], "host"),
     Case("communication", 2, [*STEP, "--fault", "heavy-comm"], "communication_bound", [], "comm_exposed"),
-    Case("checkpoints", 4, [*STEP, "--fault", "checkpoint"], "checkpoint_pause", [], "checkpoint", seconds=14),
+    Case("checkpoints", 4, [*STEP, "--fault", "checkpoint"], "checkpoint_pause", [], "checkpoint", steps=450),
 ]  # fmt: skip
 
 
@@ -60,9 +60,8 @@ def recorded(case: Case, folder: Path) -> dict[str, object]:
     """Attach to the running case, record, and give the diagnosis."""
     recording = folder / "run.tuirec"
     with running(case.num_ranks, *case.arguments) as (training, _):
-        done = tuiadvisor(
-            "record", "--pid", str(training.pid), "-o", str(recording), "--for", f"{case.seconds}s"
-        )
+        length = ["--steps", str(case.steps), "--for", "80s"]  # steps: a busy machine makes fewer a second
+        done = tuiadvisor("record", "--pid", str(training.pid), "-o", str(recording), *length)
         assert done.returncode == 0, done.stderr
         assert training.poll() is None, "the training must not notice"
     return diagnosis(recording)
@@ -94,7 +93,7 @@ def test_onset_is_dated(tmp_path: Path) -> None:
     """A fault that begins while we watch is dated to the step, counted from the attach on."""
     case = Case(
         "onset", 4, [*STEP, "--fault", "slow-backward", "--fault-rank", "2", "--onset", "450"], "straggler",
-        [2], "backward", seconds=20,
+        [2], "backward", steps=750,
     )  # fmt: skip
     document = recorded(case, tmp_path)
     (finding,) = [finding for finding in document["findings"] if finding["id"] == "straggler"]

@@ -40,7 +40,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int]]
     path = str(tmp_path_factory.mktemp("run") / "run.tuirec")
     fault = ("--step-ms", "20", "--fault", "slow-backward", "--fault-rank", "1")
     with running(4, *fault) as (training, ranks):
-        tuiadvisor("record", "--pid", str(training.pid), "-o", path, "--for", "10s")
+        tuiadvisor("record", "--pid", str(training.pid), "-o", path, "--steps", "250", "--for", "80s")
         return path, [rank.pid for rank in ranks]
 
 

@@ -7,11 +7,17 @@ whose end is the end of the agent.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from contextlib import suppress
+from typing import Final
 
 from tuiadvisor.agent.agent import AgentConfig, run_agent
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.keys import Invitation, read_invitation, read_line_invitation
+
+# Where ranks keep every core busy, we and the tracers we start get what they leave, plus a tenth of a core.
+NICENESS: Final = 10
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,6 +37,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parent-pid", type=int, help="leave when this process is gone")
     parser.add_argument("--wait", type=float, default=0.0, metavar="S", help="wait for ranks to appear")
     given = parser.parse_args(arguments)
+    with suppress(OSError):
+        os.nice(NICENESS)
     try:
         invitation = _invitation(given)
         leash_fd = sys.stdin.fileno() if given.from_stdin else None

@@ -3,6 +3,8 @@
 The probe is loaded under a private name; `sys.path` is not touched, and nothing of the host's is imported that is not
 there already. Compiling its modules inside the rank would hold the interpreter for 20 ms, so the agent compiles them
 beforehand, with the rank's own interpreter, into a bundle beside the ring; where that cannot be had, source is loaded.
+The bundle is loaded module by module with the interpreter given back in between: the training waits for the longest
+piece, a fraction of a millisecond, and not for the sum.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ import tuiadvisor_probes
 PRIVATE_NAME: Final = "_tuiadvisor_probe"
 BUNDLE_NAME: Final = "probe.bin"
 COMPILE_TIMEOUT_S: Final = 10.0
+PAUSE_S: Final = 0.001  # between two modules, in a thread of our own; a step's worth of training gets in
 
 _ATTACH = """
 import sys
 if {name!r} not in sys.modules:
-    import importlib.util, marshal
+    import importlib.util, marshal, threading, time
+    pause_s = 0 if threading.get_ident() == threading.main_thread().ident else {pause_s!r}
     modules = None
     try:
         with open({bundle!r}, "rb") as file:
@@ -35,30 +39,38 @@ if {name!r} not in sys.modules:
             modules = None
     except (OSError, ValueError, EOFError, TypeError):
         pass
-    written = sys.dont_write_bytecode
-    sys.dont_write_bytecode = True
-    try:
-        if modules is not None:
-            for module_name, code in modules:
-                module = type(sys)(module_name)
-                module.__file__ = code.co_filename
-                module.__package__ = {name!r}
-                if module_name == {name!r}:
-                    module.__path__ = []
-                sys.modules[module_name] = module
+    if modules is not None:
+        for module_name, code in modules:
+            code = marshal.loads(code)
+            module = type(sys)(module_name)
+            module.__file__ = code.co_filename
+            module.__package__ = {name!r}
+            if module_name == {name!r}:
+                module.__path__ = []
+            sys.modules[module_name] = module
+            written = sys.dont_write_bytecode
+            sys.dont_write_bytecode = True
+            try:
                 exec(code, module.__dict__)
-                if module_name != {name!r}:
-                    setattr(sys.modules[{name!r}], module_name.rpartition(".")[2], module)
-        else:
+            finally:
+                sys.dont_write_bytecode = written
+            if module_name != {name!r}:
+                setattr(sys.modules[{name!r}], module_name.rpartition(".")[2], module)
+            if pause_s:
+                time.sleep(pause_s)
+    else:
+        written = sys.dont_write_bytecode
+        sys.dont_write_bytecode = True
+        try:
             spec = importlib.util.spec_from_file_location(
                 {name!r}, {init!r}, submodule_search_locations=[{folder!r}])
             package = importlib.util.module_from_spec(spec)
             sys.modules[{name!r}] = package
             spec.loader.exec_module(package)
             importlib.import_module({name!r} + ".install")
-        sys.modules[{name!r} + ".install"].install({ring!r})
-    finally:
-        sys.dont_write_bytecode = written
+        finally:
+            sys.dont_write_bytecode = written
+    sys.modules[{name!r} + ".install"].install({ring!r})
 """
 
 # Into a probe that is there: one more module, and what it shall do.
@@ -70,8 +82,7 @@ if {name!r} + ".install" in sys.modules and {module!r} not in sys.modules:
     try:
         with open({bundle!r}, "rb") as file:
             magic, ((_, code),) = marshal.load(file)
-        if magic != importlib.util.MAGIC_NUMBER:
-            code = None
+        code = marshal.loads(code) if magic == importlib.util.MAGIC_NUMBER else None
     except (OSError, ValueError, EOFError, TypeError):
         pass
     if code is None:
@@ -105,8 +116,8 @@ modules = []
 for stem in sys.argv[3:]:
     path = os.path.join(folder, stem + ".py")
     with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec", dont_inherit=True)
-    modules.append((name if stem == "__init__" else name + "." + stem, code))
+        code = compile(file.read(), path, "exec", dont_inherit=True, optimize=2)
+    modules.append((name if stem == "__init__" else name + "." + stem, marshal.dumps(code)))
 sys.stdout.buffer.write(marshal.dumps((importlib.util.MAGIC_NUMBER, modules)))
 """
 # Each module after those it imports; a test holds this against the modules' own imports.
@@ -148,7 +159,12 @@ def attach_code(ring_path: str, folder: str | None = None) -> str:
     where = folder or str(probe_folder())
     bundle = os.path.join(os.path.dirname(ring_path), BUNDLE_NAME)  # noqa: PTH118, PTH120 - a path in the target
     return _ATTACH.format(
-        name=PRIVATE_NAME, init=where + "/__init__.py", folder=where, ring=ring_path, bundle=bundle
+        name=PRIVATE_NAME,
+        init=where + "/__init__.py",
+        folder=where,
+        ring=ring_path,
+        bundle=bundle,
+        pause_s=PAUSE_S,
     )
 
 
@@ -191,7 +207,7 @@ def write_bundle(folder: Path, pid: int, uid: int, stems: tuple[str, ...] = MODU
 
 @cache
 def _bundle(interpreter: str, executable: str, stems: tuple[str, ...]) -> bytes:
-    """Marshalled (magic number, [(module name, code)]) of these modules for one interpreter."""
+    """Marshalled (magic number, [(module name, its marshalled code)]) of these modules for one interpreter."""
     if interpreter == os.path.realpath(sys.executable):
         modules = [(_private(stem), _compiled(stem)) for stem in stems]
         return marshal.dumps((MAGIC_NUMBER, modules))
@@ -211,6 +227,7 @@ def _private(stem: str) -> str:
     return PRIVATE_NAME if stem == "__init__" else f"{PRIVATE_NAME}.{stem}"
 
 
-def _compiled(stem: str) -> object:
+def _compiled(stem: str) -> bytes:
+    """One module's marshalled code, without docstrings: they would be read under the interpreter lock."""
     path = probe_folder() / f"{stem}.py"
-    return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    return marshal.dumps(compile(path.read_bytes(), str(path), "exec", dont_inherit=True, optimize=2))

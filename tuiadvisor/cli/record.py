@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 from tuiadvisor.cli.background import run_in_background
@@ -30,6 +31,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--for", dest="duration", type=seconds, metavar="60s", help="stop after this long; default: until ^C"
     )
     parser.add_argument(
+        "--steps", type=_count, metavar="N", help="stop after N steps of the job, or --for if that is sooner"
+    )
+    parser.add_argument(
         "--daemon", action="store_true", help="go on in the background, also after this terminal is gone"
     )
 
@@ -52,7 +56,7 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
         feed = LiveFeed(session.source(), session.agent_error)
         feed.start()
         try:
-            _follow(session, feed, options.duration)
+            _follow(session, feed, options.duration, options.steps)
         except KeyboardInterrupt:
             pass
         finally:
@@ -69,14 +73,24 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     return 0
 
 
-def _follow(session: Session, feed: LiveFeed, duration_s: float | None) -> None:
+def _count(text: str) -> int:
+    """A number of steps; an argparse type, so a bad one is a usage error."""
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 10**12:
+        raise ArgumentTypeError(f"{text!r} is no number of steps; write 500")
+    return int(text)
+
+
+def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_steps: int | None) -> None:
     begin = time.monotonic()
     shown = ""
     while not session.agent_ended() and session.hub.poll() is None and feed.failure is None:
         elapsed = time.monotonic() - begin
         if duration_s is not None and elapsed >= duration_s:
             break
-        line = f"recording {elapsed:.0f} s: {feed.latest().phase}, {_progress(feed.latest().view)}"
+        view = feed.latest().view
+        if num_steps is not None and view is not None and (view.last_step or 0) + 1 >= num_steps:
+            break
+        line = f"recording {elapsed:.0f} s: {feed.latest().phase}, {_progress(view)}"
         if sys.stderr.isatty() and line != shown:
             print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
             shown = line
