@@ -34,7 +34,9 @@ def tuiadvisor(*arguments: str, folder: Path) -> str:
 
 def record(folder: Path, name: str, num_ranks: int, *arguments: str) -> None:
     with running(num_ranks, *STEP, *arguments) as (training, _):
-        tuiadvisor("record", "--pid", str(training.pid), "--steps", "250", "--for", "80s", "-o", name, folder=folder)
+        tuiadvisor(
+            "record", "--pid", str(training.pid), "--steps", "250", "--for", "80s", "-o", name, folder=folder
+        )
 
 
 @pytest.fixture(name="project", scope="module")

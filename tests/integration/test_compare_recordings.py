@@ -28,7 +28,9 @@ def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
 def recorded(path: Path, *arguments: str) -> str:
     """Eight seconds of a real training."""
     with running(2, "--step-ms", "20", *arguments) as (training, _):
-        done = tuiadvisor("record", "--pid", str(training.pid), "-o", str(path), "--steps", "250", "--for", "80s")
+        done = tuiadvisor(
+            "record", "--pid", str(training.pid), "-o", str(path), "--steps", "250", "--for", "80s"
+        )
         assert done.returncode == 0, done.stderr
     return str(path)
 

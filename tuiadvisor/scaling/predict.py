@@ -17,6 +17,9 @@ from tuiadvisor.scaling.models import Array, design_of, solve
 
 NUM_DRAWS: Final = 300  # per law; a 5 % quantile over five laws then moves by less than 1 % with the seed
 LOW, HIGH = 0.05, 0.95
+TIE: Final = (
+    1e-9  # 5 % of equal weights falls on a whole number of draws: rounding must not choose between two
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ def predict(choice: Choice, sizes: tuple[int, ...]) -> list[Range]:
     for index, center in enumerate(expected.tolist()):
         values = drawn[order[:, index], index]
         reached = np.cumsum(weights[order[:, index]])
-        low = float(values[np.searchsorted(reached, LOW)])
-        high = float(values[min(np.searchsorted(reached, HIGH), len(values) - 1)])
+        low = float(values[np.searchsorted(reached, LOW - TIE)])
+        high = float(values[min(np.searchsorted(reached, HIGH - TIE), len(values) - 1)])
         ranges.append(Range(center, min(low, center), max(high, center)))
     return ranges
 
