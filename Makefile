@@ -40,6 +40,7 @@ bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, m
 	$(BIN)/python tests/benchmarks/hook_cost.py
 	$(BIN)/python tests/benchmarks/attach_pause.py
 	$(BIN)/python tests/benchmarks/screens.py
+	$(BIN)/python tests/benchmarks/fold.py
 
 REPEAT ?= 1
 ONLY ?= *

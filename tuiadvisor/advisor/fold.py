@@ -31,7 +31,7 @@ from tuiadvisor.advisor.picture import (
 from tuiadvisor.advisor.roster import GONE, Roster
 from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS, rank_rows, with_devices
 from tuiadvisor.advisor.standing import standing
-from tuiadvisor.advisor.steps import StepStore
+from tuiadvisor.advisor.steps import FOLDED, StepStore
 from tuiadvisor.advisor.trend import TrendHistory, until
 from tuiadvisor.advisor.verdict import not_yet, stands_still, verdict
 from tuiadvisor.advisor.view import RunView
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tuiadvisor_rules.loader import Rule
 
 STEP_NAMES = ("rank", *STEP_COLUMNS)
-_COLUMNS = {FrameKind.STEPS: STEP_NAMES, FrameKind.EVENTS: EVENT_NAMES}
+_COLUMNS = {FrameKind.STEPS: FOLDED, FrameKind.EVENTS: EVENT_NAMES}
 
 
 class Advisor:

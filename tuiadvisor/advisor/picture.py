@@ -20,7 +20,7 @@ from tuiadvisor.advisor.view import (
 )
 from tuiadvisor.events import PHASES, StepFlag
 from tuiadvisor.metrics.accounting import job_seconds, shares
-from tuiadvisor.metrics.arrays import mean_or_none, median_or_none
+from tuiadvisor.metrics.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def step_summary(diagnosis: Diagnosis | None) -> StepSummary:
         # Every rank has its own samples: the job's are their sum. A rank that does not say leaves it unknown.
         if not mean_s or not np.isfinite(counts).any(axis=1).all():
             return None
-        return float(sum(np.nanmean(row) for row in counts)) / mean_s
+        return float(row_mean(counts).sum()) / mean_s
 
     return StepSummary(
         median_s=median_or_none(cycle),

@@ -92,6 +92,7 @@ class Roster:
         self.hosts: dict[str, HostRow] = {}
         self.core_wait = CoreWait()
         self.device_clocks = DeviceClocks()
+        self._wall_shift_ns: dict[str, int] = {}  # by host
         self.run: dict[str, str] = {}
         self.created_wall_ns: int | None = None
         self.num_frames_lost = 0
@@ -133,13 +134,8 @@ class Roster:
 
     def clock_shift(self, host: str, other: str) -> int | None:
         """Nanoseconds to add to host's clock to read other's, by their wall clocks; None when not known."""
-        shifts: dict[str, int] = {}
-        for agent in self.agents.values():
-            if agent.wall_shift_ns is not None:
-                shifts.setdefault(agent.host, agent.wall_shift_ns)
-        if host not in shifts or other not in shifts:
-            return None
-        return shifts[host] - shifts[other]
+        shift, others = self._wall_shift_ns.get(host), self._wall_shift_ns.get(other)
+        return None if shift is None or others is None else shift - others
 
     # -- kinds of frames -------------------------------------------------------------------------------------
 
@@ -199,6 +195,8 @@ class Roster:
         host = text(payload, "host")
         if host:
             agent.host = host
+        if agent.wall_shift_ns is not None:
+            self._wall_shift_ns.setdefault(agent.host, agent.wall_shift_ns)
 
     def _facts(self, agent: Agent, rank: int | None) -> RankFacts | None:
         if rank is None or rank >= MAX_RANKS:
@@ -311,20 +309,21 @@ class Roster:
     def silent_agents(self) -> dict[str, float | None]:
         """Sources not heard although others are, with the seconds where they can be known."""
         result: dict[str, float | None] = {}
-        newest = self.newest_ns()
+        newest, newest_of_host, newest_by_wall = self.newest_ns(), dict[str, int](), 0
+        for agent in self.agents.values():
+            its = newest[agent.source]
+            newest_of_host[agent.host] = max(its, newest_of_host.get(agent.host, its))
+            if agent.wall_shift_ns is not None:
+                newest_by_wall = max(newest_by_wall, its)
         for agent in self.agents.values():
             if agent.bye is not None:
                 continue
             if agent.silent is not None:
                 result[agent.source] = None
                 continue
-            comparable = [
-                newest[other.source]
-                for other in self.agents.values()
-                if other.host == agent.host
-                or (other.wall_shift_ns is not None and agent.wall_shift_ns is not None)
-            ]
-            behind = max(comparable) - newest[agent.source]
+            by_host = newest_of_host[agent.host]
+            latest = by_host if agent.wall_shift_ns is None else max(by_host, newest_by_wall)
+            behind = latest - newest[agent.source]
             if behind > SILENT_AFTER_NS:
                 result[agent.source] = behind / 1e9
         return result

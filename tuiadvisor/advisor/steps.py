@@ -47,6 +47,13 @@ _DURATIONS: Final = tuple(
     if name.endswith("_ns") and name not in {"begin_ns", "end_ns", "arrive_ns", "release_ns"}
 )
 _INDEX: Final = {name: index for index, name in enumerate(KEPT)}
+NUM_KEYS: Final = 2
+FOLDED: Final = ("rank", "step", *KEPT)  # what is read of a frame
+_BEGIN, _END, _ARRIVE, _RELEASE = (
+    FOLDED.index(name) for name in ("begin_ns", "end_ns", "arrive_ns", "release_ns")
+)
+_DURATION_ROWS: Final = np.array([FOLDED.index(name) for name in _DURATIONS])
+_COUNT_ROWS: Final = np.array([FOLDED.index(name) for name in ("group_seq", "samples", "tokens", "flags")])
 
 
 class StepStore:
@@ -70,26 +77,27 @@ class StepStore:
     def add(self, columns: Mapping[str, Ints], host: str, clock_shift: ClockShift) -> None:
         """Take the rows of one frame. clock_shift(host, other) is added to host's clock to read other's."""
         self._tick += 1
-        keep = _plausible(columns)
+        records = _Records(np.stack([columns[name] for name in FOLDED]))
+        keep = _plausible(records)
         self.num_bad_rows += int(keep.size - keep.sum())
         if not keep.any():
             return
-        order = np.flatnonzero(keep)
-        rank, begin = columns["rank"][order], columns["begin_ns"][order]
+        if not keep.all():
+            records = records.take(keep)
+        rank, begin = records.rank, records.begin
         if np.any((rank[1:] < rank[:-1]) | ((rank[1:] == rank[:-1]) & (begin[1:] < begin[:-1]))):
-            order = order[np.lexsort((begin, rank))]
-        kept = {name: values[order] for name, values in columns.items()}
-        _sanitize(kept)
-        rows = self._rows(kept["rank"])
-        begins = self._begins(rows, kept, self.tracks.host_index(host))
+            records = records.take(np.lexsort((begin, rank)))
+        _sanitize(records.table)
+        rows = self._rows(records.rank)
+        begins = self._begins(rows, records, self.tracks.host_index(host))
         first = np.concatenate(([True], rows[1:] != rows[:-1]))
         again = np.cumsum(begins & ~first)
         generation = again - again[first][np.cumsum(first) - 1]
         self.num_bad_rows += int((generation >= MAX_GENERATIONS).sum())
         for number in range(min(int(generation.max()) + 1, MAX_GENERATIONS)):
             here = np.flatnonzero(generation == number)
-            self._begin(rows, kept, here[begins[here]], self.tracks.host_index(host))
-            touched = self._take(rows, kept, here)
+            self._begin(rows, records, here[begins[here]], self.tracks.host_index(host))
+            touched = self._take(rows, records, here)
             self._report_all(self.alignments.update(touched, clock_shift, self._tick))
 
     def _rows(self, ranks: Ints) -> Ints:
@@ -102,11 +110,11 @@ class StepStore:
             rows = self.tracks.rows_of(ranks)
         return rows
 
-    def _begins(self, rows: Ints, kept: Mapping[str, Ints], host: int) -> Bools:
+    def _begins(self, rows: Ints, records: _Records, host: int) -> Bools:
         """Records with which a probe begins to count: its first, the first after it was installed anew or moved."""
-        tracks, step, begin = self.tracks, kept["step"], kept["begin_ns"]
+        tracks, step, begin = self.tracks, records.step, records.begin
         result = np.zeros(rows.size, dtype=np.bool_)
-        anew = (step[1:] <= step[:-1]) & (begin[1:] >= kept["end_ns"][:-1])
+        anew = (step[1:] <= step[:-1]) & (begin[1:] >= records.end[:-1])
         same = rows[1:] == rows[:-1]
         result[1:] = same & anew
         first = np.flatnonzero(np.concatenate(([True], ~same)))
@@ -115,7 +123,7 @@ class StepStore:
         result[first] = (tracks.born_tick[row] == 0) | (tracks.host[row] != host) | counts_anew
         return result
 
-    def _begin(self, rows: Ints, kept: Mapping[str, Ints], at: Ints, host: int) -> None:
+    def _begin(self, rows: Ints, records: _Records, at: Ints, host: int) -> None:
         if not at.size:
             return
         row = rows[at]
@@ -125,14 +133,14 @@ class StepStore:
             self.alignments.forget(old)
             self._steps[old] = UNKNOWN
             self.tracks.restarted[old] = 1
-        self.tracks.begin(row, host, kept["step"][at], kept["begin_ns"][at], self._tick)
+        self.tracks.begin(row, host, records.step[at], records.begin[at], self._tick)
 
-    def _take(self, rows: Ints, kept: Mapping[str, Ints], here: Ints) -> Ints:
+    def _take(self, rows: Ints, records: _Records, here: Ints) -> Ints:
         """Store the records `here`, at most one generation a rank; returns the rows that have news, by rank."""
-        tracks, step_of, end_of = self.tracks, kept["step"], kept["end_ns"]
+        tracks, step_of, end_of = self.tracks, records.step, records.end
         same = rows[here[1:]] == rows[here[:-1]]
         if np.any(same & (step_of[here[1:]] < step_of[here[:-1]])):
-            here = here[np.lexsort((step_of[here], kept["rank"][here]))]
+            here = here[np.lexsort((step_of[here], records.rank[here]))]
         row, step, end = rows[here], step_of[here], end_of[here]
         good = step > tracks.last_step[row] - self.capacity
         # Later steps end later; a clock that runs backwards is not this rank's.
@@ -149,14 +157,14 @@ class StepStore:
         num_records = np.diff(np.flatnonzero(np.concatenate(([True], last))))
         newest = np.repeat(step_of[here[last]], num_records)
         early = here[(step_of[here] < EARLY_STEPS) & (tracks.restarted[rows[here]] == 0)]
-        self._early[rows[early], step_of[early]] = end_of[early] - kept["begin_ns"][early]
+        self._early[rows[early], step_of[early]] = end_of[early] - records.begin[early]
         recent = here[step_of[here] > newest - self.capacity]
         row, step = rows[recent], step_of[recent]
         cell = row * self.capacity + step % self.capacity
         steps = self._steps.reshape(-1)
         new = steps[cell] != step
         steps[cell] = step
-        self._values.reshape(len(KEPT), -1)[:, cell] = np.stack([kept[name][recent] for name in KEPT])
+        self._values.reshape(len(KEPT), -1)[:, cell] = records.table[NUM_KEYS:, recent]
         starts = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
         tracks.num_rows[touched] += np.add.reduceat(new.astype(np.int64), starts)
         tracks.last_step[touched] = np.maximum(tracks.last_step[touched], step_of[here[last]])
@@ -164,7 +172,7 @@ class StepStore:
         tracks.last_tick[touched] = self._tick
         known = new & (tracks.offset[row] != NONE)
         if known.any():
-            durations = end_of[recent[known]] - kept["begin_ns"][recent[known]]
+            durations = end_of[recent[known]] - records.begin[recent[known]]
             self._aligned.append((step[known] + tracks.offset[row[known]], durations))
         return np.asarray(touched)
 
@@ -332,25 +340,40 @@ def _rises(row: Ints, end: Ints) -> Bools:
     return result
 
 
-def _plausible(columns: Mapping[str, Ints]) -> Bools:
-    rank, step = columns["rank"], columns["step"]
-    begin, end = columns["begin_ns"], columns["end_ns"]
+class _Records:
+    """Rows of one frame as a table, names of FOLDED x records, with the columns that sort them."""
+
+    __slots__ = ("begin", "end", "rank", "step", "table")
+
+    def __init__(self, table: Ints) -> None:
+        self.table = table
+        self.rank, self.step = table[0], table[1]
+        self.begin, self.end = table[_BEGIN], table[_END]
+
+    def take(self, which: Bools | Ints) -> _Records:
+        """The same of some of them."""
+        return _Records(self.table[:, which])
+
+
+def _plausible(records: _Records) -> Bools:
+    rank, step, begin, end = records.rank, records.step, records.begin, records.end
     good = (rank >= 0) & (rank < MAX_RANKS) & (step >= 0) & (step < MAX_STEP)
     good &= (begin > 0) & (end > begin) & (end < MAX_CLOCK_NS)
     return np.asarray(good & (end - np.maximum(begin, 0) < MAX_DURATION_NS))
 
 
-def _sanitize(columns: dict[str, Ints]) -> None:
+def _sanitize(table: Ints) -> None:
     """Replace what cannot be true by UNKNOWN, in place."""
-    begin, end = columns["begin_ns"], columns["end_ns"]
-    for name in _DURATIONS:
-        values = columns[name]
-        columns[name] = np.where((values >= 0) & (values <= MAX_DURATION_NS), values, UNKNOWN)
-    arrive, release = columns["arrive_ns"], columns["release_ns"]
+    durations = table[_DURATION_ROWS]
+    wrong = (durations < 0) | (durations > MAX_DURATION_NS)
+    if wrong.any():
+        table[_DURATION_ROWS] = np.where(wrong, UNKNOWN, durations)
+    arrive, release = table[_ARRIVE], table[_RELEASE]
     # The barrier lies within its step: anything else belongs to another step or to nobody.
-    good = (arrive >= begin) & (release >= arrive) & (release <= end)
-    columns["arrive_ns"] = np.where(good, arrive, UNKNOWN)
-    columns["release_ns"] = np.where(good, release, UNKNOWN)
-    for name in ("group_seq", "samples", "tokens", "flags"):
-        values = columns[name]
-        columns[name] = np.where((values >= 0) & (values < MAX_CLOCK_NS), values, UNKNOWN)
+    wrong = (arrive < table[_BEGIN]) | (release < arrive) | (release > table[_END])
+    if wrong.any():
+        table[_ARRIVE, wrong] = table[_RELEASE, wrong] = UNKNOWN
+    counts = table[_COUNT_ROWS]
+    wrong = (counts < 0) | (counts >= MAX_CLOCK_NS)
+    if wrong.any():
+        table[_COUNT_ROWS] = np.where(wrong, UNKNOWN, counts)

@@ -41,6 +41,14 @@ def mad_sigma(values: Floats) -> float:
     return float(np.median(np.abs(values - np.median(values)))) * MAD_TO_SIGMA
 
 
+def row_mad_sigma(values_RK: Floats) -> Floats:
+    """mad_sigma of every row; no NaN."""
+    if values_RK.shape[1] == 0:
+        return np.zeros(values_RK.shape[0])
+    distance = np.abs(values_RK - np.median(values_RK, axis=1, keepdims=True))
+    return np.asarray(np.median(distance, axis=1) * MAD_TO_SIGMA)
+
+
 def lower_quartile(values: Floats) -> float:
     """The value below which a quarter of the ranks lie: the peers' pace although most of them may be slow.
 

@@ -163,7 +163,9 @@ def _clock_shift(table: StepTable, usable_K: Bools) -> Floats:
     shift = np.zeros(shape)
     if len(hosts) < 2:
         return shift
-    rows = {host: [i for i, name in enumerate(table.hosts) if name == host] for host in hosts}
+    rows: dict[str, list[int]] = {host: [] for host in hosts}
+    for row, host in enumerate(table.hosts):
+        rows[host].append(row)
     host_release = {host: column_median(table.release_s_RK[rows[host]]) for host in hosts}
     reference = host_release[hosts[0]]
     num_blocks = -(-shape[1] // CLOCK_BLOCK_STEPS)

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from tuiadvisor.metrics.arrays import Bools, Floats, Ints, lower_quartile, mad_sigma
+from tuiadvisor.metrics.arrays import Bools, Floats, Ints, lower_quartile, mad_sigma, row_mad_sigma
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
 from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, Regime, deviations
 from tuiadvisor.metrics.whatif import Gain, gain, like_peers, shared_loss
@@ -64,7 +64,7 @@ def _candidates(deviation_RK: Floats, cycle_s: float) -> tuple[Ints, Floats, Boo
     typical_R = np.median(deviation_RK, axis=1)
     peers, reference = _reference_rows(typical_R)
     excess_R = typical_R - reference
-    sigma = max(mad_sigma(deviation_RK[row]) for row in peers)
+    sigma = float(row_mad_sigma(deviation_RK[peers]).max())
     standard_error = 1.25 * sigma * np.sqrt(2 / num_steps)
     # A sigma from eight steps is often half the true one: the fewer the steps, the more errors are asked for.
     limit = max(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_steps) * standard_error)

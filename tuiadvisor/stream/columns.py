@@ -68,11 +68,11 @@ _NEAR: Final[dict[str, tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]] = {
 _BEGIN, _END = "begin_ns", "end_ns"
 
 
-def pack_columns(rows: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, object]:
+def pack_columns(rows: Sequence[tuple[int, ...]] | Column, names: Sequence[str]) -> dict[str, object]:
     """Rows as columns for a STEPS or EVENTS frame. ValueError: rows of another width or over MAX_ROWS."""
     if len(rows) > MAX_ROWS:
         raise ValueError(f"{len(rows)} rows exceed {MAX_ROWS} a frame; send several frames")
-    if not rows:
+    if len(rows) == 0:
         return {"rows": 0, "columns": dict.fromkeys(names, UNKNOWN)}
     table = np.array(rows, dtype=np.int64)
     if table.ndim != 2 or table.shape[1] != len(names):
@@ -210,7 +210,8 @@ class _Reader:
         table = np.zeros((self.num_rows, 8), dtype=np.uint8)
         table[:, :num_bytes] = np.frombuffer(raw, dtype=np.uint8).reshape(num_bytes, self.num_rows).T
         value: Column = table.view("<i8").reshape(self.num_rows)
-        return value + np.int64(_int64(column.get("lo"), name))
+        value += _int64(column.get("lo"), name)
+        return value
 
     def _near(self, at: object, name: str) -> Column:
         if type(at) is not list or len(at) != 2:
