@@ -9,6 +9,7 @@ import pytest
 from snapshot import desks, views
 
 from tuiadvisor.tui.app import Screens
+from tuiadvisor.tui.navigator import Navigator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +49,14 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "help": (views.live(views.straggler()), ("2", "question_mark")),
     "palette": (views.replay(), ("colon", "s", "t", "e", "p")),
     "seek": (views.replay(), ("S", "1", "2", "0")),
+    "log": (views.live(views.lost_ranks()), ("L",)),
     "why-not": (views.live(views.straggler()), ("x",)),
 }
+
+
+@pytest.fixture(autouse=True)
+def _the_same_time_of_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Navigator, "wall_time", lambda _: "10:00:00")
 
 
 def screens(

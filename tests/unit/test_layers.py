@@ -33,6 +33,8 @@ ALLOWED = {
         "tuiadvisor.advisor.view",
         "tuiadvisor.advisor.comparison",
         "tuiadvisor.advisor.contents",
+        "tuiadvisor.session.guided.Guided",
+        "tuiadvisor.tui.format",
         "tuiadvisor.events",
         "tuiadvisor.report",
     ),

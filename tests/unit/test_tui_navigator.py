@@ -20,6 +20,7 @@ class FakeShell:
         self.asked: list[tuple[str, object]] = []
         self.left = 0
         self.redrawn = 0
+        self.copied: list[str] = []
 
     def ask(self, name: str, value: object = None) -> None:
         self.asked.append((name, value))
@@ -32,6 +33,13 @@ class FakeShell:
 
     def next_theme(self) -> str:
         return "light"
+
+    def copy(self, text: str) -> str:
+        self.copied.append(text)
+        return "copied"
+
+    def picture(self) -> str:
+        return "saved"
 
 
 class Keyboard:
@@ -309,7 +317,7 @@ def test_no_marks_no_jump() -> None:
     state = views.replay()
     assert state.replay is not None
     keyboard = Keyboard(replace(state, replay=replace(state.replay, marks=())))
-    assert "no finding is marked" in keyboard.press("}")
+    assert "nothing is marked" in keyboard.press("}")
 
 
 def test_help_is_about_the_page_below(live: Keyboard) -> None:

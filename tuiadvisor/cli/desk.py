@@ -12,16 +12,19 @@ import threading
 import time
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.advisor.compare import compare, measure
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.runlist import RunEntry, summarized
+from tuiadvisor.cli.bookmarks import bookmarks, save_bookmark
 from tuiadvisor.cli.conductor import Conductor, session_file
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.recorded import finding_marks
+from tuiadvisor.cli.report import write_report
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.report.page import Dossier
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.desk import DESK_VALUES, DeskState
@@ -151,7 +154,8 @@ class Desk:
         for data in self._frames(path, f"opening {Path(path).name}"):
             advisor.feed(data)
         view = advisor.view()
-        feed = ReplayFeed(ReplaySource(path), finding_marks(view), view.last_step)
+        marks = (*finding_marks(view), *bookmarks(path))
+        feed = ReplayFeed(ReplaySource(path), marks, view.last_step)
         feed.command("end")  # what one wants to see first is what the row of the list spoke of
         feed.start()
         former, self._opened = self._opened, feed
@@ -188,6 +192,33 @@ class Desk:
                 self._change(comparison_note=str(error))
                 return
         self._change(comparison=compare(sides[0], sides[1]), comparison_note="")
+
+    def _report(self, _value: object) -> None:
+        view = self.latest().view
+        if view is None:
+            self._say("R: no run is open, so there is nothing to report")
+            return
+        recording = self._state.open_path or self.live_path
+        name = f"{Path(recording).stem or view.run.label or 'run'}-step{view.last_step or 0}.html"
+        path = (Path(recording).parent if recording else Path.cwd()) / PurePath(name).name
+        session = self._state.session
+        if session is not None and session.run not in {recording, view.run.label}:
+            session = None  # of another run
+        dossier = Dossier(recording or "live run", view, session)
+        comparison = self._state.comparison
+        if comparison is not None and recording not in {comparison.before.path, comparison.after.path}:
+            comparison = None
+        write_report(str(path), [dossier], comparison)
+        self._say(f"report written to {path}")
+
+    def _bookmark(self, value: object) -> None:
+        feed = self._feed
+        if not isinstance(feed, ReplayFeed) or not isinstance(value, tuple):
+            return
+        step, note = value
+        label = f"note: {note}" if note else "bookmark"
+        feed.add_mark(step, label)
+        self._say(save_bookmark(self._state.open_path, step, note))
 
     def _advise(self, _value: object) -> None:
         path = self._state.open_path
@@ -320,6 +351,8 @@ COMMANDS: Final[dict[str, Callable[[Desk, object], None]]] = {
     "open_run": Desk._open,  # noqa: SLF001
     "go_live": Desk._go_live,  # noqa: SLF001
     "compare": Desk._compare,  # noqa: SLF001
+    "report": Desk._report,  # noqa: SLF001
+    "bookmark": Desk._bookmark,  # noqa: SLF001
     "advise": Desk._advise,  # noqa: SLF001
     "answer": Desk._answer,  # noqa: SLF001
 }

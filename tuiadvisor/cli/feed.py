@@ -204,11 +204,7 @@ class ReplayFeed(Feed):
         self.last_step = last_step
         self.at_step: int | None = None  # the one step shown while paused; frames hold a dozen each
         self.steps = sorted(marks)
-        self.positions = tuple(
-            (source.index.due_ns[max(0, source.index.frame_of_step(step) - 1)] / 1e9, label)
-            for step, label in self.steps
-            if len(source.index)
-        )
+        self.positions = self._positions()
 
     def _picture(self) -> RunView:
         return self.advisor.view() if self.at_step is None else self.advisor.view_at(self.at_step)
@@ -249,8 +245,24 @@ class ReplayFeed(Feed):
             self._show_step(0 if here is None else here + (1 if forward else -1))
         elif name == "end":
             source.seek(source.duration_s)
+        elif name == "mark" and isinstance(value, tuple):
+            self.at_step = here if source.clock.paused else None
+            self.steps = sorted([*self.steps, value])
+            self.positions = self._positions()
         elif name in ("next_finding", "prev_finding"):
             self._to_finding(forward=name == "next_finding")
+
+    def add_mark(self, step: int, label: str) -> None:
+        """A mark on the time line from now on; the feed's own thread takes it in."""
+        self.command("mark", (step, label))
+
+    def _positions(self) -> tuple[tuple[float, str], ...]:
+        index = self.replay.index
+        if not len(index):
+            self.steps = []
+        return tuple(
+            (index.due_ns[max(0, index.frame_of_step(step) - 1)] / 1e9, label) for step, label in self.steps
+        )
 
     def _show_step(self, step: int) -> None:
         step = max(min(step, self.last_step if self.last_step is not None else step), 0)
@@ -260,12 +272,18 @@ class ReplayFeed(Feed):
 
     def _to_finding(self, *, forward: bool) -> None:
         here_s = self.replay.position_s
-        ahead = [position_s for position_s, _ in self.positions if position_s > here_s + 0.05]
-        behind = [position_s for position_s, _ in self.positions if position_s < here_s - 0.05]
-        if forward and ahead:
-            self.replay.seek(min(ahead))
-        elif not forward and behind:
-            self.replay.seek(max(behind))
+        marks = [
+            (position_s, step) for (position_s, _), (step, _) in zip(self.positions, self.steps, strict=True)
+        ]
+        ahead = [mark for mark in marks if mark[0] > here_s + 0.05]
+        behind = [mark for mark in marks if mark[0] < here_s - 0.05]
+        if not (ahead if forward else behind):
+            return
+        position_s, step = min(ahead) if forward else max(behind)
+        if self.replay.clock.paused:
+            self._show_step(step)
+        else:
+            self.replay.seek(position_s)
 
 
 def attach_phase(view: RunView | None) -> tuple[str, tuple[int, int] | None]:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tuiadvisor.cli.bookmarks import bookmarks
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.recorded import finding_marks, whole_view
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
         print(plain_summary(whole))
         return 0
     source = ReplaySource(options.file, options.speed, options.at)
-    feed = ReplayFeed(source, finding_marks(whole), whole.last_step)
+    feed = ReplayFeed(source, (*finding_marks(whole), *bookmarks(options.file)), whole.last_step)
     feed.start()
     try:
         show_screens(Desk(feed, Path(options.file).parent, options.file))

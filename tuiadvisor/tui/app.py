@@ -14,12 +14,13 @@ import asyncio  # noqa: E402  # Textual reads the switches above while it is imp
 import os  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
 from time import monotonic  # noqa: E402
 from typing import TYPE_CHECKING  # noqa: E402
 
 from textual.screen import Screen  # noqa: E402
 
-from tuiadvisor.tui import colours  # noqa: E402
+from tuiadvisor.tui import colours, outbox  # noqa: E402
 from tuiadvisor.tui.canvas import Canvas  # noqa: E402
 from tuiadvisor.tui.desk import DESK_VALUES  # noqa: E402
 from tuiadvisor.tui.feed import FeedState, ReplayState, ViewFeed  # noqa: E402
@@ -124,7 +125,7 @@ class Screens(WireApp, inherit_bindings=False):
 
     def take_state(self) -> None:
         """Draw the newest state."""
-        self.place.state = self.feed.latest()
+        self.place.take_state(self.feed.latest())
         if self.beside is not None:
             self.place.take_desk(self.beside.desk())
         self.draw()
@@ -175,6 +176,29 @@ class Screens(WireApp, inherit_bindings=False):
         self._paint_ground()
         self.canvas.restyle(self.colour_theme)
         return self.colour_theme
+
+    def copy(self, text: str) -> str:
+        """Ask the terminal to take the text, and keep it in a file for terminals that do not."""
+        lines = text.count("\n")
+        sequence = outbox.clipboard_sequence(text, os.environ)
+        if sequence and self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
+            self._driver.flush()
+        path = outbox.copy_file(os.environ)
+        try:
+            outbox.write_private(path, text)
+        except OSError as error:
+            return f"asked the terminal to copy {lines:,} lines" if sequence else f"{path}: {error.strerror}"
+        shown = str(path).replace(str(Path.home()), "~", 1)
+        return f"copied {lines:,} lines{'' if sequence else ', too long for a clipboard'}; also in {shown}"
+
+    def picture(self) -> str:
+        """Save the screen as SVG here."""
+        try:
+            path = outbox.new_picture(Path.cwd(), self.export_screenshot(title="tuiadvisor"))
+        except OSError as error:
+            return f"no picture: {error.strerror or error}"
+        return f"saved {path.name}"
 
     # --- input
 

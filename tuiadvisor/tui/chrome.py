@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tuiadvisor.tui.page import Page
 
 SMALLEST = (60, 16)
+AT_MARK = 0.003  # of a recording: nearer than that one stands on a mark
 # Phases after which the figures on the screen are the last ones; what follows a colon is the reason.
 FAILURES = ("hub lost", "agent lost", "failed")
 
@@ -78,6 +79,10 @@ def notice(state: FeedState, width: int) -> list[Line]:
         text, role = f"■ {state.view.ended}: these are its last figures.", "accent"
     elif state.phase not in {"live", "paused", "ended"} and state.replay is None:
         text = state.phase
+    if not text and state.replay is not None and state.replay.paused:
+        # Standing on a mark: say what it marks.
+        here = [name for place, name in state.replay.marks if abs(place - state.replay.position) < AT_MARK]
+        text, role = (f"▲ {here[0]}", "mark") if here else ("", role)
     if state.message and (text or state.phase != "live"):
         text = f"{text} {state.message}".strip()
     if state.progress is not None and state.phase != "live":

@@ -43,6 +43,10 @@ COMMANDS = (
     Command("advisor", ("5",), "5", "Advisor", "the guided session: six patterns, one decision", "screens"),
     Command("compare", ("7",), "7", "Compare", "two recordings, before and after", "screens"),
     Command("runs", ("8",), "8", "Runs", "the recordings of this folder: open, compare", "screens"),
+    Command("log", ("L",), "L", "Log", "what the tool did: attaching, ranks, losses, answers", "screens"),
+    Command("report", ("R",), "R", "Report", "write what is shown as one HTML file", "screens"),
+    Command("copy", ("y",), "y", "Copy", "this page as text: clipboard (OSC 52) and a file", "screens"),
+    Command("picture", ("I",), "I", "Picture", "save this screen as SVG", "screens"),
     Command("help", ("?", "f1"), "?", "Help", "the keys of the screen you are on", "screens"),
     Command("palette", (":", "ctrl+p"), ":", "Commands", "find a command by its name", "screens"),
     Command("back", ("escape",), "esc", "Back", "close what is open, clear the filter, go back", "screens"),
@@ -103,6 +107,7 @@ COMMANDS = (
     Command("mark_back", ("{",), "{", "Finding before", "to the finding before, in time", "time"),
     Command("mark_forward", ("}",), "}", "Finding after", "to the next finding, in time", "time"),
     Command("seek", ("S",), "S", "Seek", "to a step by its number", "time"),
+    Command("bookmark", ("b",), "b", "Bookmark", "mark this step with a note; { and } find it again", "time"),
     Command("speed", ("x",), "x", "Speed", "the next speed of the replay", "time"),
     Command("end", ("end",), "End", "Newest", "the newest step: the live edge or the end", "time"),
     Command("theme", ("t",), "t", "Colours", "dark, light, or the terminal's own colours", "looks"),
@@ -112,7 +117,9 @@ BY_NAME = {command.name: command for command in COMMANDS}
 BY_KEY = {key: command for command in COMMANDS for key in command.keys}
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
-_REPLAY_ONLY = frozenset({"step_back", "step_forward", "mark_back", "mark_forward", "seek", "speed"})
+_REPLAY_ONLY = frozenset(
+    {"bookmark", "step_back", "step_forward", "mark_back", "mark_forward", "seek", "speed"}
+)
 _RANKS_ONLY = frozenset({"sort", "reverse"})
 _RUNS_ONLY = frozenset({"mark", "compare_marked", "refresh"})
 _SIDEWAYS = frozenset({"rank", "advisor"})
@@ -140,7 +147,7 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         (name in _FINDINGS and not has_findings, "there is no finding to go to"),
         (
             name in _MARKS and state.replay is not None and not state.replay.marks,
-            "no finding is marked in this recording",
+            "nothing is marked in this recording",
         ),
         (name == "open" and not can_open, "there is nothing to open here"),
         (name == "pause" and view is None, "there is nothing to pause yet"),

@@ -62,7 +62,7 @@ class ComparePage(Page):
     name = "compare"
     title = "Compare"
     of_run = False
-    keys = ("runs", "swap", "help", "quit")
+    keys = ("runs", "swap", "copy", "help", "quit")
 
     def __init__(self) -> None:
         super().__init__()

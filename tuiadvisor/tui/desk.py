@@ -22,6 +22,8 @@ DESK_VALUES: dict[str, type | tuple[type, ...]] = {
     "open_run": str,  # a recording's path
     "go_live": type(None),  # from a recording back to the live run
     "compare": tuple,  # (path before, path after)
+    "report": type(None),  # of what is shown, as HTML beside its recording or here
+    "bookmark": tuple,  # (step, note) in the recording that is shown
     "advise": type(None),  # the guided session on the run that is shown
     "answer": tuple,  # (question id, text); an empty text takes the answer back
 }

@@ -26,7 +26,7 @@ class FindingPage(Page):
 
     name = "finding"
     title = "Finding"
-    keys = ("next_finding", "previous_finding", "back", "help", "pause", "quit")
+    keys = ("next_finding", "previous_finding", "back", "copy", "help", "pause", "quit")
 
     def __init__(self) -> None:
         super().__init__()

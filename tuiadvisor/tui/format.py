@@ -166,6 +166,8 @@ EVIDENCE_NAMES = {
     "data_wait_share": "wait for data, share of the step",
     "data_wait_share_low": "wait for data at least (95 %)",
     "data_wait_loss_s": "a step would be shorter by",
+    "device_step_s": "step on the device's own clock",
+    "device_behind_share": "device behind the training thread at most",
     "compute_share": "computing, share of the step",
     "step_s": "mean step",
     "steady_steps": "steady steps seen",

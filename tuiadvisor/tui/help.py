@@ -22,6 +22,7 @@ ABOUT = {
     "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together.",
     "advisor": "Six patterns, each with what was measured and what only you know. Answers are stated, never measured; "
     "they can forbid, price or end something. left and right change the pattern, up and down the question.",
+    "log": "What the tool itself did and met since the screens were opened, newest last.",
     "runs": "Each row is a recording (*.tuirec): its step time from first to last step, and the verdict at its "
     "end. Open one to replay it; mark two, the one before the change first, and compare them.",
     "compare": "Only what lies beyond the noise of two runs of the same code is called a change; * marks phases "

@@ -5,7 +5,7 @@ No Textual here: the application passes keys in and draws the rows it gets. In: 
 
 from __future__ import annotations
 
-from time import monotonic
+from time import monotonic, strftime
 from typing import TYPE_CHECKING, Protocol
 
 from tuiadvisor.tui import chrome, commands
@@ -14,6 +14,7 @@ from tuiadvisor.tui.desk import NO_DESK
 from tuiadvisor.tui.details import FindingPage, RankPage
 from tuiadvisor.tui.guidance import Guidance, answer_hint, typed_answer
 from tuiadvisor.tui.help import HelpPage, PalettePage
+from tuiadvisor.tui.journal import Journal, LogPage
 from tuiadvisor.tui.line import BLANK
 from tuiadvisor.tui.overview import Overview
 from tuiadvisor.tui.prompt import Prompt
@@ -52,6 +53,14 @@ class Shell(Protocol):
         """Use the next set of colours; returns its name."""
         ...
 
+    def copy(self, text: str) -> str:
+        """Put a text where the user can take it; returns where it is."""
+        ...
+
+    def picture(self) -> str:
+        """Save the screen as a picture; returns where it is."""
+        ...
+
 
 class Navigator:
     """The user's place in the screens."""
@@ -74,6 +83,8 @@ class Navigator:
         self.runs = Runs()
         self.compare = ComparePage()
         self.advisor = Guidance()
+        self.journal = Journal()
+        self.log = LogPage(self.journal)
         self.help = HelpPage()
         self.palette = PalettePage()
         self.finding_page = FindingPage()
@@ -106,6 +117,17 @@ class Navigator:
             self.num_answers = desk.num_answers
             if desk.answer:
                 self.say(desk.answer)
+                self.journal.add(self.wall_time(), desk.answer)
+
+    def take_state(self, state: FeedState) -> None:
+        """Show a newer state of the run; what it tells of the tool itself goes into the log."""
+        if state is not self.state or not self.journal.entries:
+            self.journal.observe(self.wall_time(), state)
+        self.state = state
+
+    def wall_time(self) -> str:
+        """Return the time of day, for the log."""
+        return strftime("%H:%M:%S")
 
     def wanted_runs(self) -> tuple[str, ...]:
         """Return the recordings whose rows are on the screen and wait to be read."""
@@ -213,6 +235,8 @@ class Navigator:
             return
         if prompt.name == "filter" and not keep:
             self.filtered().filter = ""
+        elif prompt.name == "note" and keep:
+            self._bookmark(prompt.typed)
         elif prompt.name == "answer" and keep:
             self._answer(prompt.typed)
         elif prompt.name == "seek" and keep:
@@ -246,6 +270,17 @@ class Navigator:
     def filter_hint(self) -> str:
         """What may be typed into the filter."""
         return RUNS_HINT if self.page is self.runs else FILTER_HINT
+
+    def _bookmark(self, note: str) -> None:
+        step = self.state.replay.step if self.state.replay is not None else None
+        if step is None:
+            self.say("b: no step has been replayed yet")
+            return
+        self.shell.ask("bookmark", (step, note.strip()))
+
+    def copy_page(self) -> None:
+        """The whole page as text."""
+        self.say(self.shell.copy(self.page.copied(self.state)))
 
     def _ask_question(self) -> None:
         asked = self.advisor.question()
@@ -434,6 +469,11 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "runs": Navigator.show_runs,
     "compare": lambda here: here.show_page(here.compare),
     "advisor": Navigator.show_advisor,
+    "log": lambda here: here.show_page(here.log),
+    "report": lambda here: here.shell.ask("report"),
+    "copy": Navigator.copy_page,
+    "picture": lambda here: here.say(here.shell.picture()),
+    "bookmark": lambda here: here.open_prompt("note", "note", "what is to be seen here; enter keeps it"),
     "mark": lambda here: here.say(here.runs.mark()),
     "compare_marked": Navigator.compare_marked,
     "swap": Navigator.swap,

@@ -12,6 +12,7 @@ from tuiadvisor.tui import bars, rankrow, sections
 from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.details import action
 from tuiadvisor.tui.line import BLANK, Line, Span, beside, crop, fit, indent, line, rule
+from tuiadvisor.tui.once import plain_summary
 from tuiadvisor.tui.page import Page
 from tuiadvisor.tui.waiting import waiting
 
@@ -30,7 +31,7 @@ class Overview(Page):
 
     name = "overview"
     title = "Overview"
-    keys = ("ranks", "open", "help", "pause", "palette", "quit")
+    keys = ("ranks", "open", "help", "pause", "palette", "report", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return the whole screen; what does not fit is shortened part by part, the verdict never."""
@@ -40,6 +41,10 @@ class Overview(Page):
         room = width - 2 * MARGIN
         rows = _wide(state.view, room, height) if width >= WIDE else _narrow(state.view, room, height)
         return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
+
+    def copied(self, state: FeedState) -> str:
+        """Return the summary that --once prints: the screen itself has only what fits."""
+        return plain_summary(state.view) if state.view is not None else super().copied(state)
 
 
 def _narrow(view: RunView, width: int, height: int) -> list[Line]:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tuiadvisor.tui.feed import FeedState
 
 
+COPY_WIDTH = 100
+COPY_ROWS = 2000
+
+
 class Page:
     """A body of the screen between header and footer."""
 
@@ -61,6 +65,14 @@ class Page:
     def opened(self) -> Target | None:
         """Return what enter opens."""
         return self.cursor if self.cursor in self.targets else None
+
+    def copied(self, state: FeedState) -> str:
+        """Return the whole page as text, beyond what fits on the screen; blank rows in a row are one."""
+        top, self.top = self.top, 0
+        rows = [row.text.rstrip() for row in self.lines(state, COPY_WIDTH, COPY_ROWS)]
+        self.top = top
+        kept = [text for place, text in enumerate(rows) if text or (place and rows[place - 1])]
+        return "\n".join(kept).strip("\n") + "\n"
 
     def arranged(self, rows: list[Line], width: int, height: int) -> list[Line]:
         """Return the visible part of the rows with the cursor drawn; remembers the targets."""

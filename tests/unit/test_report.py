@@ -1,0 +1,187 @@
+"""The report: whole by itself, nothing it was not given, nothing from outside acts in it."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+from snapshot import desks, views
+from synthetic_run import Fault, Job
+from unit.test_contents import recording
+
+from tuiadvisor.cli import main
+from tuiadvisor.report import charts
+from tuiadvisor.report.markdown import markdown_report
+from tuiadvisor.report.page import Dossier, html_report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tuiadvisor.advisor.view import RunView
+
+VIEWS = {
+    "straggler": views.straggler(),
+    "healthy": views.healthy(),
+    "too early": views.too_early(),
+    "lost ranks": views.lost_ranks(),
+    "unknown": views.unknown_everything(),
+    "one rank": views.one_rank(),
+    "finished": views.finished(),
+    "many": views.many(1024),
+}
+VOID = {"meta", "br"}
+
+
+class Checker(HTMLParser):
+    """Remembers tags that were opened and not closed, scripts, and everything that would be loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.loads: list[str] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.loads += [value or "" for name, value in attrs if name in {"src", "href", "data", "srcset"}]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag == self.open.pop()
+
+
+def html(view: RunView) -> str:
+    return html_report([Dossier("run.tuirec", view)], None, "tuiadvisor 0.1.0")
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_it_is_whole_and_loads_nothing(name: str) -> None:
+    """Every tag is closed, no script, no handler, nothing but pictures that lie inside."""
+    text = html(VIEWS[name])
+    checker = Checker()
+    checker.feed(text)
+    assert [] == checker.open
+    assert "script" not in checker.tags
+    assert [] == checker.handlers
+    assert [] == [link for link in checker.loads if not link.startswith("data:image/png;base64,")]
+    assert [] == re.findall(r"@import|url\(", text)
+    assert len(text) < 1_000_000
+
+
+def test_what_the_run_says_is_in_it() -> None:
+    """Verdict, figures, phases, ranks, evidence with its names, actions with commands, what was not seen."""
+    text = html(views.straggler())
+    for part in (
+        "TUNE</span>rank 2 reads its data 11.8 ms late",
+        "1.69\u00d7 (1.60\u00d7 to 1.75\u00d7, 95 %)",
+        "28.6 ms</b><span>median step",
+        "step 222: rank 2 late",
+        "data wait: 21 %, 5.10 ms",
+        '<tr class="culprit">',
+        "peers data wait</th><td>2.10 ms",
+        "<code>py-spy dump --pid 41202 --subprocesses</code>",
+        "unknown: the run uses no device",
+        "torchrun --nproc-per-node 4 train.py --batch 64",
+        "waiting for the last rank",
+    ):
+        assert part in text
+    lost = html(views.lost_ranks())
+    assert "1,204 events dropped" in lost
+    assert "killed by SIGKILL after step 341" in lost
+
+
+def test_unknown_is_said_and_never_zero() -> None:
+    """A run of which nothing was observed has no figure in its report."""
+    text = html(views.unknown_everything())
+    assert "unknown: no step was seen" in text
+    assert "unknown: no arrival at a barrier was seen" in text
+    assert [] == re.findall(r">0(?:\.0+)? (?:s|ms|%)<", text)
+
+
+def test_text_from_outside_is_inert() -> None:
+    """Labels, hosts, commands and messages are other people's text, in HTML and in Markdown."""
+    view = views.straggler()
+    bad = "<img src=x onerror=alert(1)>\"'\x1b[2J|`\u202e"
+    finding = replace(view.findings[0], title=bad, message=bad, actions=(), evidence={bad: bad})
+    hostile = replace(
+        view,
+        run=replace(view.run, label=bad, command=bad, hosts=(bad,), software={bad: bad}),
+        ranks=tuple(replace(rank, host=bad, state_detail=bad) for rank in view.ranks),
+        findings=(finding,),
+        trend=replace(view.trend, marks=((222, bad),)),
+        verdict=replace(view.verdict, sentence=bad, because=bad),
+    )
+    text = html_report([Dossier(bad, hostile)], None, bad)
+    checker = Checker()
+    checker.feed(text)
+    assert "img" not in checker.tags
+    assert [] == checker.open
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    plain = markdown_report([Dossier(bad, hostile)], None, "tuiadvisor")
+    assert "<img" not in plain.replace("\\<img", "")
+    assert "\x1b" not in plain
+
+
+def test_the_heat_map_is_a_picture_of_the_levels() -> None:
+    """A pixel a rank and step, in the order of the ranks; what was not seen has a colour of its own."""
+    data = charts.png([bytes([0, 7, 255]), bytes([3])], 3)
+    assert (3, 2) == struct.unpack(">II", data[16:24])
+    begin = data.index(b"IDAT")
+    size = struct.unpack(">I", data[begin - 4 : begin])[0]
+    raw = zlib.decompress(data[begin + 4 : begin + 4 + size])
+    assert bytes([0, 0, 7, 8, 0, 8, 8, 3]) == raw
+
+
+def test_many_ranks_stay_a_small_file() -> None:
+    """1,024 ranks: the heat map shows all of them, the table those that need eyes."""
+    text = html(views.many(1024))
+    assert "and 1,023 more ranks, live and on time" in text
+    assert len(text) < 200_000
+
+
+def test_session_and_comparison_are_in_it() -> None:
+    """What was stated stands apart from what was measured."""
+    session = desks.guided_session({"effort_hours": 4.0})
+    dossier = Dossier("/runs/after.tuirec", views.healthy(), session)
+    for text in (
+        html_report([dossier], desks.comparison(), "tuiadvisor"),
+        markdown_report([dossier], desks.comparison(), "tuiadvisor"),
+    ):
+        assert "Improved: a step takes 16.9 ms instead of 28.6 ms" in text
+        assert "uided session" in text
+        assert "P6" in text
+    assert "Stated, not measured" in html_report([dossier], None, "tuiadvisor")
+
+
+def test_the_command_writes_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """HTML and Markdown by the name; two recordings are compared; no half file is left."""
+    before = str(
+        recording(tmp_path / "before.tuirec", Job(num_steps=120, faults=(Fault("backward", (2,), 0.015),)))
+    )
+    after = str(recording(tmp_path / "after.tuirec", Job(num_steps=120, seed=5)))
+    page, note = tmp_path / "r.html", tmp_path / "r.md"
+    assert 0 == main(["report", before, after, "-o", str(page)])
+    assert "written to" in capsys.readouterr().out
+    assert "Before and after" in page.read_text()
+    assert "2 runs" in page.read_text()
+    assert 0 == main(["report", before, "-o", str(note)])
+    assert note.read_text().startswith("# ")
+    assert [] == list(tmp_path.glob("*.part"))
+    assert 2 == main(["report", before, "-o", str(tmp_path / "r.pdf")])
+    assert "written as .html or .md" in capsys.readouterr().err
+    assert 1 == main(["report", before, "-o", str(tmp_path / "nowhere" / "r.md")])
+    assert "cannot be written" in capsys.readouterr().err

@@ -1,0 +1,75 @@
+"""`tuiadvisor report`: one file with verdict, charts, findings and evidence, to send or to keep."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor import __version__
+from tuiadvisor.advisor.compare import compare, measure
+from tuiadvisor.cli.conductor import Conductor, session_file
+from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.report.markdown import markdown_report
+from tuiadvisor.report.page import Dossier, html_report
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from tuiadvisor.advisor.comparison import Comparison
+    from tuiadvisor.session.guided import Guided
+
+MAX_RUNS: Final = 16
+SUFFIXES: Final = (".html", ".md")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="recordings; of two the second is compared with the first"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="report.html or report.md")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, write, say where."""
+    check_output(options.output)
+    if len(options.runs) > MAX_RUNS:
+        raise TuiadvisorError(f"{len(options.runs)} recordings; a report takes at most {MAX_RUNS}")
+    measured = [measure(path, read_frames(path)) for path in options.runs]
+    comparison = compare(measured[0], measured[1]) if len(measured) == 2 else None
+    dossiers = [Dossier(one.path, one.view, session_of(one.path)) for one in measured]
+    write_report(options.output, dossiers, comparison)
+    print(f"written to {options.output}")
+    return 0
+
+
+def check_output(path: str) -> None:
+    """TuiadvisorError unless the name says which kind of report is wanted."""
+    if Path(path).suffix not in SUFFIXES:
+        raise TuiadvisorError(f"{path}: a report is written as .html or .md")
+
+
+def session_of(path: str) -> Guided | None:
+    """The guided session that lies beside a recording, held again on it; None where there is none."""
+    file = session_file(path)
+    if file is None or not file.exists():
+        return None
+    conductor = Conductor(path, file, (), None)
+    conductor.read(read_frames)
+    return conductor.conduct()
+
+
+def write_report(path: str, dossiers: Sequence[Dossier], comparison: Comparison | None) -> None:
+    """Write by rename, so that no half report is ever there. FailureError if it cannot be written."""
+    made_by = f"tuiadvisor {__version__}, {time.strftime('%Y-%m-%d %H:%M')}"
+    render = html_report if path.endswith(".html") else markdown_report
+    text = render(dossiers, comparison, made_by)
+    beside = Path(f"{path}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise FailureError(f"{path}: cannot be written: {error.strerror}") from error

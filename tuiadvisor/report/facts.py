@@ -1,0 +1,176 @@
+"""What a report says in words and figures, shared by its HTML and its Markdown.
+
+In: RunView, Comparison.  Out: rows of text; "unknown" where nothing was observed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.tui import format as text_of
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.comparison import Comparison
+    from tuiadvisor.advisor.view import Losses, RankRow, RunView
+
+DECISIONS: Final = {"tune": "tune", "rescale": "rescale", "stop": "stop", "keep": "keep"}
+MAX_RANKS: Final = 64
+QUIET: Final = frozenset({"live", "exited", "detached"})
+
+
+def sentence(view: RunView) -> str:
+    """The verdict without the decision, which stands before it."""
+    text = view.verdict.sentence or "no verdict yet"
+    word, colon, rest = text.partition(":")
+    return rest.strip() if colon and word.lower() == view.verdict.decision else text
+
+
+def step_facts(view: RunView) -> list[tuple[str, str]]:
+    """The step in a handful of figures."""
+    step = view.step
+    rows = [
+        ("median step", text_of.seconds(step.median_s)),
+        ("95th percentile", text_of.seconds(step.p95_s)),
+        ("throughput", text_of.rate(step.throughput_steps_s, "steps/s")),
+    ]
+    for value, unit in ((step.throughput_samples_s, "samples/s"), (step.throughput_tokens_s, "tokens/s")):
+        if value is not None:
+            rows.append(("throughput", text_of.rate(value, unit)))
+    return [
+        *rows,
+        ("slowed by uneven ranks", text_of.factor(view.slowdown)),
+        ("goodput", text_of.share(view.goodput)),
+        ("cost of the probes", text_of.share(view.probe_cost)),
+    ]
+
+
+def shown_ranks(ranks: tuple[RankRow, ...]) -> tuple[tuple[RankRow, ...], int]:
+    """The ranks to list, and how many are left out: all of a few, else those that need eyes."""
+    if len(ranks) <= MAX_RANKS:
+        return ranks, 0
+    loud = tuple(rank for rank in ranks if rank.is_culprit or rank.state not in QUIET)[:MAX_RANKS]
+    return loud, len(ranks) - len(loud)
+
+
+def rank_rows(ranks: tuple[RankRow, ...]) -> list[tuple[str, ...]]:
+    """(rank, host, state, step, waits, causes, arrives last, main phase) of each."""
+    rows: list[tuple[str, ...]] = []
+    for rank in ranks:
+        share, phase = max(
+            ((value, name) for name, value in rank.shares.items() if value), default=(None, "")
+        )
+        state = f"{rank.state}: {rank.state_detail}" if rank.state_detail else rank.state
+        rows.append(
+            (
+                f"{'▶ ' if rank.is_culprit else ''}{rank.rank}",
+                rank.host or text_of.UNKNOWN,
+                state.replace("_", " "),
+                text_of.seconds(rank.step_s),
+                text_of.seconds(rank.wait_s),
+                text_of.seconds(rank.caused_wait_s),
+                text_of.share(rank.last_arrivals),
+                f"{text_of.phase_name(phase)} {text_of.share(share)}" if phase else text_of.UNKNOWN,
+            )
+        )
+    return rows
+
+
+def overlap_facts(view: RunView) -> list[tuple[str, str]]:
+    """Communication: whole, hidden, exposed and why."""
+    overlap = view.overlap
+    seen = text_of.share(overlap.sampled_share)
+    return [
+        ("communication a step", text_of.seconds(overlap.comm_total_s)),
+        ("exposed", text_of.seconds(overlap.comm_exposed_s)),
+        ("hidden behind compute", text_of.share(overlap.overlap)),
+        ("exposed: waiting for the last rank", text_of.seconds(overlap.skew_s)),
+        ("exposed: moving data", text_of.seconds(overlap.transfer_s)),
+        ("steps seen in detail", seen),
+    ]
+
+
+def what_if_facts(view: RunView) -> list[tuple[str, str]]:
+    """The step re-simulated: slowdown with only one phase or rank as measured, the rest ideal."""
+    found = view.what_if
+    if found is None:
+        return []
+    rows = [("slowdown of the job against all at their ideal", text_of.factor(found.S))]
+    phases = sorted(found.S_t.items(), key=lambda pair: -pair[1])[:6]
+    rows += [
+        (f"with only {text_of.phase_name(phase)} as measured", text_of.factor(value))
+        for phase, value in phases
+    ]
+    ranks = sorted(found.S_w.items(), key=lambda pair: -pair[1])[:4]
+    rows += [(f"with only rank {rank} as measured", text_of.factor(value)) for rank, value in ranks]
+    if found.M_W is not None:
+        rows.append(("share of it gone with the slowest 3 % of the ranks", text_of.share(found.M_W)))
+    if found.M_S is not None:
+        rows.append(("share of it gone with the last pipeline stage", text_of.share(found.M_S)))
+    return rows
+
+
+def environment_facts(view: RunView) -> list[tuple[str, str]]:
+    """Software, layout, command."""
+    info = view.run
+    layout = " · ".join(f"{name} {size}" for name, size in sorted(info.parallel.items()))
+    hosts = ", ".join(info.hosts[:16]) + (f" and {len(info.hosts) - 16} more" if len(info.hosts) > 16 else "")
+    rows = [
+        ("command", info.command or text_of.UNKNOWN),
+        ("hosts", hosts or text_of.UNKNOWN),
+        ("torch", info.torch or text_of.UNKNOWN),
+        ("python", info.python or text_of.UNKNOWN),
+        ("backend", info.backend or text_of.UNKNOWN),
+        ("device", info.device or text_of.UNKNOWN),
+    ]
+    rows += [("layout", layout)] if layout else []
+    return rows + sorted(info.software.items())
+
+
+def losses_text(lost: Losses) -> str:
+    """What was not seen, "" where everything was."""
+    counted = (
+        (lost.events_dropped, "event", "dropped"),
+        (lost.frames_lost, "frame", "lost"),
+        (lost.frames_bad, "frame", "unreadable"),
+        (lost.hooks_disabled, "hook", "switched off"),
+    )
+    parts = [f"{text_of.count(number, noun)} {what}" for number, noun, what in counted if number]
+    parts += [f"{text_of.ranks(lost.ranks_missing)} missing"] if lost.ranks_missing else []
+    return "; ".join([*parts, *lost.notes])
+
+
+def change_rows(comparison: Comparison) -> list[tuple[str, str, str, str]]:
+    """(what, before, after, change) of the step and its phases; * beyond noise."""
+    before, after = comparison.before, comparison.after
+    rows = [
+        (
+            "steady step",
+            text_of.seconds(before.step_s),
+            text_of.seconds(after.step_s),
+            _ratio(comparison.steady.ratio),
+        ),
+        (
+            "pauses included",
+            text_of.seconds(before.every_step_s),
+            text_of.seconds(after.every_step_s),
+            _ratio(comparison.every_step.ratio),
+        ),
+    ]
+    for entry in comparison.phases:
+        if entry.before_s or entry.after_s:
+            change = text_of.seconds(entry.change_s)
+            sign = "+" if entry.change_s is not None and entry.change_s > 0 else ""
+            star = " *" if entry.significant else ""
+            rows.append(
+                (
+                    text_of.phase_name(entry.phase),
+                    text_of.seconds(entry.before_s),
+                    text_of.seconds(entry.after_s),
+                    f"{sign}{change}{star}",
+                )
+            )
+    return rows
+
+
+def _ratio(ratio: float | None) -> str:
+    return text_of.UNKNOWN if ratio is None else f"{ratio:.3f}{text_of.TIMES}"

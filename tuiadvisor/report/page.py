@@ -1,0 +1,374 @@
+"""The report as one HTML file: no network, no scripts, charts inside; light, dark and on paper.
+
+In: Dossiers, a Comparison where there are two.  Out: str. Everything that came from outside is escaped, and the file
+forbids itself to load or run anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.report import charts
+from tuiadvisor.report.facts import (
+    DECISIONS,
+    change_rows,
+    environment_facts,
+    losses_text,
+    overlap_facts,
+    rank_rows,
+    sentence,
+    shown_ranks,
+    step_facts,
+    what_if_facts,
+)
+from tuiadvisor.report.inert import inert as _e
+from tuiadvisor.tui import format as text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tuiadvisor.advisor.comparison import Comparison
+    from tuiadvisor.advisor.view import Finding, RunView
+    from tuiadvisor.session.guided import Guided
+
+STYLE: Final = """
+:root { color-scheme: light dark; --ground: #f7f8fa; --text: #23282f; --dim: #5b6674; --line: #c6ccd6; --card: #fff;
+  --accent: #0b5cad; --good: #0a7a53; --warn: #8a5a00; --bad: #b3261e; --edge: #2f6fb0; --area: #b7cfe8; }
+@media (prefers-color-scheme: dark) { :root { --ground: #14171c; --text: #d5dae3; --dim: #8b97a8; --line: #343c49;
+  --card: #1b2028; --accent: #8fc7ff; --good: #5fd3a5; --warn: #f0c05a; --bad: #ff7a66; --edge: #6ea8e0;
+  --area: #24405f; } }
+@media print { :root { --ground: #fff; --text: #000; --card: #fff; } .finding, svg { break-inside: avoid; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1040px; padding: 24px 20px 60px; background: var(--ground); color: var(--text);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 24px; margin: 0 0 4px; }
+h2 { font-size: 18px; margin: 34px 0 8px; border-bottom: 1px solid var(--line); }
+h3 { font-size: 15px; margin: 14px 0 4px; }
+p { margin: 4px 0 8px; }
+.dim, .note { color: var(--dim); }
+.note { font-size: 13px; }
+.unknown { color: var(--dim); font-style: italic; }
+svg { width: 100%; height: auto; display: block; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--dim); }
+svg text.in { font-size: 12px; fill: #111; }
+svg text.light { fill: #fff; }
+svg .grid { stroke: var(--line); stroke-width: .6; }
+svg .area { fill: var(--area); }
+svg .edge { stroke: var(--edge); stroke-width: 1.6; fill: none; }
+svg line.mark { stroke: var(--warn); stroke-dasharray: 4 3; }
+svg text.mark { fill: var(--warn); font-weight: 600; }
+.verdict, .finding, .figures div { background: var(--card); border: 1px solid var(--line); border-radius: 6px; }
+.verdict { border-left-width: 6px; padding: 12px 16px; margin: 14px 0; }
+.verdict.tune { border-left-color: var(--warn); }
+.verdict.rescale { border-left-color: var(--accent); }
+.verdict.stop { border-left-color: var(--bad); }
+.verdict.keep { border-left-color: var(--good); }
+.verdict strong { font-size: 17px; }
+.badge { font-weight: 700; letter-spacing: .04em; margin-right: 8px; }
+.finding { padding: 10px 16px; margin: 10px 0; }
+.critical .badge { color: var(--bad); }
+.warning .badge { color: var(--warn); }
+.info .badge { color: var(--accent); }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 8px; }
+.figures div { padding: 6px 12px; }
+.figures b { display: block; font-size: 17px; }
+.figures span { color: var(--dim); font-size: 13px; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; }
+td, th { text-align: left; padding: 3px 10px 3px 0; vertical-align: top; border-bottom: 1px solid var(--line); }
+th { color: var(--dim); font-weight: 600; }
+table.facts th { width: 36%; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+tr.culprit td { font-weight: 700; }
+code { font: 13px ui-monospace, monospace; border: 1px solid var(--line); border-radius: 4px; padding: 0 4px; }
+.box { display: inline-block; width: 14px; height: 12px; }
+.bars { display: grid; grid-template-columns: 70px 1fr; gap: 2px 8px; align-items: center; }
+.bars svg { height: 16px; }
+.scroll { overflow-x: auto; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Dossier:
+    """One run of a report."""
+
+    name: str  # of the recording
+    view: RunView
+    session: Guided | None = None
+
+
+def html_report(runs: Sequence[Dossier], comparison: Comparison | None, made_by: str) -> str:
+    """The whole file. made_by: tool and time, for the foot."""
+    title = ", ".join(run.view.run.label or run.name for run in runs)
+    body = [_run(run, is_only=len(runs) == 1) for run in runs]
+    if comparison is not None:
+        body.insert(0, _comparison(comparison))
+    if len(runs) > 1:
+        body.insert(0, _runs(runs))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+        'img-src data:">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="referrer" content="no-referrer">'
+        f"<title>{_e(title)}: training report</title><style>{STYLE}</style></head><body>"
+        + "".join(body)
+        + f'<p class="note">{_e(made_by)}. A figure that was not observed is unknown, never 0.</p></body></html>\n'
+    )
+
+
+def _figure(text: str) -> str:
+    return f'<span class="unknown">{_e(text)}</span>' if text.startswith(text_of.UNKNOWN) else _e(text)
+
+
+def _table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: int = 1,
+    marked: frozenset[int] = frozenset(),
+) -> str:
+    """Rows of text under their heads; columns from `numbers` on are figures, flush right."""
+    cells = [f"<th{_class(place, numbers)}>{_e(head)}</th>" for place, head in enumerate(heads)]
+    body = []
+    for index, row in enumerate(rows):
+        marks = ' class="culprit"' if index in marked else ""
+        columns = "".join(
+            f"<td{_class(place, numbers)}>{_figure(text)}</td>" for place, text in enumerate(row)
+        )
+        body.append(f"<tr{marks}>{columns}</tr>")
+    return f'<div class="scroll"><table><tr>{"".join(cells)}</tr>{"".join(body)}</table></div>'
+
+
+def _class(place: int, numbers: int) -> str:
+    return ' class="n"' if place >= numbers else ""
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> str:
+    lines = "".join(f"<tr><th>{_e(name)}</th><td>{_figure(text)}</td></tr>" for name, text in rows)
+    return f'<table class="facts">{lines}</table>'
+
+
+def _run(run: Dossier, *, is_only: bool) -> str:
+    view = run.view
+    level = 1 if is_only else 2
+    info = view.run
+    world = text_of.count(info.world_size, "rank") if info.world_size is not None else "unknown world size"
+    where = f"{text_of.count(len(info.hosts), 'host')}" if info.hosts else "unknown hosts"
+    head = " · ".join(
+        (run.name, world, where, text_of.steps(0, view.last_step), view.ended or "still running when written")
+    )
+    parts = [
+        f'<h{level}>{_e(info.label or "unnamed job")}</h{level}><p class="dim">{_e(head)}</p>',
+        _verdict(view),
+        _losses(view),
+        '<div class="figures">'
+        + "".join(
+            f"<div><b>{_figure(text)}</b><span>{_e(name)}</span></div>" for name, text in step_facts(view)
+        )
+        + "</div>",
+        f"<section><h2>Step time</h2>{charts.trend_chart(view.trend)}</section>",
+        _accounting(view),
+        _ranks(view),
+        "<h2>Findings</h2>" + ("".join(_finding(found) for found in view.findings) or _no_findings(view)),
+        _communication(view),
+        _what_if(view),
+        _session(run.session),
+        _environment(view),
+    ]
+    return "".join(parts)
+
+
+def _verdict(view: RunView) -> str:
+    verdict = view.verdict
+    decision = verdict.decision or ""
+    rest = "".join(
+        f'<p><span class="dim">{name}</span> {_e(text)}</p>'
+        for name, text in (
+            ("Because:", verdict.because),
+            ("Then the next constraint:", text_of.phase_name(verdict.next_constraint or "")),
+            ("Verify:", verdict.verify),
+        )
+        if text
+    )
+    if verdict.speedup is not None:
+        low, high = text_of.factor(verdict.speedup.low), text_of.factor(verdict.speedup.high)
+        rest = f"<p>Expected speed-up {text_of.factor(verdict.speedup.expected)} ({low} to {high}, 95 %).</p>{rest}"
+    badge = DECISIONS.get(decision, "not yet").upper()
+    return (
+        f'<div class="verdict {_e(decision)}"><strong><span class="badge">{_e(badge)}</span>'
+        f"{_e(sentence(view))}</strong>{rest}</div>"
+    )
+
+
+def _losses(view: RunView) -> str:
+    text = losses_text(view.losses)
+    return f'<p class="note">▲ Not seen: {_e(text)}</p>' if text else ""
+
+
+def _accounting(view: RunView) -> str:
+    step = view.step
+    rows = [
+        (text_of.phase_name(phase), text_of.seconds(step.seconds.get(phase)), text_of.share(value))
+        for phase, value in step.shares.items()
+    ]
+    window = text_of.steps(view.window.first_step, view.window.last_step)
+    left_out = ", ".join(
+        f"{count:,} {why.replace('_', ' ')}" for why, count in view.window.excluded.items() if count
+    )
+    note = f"Mean over ranks, {window}" + (f", without {left_out}" if left_out else "") + "."
+    return (
+        f"<section><h2>Where a step goes</h2>{charts.phase_bar(step.shares, step.seconds)}"
+        f'<p class="note">{_e(note)}</p>{_table(("phase", "a step", "share"), rows)}</section>'
+    )
+
+
+def _ranks(view: RunView) -> str:
+    if not view.ranks:
+        return ""
+    shown, left = shown_ranks(view.ranks)
+    marked = frozenset(index for index, rank in enumerate(shown) if rank.is_culprit)
+    heads = ("rank", "host", "state", "step", "waits", "causes", "arrives last", "main phase")
+    more = f'<p class="note">and {text_of.count(left, "more rank")}, live and on time</p>' if left else ""
+    bars = "".join(
+        f'<span class="note">rank {rank.rank}</span>'
+        + charts.phase_bar(rank.shares, rank.seconds, height=16, named=False)
+        for rank in shown[:32]
+        if any(rank.shares.values())
+    )
+    return (
+        f"<section><h2>Ranks</h2>{_table(heads, rank_rows(shown), 3, marked)}{more}"
+        f"<h3>Lateness at the gradient barrier</h3>"
+        + charts.heat_map(view.ranks, view.heat_first_step)
+        + charts.heat_legend()
+        + (f'<h3>Phases of each rank</h3><div class="bars">{bars}</div>' if bars else "")
+        + "</section>"
+    )
+
+
+def _no_findings(view: RunView) -> str:
+    if view.window.enough:
+        return "<p>Nothing found that is worth acting on.</p>"
+    return f"<p>Not enough yet: {text_of.count(view.window.num_missing_steps, 'more step')}.</p>"
+
+
+def _finding(found: Finding) -> str:
+    where = text_of.ranks(found.ranks) if found.ranks else "the whole job"
+    facts = [where, *found.hosts[:4], text_of.phase_name(found.phase) if found.phase else ""]
+    facts.append(f"since step {found.since_step:,}" if found.since_step is not None else "")
+    cost = found.loss_s_per_step
+    facts.append(f"costs {text_of.seconds(cost)} a step" if cost is not None else "")
+    evidence = _facts(
+        (text_of.evidence_name(name), text_of.evidence(name, value)) for name, value in found.evidence.items()
+    )
+    actions = "".join(
+        f'<li>{_e(act.text)} <span class="note">risk {_e(act.risk)}, effort {_e(act.effort)}</span>'
+        + (f"<br><code>{_e(act.command)}</code>" if act.command else "")
+        + "</li>"
+        for act in found.actions
+    )
+    measure = "".join(f"<li>{_e(text)}</li>" for text in found.measure_next)
+    kind = f"{found.id}, pattern {found.pattern}, lens {found.lens}, layer {found.layer}"
+    note = " · ".join(fact for fact in (*facts, kind) if fact)
+    return (
+        f'<div class="finding {_e(found.severity)}"><h3><span class="badge">{_e(found.severity)}</span>'
+        f'{_e(found.title)}</h3><p>{_e(found.message)}</p><p class="note">{_e(note)}</p>'
+        + (f"<h3>Evidence</h3>{evidence}" if found.evidence else "")
+        + (f"<h3>What to do</h3><ol>{actions}</ol>" if actions else "")
+        + (f"<h3>Measure next</h3><ul>{measure}</ul>" if measure else "")
+        + "</div>"
+    )
+
+
+def _communication(view: RunView) -> str:
+    overlap = view.overlap
+    bar = charts.split_bar(
+        (
+            ("waiting for the last rank", overlap.skew_s, charts.COLOURS["data_wait"]),
+            ("moving data", overlap.transfer_s, charts.COLOURS["comm_exposed"]),
+        )
+    )
+    return f"<section><h2>Communication</h2>{bar}{_facts(overlap_facts(view))}</section>"
+
+
+def _what_if(view: RunView) -> str:
+    rows = what_if_facts(view)
+    return f"<section><h2>What if</h2>{_facts(rows)}</section>" if rows else ""
+
+
+def _session(session: Guided | None) -> str:
+    if session is None:
+        return ""
+    stated = [
+        (
+            f"{stage.pattern} {asked.ask}",
+            f"{asked.answer:g} {asked.unit}" if isinstance(asked.answer, float) else str(asked.answer),
+        )
+        for stage in session.stages
+        for asked in stage.asked
+        if asked.answer is not None
+    ]
+    conclusions = "".join(
+        f"<li><b>{_e(stage.pattern)}</b> {_e(stage.conclusion)}</li>" for stage in session.stages
+    )
+    change = "".join(f"<li>{_e(text)}</li>" for text in session.would_change)
+    return (
+        f'<section><h2>Guided session</h2><div class="verdict {_e(session.decision)}"><strong><span class="badge">'
+        f"{_e(session.decision.upper())}</span>{_e(session.why)}</strong></div>{_facts(session.card)}"
+        f"<ul>{conclusions}</ul>"
+        + (f"<h3>Stated, not measured</h3>{_facts(stated)}" if stated else "")
+        + (f"<h3>Would change the decision</h3><ul>{change}</ul>" if change else "")
+        + "</section>"
+    )
+
+
+def _environment(view: RunView) -> str:
+    unknown = _facts((text_of.phase_name(item.metric), f"unknown: {item.why}") for item in view.unknown)
+    hosts = _table(
+        ("host", "cpu", "memory", "disk", "network", "devices"),
+        (
+            (
+                host.host,
+                text_of.share(host.cpu),
+                text_of.share(host.memory),
+                _rate(host.disk_read_bytes_s),
+                _rate(host.net_bytes_s),
+                "; ".join(host.gpus) or "none seen",
+            )
+            for host in view.hosts[:64]
+        ),
+    )
+    return (
+        f"<section><h2>Environment</h2>{_facts(environment_facts(view))}"
+        + (f"<h3>Hosts, last sample</h3>{hosts}" if view.hosts else "")
+        + (f"<h3>Not observed</h3>{unknown}" if view.unknown else "")
+        + "</section>"
+    )
+
+
+def _rate(value: float | None) -> str:
+    return text_of.UNKNOWN if value is None else f"{text_of.num_bytes(value)}/s"
+
+
+def _runs(runs: Sequence[Dossier]) -> str:
+    rows = [
+        (
+            run.name,
+            text_of.count(run.view.run.world_size),
+            text_of.seconds(run.view.step.median_s),
+            text_of.rate(run.view.step.throughput_steps_s, "steps/s"),
+            DECISIONS.get(run.view.verdict.decision or "", "not yet"),
+        )
+        for run in runs
+    ]
+    return f"<h1>{len(runs)} runs</h1>" + _table(
+        ("recording", "ranks", "step", "throughput", "verdict"), rows
+    )
+
+
+def _comparison(comparison: Comparison) -> str:
+    notes = "".join(f'<p class="note">{_e(text)}</p>' for text in comparison.cautions)
+    return (
+        f'<section><h2>Before and after</h2><div class="verdict"><strong>{_e(comparison.sentence)}</strong>'
+        f"<p>{_e(comparison.bottleneck.sentence)}</p>{notes}</div>"
+        f"{_table(('', 'before', 'after', 'change'), change_rows(comparison))}</section>"
+    )
