@@ -2,7 +2,8 @@
 
 One line a metric: scope, unit, meaning. The advisor supplies exactly these (a test compares); a rule that names
 another one is refused with the nearest valid name. Scopes: `job` metrics are known to every rule, the
-others only to rules of their scope, which are judged once for each straggler group, kind of pause or standstill.
+others only to rules of their scope, which are judged once for each straggler group, kind of pause, group of heavy
+pipeline stages or standstill.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-SCOPES: Final = ("job", "straggler", "pause", "standstill")
+SCOPES: Final = ("job", "straggler", "pause", "stage", "standstill")
 UNITS: Final = ("s", "share", "ratio", "steps", "count", "flag", "text")
 
 
@@ -60,6 +61,17 @@ job level_shift_phase text phase that grew most
 job level_shift_steps steps steady steps seen since the step became longer
 job level_shift_cover share share of the growth that this phase holds
 job compute_share share of the step in forward, backward and optimizer
+job pipeline_ranks count ranks of a pipeline, 0 without one
+job pipeline_stages count stages of a pipeline
+job pipeline_micro_batches count micro-batches of a step
+job pipeline_bubble share of a pipeline's rank-time that is idle: fill, imbalance and delay together
+job pipeline_ideal_bubble share the same with equal stages and free sends
+job pipeline_fill_share share of a pipeline's rank-time: filling and draining, stages taken as equal
+job pipeline_imbalance_share share of a pipeline's rank-time: waiting for stages that take longer
+job pipeline_delay_share share of a pipeline's rank-time: sends and whatever else lies between chunks
+job pipeline_fill_loss_s s a step, gone with pipeline_micro_batches_wanted
+job pipeline_fill_loss_share share of the step
+job pipeline_micro_batches_wanted count micro-batches that bring filling and draining below a tenth
 job num_findings_above_info count findings of the other rules above info
 straggler ranks text ranks of the group, e.g. "rank 2" or "ranks 1 and 3"
 straggler host text host of the group
@@ -92,8 +104,38 @@ pause phase text phase in which the pause passes on the rank that begins it
 pause is_checkpoint flag 1 if checkpoints are being written
 pause is_eval flag 1 if the model is being evaluated
 pause is_periodic flag 1 if nothing marks what happens in it
+stage ranks text ranks that hold the heavy stages, e.g. "rank 2"
+stage stages text heavy stages, e.g. "stage 2"
+stage phase text forward or backward where most of the excess lies in one of them, else "both"
+stage phase_words text the same in plain words
+stage loss_s s a step, gone if the stage took as long as the others
+stage loss_share share of the step
+stage loss_share_low share lower end of its interval
+stage even_loss_s s a step, gone if the same work were spread evenly over the stages
+stage excess_s s a step by which the stage takes longer than the typical one
+stage excess_share share its excess as a share of the typical stage's time
+stage hit_share share of the steps in which it is the heavy one
+stage since steps job step since which it is
+stage since_words text "since step 57" or "from the first step compared on"
+stage steps_seen steps whole steady steps compared
+stage is_partition flag 1 if it is heavy in every pipeline of the job, 0 if only in some, unknown with one pipeline
 standstill still_s s since any rank's training thread went from one phase to another
 standstill still_words text who waits, for whom, where and since which step
+stage ranks text ranks that hold the heavy stages, e.g. "rank 2"
+stage stages text heavy stages, e.g. "stage 2"
+stage phase text forward or backward where most of the excess lies in one of them, else "both"
+stage phase_words text the same in plain words
+stage loss_s s a step, gone if the stage took as long as the others
+stage loss_share share of the step
+stage loss_share_low share lower end of its interval
+stage even_loss_s s a step, gone if the same work were spread evenly over the stages
+stage excess_s s a step by which the stage takes longer than the typical one
+stage excess_share share its excess as a share of the typical stage's time
+stage hit_share share of the steps in which it is the heavy one
+stage since steps job step since which it is
+stage since_words text "since step 57" or "from the first step compared on"
+stage steps_seen steps whole steady steps compared
+stage is_partition flag 1 if it is heavy in every pipeline of the job, 0 if only in some, unknown with one pipeline
 standstill still_since steps job step at which the ranks stand
 standstill num_still_missing count ranks the others wait for, as far as it was observed
 """

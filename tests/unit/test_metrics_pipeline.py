@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tuiadvisor.events import UNKNOWN, EventKind
 from tuiadvisor.metrics.pipeline import PipelineEvents, PipelineTimes, ideal_bubble, pipeline_times
+from tuiadvisor.metrics.pipelinesim import Replay, replay_of
 
 FORWARD, BACKWARD, WAIT = EventKind.STAGE_FORWARD, EventKind.STAGE_BACKWARD, EventKind.P2P_WAIT
 MS = 1_000_000
@@ -126,3 +127,63 @@ def test_zero_bubble_has_no_fixed_ideal() -> None:
 def test_no_pipeline_is_none(rows: list[Row]) -> None:
     """No chunks, or one rank alone: nothing to say."""
     assert pipeline_times(events_of(rows)) is None
+
+
+def replayed(rows: list[Row]) -> Replay:
+    """The re-simulation of some rows, which must be possible."""
+    columns = np.array(sorted(rows, key=lambda row: row[3]), dtype=np.int64).T
+    rank, kind, step, begin, end, stage, chunk = columns
+    replay = replay_of(
+        rank=rank, kind=kind, stage=stage, micro_batch=chunk, column=step, begin_ns=begin, end_ns=end
+    )
+    assert replay is not None
+    return replay
+
+
+def test_simulating_a_step_gives_its_span_and_that_of_a_healed_stage() -> None:
+    """GPipe with one stage of twice the work runs at the pace of the slow stage; healed, at the others'."""
+    rows: list[Row] = []
+    for step in range(3):
+        for rank, cost in ((0, MS), (1, 2 * MS), (2, MS)):
+            for chunk in range(4):
+                # Only order within a rank counts, so these clocks may be as wrong as they like between ranks.
+                begin = step * 10**9 + chunk * 3 * MS + rank * 7 * MS
+                rows.append((rank, FORWARD, step, begin, begin + cost, rank, chunk))
+                rows.append((rank, BACKWARD, step, begin + 500 * MS, begin + 500 * MS + cost, rank, chunk))
+    replay = replayed(rows)
+    assert [2 * (2 + 4 * 2) * 1e-3] * 3 == pytest.approx(list(replay.span_s(replay.seconds_NK)))
+    healed = replay.with_stages_like(np.array([1]), np.array([0, 2]))
+    assert [2 * 6 * 1e-3] * 3 == pytest.approx(list(replay.span_s(healed)))
+    assert 2 * 6 * 4 / 3 * 1e-3 == pytest.approx(float(replay.span_s(replay.equal_N[:, None])[0]))
+
+
+def test_a_loss_belongs_to_the_forward_before_it() -> None:
+    """The last stage's loss counts as its work: equal stages share it, and the backward waits for it."""
+    rows = gpipe(2, 4, 10 * MS, 10 * MS, num_steps=1)
+    last = [row for row in rows if row[0] == 1 and row[1] == FORWARD]
+    rows = [row for row in rows if row not in last]
+    for rank, kind, step, begin, end, stage, chunk in last:
+        rows += [
+            (rank, kind, step, begin, end - 6 * MS, stage, chunk),
+            (rank, kind, step, end - 6 * MS, end, stage, chunk),
+        ]
+    replay = replayed(rows)
+    assert 4 == replay.is_extra_N.sum()
+    assert [0.1] == pytest.approx(list(replay.span_s(replay.seconds_NK)))
+    assert 0.1 == pytest.approx(float(replay.span_s(replay.equal_N[:, None])[0]))
+
+
+def test_an_order_that_cannot_run_is_not_simulated() -> None:
+    """Each of two ranks waits for what the other runs later: clocks or records are wrong."""
+    rows = [
+        (0, FORWARD, 0, 1, 2, 0, 0),
+        (0, BACKWARD, 0, 3, 4, 0, 1),
+        (0, FORWARD, 0, 5, 6, 0, 1),
+        (1, FORWARD, 0, 1, 2, 1, 0),
+        (1, FORWARD, 0, 3, 4, 1, 1),
+        (1, BACKWARD, 0, 5, 6, 1, 1),
+    ]
+    rank, kind, step, begin, end, stage, chunk = np.array(rows, dtype=np.int64).T
+    assert None is replay_of(
+        rank=rank, kind=kind, stage=stage, micro_batch=chunk, column=step, begin_ns=begin, end_ns=end
+    )

@@ -6,10 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from synthetic_run import MS, Fault, Job, frames
+from synthetic_pipeline import Pipeline
+from synthetic_pipeline import frames as pipeline_frames
+from synthetic_run import MS, Fault, Job, folded, frames
 
 from tuiadvisor.advisor.evidence import job_values, pause_subjects, straggler_subjects
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.pipelines import find_pipelines
+from tuiadvisor.advisor.stages import pipeline_values, stage_subjects
 from tuiadvisor.metrics.diagnosis import diagnose_table
 from tuiadvisor_rules.condition import RuleError
 from tuiadvisor_rules.evaluate import check, judge, show
@@ -18,6 +22,8 @@ from tuiadvisor_rules.message import fill, seconds, worded
 from tuiadvisor_rules.metric_names import ALL, UNITS, names_for
 
 IDS = {
+    "heavy_stage",
+    "pipeline_bubble",
     "straggler",
     "input_bound",
     "communication_bound",
@@ -71,11 +77,22 @@ def test_the_advisor_supplies_exactly_the_metrics_rules_may_name() -> None:
     table, first = found
     alive = table.present_RK.any(axis=1)
     diagnosis = diagnose_table(table, alive, from_beginning=first, all_ranks_seen=True)
-    job = {**job_values(diagnosis, 0), "num_findings_above_info": 0}
+    job = {**job_values(diagnosis, 0), **pipeline_values(None), "num_findings_above_info": 0}
     assert names_for("job") == set(job)
     (straggler,), (pause,) = straggler_subjects(diagnosis, job), pause_subjects(diagnosis, job)
     assert names_for("straggler") == set(straggler.values)
     assert names_for("pause") == set(pause.values)
+    advisor = folded(pipeline_frames(Pipeline(heavy=((1, 2.0),))))
+    found = advisor.store.table()
+    assert found is not None
+    alive = found[0].present_RK.any(axis=1)
+    diagnosis = diagnose_table(found[0], alive, from_beginning=True, all_ranks_seen=True)
+    pipelines = find_pipelines(advisor.chunks, advisor.roster, advisor.store, diagnosis)
+    assert names_for("job") - {"num_findings_above_info"} == set(
+        job_values(diagnosis, 0) | pipeline_values(pipelines)
+    )
+    (stage,) = stage_subjects(diagnosis, pipelines, job)
+    assert names_for("stage") == set(stage.values)
 
 
 def test_metric_names_have_a_unit_and_keep_it_in_every_scope() -> None:

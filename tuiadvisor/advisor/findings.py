@@ -13,6 +13,7 @@ from tuiadvisor.advisor.evidence import (
     pause_subjects,
     straggler_subjects,
 )
+from tuiadvisor.advisor.stages import explains_shift, pipeline_values, stage_subjects
 from tuiadvisor.advisor.view import Action, Finding, Severity
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor_rules.condition import RuleError
@@ -22,6 +23,7 @@ from tuiadvisor_rules.loader import Rule, load_catalog
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tuiadvisor.advisor.pipelines import Pipelines
     from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.whatif import Gain
@@ -78,21 +80,27 @@ def find(
     num_missing_ranks: int,
     rules: tuple[Rule, ...],
     cores_per_rank: float | None = None,
+    *,
     device: DeviceView | None = None,
+    pipelines: Pipelines | None = None,
 ) -> tuple[list[Judged], dict[str, object]]:
     """Findings, most severe and most costly first, and the job's metrics they rest on."""
     job = job_values(diagnosis, num_missing_ranks, cores_per_rank, device)
-    subjects: dict[Literal["job", "straggler", "pause"], list[Subject]] = {
+    job |= pipeline_values(pipelines)
+    if explains_shift(pipelines, job["level_shift_since"]):
+        job["level_shift_unexplained"] = 0
+    subjects: dict[Literal["job", "straggler", "pause", "stage"], list[Subject]] = {
         "job": [_job_subject(diagnosis, job)],
         "straggler": straggler_subjects(diagnosis, job),
         "pause": pause_subjects(diagnosis, job),
+        "stage": stage_subjects(diagnosis, pipelines, job),
     }
     judged = [
         result
         for rule in rules
         if not rule.final and rule.scope != "standstill"
-        for subject in subjects[cast("Literal['job', 'straggler', 'pause']", rule.scope)]
-        if (result := _judge(rule, subject, diagnosis)) is not None
+        for subject in subjects[cast("Literal['job', 'straggler', 'pause', 'stage']", rule.scope)]
+        if (result := _judge(rule, subject, diagnosis, pipelines)) is not None
     ]
     job["num_findings_above_info"] = sum(entry.finding.severity != "info" for entry in judged)
     last = Subject("job", job, (), (), None, None, {})
@@ -121,7 +129,9 @@ def _job_subject(diagnosis: Diagnosis, job: dict[str, object]) -> Subject:
     return Subject("job", job, diagnosis.table.ranks, hosts, None, None, {})
 
 
-def _judge(rule: Rule, subject: Subject, diagnosis: Diagnosis | None) -> Judged | None:
+def _judge(
+    rule: Rule, subject: Subject, diagnosis: Diagnosis | None, pipelines: Pipelines | None = None
+) -> Judged | None:
     outcome = judge(rule, subject.values)
     if not outcome.fires:
         return None
@@ -130,6 +140,8 @@ def _judge(rule: Rule, subject: Subject, diagnosis: Diagnosis | None) -> Judged 
         gain = diagnosis.input.gain
     elif rule.id == "communication_bound" and diagnosis is not None and diagnosis.transfer is not None:
         gain = diagnosis.transfer.gain
+    elif rule.id == "pipeline_bubble" and pipelines is not None and pipelines.shown is not None:
+        gain = pipelines.shown.fill_gain
     evidence: dict[str, float | int | str | None] = {
         name: _plain(subject.values.get(name)) for name in rule.evidence
     }

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuiadvisor.advisor.devicetimes import EVENT_NAMES, DeviceTimes, of_job
+from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.picture import (
     SCHEMA,
+    chain,
     ended,
     goodput,
     losses,
@@ -28,6 +29,8 @@ from tuiadvisor.advisor.picture import (
     what_if,
     window,
 )
+from tuiadvisor.advisor.pipelines import find_pipelines, pipeline_view
+from tuiadvisor.advisor.pipelinestore import EVENT_NAMES, PipelineStore
 from tuiadvisor.advisor.roster import GONE, Roster
 from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS, rank_rows, with_devices
 from tuiadvisor.advisor.standing import standing
@@ -62,6 +65,7 @@ class Advisor:
         self.rules = catalog() if rules is None else rules
         self.roster = Roster()
         self.store = StepStore()
+        self.chunks = PipelineStore()
         self.trend = TrendHistory()
         self.device_times = DeviceTimes()
         self.num_frames = 0
@@ -90,12 +94,12 @@ class Advisor:
             self.num_bad_frames += 1
             self.roster.note(f"bad frame: {error}")
             return
+        agent = self.roster.agent_of(frame.source)
         if frame.kind == FrameKind.EVENTS:
             self.device_times.take(columns)
-        else:
-            agent = self.roster.agent_of(frame.source)
-            if agent is None:
-                return
+            if agent is not None:
+                self.chunks.add(columns, agent.host)
+        elif agent is not None:
             self.store.add(columns, agent.host, self.roster.clock_shift)
             for job_steps, durations_ns in self.store.take_aligned():
                 self.trend.add(job_steps, durations_ns)
@@ -134,9 +138,14 @@ class Advisor:
         # Device times are those of the latest steps: they say nothing of a chosen part of the run.
         devices = {} if steps is not None else self.device_times.views()
         device = of_job(devices)
+        pipelines = find_pipelines(
+            self.chunks, self.roster, self.store, diagnosis, None if steps is None else steps[1]
+        )
+        pipeline = pipeline_view(pipelines)
         judged: list[Judged] = []
         if diagnosis is not None and diagnosis.enough:
-            judged, _ = find(diagnosis, len(missing), self.rules, self.roster.cores_per_rank(), device)
+            cores = self.roster.cores_per_rank()
+            judged, _ = find(diagnosis, len(missing), self.rules, cores, device=device, pipelines=pipelines)
         still = standing(self.roster, self.store, found[0] if found else None) if steps is None else None
         hang = find_standstill(still, self.rules) if still is not None else []
         if hang:
@@ -177,7 +186,7 @@ class Advisor:
             goodput_losses=good_losses,
             trend=self.trend.trend(shift, _marks(judged, diagnosis)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
-            unknown=unknowns(diagnosis, self.roster, missing),
+            unknown=unknowns(diagnosis, self.roster, missing, pipeline),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),
             probe_cost=_probe_cost(diagnosis),
             num_frames=self.num_frames,
@@ -186,6 +195,8 @@ class Advisor:
             ended=ended(self.roster),
             what_if=what_if(diagnosis),
             device=device,
+            pipeline=pipeline,
+            chain=chain(diagnosis),
         )
 
     def _findings(self, judged: list[Judged]) -> tuple[Finding, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from tuiadvisor.advisor.evidence import overlap_seconds
 from tuiadvisor.advisor.roster import GONE, Roster
 from tuiadvisor.advisor.view import (
+    ChainLink,
     Losses,
     Overlap,
     RunInfo,
@@ -21,13 +22,18 @@ from tuiadvisor.advisor.view import (
 from tuiadvisor.events import PHASES, StepFlag
 from tuiadvisor.metrics.accounting import job_seconds, shares
 from tuiadvisor.metrics.arrays import mean_or_none, median_or_none, row_mean
+from tuiadvisor.metrics.barrier import has_stages
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.findings import Judged
     from tuiadvisor.advisor.steps import StepStore
+    from tuiadvisor.advisor.view import PipelineView
 
 SCHEMA: Final = 1
+# The order in which a step of one rank goes through its phases.
+CHAIN: Final = ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer")
+MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 MAX_NAMED_RANKS: Final = 64
 
 
@@ -105,6 +111,26 @@ def step_summary(diagnosis: Diagnosis | None) -> StepSummary:
         shares=shares(seconds),
         seconds=seconds,
     )
+
+
+def chain(diagnosis: Diagnosis | None) -> tuple[ChainLink, ...]:
+    """A step's phases in their order, the longest marked, each with the rank that takes longest for it."""
+    if diagnosis is None or not diagnosis.steady.num_steps:
+        return ()
+    seconds = job_seconds(diagnosis.seconds_PR)
+    share = shares(seconds)
+    longest = max(CHAIN, key=lambda name: seconds[name] or 0.0)
+    links = []
+    for name in CHAIN:
+        mean_s, row_R = seconds[name], diagnosis.seconds_PR[PHASES.index(name)]
+        rank = slowest_s = None
+        # Exposed communication is waiting for others: who has most of it is the one that is not slow.
+        if mean_s and name != "comm_exposed" and np.isfinite(row_R).sum() > 1:
+            row = int(np.nanargmax(row_R))
+            if row_R[row] > (1 + MIN_LINK_SPREAD) * mean_s:
+                rank, slowest_s = diagnosis.table.ranks[row], float(row_R[row])
+        links.append(ChainLink(name, mean_s, share[name], rank, slowest_s, bool(mean_s) and name == longest))
+    return tuple(links)
 
 
 def overlap(diagnosis: Diagnosis | None) -> Overlap:
@@ -195,7 +221,9 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
     return 1 - total, losses
 
 
-def unknowns(diagnosis: Diagnosis | None, roster: Roster, missing: tuple[int, ...]) -> tuple[Unknown, ...]:
+def unknowns(
+    diagnosis: Diagnosis | None, roster: Roster, missing: tuple[int, ...], pipeline: PipelineView | None
+) -> tuple[Unknown, ...]:
     """What could not be observed, and why."""
     if diagnosis is None:
         return (Unknown("step", "no step was seen yet"),)
@@ -204,7 +232,7 @@ def unknowns(diagnosis: Diagnosis | None, roster: Roster, missing: tuple[int, ..
     result = [Unknown(name, _why_phase(name, device)) for name in PHASES if seconds[name] is None]
     if diagnosis.steady_barrier.evidence == "none" and (diagnosis.table.num_ranks > 1 or missing):
         result.append(Unknown("stragglers", _why_no_order(diagnosis, missing)))
-    if diagnosis.transfer is None and diagnosis.table.num_ranks > 1:
+    if diagnosis.transfer is None and diagnosis.table.num_ranks > 1 and not has_stages(diagnosis.table):
         why = (
             "a rank was not recorded, and a late rank nobody sees looks like a slow network"
             if missing
@@ -213,6 +241,8 @@ def unknowns(diagnosis: Diagnosis | None, roster: Roster, missing: tuple[int, ..
         result.append(Unknown("transfer", why))
     if overlap_seconds(diagnosis)[0] is None and seconds["comm_exposed"] is not None:
         result.append(Unknown("overlap", "no step was sampled in detail"))
+    if pipeline is not None and pipeline.why_unknown:
+        result.append(Unknown("pipeline", pipeline.why_unknown))
     return tuple(result)
 
 
@@ -230,6 +260,8 @@ def _why_phase(name: str, device: str | None) -> str:
 
 
 def _why_no_order(diagnosis: Diagnosis, missing: tuple[int, ...]) -> str:
+    if has_stages(diagnosis.table):
+        return "the ranks hold stages of a pipeline, which do different work"
     if diagnosis.table.num_ranks < 2:
         return f"only one rank was recorded of {1 + len(missing)}"
     if (diagnosis.table.flagged_RK(StepFlag.NO_SYNC) & diagnosis.table.present_RK).any():

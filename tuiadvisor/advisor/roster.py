@@ -61,6 +61,7 @@ class RankFacts:
     hooks_disabled: int = 0
     texts: dict[str, str] = field(default_factory=dict)
     parallel: dict[str, int] = field(default_factory=dict)
+    pipeline: dict[str, int] = field(default_factory=dict)
     start_wall_ns: int | None = None
     still_phase: str | None = (
         None  # where it was when last heard alive; a probe taken out leaves this as it was
@@ -80,6 +81,7 @@ _TEXTS: Final = (
     "nccl",
     "git_commit",
     "device_uuid",
+    "schedule",
 )
 
 
@@ -222,6 +224,7 @@ class Roster:
                 if words:
                     facts.texts[name] = words
             facts.parallel = counts(entry, "parallel") or facts.parallel
+            facts.pipeline = counts(entry, "pipeline") or facts.pipeline
             self._state(facts, entry)
         self._host_row(agent, payload)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tuiadvisor.advisor.findings import SEVERITY_ORDER, Judged
 from tuiadvisor.advisor.view import Decision, Speedup, Verdict
+from tuiadvisor.metrics.barrier import has_stages
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
     step = diagnosis.steady_barrier.cycle_K
     mean_s = float(step.mean())
     sentence = f"Keep: nothing found is worth acting on; a step takes {seconds(mean_s)}."
-    if diagnosis.steady_barrier.evidence == "none" and diagnosis.table.num_ranks > 1:
+    if _is_order_unknown(diagnosis):
         sentence = f"Keep: a step takes {seconds(mean_s)}; whether a rank is late could not be observed."
     elif num_not_compared:
         sentence = (
@@ -101,9 +102,15 @@ def _sentence(chosen: Judged, diagnosis: Diagnosis) -> str:
     if gain is None:
         return f"{first}."
     now, then = seconds(gain.step_s), seconds(gain.step_s - gain.loss_s)
-    if diagnosis.steady_barrier.evidence == "none" and diagnosis.table.num_ranks > 1:
+    if _is_order_unknown(diagnosis):
         return f"{first}; without that a step would take at best {then} instead of {now}."
     return f"{first}; without that a step would take {then} instead of {now} ({gain.speedup:.2f}x)."
+
+
+def _is_order_unknown(diagnosis: Diagnosis) -> bool:
+    """Among stages of a pipeline nobody asks for the order of arrival: there the stages' times tell who is slow."""
+    barrier, table = diagnosis.steady_barrier, diagnosis.table
+    return barrier.evidence == "none" and table.num_ranks > 1 and not has_stages(table)
 
 
 def _speedup(chosen: Judged) -> Speedup | None:
@@ -126,7 +133,11 @@ def next_constraint(
         losses["comm_exposed"] = diagnosis.transfer.gain.loss_s
     for entry in judged:
         same = chosen is not None and entry.finding is chosen.finding
-        if entry.rule.scope == "job" or same or entry.finding.loss_s_per_step is None:
+        if (
+            (entry.rule.scope == "job" and entry.rule.id != "pipeline_bubble")
+            or same
+            or entry.finding.loss_s_per_step is None
+        ):
             continue
         name = entry.finding.phase or entry.finding.id
         losses[name] = losses.get(name, 0.0) + entry.finding.loss_s_per_step

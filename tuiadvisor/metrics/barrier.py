@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median
-from tuiadvisor.metrics.steptable import COMM
+from tuiadvisor.metrics.steptable import COMM, PHASE_INDEX
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steptable import StepTable
@@ -69,13 +69,19 @@ def expected_RK(table: StepTable) -> Bools:
     return from_first & to_last
 
 
+def has_stages(table: StepTable) -> bool:
+    """Whether ranks wait for neighbour stages: then they do different work, and who waits least is not late."""
+    idle = table.phase_s_PRK[PHASE_INDEX["pipeline_idle"]]
+    return bool((np.where(np.isfinite(idle), idle, 0.0) > 0).any())
+
+
 def find_barrier(table: StepTable, alive_R: Bools) -> Barrier:
-    """The best evidence of arrival order this table holds.
+    """The best evidence of arrival order this table holds; none among the stages of a pipeline.
 
     alive_R: ranks still running; their newest records may still be under way, so a step without them is
     incomplete rather than theirs to miss.
     """
-    if table.num_ranks < 2 or table.num_steps < 2:
+    if table.num_ranks < 2 or table.num_steps < 2 or has_stages(table):
         return _none(table)
     expected = expected_RK(table)
     began = np.maximum.accumulate(table.present_RK, axis=1)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import Finding, RankRow, RunView, Verdict
+    from tuiadvisor.advisor.view import Finding, PipelineView, RankRow, RunView, Verdict
 
 Document = dict[str, object]
 
@@ -46,6 +46,8 @@ def document(view: RunView) -> Document:
             "ranks": [asdict(entry) for entry in view.stragglers],
         },
         "what_if": _what_if(view),
+        "pipeline": _pipeline(view.pipeline),
+        "chain": [asdict(link) for link in view.chain],
         "per_rank": [_rank(row) for row in view.ranks],
         "goodput": {"value": view.goodput, "losses": view.goodput_losses},
         "findings": [_finding(finding) for finding in view.findings],
@@ -72,6 +74,17 @@ def _what_if(view: RunView) -> Document | None:
         "S_w": [{"rank": rank, "S": value} for rank, value in sorted(what_if.S_w.items())],
         "M_W": what_if.M_W,
         "M_S": what_if.M_S,
+    }
+
+
+def _pipeline(pipeline: PipelineView | None) -> Document | None:
+    if pipeline is None:
+        return None
+    return {
+        **asdict(pipeline),
+        "micro_batches_for": [
+            {"bubble": share, "micro_batches": num} for share, num in pipeline.micro_batches_for
+        ],
     }
 
 

@@ -1,0 +1,232 @@
+"""Pipelines through the advisor: the heavy stage is named and sized, so are too few micro-batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_pipeline import MS, Pipeline, frames, pipeline_run
+from synthetic_run import Job, above_info, final_view, folded
+
+from tuiadvisor.advisor.fold import diagnose
+from tuiadvisor.advisor.pipelinestore import EVENT_NAMES
+from tuiadvisor.advisor.view import PipelineView, RunView
+from tuiadvisor.report.document import document
+from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
+
+ENOUGH = Pipeline(num_micro_batches=32, num_steps=40, recorded=(4, 5, 6, 30, 31))
+
+
+def pipeline_of(view: RunView) -> PipelineView:
+    """The view's pipeline, which must be there."""
+    assert view.pipeline is not None
+    return view.pipeline
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_a_healthy_pipeline_is_kept(schedule: str) -> None:
+    """Equal stages, enough micro-batches: nothing to act on, and nobody late although all wait differently long."""
+    view = pipeline_run(replace(ENOUGH, schedule=schedule))
+    assert [] == above_info(view)
+    assert "keep" == view.verdict.decision
+    assert "could not be observed" not in view.verdict.sentence
+    pipeline = pipeline_of(view)
+    assert 3 / 35 == pytest.approx(pipeline.ideal_bubble)
+    assert 3 / 35 == pytest.approx(pipeline.bubble, abs=0.03)
+    assert None is pipeline.split_stage
+    assert (4, 32, 1) == (pipeline.num_stages, pipeline.num_micro_batches, pipeline.num_pipelines)
+    assert [] == [entry.rank for entry in view.stragglers]
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+@pytest.mark.parametrize("factor", [1.25, 2.0])
+def test_a_heavy_stage_is_named_with_what_it_costs(rank: int, factor: float) -> None:
+    """At each position, against the same run without it: loss within a tenth, predicted step within 3 %."""
+    healthy = pipeline_run(ENOUGH)
+    view = pipeline_run(replace(ENOUGH, heavy=((rank, factor),)))
+    assert [("heavy_stage", (rank,), None)] == above_info(view)
+    (finding,) = [entry for entry in view.findings if entry.id == "heavy_stage"]
+    assert healthy.step.median_s is not None
+    assert view.step.median_s is not None
+    assert view.step.median_s - healthy.step.median_s == pytest.approx(finding.loss_s_per_step, rel=0.1)
+    assert view.verdict.speedup is not None
+    predicted = view.step.median_s / view.verdict.speedup.expected
+    assert healthy.step.median_s == pytest.approx(predicted, rel=0.03)
+    assert rank == pipeline_of(view).split_stage
+    excess = pipeline_of(view).stages[rank].excess
+    assert factor - 1 == pytest.approx(excess, abs=0.03)
+    even_s, loss_s = finding.evidence["even_loss_s"], finding.loss_s_per_step
+    assert isinstance(even_s, float)
+    assert loss_s is not None
+    assert 0 < even_s < loss_s
+
+
+def test_a_heavy_part_is_named() -> None:
+    """Only its backward takes longer."""
+    view = pipeline_run(replace(ENOUGH, heavy=((1, 1.5),), heavy_part="B"))
+    assert [("heavy_stage", (1,), "backward")] == above_info(view)
+
+
+def test_the_onset_is_dated_on_steps_that_were_not_recorded_one_by_one() -> None:
+    """Chunks come in bursts, long before the onset here; the ranks' records come every step."""
+    job = replace(ENOUGH, num_steps=80, heavy=((2, 1.6),), onset=43, recorded=(4, 5, 6))
+    view = pipeline_run(job)
+    assert [("heavy_stage", (2,), None)] == above_info(view)
+    (finding,) = [entry for entry in view.findings if entry.id == "heavy_stage"]
+    assert finding.since_step is not None
+    assert abs(finding.since_step - 43) <= 2
+    assert (43, "The pipeline waits for the stage on rank 2") in [
+        (step + 43 - finding.since_step, what) for step, what in view.trend.marks
+    ]
+
+
+@pytest.mark.parametrize(("num", "severity"), [(4, "critical"), (8, "warning"), (14, "info"), (32, None)])
+def test_too_few_micro_batches(num: int, severity: str | None) -> None:
+    """The fewer, the worse; the count asked for is (p-1)(1-x)/x of a tenth."""
+    view = pipeline_run(replace(ENOUGH, num_micro_batches=num))
+    found = {entry.id: entry for entry in view.findings}
+    assert severity == (found["pipeline_bubble"].severity if "pipeline_bubble" in found else None)
+    assert "heavy_stage" not in found
+    asked = dict(pipeline_of(view).micro_batches_for)
+    assert (27, 12, 57) == (asked[0.1], asked[0.2], asked[0.05])
+
+
+def test_what_more_micro_batches_save_is_what_they_save() -> None:
+    """8 micro-batches of 12 ms against 32 of 3 ms: the same work, and the prediction for 27 lies just above it."""
+    few = pipeline_run(replace(ENOUGH, num_micro_batches=8))
+    many = pipeline_run(
+        replace(ENOUGH, num_micro_batches=27, forward_s=4 * MS * 8 / 27, backward_s=8 * MS * 8 / 27)
+    )
+    (finding,) = [entry for entry in few.findings if entry.id == "pipeline_bubble"]
+    assert few.step.median_s is not None
+    assert many.step.median_s is not None
+    assert few.step.median_s - many.step.median_s == pytest.approx(finding.loss_s_per_step, rel=0.1)
+
+
+def test_slow_sends_are_delay_not_a_stage() -> None:
+    """2 ms a send: the bubble grows beyond the ideal, and neither stages nor order are blamed for it."""
+    view = pipeline_run(replace(ENOUGH, send_s=2 * MS))
+    assert [] == above_info(view)
+    pipeline = pipeline_of(view)
+    assert pipeline.bubble is not None
+    assert pipeline.delay_share is not None
+    assert pipeline.fill_share is not None
+    assert pipeline.imbalance_share is not None
+    assert pipeline.delay_share > 0.02
+    assert pipeline.bubble == pytest.approx(
+        pipeline.fill_share + pipeline.imbalance_share + pipeline.delay_share
+    )
+
+
+def test_two_pipelines_name_the_slow_rank_of_one() -> None:
+    """Stage 1 is heavy in the second pipeline only: its rank, and that it is not the partition."""
+    view = pipeline_run(replace(ENOUGH, num_ranks=2, num_pipelines=2, heavy=((3, 1.5),)))
+    assert [("heavy_stage", (3,), None)] == above_info(view)
+    assert 0 == view.findings[0].evidence["is_partition"]
+    assert 2 == pipeline_of(view).num_pipelines
+    both = pipeline_run(replace(ENOUGH, num_ranks=2, num_pipelines=2, heavy=((1, 1.5), (3, 1.5))))
+    assert [("heavy_stage", (1, 3), None)] == above_info(both)
+    assert 1 == both.findings[0].evidence["is_partition"]
+
+
+def test_pipelines_that_nobody_tells_apart_are_unknown() -> None:
+    """Two ranks with stage 0, and no word on which pipeline they are in."""
+    view = pipeline_run(replace(ENOUGH, num_ranks=2, num_pipelines=2, tells_group=False, heavy=((3, 1.5),)))
+    assert [] == above_info(view)
+    assert "do not say which" in pipeline_of(view).why_unknown
+    assert "pipeline" in [entry.metric for entry in view.unknown]
+
+
+def test_without_a_recorded_step_the_pipeline_is_unknown() -> None:
+    """Its ranks say they hold stages, but no step was recorded chunk by chunk."""
+    view = pipeline_run(replace(ENOUGH, recorded=(), heavy=((1, 2.0),)))
+    assert [] == above_info(view)
+    assert "no chunk of a stage" in pipeline_of(view).why_unknown
+    assert None is pipeline_of(view).bubble
+
+
+def test_hosts_whose_clocks_cannot_be_compared_have_stages_but_no_bubble() -> None:
+    """What a rank does is known by its own clock, what it waits for in common is not."""
+    view = pipeline_run(replace(ENOUGH, clock_s=(0.0, 5.0, -3.0, 70.0), heavy=((2, 1.6),)))
+    pipeline = pipeline_of(view)
+    assert None is pipeline.bubble
+    assert "clocks" in pipeline.why_unknown
+    assert () == pipeline.chart
+    assert [(2, 2, True)] == [(one.stage, one.rank, one.is_heavy) for one in pipeline.stages if one.is_heavy]
+    assert [("heavy_stage", (2,), None)] == above_info(view)
+
+
+def test_a_step_is_drawn_whole() -> None:
+    """Each chunk of each rank once, within the step, one after the other."""
+    pipeline = pipeline_of(pipeline_run(ENOUGH))
+    assert 4 * 32 * 2 == len(pipeline.chart)
+    assert 31 == pipeline.chart_step
+    assert (0.0, 1.0) == (min(c.begin for c in pipeline.chart), max(c.end for c in pipeline.chart))
+    for rank in range(4):
+        mine = [chunk for chunk in pipeline.chart if chunk.rank == rank]
+        assert all(before.end <= after.begin + 1e-9 for before, after in itertools.pairwise(mine))
+    shares = [(rank.busy, rank.wait_previous, rank.wait_next, rank.other_idle) for rank in pipeline.ranks]
+    assert [1.0] * 4 == pytest.approx([sum(parts) for parts in shares])
+
+
+def test_live_and_replay_agree_and_steps_can_be_chosen() -> None:
+    """The view at the end of the stream is diagnose's; a range before the onset is healthy."""
+    job = replace(ENOUGH, num_steps=80, heavy=((1, 2.0),), onset=40, recorded=(*range(4, 8), 60, 61))
+    parts = [encode(f.kind, f.source, f.seq, f.time_ns, f.payload) for f in frames(job)]
+    assert document(folded(frames(job)).view()) == document(diagnose(parts))
+    assert [("heavy_stage", (1,), None)] == above_info(diagnose(parts))
+    before = diagnose(parts, (1, 38))
+    assert [] == above_info(before)
+    assert 7 == pipeline_of(before).chart_step
+
+
+def test_a_data_parallel_job_has_a_chain_and_no_pipeline() -> None:
+    """The longest phase is marked, once."""
+    view = final_view(Job())
+    assert None is view.pipeline
+    assert ["backward"] == [link.phase for link in view.chain if link.is_slowest]
+    assert ["data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer"] == [
+        link.phase for link in view.chain
+    ]
+    assert None is view.chain[1].seconds
+
+
+VALUE = st.one_of(st.integers(-3, 20), st.sampled_from([1 << 62, -(1 << 63), (1 << 63) - 1, 10**9, 1 << 40]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(*([VALUE] * len(EVENT_NAMES))), max_size=20),
+    st.lists(
+        st.tuples(
+            st.integers(0, 3), st.sampled_from([64, 65, 66, 67]), st.integers(28, 34), st.integers(10**9, 5 * 10**9),
+            st.integers(0, 10**9), st.integers(-1, 5), st.integers(-1, 9),
+        ),
+        max_size=30,
+    ),
+)  # fmt: skip
+def test_hostile_events_never_raise(hostile: list[tuple[int, ...]], odd: list[tuple[int, ...]]) -> None:
+    """Anything in any column, and chunks that contradict the schedule, among those of a real pipeline."""
+    rows = [*hostile, *((r, k, s, b, b + length, stage, mb, -1, 1) for r, k, s, b, length, stage, mb in odd)]
+    sequence = frames(replace(ENOUGH, num_micro_batches=4, recorded=(30, 31)))
+    if rows:
+        sequence.insert(3, Frame(FrameKind.EVENTS, "node0/1/1", 99, 10**9, pack_columns(rows, EVENT_NAMES)))
+    view = folded(sequence).view()
+    _finite(dataclasses.asdict(view))
+    document(view)
+
+
+def _finite(value: object) -> None:
+    if isinstance(value, float):
+        assert math.isfinite(value)
+    elif isinstance(value, dict):
+        for entry in value.values():
+            _finite(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            _finite(entry)
