@@ -20,10 +20,16 @@ SCRIPT = Path(__file__).parents[1] / "demo" / "train.py"
 START_PATIENCE_S = 90.0
 
 
-def launch(num_ranks: int, arguments: list[str], script: Path = SCRIPT) -> subprocess.Popen[bytes]:
-    """Run torchrun with the demo training in a session of its own; quiet unless it fails."""
+def launch(
+    num_ranks: int, arguments: list[str], script: Path = SCRIPT, prefix: tuple[str, ...] = ()
+) -> subprocess.Popen[bytes]:
+    """Run torchrun with the demo training in a session of its own; quiet unless it fails.
+
+    prefix: a command that starts it.
+    """
     return subprocess.Popen(
         [
+            *prefix,
             sys.executable,
             "-m",
             "torch.distributed.run",
@@ -75,9 +81,11 @@ def _trains(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def running(num_ranks: int, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], list[RankProcess]]]:
+def running(
+    num_ranks: int, *arguments: str, prefix: tuple[str, ...] = ()
+) -> Iterator[tuple[subprocess.Popen[bytes], list[RankProcess]]]:
     """A training that is under way; ended afterwards whatever happens."""
-    training = launch(num_ranks, ["--print-every", "0", *arguments])
+    training = launch(num_ranks, ["--print-every", "0", *arguments], prefix=prefix)
     try:
         ranks = wait_for_ranks(training, num_ranks)
         time.sleep(1.0)

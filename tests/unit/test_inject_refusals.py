@@ -98,7 +98,7 @@ def test_kernel_thread() -> None:
 def test_other_user(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user's process without the capability."""
     monkeypatch.setattr(os, "geteuid", lambda: process.status(sleeper.pid).uid + 1)
-    monkeypatch.setattr(refusals, "_has_ptrace_capability", lambda: False)
+    monkeypatch.setattr(refusals, "has_ptrace_capability", lambda: False)
     with pytest.raises(InjectError) as caught:
         preflight(sleeper.pid)
     assert caught.value.reason == "other_user"

@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "watch": ("watch", "live screens of the training that runs on this machine"),
     "record": ("record", "the same without screens, into a file"),
     "run": ("run_", "start a training and watch it from its first steps on"),
+    "arm": ("arm", "run a command so that a watcher gets in later where ptrace is forbidden"),
     "capture": ("capture", "a few steps of running ranks under torch's profiler, a trace for Perfetto each"),
     "replay": ("replay", "the same screens on a recording"),
     "runs": ("runs", "the recordings of a folder: open, search, compare"),

@@ -15,11 +15,12 @@ import orjson
 
 from tuiadvisor import __version__
 from tuiadvisor.agent.gpu import GpuSampler
+from tuiadvisor.inject.armed import waiting_processes
+from tuiadvisor.inject.permission import tracing_forbidden, yama_scope
+from tuiadvisor.inject.refusals import has_ptrace_capability
 
 if TYPE_CHECKING:
     import argparse
-
-CAP_SYS_PTRACE_BIT = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Look and print; 1 if injection cannot work at all."""
-    checks = [look_at_machine(), look_at_ptrace(), look_at_rings(), look_at_gpus(), *look_at_terminal()]
+    checks = [
+        look_at_machine(),
+        look_at_ptrace(),
+        look_at_armed(),
+        look_at_rings(),
+        look_at_gpus(),
+        *look_at_terminal(),
+    ]
     if options.json:
         document = {"schema": 1, "tuiadvisor": __version__, "checks": [asdict(check) for check in checks]}
         sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
@@ -63,19 +71,19 @@ def look_at_machine() -> Check:
 
 def look_at_ptrace() -> Check:
     """Whether the kernel lets us into processes of the same user."""
-    scope = _first_line("/proc/sys/kernel/yama/ptrace_scope")
-    has_capability = bool(_capabilities() >> CAP_SYS_PTRACE_BIT & 1)
-    found = (
-        f"yama ptrace_scope {scope or 'absent'}, CAP_SYS_PTRACE {'held' if has_capability else 'not held'}"
-    )
-    if scope in ("", "0") or (has_capability and scope != "3"):
-        return Check("ptrace", "ok", found, "")
-    if scope == "3":
-        return Check(
-            "ptrace", "missing", found, "forbidden until reboot by ptrace_scope 3: ask the administrator"
-        )
-    remedy = "as root: sysctl kernel.yama.ptrace_scope=0, or give this user CAP_SYS_PTRACE"
-    return Check("ptrace", "missing", found, remedy)
+    forbidden = tracing_forbidden()
+    if forbidden is not None:
+        what, remedy = forbidden
+        return Check("ptrace", "limited", what, f"{remedy}; a running job that is not armed stays closed")
+    held = "held" if has_ptrace_capability() else "not held"
+    return Check("ptrace", "ok", f"yama ptrace_scope {yama_scope() or 'absent'}, CAP_SYS_PTRACE {held}", "")
+
+
+def look_at_armed() -> Check:
+    """Processes that were started armed: they let a watcher in without ptrace."""
+    num = len(waiting_processes())
+    found = f"{num} process{'es wait' if num != 1 else ' waits'} for a watcher"
+    return Check("armed", "ok", found if num else "none waiting; needed only where ptrace is forbidden", "")
 
 
 def look_at_rings() -> Check:
@@ -118,17 +126,3 @@ def look_at_terminal() -> list[Check]:
     found = "installed here" if has_torch else "not installed here"
     remedy = "" if has_torch else "not needed to watch; `pip install 'tuiadvisor[demo]'` for the demo"
     return [*checks, Check("torch", "ok" if has_torch else "limited", found, remedy)]
-
-
-def _first_line(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
-
-
-def _capabilities() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:"):
-            return int(line.split()[1], 16)
-    return 0

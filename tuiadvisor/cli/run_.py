@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.session import Session
 from tuiadvisor.cli.watch import say_goodbye, show
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.inject.armed import arm_environment
+from tuiadvisor.inject.permission import tracing_forbidden
 from tuiadvisor.tui.once import plain_summary
 
 LOOK_S: Final = 0.1
@@ -40,7 +43,9 @@ def run(options: argparse.Namespace) -> int:
     # Screens and prints of the ranks cannot share a terminal.
     output = subprocess.DEVNULL if has_screens else None
     try:
-        training = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        training = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment()
+        )
     except OSError as error:
         raise TuiadvisorError(f"{command[0]}: {error.strerror}; check the command after --") from error
     if not _wait_for_ranks(training):
@@ -53,6 +58,15 @@ def run(options: argparse.Namespace) -> int:
     if training.poll() is None:
         print(f"the training goes on (process {training.pid}); waiting for its end, ^C ends it", flush=True)
     return training.wait()
+
+
+def _environment() -> dict[str, str] | None:
+    """The training's: as ours, and armed where there is no other way in."""
+    forbidden = tracing_forbidden()
+    if forbidden is None:
+        return None
+    print(f"tuiadvisor run: {forbidden[0]}: the training is started armed", file=sys.stderr)
+    return arm_environment(dict(os.environ))
 
 
 def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:

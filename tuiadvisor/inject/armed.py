@@ -41,6 +41,19 @@ def arm_environment(env: dict[str, str]) -> dict[str, str]:
     }
 
 
+def waiting_processes(*, remove_dead: bool = False) -> list[int]:
+    """Processes of this user and this PID namespace with a socket of theirs; of ended ones it can be deleted."""
+    alive = []
+    for path in Path(f"/tmp/tuiadvisor-arm-{os.getuid()}").glob("*.sock"):  # noqa: S108  the listener's own place
+        if not path.stem.isdigit():
+            continue
+        if Path(f"/proc/{path.stem}").exists():
+            alive.append(int(path.stem))
+        elif remove_dead:
+            path.unlink(missing_ok=True)
+    return sorted(alive)
+
+
 def socket_path(pid: int) -> Path | None:
     """The process's waiting socket, None where it isn't armed.
 

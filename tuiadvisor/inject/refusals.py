@@ -96,7 +96,7 @@ def _refuse_state(pid: int, status: process.Status) -> None:
 
 def _refuse_owner(pid: int, status: process.Status) -> None:
     uid = os.geteuid()
-    if status.uid != uid and not _has_ptrace_capability():
+    if status.uid != uid and not has_ptrace_capability():
         raise refusal(pid, "other_user", f"it belongs to user {status.uid}, you are {uid}")
 
 
@@ -127,12 +127,13 @@ def _refuse_ptrace(pid: int, status: process.Status) -> None:
         raise refusal(pid, "shadow_stack", "its shadow stack forbids calls from outside")
     scope_file = Path("/proc/sys/kernel/yama/ptrace_scope")
     scope = scope_file.read_text().strip() if scope_file.exists() else None
-    restriction = ptrace_restriction(scope, has_capability=_has_ptrace_capability())
+    restriction = ptrace_restriction(scope, has_capability=has_ptrace_capability())
     if restriction is not None:
         raise InjectError(pid, "ptrace_forbidden", *restriction)
 
 
-def _has_ptrace_capability() -> bool:
+def has_ptrace_capability() -> bool:
+    """Whether we may trace processes whatever their user and Yama say."""
     status = Path("/proc/self/status").read_text()
     (effective,) = [line.split()[1] for line in status.splitlines() if line.startswith("CapEff")]
     return bool(int(effective, 16) >> _CAP_SYS_PTRACE & 1)

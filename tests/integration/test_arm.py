@@ -1,0 +1,134 @@
+"""`tuiadvisor arm`: the command is itself, and a watcher gets in where ptrace is forbidden."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from training import running
+
+from tuiadvisor.inject.armed import waiting_processes
+
+TUIADVISOR = [sys.executable, "-m", "tuiadvisor"]
+FORBIDDEN = [sys.executable, str(Path(__file__).parents[1] / "without_ptrace.py")]
+NO_SECCOMP = 77
+
+
+def armed(*command: str) -> subprocess.Popen[str]:
+    """Start a command armed."""
+    return subprocess.Popen(
+        [*TUIADVISOR, "arm", "--", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def forbidden(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run tuiadvisor where ptrace is forbidden."""
+    done = subprocess.run(
+        [*FORBIDDEN, *TUIADVISOR, *command], capture_output=True, text=True, check=False, timeout=120
+    )
+    if done.returncode == NO_SECCOMP:
+        pytest.skip("this kernel has no seccomp filters")
+    return done
+
+
+def test_the_command_is_the_process_that_was_started() -> None:
+    """Process id, output and exit code are the command's own; its Python processes listen while they live."""
+    source = "import os, sys, glob; print(os.getpid(), glob.glob(f'/tmp/*/{os.getpid()}.sock')); sys.exit(7)"
+    process = armed(sys.executable, "-c", source)
+    output, _ = process.communicate(timeout=60)
+    assert 7 == process.returncode
+    assert output.startswith(f"{process.pid} [")
+    assert f"tuiadvisor-arm-{os.getuid()}/{process.pid}.sock" in output
+    assert process.pid not in waiting_processes()
+
+
+def test_a_signal_ends_the_command_as_without_us() -> None:
+    """Nobody stands in between, and a pipe that breaks ends it as in any shell."""
+    process = armed("sh", "-c", "echo ready; exec sleep 60")
+    assert process.stdout is not None
+    assert "ready\n" == process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert -signal.SIGTERM == process.returncode
+    broken = armed("sh", "-c", "kill -PIPE $$; exit 3")
+    broken.communicate(timeout=60)
+    assert -signal.SIGPIPE == broken.returncode
+
+
+def test_a_killed_process_leaves_no_socket_for_long() -> None:
+    """The next armed command clears what the killed one could not."""
+    process = armed(sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    process.communicate(timeout=60)
+    left = Path("/tmp", f"tuiadvisor-arm-{os.getuid()}", f"{process.pid}.sock")  # noqa: S108  the listener's place
+    assert left.exists()
+    armed("true").communicate(timeout=60)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "says"), [((), "nothing to run"), (("/nowhere/train",), "/nowhere/train: No such file")]
+)
+def test_what_cannot_run_is_one_line(command: tuple[str, ...], says: str) -> None:
+    """A mistake of the user: exit code 2."""
+    process = armed(*command)
+    _, complaint = process.communicate(timeout=60)
+    assert 2 == process.returncode
+    assert says in complaint
+    assert 1 == len(complaint.splitlines())
+
+
+def test_the_variables_for_a_job_script_arm_it_too(tmp_path: Path) -> None:
+    """What --env prints does in a shell what the command does."""
+    variables = subprocess.run(
+        [*TUIADVISOR, "arm", "--env"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    script = tmp_path / "job.sh"
+    look = "import os; print(os.path.exists(f'/tmp/tuiadvisor-arm-{os.getuid()}/{os.getpid()}.sock'))"
+    script.write_text(f'{variables}\n"{sys.executable}" -c "{look}"\n')
+    done = subprocess.run(["/bin/sh", str(script)], capture_output=True, text=True, check=True, timeout=60)
+    assert "True\n" == done.stdout
+
+
+def test_doctor_names_the_remedy_where_ptrace_is_forbidden() -> None:
+    """Found out by a trial, since a seccomp filter does not announce itself."""
+    checks = {check["name"]: check for check in json.loads(forbidden("doctor", "--json").stdout)["checks"]}
+    assert "limited" == checks["ptrace"]["state"]
+    assert "tuiadvisor arm -- CMD" in checks["ptrace"]["remedy"]
+
+
+def test_a_process_that_is_not_armed_is_refused_with_the_remedy() -> None:
+    """One sentence, and the process has not noticed."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True) as target:
+        source = f"from tuiadvisor.inject import inject; inject({target.pid}, 'pass')"
+        done = subprocess.run(
+            [*FORBIDDEN, sys.executable, "-c", source],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        if done.returncode == NO_SECCOMP:
+            pytest.skip("this kernel has no seccomp filters")
+        assert "forbids tracing it" in done.stderr
+        assert "tuiadvisor arm -- CMD" in done.stderr
+        target.communicate("\n")
+    assert 0 == target.returncode
+
+
+@pytest.mark.slow
+def test_a_watcher_gets_into_an_armed_training_without_ptrace(tmp_path: Path) -> None:
+    """Ranks below torchrun are attached and captured by their sockets, and train on."""
+    pytest.importorskip("torch")
+    with running(2, "--step-ms", "10", prefix=(*TUIADVISOR, "arm", "--")) as (training, ranks):
+        assert {rank.pid for rank in ranks} <= set(waiting_processes())
+        done = forbidden(
+            "capture", "all", "--pid", str(training.pid), "-o", str(tmp_path / "traces"), "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        assert [0, 1] == [entry["rank"] for entry in json.loads(done.stdout)["capture"]["ranks"]]
+        assert training.poll() is None
