@@ -115,6 +115,10 @@ MARK_KINDS: Final = tuple(kind for kind in EventKind if EventKind.CHECKPOINT <= 
 PIPELINE_KINDS: Final = tuple(kind for kind in EventKind if kind >= EventKind.STAGE_FORWARD)
 
 
+# What the training thread of a rank that stands still does, seen from outside. Only `waiting` may be in a collective.
+THREAD_STATES: Final = ("stopped", "running", "blocked", "asleep", "waiting")
+
+
 class RankState(IntEnum):
     """What is known about a rank's process and its probe."""
 

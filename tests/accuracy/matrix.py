@@ -106,10 +106,12 @@ ROWS = [
     Row("ddp:none", 2, ("--busy",), finding="", ranks=()),
     # Every 2 s is every 60 to 90 steps: a pause that rank 1 begins, or a straggler that stalls now and then.
     Row("ddp:none", disturbance="pause", finding="straggler|periodic_pause", seconds=20),
-    Row("ddp:none", disturbance="frozen", finding="hang", ranks=None, seconds=14),
+    Row("ddp:none", disturbance="frozen", finding="hang", seconds=14),
     # torchrun ends the other ranks within a second: nobody may be blamed for what they leave unfinished.
     Row("ddp:none", disturbance="killed", finding="", ranks=(), seconds=14),
     Row("ddp:hang", arguments=("--onset", "200"), finding="hang", ranks=(1,), seconds=20),
+    # All stand in backward: only what the threads do tells who has not come.
+    Row("ddp:hang-backward", arguments=("--onset", "200"), finding="hang", ranks=(1,), seconds=20),
 ]
 
 

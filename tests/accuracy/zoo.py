@@ -26,7 +26,7 @@ STYLES = ("ddp", "manual", "flat", "batchnorm", "accumulate", "barrier", "lossre
           "workers", "alternate")  # fmt: skip
 FAULTS = ("none", "data", "forward", "backward", "optimizer", "logging", "spin", "evaluation", "wandering",
           "balanced", "two", "intermittent", "decay", "saveall", "savemine", "everyone-forward", "moving", "recovering",
-          "uneven", "hang")  # fmt: skip
+          "uneven", "hang", "hang-backward")  # fmt: skip
 
 
 def wait(milliseconds: float) -> None:
@@ -76,6 +76,11 @@ class Slow:
             return self.length() * self.ms
         return 0.0
 
+    def hang_in(self, fault: str) -> None:
+        """Never return, if it is this rank's turn."""
+        if self.fault == fault and self.rank in self.bad and self.step == self.onset:
+            wait(3_600_000)
+
     def length(self) -> float:
         """Relative sequence length 0..1: of each rank its own (wandering), or of all ranks the same (balanced)."""
         seed = self.step * 1000 + (self.rank if self.fault == "wandering" else 0)
@@ -115,6 +120,7 @@ class SlowGradient(torch.autograd.Function):
         ctx.slow.work(8 * ctx.slow.scale + ctx.slow.extra_ms("backward"))
         if ctx.slow.fault == "spin" and ctx.slow.rank in ctx.slow.bad:
             spin(ctx.slow.ms)
+        ctx.slow.hang_in("hang-backward")
         return gradient, None
 
 
@@ -130,12 +136,7 @@ class Net(nn.Module):
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         """Batch x 8."""
-        if (
-            self.slow.fault == "hang"
-            and self.slow.rank in self.slow.bad
-            and self.slow.step == self.slow.onset
-        ):
-            wait(3_600_000)
+        self.slow.hang_in("hang")
         self.slow.work(6 * self.slow.scale + self.slow.extra_ms("forward"))
         hidden = torch.relu(self.norm(self.first(batch)))
         return self.last(SlowGradient.apply(hidden, self.slow))  # type: ignore[no-any-return, no-untyped-call]

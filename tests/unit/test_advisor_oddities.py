@@ -78,6 +78,39 @@ def test_all_in_backward_names_nobody() -> None:
     assert "who has not come was not observed" in view.verdict.sentence
 
 
+@pytest.mark.parametrize(
+    ("thread", "words"),
+    [
+        ("asleep", "asleep in a system call"),
+        ("running", "still computing"),
+        ("stopped", "stopped by a signal"),
+    ],
+)
+def test_within_backward_the_thread_tells_who_has_not_come(thread: str, words: str) -> None:
+    """Whoever waits for gloo sleeps on a futex; the one rank that does something else has not arrived."""
+    threads: dict[int, object] = {0: "waiting", 1: thread, 2: "waiting", 3: "waiting"}
+    view = still(Job(), 8.0, dict.fromkeys(range(4), "backward"), thread=threads)
+    assert [("warning", (1,), "backward")] == hangs(view)
+    assert f"ranks 0, 2 and 3 wait for rank 1, in backward and {words}" in view.verdict.sentence
+
+
+@pytest.mark.parametrize(
+    "threads",
+    [
+        {0: "waiting", 1: "waiting", 2: "waiting", 3: "waiting"},
+        {0: "waiting", 1: "asleep", 2: None, 3: "waiting"},
+        {0: "waiting", 1: "asleep", 2: "running", 3: "waiting"},
+        {0: "running", 1: "running", 2: "running", 3: "running"},
+        {0: "stopped", 1: "stopped", 2: "stopped", 3: "stopped"},
+        {0: "waiting", 1: "having lunch", 2: "waiting", 3: "waiting"},
+    ],
+)
+def test_threads_that_do_not_tell_name_nobody(threads: dict[int, object]) -> None:
+    """All alike, one unknown, or two that differ each in its own way: who has not come stays unknown."""
+    view = still(Job(), 8.0, dict.fromkeys(range(4), "backward"), thread=threads)
+    assert [("warning", (), "backward")] == hangs(view)
+
+
 def test_a_killed_rank_is_the_one_the_others_wait_for() -> None:
     """Its phase is unknown, its end is not."""
     states: dict[int, object] = {2: "killed"}

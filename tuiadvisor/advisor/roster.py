@@ -13,7 +13,7 @@ from tuiadvisor.advisor.corewait import CoreWait
 from tuiadvisor.advisor.deviceclocks import DeviceClocks, device_line
 from tuiadvisor.advisor.payload import Payload, counts, integer, number, objects, text
 from tuiadvisor.advisor.view import HostRow
-from tuiadvisor.events import PHASES, RankState
+from tuiadvisor.events import PHASES, THREAD_STATES, RankState
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class RankFacts:
         None  # where it was when last heard alive; a probe taken out leaves this as it was
     )
     still_s: float | None = None
+    still_thread: str | None = None  # of events.THREAD_STATES
     still_step: int | None = None
 
 
@@ -256,8 +257,10 @@ class Roster:
                     facts.phase_for_s,
                     facts.step,
                 )
+                thread = text(entry, "thread")
+                facts.still_thread = thread if thread in THREAD_STATES else None
             elif facts.step != facts.still_step:  # it has moved since
-                facts.still_phase = facts.still_s = facts.still_step = None
+                facts.still_phase = facts.still_s = facts.still_step = facts.still_thread = None
             for name in ("lost_steps", "lost_events", "hooks_disabled"):
                 value = integer(entry, name)
                 if value is not None:

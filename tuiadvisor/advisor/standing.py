@@ -5,7 +5,7 @@ In: roster, steps.  Out: Subject for the rule on hangs, or None while anything m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.roster import Roster
     from tuiadvisor.advisor.steps import StepStore
     from tuiadvisor.metrics.steptable import StepTable
+
+
+# Completes "waits for rank 2, in backward and ..."
+THREAD_WORDS: Final = {
+    "stopped": "stopped by a signal or a debugger",
+    "running": "still computing",
+    "blocked": "blocked on a device or a file system",
+    "asleep": "asleep in a system call that is no collective's",
+}
 
 
 def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subject | None:
@@ -33,7 +42,17 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subje
         # A probe that was taken out of a standing rank leaves the rank as it was.
         was_live = facts.state in {"live", "detached"} and facts.still_phase is not None
         state = "live" if was_live else facts.state
-        places.append(RankNow(facts.rank, state, facts.still_phase, facts.still_s, step))
+        places.append(
+            RankNow(
+                facts.rank,
+                state,
+                facts.still_phase,
+                facts.still_s,
+                step,
+                thread=facts.still_thread,
+                waits_asleep=facts.texts.get("backend") == "gloo",
+            )
+        )
     found = standstill(places, _longest_step_s(table))
     return None if found is None else _subject(found, roster)
 
@@ -69,7 +88,8 @@ def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
     place = PHASE_WORDS.get(found.phase or "", "in different phases")
     if found.missing:
         verb = "waits" if len(found.waiting) == 1 else "wait"
-        return f"{rank_words(found.waiting)} {verb} for {rank_words(found.missing)}, {place}{since}"
+        thread = f" and {THREAD_WORDS[found.thread]}" if found.thread else ""
+        return f"{rank_words(found.waiting)} {verb} for {rank_words(found.missing)}, {place}{thread}{since}"
     if num_known == 1 and world_size in {None, 1}:
         return f"{rank_words(found.waiting)} is {place}{since}"
     unseen = max((world_size or 0) - num_known, 0)

@@ -18,6 +18,7 @@ from tuiadvisor.agent import procfs
 from tuiadvisor.agent.info import ProbeInfo, parse_info
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
 from tuiadvisor.agent.session import LEASE_NS, RingSession, adopt_session, create_session, mapped_rings
+from tuiadvisor.agent.standingthread import StandingThread
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject import InjectError, Injection, inject
@@ -142,6 +143,7 @@ class RankLink:
         self.session: RingSession | None = None
         self.injection: Injection | None = None
         self.info = ProbeInfo()
+        self.standing = StandingThread()
         self.assumed_rank: int | None = None  # of a training that is not distributed
         self.detach_reason: int | None = None
         self.is_leaving = False

@@ -6,6 +6,7 @@ stay in its ring, which is the buffer for them; what it overwrites meanwhile is 
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, EventKind, RankState
@@ -70,6 +71,7 @@ def status_of(link: RankLink) -> dict[str, object]:
         **status,
         "phase": PHASES[phase] if is_inside else None,
         "phase_since_ns": _bounded(since_ns) if is_inside else None,
+        "thread": link.standing.state(link.process.pid, since_ns, time.monotonic_ns()) if is_inside else None,
         "step": _bounded(step) if reader.get_u64(ring_file.OFFSET_CLOCKS) else None,
         "lost_steps": reader.num_lost_steps,
         "lost_events": reader.num_lost_events,

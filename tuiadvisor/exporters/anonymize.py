@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, RankState
+from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, THREAD_STATES, RankState
 from tuiadvisor.exporters.survey import Reading, decoded
 from tuiadvisor.exporters.versions import device_model, is_layout_name, platform_name, version
 from tuiadvisor.exporters.words import is_harmless_key, scrub
@@ -192,6 +192,7 @@ def _rank(entry: Payload, names: Names) -> Payload:
         **_text(entry, "state", _one_of(_STATES, None)),
         **_text(entry, "detail", scrub),
         **_text(entry, "phase", _one_of(frozenset(PHASES), None)),
+        **_text(entry, "thread", _one_of(frozenset(THREAD_STATES), None)),
         **_text(entry, "backend", _one_of(_BACKENDS, "other")),
         **_text(entry, "device", _one_of(_DEVICES, "other")),
         **_text(entry, "label", names.label),

@@ -30,6 +30,8 @@ class RankNow:
     phase: str | None
     for_s: float | None  # in this phase without a break
     step: int | None  # on the job's axis where known
+    thread: str | None = None  # of events.THREAD_STATES
+    waits_asleep: bool = False  # its collectives run on the CPU: who waits in one uses no processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Standstill:
     missing: tuple[int, ...]
     phase: str | None  # of the missing, else of all
     is_death: bool  # the missing ranks are gone
+    thread: str | None = None  # what the missing do, where that is why they are named
 
 
 def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Standstill | None:
@@ -67,6 +70,8 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
     if for_s < limit_s or phases == {"other"}:
         return None
     missing = dead or _not_arrived(live)
+    by_thread = () if missing else _elsewhere(live)
+    missing = missing or by_thread
     named = [now.phase for now in live if now.rank in missing] if not dead else []
     phase = named[0] if named and len(set(named)) == 1 else None
     return Standstill(
@@ -76,6 +81,7 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
         missing=missing,
         phase=phase or (next(iter(phases)) if len(phases) == 1 else None),
         is_death=bool(dead),
+        thread=next((now.thread for now in live if now.rank in by_thread), None),
     )
 
 
@@ -90,3 +96,21 @@ def _not_arrived(live: Sequence[RankNow]) -> tuple[int, ...]:
     if not apart and any(now.phase == "comm_exposed" for now in live):
         apart = tuple(now.rank for now in live if now.phase != "comm_exposed")
     return apart if len(apart) < len(live) else ()
+
+
+def _elsewhere(live: Sequence[RankNow]) -> tuple[int, ...]:
+    """Ranks whose thread cannot be in a collective while those of all others are: stopped, computing, or asleep.
+
+    All of them stand in backward, where the phase does not tell who has arrived. One rank of which nothing is known
+    may be the one: then nobody is named.
+    """
+    if any(now.thread is None for now in live):
+        return ()
+    stopped = tuple(now.rank for now in live if now.thread == "stopped")
+    if stopped:
+        return stopped if len(stopped) < len(live) else ()
+    if not all(now.waits_asleep for now in live):
+        return ()
+    apart = {now.thread for now in live if now.thread != "waiting"}
+    ranks = tuple(now.rank for now in live if now.thread != "waiting")
+    return ranks if len(apart) == 1 and len(ranks) < len(live) else ()

@@ -130,7 +130,7 @@ _HOST_RANK = {
 
 _STATUS_RANK = {
     **_fields(_integer, "phase_since_ns step lost_steps lost_events hooks_disabled errors"),
-    **_fields(_text, "state detail phase"),
+    **_fields(_text, "state detail phase thread"),
 }
 
 SHAPES: Final[dict[FrameKind, Check]] = {
