@@ -121,21 +121,6 @@ stage steps_seen steps whole steady steps compared
 stage is_partition flag 1 if it is heavy in every pipeline of the job, 0 if only in some, unknown with one pipeline
 standstill still_s s since any rank's training thread went from one phase to another
 standstill still_words text who waits, for whom, where and since which step
-stage ranks text ranks that hold the heavy stages, e.g. "rank 2"
-stage stages text heavy stages, e.g. "stage 2"
-stage phase text forward or backward where most of the excess lies in one of them, else "both"
-stage phase_words text the same in plain words
-stage loss_s s a step, gone if the stage took as long as the others
-stage loss_share share of the step
-stage loss_share_low share lower end of its interval
-stage even_loss_s s a step, gone if the same work were spread evenly over the stages
-stage excess_s s a step by which the stage takes longer than the typical one
-stage excess_share share its excess as a share of the typical stage's time
-stage hit_share share of the steps in which it is the heavy one
-stage since steps job step since which it is
-stage since_words text "since step 57" or "from the first step compared on"
-stage steps_seen steps whole steady steps compared
-stage is_partition flag 1 if it is heavy in every pipeline of the job, 0 if only in some, unknown with one pipeline
 standstill still_since steps job step at which the ranks stand
 standstill num_still_missing count ranks the others wait for, as far as it was observed
 """

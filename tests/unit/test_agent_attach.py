@@ -512,6 +512,7 @@ def test_status_says_phase_step_losses_and_disabled_hooks(link: RankLink, probe:
         "lost_events": 0,
         "hooks_disabled": 2,
         "errors": 2,
+        "thread": None,
     }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -52,8 +53,18 @@ def test_a_wrong_command_line_is_one_line(
 
 
 def test_a_python_that_is_no_training_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is put into it, and nobody waits for its steps: this process has not loaded torch."""
-    assert 2 == main(["watch", "--once", "--pid", str(os.getpid())])
+    """Nothing is put into it, and nobody waits for its steps: a Python that has not loaded torch."""
+    # Not this process: another test may have loaded torch into it.
+    with subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as python:
+        assert python.stdout is not None
+        assert python.stdout.readline()
+        try:
+            code = main(["watch", "--once", "--pid", str(python.pid)])
+        finally:
+            python.kill()
+    assert code == 2
     said = capsys.readouterr().err
     assert "has not loaded torch, so it is no PyTorch training" in said
     assert 1 == said.count("\n")

@@ -102,6 +102,7 @@ def test_metric_names_have_a_unit_and_keep_it_in_every_scope() -> None:
         assert entry.unit in UNITS
         units.setdefault(entry.name, set()).add(entry.unit)
     assert {name for name, found in units.items() if len(found) > 1} == set()
+    assert len(ALL) == len({(entry.scope, entry.name) for entry in ALL})
 
 
 @pytest.fixture(name="rule_text")

@@ -189,6 +189,18 @@ EVIDENCE_NAMES = {
     "speedup_low": "shorter at least (95 %)",
     "speedup_high": "shorter at most (95 %)",
     "waiting": "who waits",
+    "steps_seen": "steps of it seen",
+    "even_loss_s": "a step shorter, its work spread evenly, by",
+    "is_partition": "heavy in every pipeline of the job",
+    "pipeline_bubble": "idle of the pipeline's time",
+    "pipeline_ideal_bubble": "idle at best, stages equal",
+    "pipeline_fill_share": "idle by filling and draining",
+    "pipeline_imbalance_share": "idle by waiting for longer stages",
+    "pipeline_delay_share": "idle between chunks, as by sends",
+    "pipeline_micro_batches": "micro-batches a step",
+    "pipeline_micro_batches_wanted": "micro-batches for a small bubble",
+    "pipeline_ranks": "ranks of the pipeline",
+    "pipeline_stages": "stages of the pipeline",
 }
 
 
@@ -210,7 +222,17 @@ def _yes_no(value: float) -> str:
 
 
 _SHARES = frozenset(
-    {"share", "overlap", "last_arrivals", "cover", "level_shift_cover", "cpu_share_of_compute", *PHASE_NAMES}
+    {
+        "share",
+        "overlap",
+        "last_arrivals",
+        "cover",
+        "level_shift_cover",
+        "cpu_share_of_compute",
+        "pipeline_bubble",
+        "pipeline_ideal_bubble",
+        *PHASE_NAMES,
+    }
 )
 
 
@@ -248,4 +270,5 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
         lambda value: count(round(value), "step"),
     ),
     "onset_seen": _yes_no,
+    "is_partition": _yes_no,
 }
