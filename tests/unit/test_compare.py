@@ -166,6 +166,30 @@ def test_the_bottleneck_moves() -> None:
     assert "The bottleneck is the same" in compare(old, old).bottleneck.sentence
 
 
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (Fault("comm", None, 20 * MS), ("communication_bound", "comm_exposed")),
+        (Fault("data", None, 4 * MS), ("input_bound", "data_wait")),
+        (Fault("data", (0,), 5 * MS), ("straggler", "data_wait")),
+    ],
+)
+def test_what_another_finding_hides_is_not_resolved(fault: Fault, kind: tuple[str, str]) -> None:
+    """The same loss in a step that grew fourfold for another reason is still there; the other way round, no news."""
+    job = replace(JOB, num_ranks=4)
+    alone = measured(job.with_faults(fault))
+    beside = measured(job.with_faults(fault, Fault("forward", (2,), 90 * MS)))
+
+    def state(first: Measured, second: Measured) -> str:
+        return {(entry.id, entry.phase): entry.state for entry in compare(first, second).findings}[kind]
+
+    assert state(alone, beside) in {"hidden", "remaining"}
+    assert state(beside, alone) in {"uncovered", "remaining"}
+    cured = measured(job.with_faults(Fault("forward", (2,), 90 * MS)))
+    assert "resolved" == state(alone, cured)
+    assert "new" == state(cured, alone)
+
+
 def test_checkpoints_count_although_steady_steps_are_the_same(before: Measured) -> None:
     """A pause every 10 steps leaves steady steps alone; the verdict rests on all steps then."""
     job = JOB.with_faults(Fault("checkpoint", (0,), 60 * MS, every=10))

@@ -5,19 +5,27 @@ In: two RunViews.  Out: the findings as resolved, new or remaining, and one sent
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.comparison import Bottleneck, FindingChange
+from tuiadvisor.advisor.comparison import Bottleneck, FindingChange, FindingState
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.view import Finding, RunView
 
 
+STILL_THERE: Final = 0.5  # of its seconds: less than half of it left is a success worth its name
+
+
 def finding_changes(before: RunView, after: RunView) -> tuple[FindingChange, ...]:
     """Every finding above info of either run, largest loss first."""
     old, new = _by_kind(before), _by_kind(after)
-    changes = [_change(old.get(key), new.get(key)) for key in sorted(set(old) | set(new))]
+    changes = []
+    for key in sorted(set(old) | set(new)):
+        first, second = old.get(key), new.get(key)
+        known = first or second
+        assert known is not None  # noqa: S101  # the key came from one of the two
+        changes.append(_change(first, second, _amount(known, before), _amount(known, after)))
     changes.sort(key=lambda entry: -max(entry.loss_before_s or 0.0, entry.loss_after_s or 0.0))
     return tuple(changes)
 
@@ -31,19 +39,53 @@ def _by_kind(view: RunView) -> dict[tuple[str, str], Finding]:
     return result
 
 
-def _change(before: Finding | None, after: Finding | None) -> FindingChange:
+def _amount(finding: Finding, view: RunView) -> float | None:
+    """Seconds a step of what the finding is about, whether or not the view found it worth a finding.
+
+    None where that was not observed, or where no single number stands for it.
+    """
+    if finding.id == "communication_bound":
+        return view.overlap.transfer_s
+    phase = finding.phase
+    if phase is None:
+        return None
+    if finding.id == "straggler":
+        own = [row.seconds.get(phase) for row in view.ranks if row.rank in finding.ranks]
+        peers = [row.seconds.get(phase) for row in view.ranks if row.rank not in finding.ranks]
+        known = [value for value in own if value is not None]
+        usual = sorted(value for value in peers if value is not None)
+        return max(known) - usual[len(usual) // 2] if known and usual else None
+    return view.step.seconds.get(phase) if finding.id == "input_bound" else None
+
+
+def _change(
+    before: Finding | None, after: Finding | None, amount_before: float | None, amount_after: float | None
+) -> FindingChange:
     shown = after or before
     assert shown is not None  # noqa: S101  # the key came from one of the two
     return FindingChange(
         id=shown.id,
         title=shown.title,
-        state="new" if before is None else "resolved" if after is None else "remaining",
+        state=_state(before, after, amount_before, amount_after),
         phase=shown.phase,
         ranks_before=before.ranks if before else (),
         ranks_after=after.ranks if after else (),
         loss_before_s=before.loss_s_per_step if before else None,
         loss_after_s=after.loss_s_per_step if after else None,
     )
+
+
+def _state(
+    before: Finding | None, after: Finding | None, amount_before: float | None, amount_after: float | None
+) -> FindingState:
+    """A share of the step falls when the step grows: who says "resolved" has to look at the seconds."""
+    if before is not None and after is not None:
+        return "remaining"
+    shown, other = (amount_before, amount_after) if after is None else (amount_after, amount_before)
+    is_there = shown is not None and other is not None and shown > 0 and other >= STILL_THERE * shown
+    if after is None:
+        return "hidden" if is_there else "resolved"
+    return "uncovered" if is_there else "new"
 
 
 def bottleneck(before: RunView, after: RunView) -> Bottleneck:

@@ -10,7 +10,8 @@ from typing import Literal
 
 Outcome = Literal["improved", "regressed", "no change", "not comparable"]
 Basis = Literal["step", "samples", "samples_per_device"]
-FindingState = Literal["resolved", "new", "remaining"]
+# hidden: no finding any more, and yet most of what it measured is still there; uncovered: the other way round
+FindingState = Literal["resolved", "new", "remaining", "hidden", "uncovered"]
 
 
 @dataclass(frozen=True, slots=True)

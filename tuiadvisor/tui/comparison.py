@@ -207,7 +207,10 @@ def _phase(entry: PhaseChange) -> Line:
 
 def _finding(entry: FindingChange, width: int) -> list[Line]:
     costs = f"{_cost(entry.loss_before_s)} -> {_cost(entry.loss_after_s)} a step"
-    return bullet(f"{entry.state}:", f"{entry.title} ({costs})", width)
+    note = {"hidden": "; still there, in a step that grew", "uncovered": "; it was there before"}.get(
+        entry.state, ""
+    )
+    return bullet(f"{entry.state}:", f"{entry.title} ({costs}{note})", width)
 
 
 def _cost(loss_s: float | None) -> str:
