@@ -251,8 +251,50 @@ def test_diagnose_reads_encoded_frames_and_can_be_limited_to_steps() -> None:
 def test_steps_outside_the_recording_are_one_clear_line() -> None:
     """What was asked, and what the recording holds."""
     data = [encoded(frame) for frame in frames(FAULTY)]
-    with pytest.raises(TuiadvisorError, match=r"--steps 900:950: no steady step .* holds \d+:199"):
+    with pytest.raises(TuiadvisorError, match=r"--steps 900:950: nothing there; .* holds steps 0:199"):
         diagnose(data, (900, 950))
+
+
+def test_the_error_names_what_the_recording_holds_not_the_window_after_a_change() -> None:
+    """The statistics rest on the steps after the onset at 60; the steps before it are in the recording all the same."""
+    data = [encoded(frame) for frame in frames(FAULTY)]
+    assert 60 <= (diagnose(data).window.first_step or 0)
+    with pytest.raises(TuiadvisorError, match=r"holds steps 0:199$"):
+        diagnose(data, (300, 310))
+    with pytest.raises(TuiadvisorError, match=r"--steps 0:0: no steady step in that range"):
+        diagnose(data, (0, 0))
+
+
+def test_early_steps_of_a_long_recording_can_be_asked_for() -> None:
+    """The window holds 2,048 steps; those asked for are looked at before later ones push them out."""
+    job = Job(num_ranks=2, num_steps=4000, faults=(Fault("forward", (1,), 6 * MS, until=1000),))
+    data = [encoded(frame) for frame in frames(job, rows_per_frame=200)]
+    view = diagnose(data, (100, 300))
+    assert (100, 300) == (view.window.first_step, view.window.last_step)
+    assert [("straggler", (1,), "forward")] == above_info(view)
+    assert 0 == view.losses.frames_lost
+
+
+def test_a_window_that_begins_at_a_change_says_why() -> None:
+    """Steps before rank 2 became slow are left out of the statistics, and the view says since when and whose."""
+    view = final_view(FAULTY)
+    assert view.window.excluded["before_change"] > 30
+    assert view.window.change.startswith("since step 6")
+    assert "rank 2 works" in view.window.change
+    assert view.window.change.endswith("longer a step")
+    assert "" == final_view(Job()).window.change
+
+
+def test_the_verdict_is_about_the_first_finding() -> None:
+    """A surer finding goes before a costlier one, in the list and in the headline."""
+    job = replace(FAULTY, faults=(Fault("forward", (2,), 9 * MS), Fault("comm", None, 15.5 * MS)))
+    view = final_view(job)
+    first, second = view.findings[:2]
+    assert [("straggler", "critical"), ("communication_bound", "warning")] == [
+        (entry.id, entry.severity) for entry in (first, second)
+    ]
+    assert (first.loss_s_per_step or 0.0) < (second.loss_s_per_step or 0.0)
+    assert "straggler" == view.verdict.finding
 
 
 def test_memory_stays_bounded() -> None:

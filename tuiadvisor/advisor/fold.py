@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 STEP_NAMES = ("rank", *STEP_COLUMNS)
 _COLUMNS = {FrameKind.STEPS: FOLDED, FrameKind.EVENTS: EVENT_NAMES}
+NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of the steps asked for
 
 
 class Advisor:
@@ -72,7 +73,12 @@ class Advisor:
         self.num_bad_frames = 0
         self._cached: tuple[tuple[int, int], RunView] | None = None
 
-    def feed(self, frame: bytes) -> None:
+    def is_past(self, job_step: int) -> bool:
+        """Whether a later step than this one was seen."""
+        span = self.store.span()
+        return span is not None and span[1] - self.store.axis_shift() > job_step
+
+    def feed(self, frame: bytes, *, with_steps: bool = True) -> None:
         """Take one encoded frame; one that cannot be decoded is counted and otherwise ignored."""
         try:
             decoded = decode(frame)
@@ -80,7 +86,10 @@ class Advisor:
             self.num_bad_frames += 1
             self.roster.note(f"bad frame: {error}")
             return
-        self.feed_frame(decoded)
+        if with_steps or decoded.kind != FrameKind.STEPS:
+            self.feed_frame(decoded)
+        else:
+            self.roster.take(decoded)  # it was received all the same
 
     def feed_frame(self, frame: Frame) -> None:
         """Take one decoded frame."""
@@ -275,14 +284,19 @@ def diagnose(frames: Iterable[bytes], steps: tuple[int, int] | None = None) -> R
     """
     advisor = Advisor()
     for frame in frames:
-        advisor.feed(frame)
+        # Later steps would push those asked for out of the window that is held in detail.
+        advisor.feed(frame, with_steps=steps is None or not advisor.is_past(steps[1] + NUM_STEPS_AFTER))
     if steps is None:
         return advisor.view()
     view = advisor.view_of(steps)
     if view.window.first_step is None and advisor.view().window.first_step is not None:
-        held = advisor.view().window
-        raise TuiadvisorError(
-            f"--steps {steps[0]}:{steps[1]}: no steady step in that range; "
-            f"the recording holds {held.first_step}:{held.last_step}"
-        )
+        raise TuiadvisorError(f"--steps {steps[0]}:{steps[1]}: {_why_nothing(advisor, steps)}")
     return view
+
+
+def _why_nothing(advisor: Advisor, steps: tuple[int, int]) -> str:
+    span, shift = advisor.store.span(), advisor.store.axis_shift()
+    first, last = (0, 0) if span is None else (max(span[0] - shift, 0), span[1] - shift)
+    if steps[0] > last or steps[1] < first:
+        return f"nothing there; the recording holds steps {first}:{last}"
+    return "no steady step in that range (warm-up, pauses, or not all ranks were seen yet)"

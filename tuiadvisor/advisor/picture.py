@@ -24,6 +24,7 @@ from tuiadvisor.metrics.accounting import job_seconds, shares
 from tuiadvisor.metrics.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.barrier import has_stages
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
+from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.findings import Judged
@@ -83,7 +84,19 @@ def window(diagnosis: Diagnosis | None) -> Window:
         excluded=excluded,
         enough=diagnosis.enough,
         num_missing_steps=diagnosis.num_missing_steps,
+        change=_change(diagnosis) if before else "",
     )
+
+
+def _change(diagnosis: Diagnosis) -> str:
+    """Why the window begins where it does."""
+    shift_s = diagnosis.regime_shift_s
+    if diagnosis.regime_step is None or shift_s is None:
+        return ""
+    how = f"{seconds(abs(shift_s))} {'longer' if shift_s > 0 else 'shorter'}"
+    if diagnosis.regime_rank is None:
+        return f"since step {diagnosis.regime_step} a step is {how}"
+    return f"since step {diagnosis.regime_step} rank {diagnosis.regime_rank} works {how} a step"
 
 
 def step_summary(diagnosis: Diagnosis | None) -> StepSummary:

@@ -1,19 +1,20 @@
 """The one decision a run's findings lead to, in one honest sentence.
 
-In: judged findings and metrics.  Out: Verdict. The largest measured loss decides; without enough steady steps
-nothing is decided, and without a finding above info the run is kept as it is.
+In: judged findings and metrics.  Out: Verdict. The first finding decides: the surest, and of those the costliest, as
+every list shows them. Without enough steady steps nothing is decided, and without a finding above info the run is kept
+as it is.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from tuiadvisor.advisor.findings import SEVERITY_ORDER, Judged
 from tuiadvisor.advisor.view import Decision, Speedup, Verdict
 from tuiadvisor.metrics.barrier import has_stages
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
+    from tuiadvisor.advisor.findings import Judged
     from tuiadvisor.advisor.view import Shares
     from tuiadvisor.metrics.diagnosis import Diagnosis
 
@@ -30,10 +31,7 @@ def verdict(
     above = [entry for entry in judged if entry.finding.severity != "info"]
     if not above:
         return _keep(judged, diagnosis, job_seconds, num_not_compared)
-    chosen = min(
-        above,
-        key=lambda entry: (-(entry.finding.loss_s_per_step or 0.0), SEVERITY_ORDER[entry.finding.severity]),
-    )
+    chosen = above[0]
     following = next_constraint(chosen, judged, diagnosis, job_seconds)
     return Verdict(
         decision=cast("Decision", chosen.rule.decision),

@@ -41,6 +41,9 @@ class Window:
     excluded: dict[str, int]  # {"warmup": 20, "checkpoint": 3, "partial": 1}
     enough: bool  # enough steady steps for a verdict
     num_missing_steps: int  # "not enough yet: N more steps"
+    change: str = (
+        ""  # why steps before a change do not count: "since step 140 rank 2 works 6 ms longer a step"
+    )
 
 
 @dataclass(frozen=True, slots=True)

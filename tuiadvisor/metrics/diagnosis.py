@@ -72,6 +72,8 @@ class Diagnosis:
     barrier: Barrier
     steadiness: Steadiness
     regime_step: int | None  # job step at which the window begins because the level changed there
+    regime_shift_s: float | None  # by how much, of the rank's own work or of the whole job's step
+    regime_rank: int | None  # whose work changed; None: the job's step did
     steady: StepTable
     steady_barrier: Barrier
     steady_steps: Ints  # job steps of the window
@@ -181,6 +183,8 @@ def _diagnose_steady(
         barrier=barrier,
         steadiness=steadiness,
         regime_step=int(steps[regime.start]) if regime.start else None,
+        regime_shift_s=regime.begun_by.shift if regime.begun_by else None,
+        regime_rank=None if regime.begun_by_row is None else table.ranks[int(rows[regime.begun_by_row])],
         steady=steady,
         steady_barrier=steady_barrier,
         steady_steps=table.first_step + window,

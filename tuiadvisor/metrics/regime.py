@@ -37,6 +37,8 @@ class Regime:
     cycle_changes: tuple[Change, ...]
     rank_changes: dict[int, tuple[Change, ...]]
     intermittent_rows: frozenset[int]
+    begun_by: Change | None = None  # the change at `start`
+    begun_by_row: int | None = None  # whose it is; None: the whole job's
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,8 @@ def find_regime(table: StepTable, columns: Ints, work_RK: Floats, cycle_K: Float
     bursts = [change.index for row in intermittent for change in by_row[row]]
     # Two ranks deviate from their own middle: each by half of what is between them.
     large = NEW_REGIME_SHARE * cycle_s * (0.5 if work_RK.shape[0] == 2 else 1.0)
-    starts = [
-        change.index
+    starts: list[tuple[int | None, Change]] = [
+        (row, change)
         for row, changes in by_row.items()
         if row not in intermittent
         for change in changes
@@ -101,13 +103,20 @@ def find_regime(table: StepTable, columns: Ints, work_RK: Floats, cycle_K: Float
     ]
     if not _alternates(cycle_changes):
         starts += [
-            change.index
+            (None, change)
             for change in cycle_changes
             if abs(change.shift) >= NEW_REGIME_SHARE * cycle_s
             and _is_believed(table, columns, change.index, cycle_K.size)
         ]
-    lasting = [start for start in starts if all(abs(start - index) > MIN_SEGMENT_STEPS for index in bursts)]
-    return Regime(max(lasting, default=0), cycle_changes, by_row, intermittent)
+    lasting = [
+        (row, change)
+        for row, change in starts
+        if all(abs(change.index - index) > MIN_SEGMENT_STEPS for index in bursts)
+    ]
+    if not lasting:
+        return Regime(0, cycle_changes, by_row, intermittent)
+    row, latest = max(lasting, key=lambda entry: (entry[1].index, abs(entry[1].shift)))
+    return Regime(latest.index, cycle_changes, by_row, intermittent, latest, row)
 
 
 def _is_believed(table: StepTable, columns: Ints, index: int, num_steps: int) -> bool:

@@ -35,6 +35,7 @@ def document(view: RunView) -> Document:
             "last_step": view.window.last_step,
             "steps": view.window.num_steps,
             "excluded": view.window.excluded,
+            "change": view.window.change or None,
             "enough": view.window.enough,
             "missing_steps": view.window.num_missing_steps,
         },

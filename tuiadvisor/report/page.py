@@ -215,7 +215,8 @@ def _accounting(view: RunView) -> str:
     left_out = ", ".join(
         f"{count:,} {why.replace('_', ' ')}" for why, count in view.window.excluded.items() if count
     )
-    note = f"Mean over ranks, {window}" + (f", without {left_out}" if left_out else "") + "."
+    note = f"Mean over ranks, {window}" + (f", without {left_out}" if left_out else "")
+    note += f" ({view.window.change})." if view.window.change else "."
     return (
         f"<section><h2>Where a step goes</h2>{charts.phase_bar(step.shares, step.seconds)}"
         f'<p class="note">{_e(note)}</p>{_table(("phase", "a step", "share"), rows)}</section>'

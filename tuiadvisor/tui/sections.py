@@ -103,7 +103,8 @@ def window(view: RunView) -> str:
         f"{count:,} {why.replace('_', ' ')}" for why, count in view.window.excluded.items() if count
     )
     steps = text_of.steps(view.window.first_step, view.window.last_step)
-    return f"{steps}, without {left_out}" if left_out else steps
+    told = f"{steps}, without {left_out}" if left_out else steps
+    return f"{told}: {view.window.change}" if view.window.change else told
 
 
 def phases(view: RunView, width: int, max_rows: int) -> list[Line]:
