@@ -121,7 +121,7 @@ def test_enter_opens_the_first_finding_and_escape_goes_back(live: Keyboard) -> N
     """Evidence, what to do with its command, what to measure next."""
     text = live.press("enter")
     assert "Rank 2 reads its data late" in text
-    assert "peers data wait  2.10 ms" in text
+    assert "peers data wait 2.10 ms" in " ".join(text.split())
     assert "$ py-spy dump --pid 41202 --subprocesses" in text
     live.press("escape")
     assert "overview" == live.page
