@@ -13,8 +13,8 @@ import pytest
 from tuiadvisor.agent import payload
 from tuiadvisor_probes import ring
 
-# "armed" is started by the rank itself, long before any watcher comes; late modules come when they are asked for.
-NOT_BUNDLED = {"armed", *payload.LATE_MODULES}
+# Standalone ones are run by the rank itself or in a rank that hangs; late ones come when they are asked for.
+NOT_BUNDLED = {*payload.STANDALONE_MODULES, *payload.LATE_MODULES}
 
 
 def test_bundle_holds_every_module_after_those_it_imports() -> None:

@@ -146,6 +146,7 @@ MODULE_ORDER: Final = (
     "iterator_hook",
     "install",
 )
+STANDALONE_MODULES: Final = ("armed", "stuck")  # run without the rest of the probe
 LATE_MODULES: Final = ("capture",)  # loaded into an attached probe when they are asked for, never with it
 
 
@@ -187,6 +188,13 @@ def extension_code(stem: str, call: str, inner_folder: str, source_folder: str |
         bundle=f"{inner_folder}/{BUNDLE_NAME}",
         source=f"{source_folder or probe_folder()}/{stem}.py",
     )
+
+
+def standalone_code(stem: str, call: str) -> str:
+    """Code that runs one standalone module in a namespace of its own and calls it."""
+    if stem not in STANDALONE_MODULES:
+        raise ValueError(stem)
+    return (probe_folder() / f"{stem}.py").read_text() + f"\n{call}\n"
 
 
 def write_bundle(folder: Path, pid: int, uid: int, stems: tuple[str, ...] = MODULE_ORDER) -> bool:

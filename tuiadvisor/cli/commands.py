@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "run": ("run_", "start a training and watch it from its first steps on"),
     "arm": ("arm", "run a command so that a watcher gets in later where ptrace is forbidden"),
     "capture": ("capture", "a few steps of running ranks under torch's profiler, a trace for Perfetto each"),
+    "stacks": ("stacks", "where ranks that hang are, and in which collective"),
     "replay": ("replay", "the same screens on a recording"),
     "runs": ("runs", "the recordings of a folder: open, search, compare"),
     "diagnose": ("diagnose", "the verdict on a recording, as text or JSON"),

@@ -15,6 +15,7 @@ import orjson
 
 from tuiadvisor import __version__
 from tuiadvisor.agent.gpu import GpuSampler
+from tuiadvisor.agent.stacks import find_spy
 from tuiadvisor.inject.armed import waiting_processes
 from tuiadvisor.inject.permission import tracing_forbidden, yama_scope
 from tuiadvisor.inject.refusals import has_ptrace_capability
@@ -46,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
         look_at_armed(),
         look_at_rings(),
         look_at_gpus(),
+        look_at_spy(),
         *look_at_terminal(),
     ]
     if options.json:
@@ -107,6 +109,15 @@ def look_at_gpus() -> Check:
     if names:
         return Check("gpu", "ok", ", ".join(names), "")
     return Check("gpu", "limited", "no device through NVML", "device metrics will be unknown on this machine")
+
+
+def look_at_spy() -> Check:
+    """The optional part of `stacks`."""
+    spy = find_spy()
+    if spy is not None:
+        return Check("py-spy", "ok", spy, "")
+    remedy = "pip install 'tuiadvisor[stacks]': frames in C of ranks that hang, and of ranks blocked there"
+    return Check("py-spy", "limited", "not installed here", remedy)
 
 
 def look_at_terminal() -> list[Check]:

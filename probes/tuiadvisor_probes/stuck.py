@@ -1,0 +1,142 @@
+"""Where this process is, for a job that stands still: the training thread's stack, and how far each process group got.
+
+Run by itself in an injected thread, without the rest of the probe. In: a folder.  Out: `state.json` in it. It only
+reads: no collective is called, no lock of the host's is taken. The sequence number of a group is that of the last
+collective that this process has entered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+MAX_FRAMES = 40
+MAX_GROUPS = 64
+MAX_MEMBERS = 4096
+MAX_CODE_BYTES = 20_000  # its reading takes a microsecond an instruction under the interpreter's lock
+C10D = os.path.join("torch", "distributed", "distributed_c10d.py")
+FUNCTIONAL = os.path.join("torch", "distributed", "_functional_collectives.py")
+ENGINE = "_engine_run_backward"
+GLUE = ("c10d_logger.py",)  # decorators around every call
+OURS = ("tuiadvisor_hook", "tuiadvisor_callback")
+IMPORTING = "<frozen importlib"
+# Methods of C in which a rank waits for others; no frame of Python shows them.
+WAITS = {"wait": "wait", "_broadcast_coalesced": "broadcast", "_verify_params_across_processes": "all_gather"}
+
+
+def report(folder: str) -> None:
+    """Write what this process knows of itself."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_globals is globals():
+        # Where only the main thread could run us we lie on top of its own code, beneath us the line that ran us.
+        frame = frame.f_back
+        frame = frame.f_back if frame is not None and frame.f_globals is not globals() else frame
+    said: dict[str, Any] = {"stack": stack_of(frame), "groups": []}
+    try:
+        said["call"], inside = call_of(frame)
+        said["groups"] = groups()
+        said["rank"] = own_rank()
+        said.update(whom(inside))
+    except Exception as error:  # noqa: BLE001 - a torch we were not written for: the stack is still worth telling
+        said["why"] = type(error).__name__ + ": " + str(error)[:200]
+    path = os.path.join(folder, "state.json")
+    with open(path + ".new", "w") as file:
+        json.dump(said, file)
+    os.replace(path + ".new", path)
+
+
+def stack_of(frame: Any) -> list[str]:
+    """The innermost frames, innermost first: function (folder/file.py:line). Ours and the importer's are left out."""
+    found: list[str] = []
+    while frame is not None and len(found) < MAX_FRAMES:
+        code = frame.f_code
+        if code.co_name not in OURS and not code.co_filename.startswith(IMPORTING):
+            place = os.sep.join(code.co_filename.split(os.sep)[-2:])
+            found.append(code.co_name + " (" + place + ":" + str(frame.f_lineno) + ")")
+        frame = frame.f_back
+    return found
+
+
+def call_of(frame: Any) -> tuple[str | None, Any]:
+    """(the call of torch.distributed the thread is in, its frame).
+
+    The call is "backward" inside autograd's engine, None in other code.
+    """
+    name = inside = None
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in OURS:
+            original = frame.f_locals.get("original")
+            if getattr(original, "__name__", "") == "wait":
+                return "wait", None
+        elif code.co_filename.endswith((C10D, FUNCTIONAL)):
+            if not code.co_name.startswith(("_", "<")) or name is None:
+                name, inside = str(code.co_name), frame  # the outermost is what the caller asked for
+        elif name is None and code.co_name == ENGINE:
+            return "backward", None
+        elif name is None and "torch" + os.sep + "_ops.py" in code.co_filename:
+            pass  # the way from Python to an operator
+        elif not code.co_filename.endswith(GLUE):
+            # Waiting for a collective's handle is a method of C: the caller's own frame is the innermost.
+            return (name, inside) if name else (WAITS.get(called_method(frame) or ""), None)
+        frame = frame.f_back
+    return name, inside
+
+
+def called_method(frame: Any) -> str | None:
+    """The method whose call a frame is in, by its code; None where it is in none, or that is not plain."""
+    dis: Any = sys.modules.get("dis")  # torch has imported it
+    if dis is None or len(frame.f_code.co_code) > MAX_CODE_BYTES:
+        return None
+    name = last = None
+    for instruction in dis.get_instructions(frame.f_code):
+        if instruction.offset > frame.f_lasti:
+            break
+        last = instruction
+        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            name = str(instruction.argval)
+    return name if last is not None and "CALL" in last.opname else None
+
+
+def whom(frame: Any) -> dict[str, Any]:
+    """Of a call into distributed_c10d: the name of its process group, and the other side of a message."""
+    if frame is None or not frame.f_code.co_filename.endswith(C10D) or "group" not in frame.f_locals:
+        return {}
+    c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
+    group = frame.f_locals["group"]
+    if group is None or group is c10d.GroupMember.WORLD:
+        group = c10d._get_default_group()
+    peers = [frame.f_locals.get(name) for name in ("src", "dst")]
+    return {
+        "call_group": str(c10d._world.pg_names.get(group, ""))[:100],
+        "call_peer": next((peer for peer in peers if type(peer) is int), None),
+    }
+
+
+def own_rank() -> int | None:
+    """The rank, None where there is no process group."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    return int(c10d.get_rank()) if c10d is not None and c10d.is_initialized() else None
+
+
+def groups() -> list[dict[str, Any]]:
+    """Every process group this process belongs to: name, purpose, backend, global ranks, last sequence number."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is None or not c10d.is_initialized():
+        return []
+    world = c10d._world
+    found = []
+    for group, (backend, _store) in list(world.pg_map.items())[:MAX_GROUPS]:
+        found.append(
+            {
+                "name": str(world.pg_names.get(group, ""))[:100],
+                "purpose": str(getattr(group, "group_desc", "") or "").replace("undefined", "")[:100],
+                "backend": str(backend)[:40],
+                "members": sorted(world.pg_group_ranks.get(group, {}))[:MAX_MEMBERS],
+                "seq": int(group._get_sequence_number_for_group()),
+            }
+        )
+    return found

@@ -1,0 +1,266 @@
+"""Where ranks that stand still are: asked inside, and looked at from outside by py-spy where it is installed.
+
+In: the ranks' processes.  Out: of each one its call, its process groups with sequence numbers, its stacks, or why not.
+A rank is asked by a small standalone module in an injected thread, which works while its training thread is blocked in
+C. py-spy stops a process only if that waits in a collective anyway (for native frames); every other one is read while
+it runs on, so that nobody is held up for a diagnosis.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.payload import standalone_code
+from tuiadvisor.agent.session import RingSession, adopt_session, create_folder
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.inject import inject
+from tuiadvisor_probes import ring as ring_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.agent.discovery import RankProcess
+
+NS: Final = 10**9
+ANSWER_S: Final = 5.0
+LOOK_S: Final = 0.05
+BETWEEN_S: Final = 0.5  # between two questions: numbers that moved meanwhile are of no hang
+SPY_S: Final = 20.0
+MAX_STATE_BYTES: Final = 1 << 20
+MAX_SPY_BYTES: Final = 16 << 20
+MAX_FRAMES: Final = 60
+MAX_TEXT_CHARS: Final = 300
+MAX_GROUPS: Final = 64
+MAX_MEMBERS: Final = 4096
+MAX_THREADS: Final = 16
+IMPORTING: Final = "<frozen importlib"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSaid:
+    """A process group as one rank sees it. seq: of the last collective it entered."""
+
+    name: str
+    purpose: str
+    members: tuple[int, ...]
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankStacks:
+    """One rank. call None: not in torch.distributed. why: what could not be had."""
+
+    rank: int | None
+    pid: int
+    state: str  # one letter of /proc/PID/stat
+    call: str | None
+    call_group: str | None
+    call_peer: int | None  # the other side of a message
+    groups: tuple[GroupSaid, ...]
+    stack: tuple[str, ...]  # Python, innermost first
+    native: tuple[str, ...]  # Python and C as py-spy saw them, innermost first
+    for_s: float | None  # in its phase, by the probe that watches it
+    was_asked: bool
+    moved: bool  # it entered another collective while we looked
+    why: str
+
+
+def stacks_of(processes: Sequence[RankProcess], spy: str | None) -> list[RankStacks]:
+    """One result a process, in their order. spy: py-spy's path, None to do without."""
+    with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="stacks") as pool:
+        return list(pool.map(lambda process: _one(process, spy), processes))
+
+
+def find_spy() -> str | None:
+    """py-spy beside our own Python, else on the PATH."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+
+
+def _one(process: RankProcess, spy: str | None) -> RankStacks:
+    found = procfs.stat(process.pid)
+    if found is None or found.start_ticks != process.start_ticks or not found.is_alive:
+        nothing = ("", None, None, None, (), (), (), None)
+        return RankStacks(
+            process.rank, process.pid, *nothing, was_asked=False, moved=False, why="it has ended"
+        )
+    first, why = _ask(process)
+    if first:
+        time.sleep(BETWEEN_S)
+    second, _ = _ask(process) if first else (b"", "")
+    told = parse_told(second or first, process, found.state)
+    moved = bool(first and second) and parse_told(first, process, found.state).groups != told.groups
+    told = replace(told, moved=moved, was_asked=bool(first), why=why or told.why, for_s=_phase_s(process.pid))
+    if spy is None:
+        return told
+    is_waiting = told.call is not None and not moved and found.state not in "Tt"
+    native, problem = _spy(spy, process.pid, may_stop=is_waiting)
+    return replace(told, native=native, why="; ".join(filter(None, (told.why, problem))))
+
+
+# --- asked inside
+
+
+def _ask(process: RankProcess) -> tuple[bytes, str]:
+    """(what the rank says of itself, why not)."""
+    try:
+        files = create_folder(process.pid, process.uid)
+    except (OSError, TuiadvisorError) as error:
+        return b"", str(error)
+    try:
+        inject(process.pid, standalone_code("stuck", f"report({files.inner_directory!r})"))
+        return _answer(files)
+    except (OSError, TuiadvisorError) as error:
+        return b"", str(error)
+    finally:
+        files.remove()
+
+
+def _answer(files: RingSession) -> tuple[bytes, str]:
+    deadline_s = time.monotonic() + ANSWER_S
+    while time.monotonic() < deadline_s:
+        with suppress(OSError):
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with os.fdopen(os.open("state.json", flags, dir_fd=files.directory_fd), "rb") as file:
+                return file.read(MAX_STATE_BYTES), ""
+        time.sleep(LOOK_S)
+    return b"", "its interpreter does not answer: a thread holds it in C"
+
+
+def parse_told(raw: bytes, process: RankProcess, state: str) -> RankStacks:
+    """The believable part of what a process said of itself."""
+    told = _object(raw)
+    call = told.get("call")
+    groups = told.get("groups")
+    rank = _number(told.get("rank"))
+    return RankStacks(
+        rank=process.rank if rank is None else rank,
+        pid=process.pid,
+        state=state,
+        call=_text(call) if isinstance(call, str) else None,
+        call_group=_text(group) if isinstance(group := told.get("call_group"), str) and group else None,
+        call_peer=_number(told.get("call_peer")),
+        groups=tuple(
+            group
+            for entry in (groups[:MAX_GROUPS] if isinstance(groups, list) else [])
+            if (group := _group(entry)) is not None
+        ),
+        stack=_texts(told.get("stack")),
+        native=(),
+        for_s=None,
+        was_asked=bool(told),
+        moved=False,
+        why=_text(told.get("why")) if isinstance(told.get("why"), str) else "",
+    )
+
+
+def _group(entry: object) -> GroupSaid | None:
+    if not isinstance(entry, dict):
+        return None
+    seq, members = _number(entry.get("seq")), entry.get("members")
+    if seq is None or not isinstance(members, list):
+        return None
+    ranks = tuple(number for item in members[:MAX_MEMBERS] if (number := _number(item)) is not None)
+    return GroupSaid(_text(entry.get("name")), _text(entry.get("purpose")), ranks, seq)
+
+
+def _phase_s(pid: int) -> float | None:
+    """How long the rank is in its phase, from the ring of a probe that is in it; None without one."""
+    session = None
+    try:
+        session = adopt_session(pid)
+        if session is None:
+            return None
+        reader = ring_file.RingReader(session.ring_path)
+        _, since_ns, _ = reader.now()
+        reader.close()
+    except (OSError, ring_file.RingError):
+        return None
+    finally:
+        if session is not None:
+            session.close()
+    now_ns = time.monotonic_ns()
+    return (now_ns - since_ns) / NS if 0 < since_ns <= now_ns else None
+
+
+# --- looked at from outside
+
+
+def _spy(spy: str, pid: int, *, may_stop: bool) -> tuple[tuple[str, ...], str]:
+    """(frames of the main thread, why there are none)."""
+    ways = [["--native"], ["--nonblocking"]] if may_stop else [["--nonblocking"]]
+    problem = ""
+    for way in ways:
+        try:
+            done = subprocess.run(
+                [spy, "dump", "--json", *way, "--pid", str(pid)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=SPY_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problem = f"py-spy: {error}"[:MAX_TEXT_CHARS]
+            continue
+        frames = parse_spy(done.stdout[:MAX_SPY_BYTES], pid)
+        if frames:
+            return frames, ""
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        problem = "py-spy: " + _text(lines[0] if lines else "it saw no frames")
+    return (), problem
+
+
+def parse_spy(raw: bytes, pid: int) -> tuple[str, ...]:
+    """Frames of the main thread in py-spy's JSON, innermost first."""
+    try:
+        threads: Any = orjson.loads(raw) if raw else []
+    except orjson.JSONDecodeError:
+        return ()
+    threads = [one for one in threads if isinstance(one, dict)] if isinstance(threads, list) else []
+    by_id = [one for one in threads if one.get("os_thread_id") == pid]
+    by_name = [one for one in threads if one.get("thread_name") == "MainThread"]
+    frames: Any = next((one.get("frames") for one in by_id or by_name), None)
+    return tuple(
+        _frame(frame)
+        for frame in (frames[:MAX_FRAMES] if isinstance(frames, list) else [])
+        if isinstance(frame, dict) and not _text(frame.get("filename")).startswith(IMPORTING)
+    )
+
+
+def _frame(frame: dict[str, Any]) -> str:
+    name, line = _text(frame.get("name"))[:120], _number(frame.get("line"))
+    place = _text(frame.get("short_filename") or frame.get("filename") or frame.get("module"))
+    return f"{name} ({place}:{line})" if line else f"{name} ({place})"
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        told = orjson.loads(raw) if raw else {}
+    except orjson.JSONDecodeError:
+        told = {}
+    return told if isinstance(told, dict) else {}
+
+
+def _text(value: object) -> str:
+    text = value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_text(item) for item in value[:MAX_FRAMES]) if isinstance(value, list) else ()
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 62 else None

@@ -1,0 +1,139 @@
+"""`tuiadvisor stacks [RANKS]`: where ranks that hang are, and in which collective.
+
+Each rank tells its stack and how far its process groups got; py-spy adds frames in C, and ranks that cannot answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tuiadvisor.agent.stacks import RankStacks, find_spy, stacks_of
+from tuiadvisor.cli.rank_set import rank_set, said
+from tuiadvisor.cli.target import add_target, ranks_of
+from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.metrics.stuck import GroupPlace, RankPlace, StuckCall, in_words, stuck_calls
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+NO_SPY: Final = "py-spy is not installed beside tuiadvisor: pip install 'tuiadvisor[stacks]'"
+STATES: Final = {"R": "running", "S": "asleep", "D": "waits for a device", "T": "stopped", "t": "traced"}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument(
+        "ranks",
+        nargs="?",
+        type=rank_set,
+        metavar="RANKS",
+        help="0,3-5 or all (default all): ranks of this machine",
+    )
+    add_target(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look and print. 1 if nothing at all could be seen."""
+    processes = ranks_of(options)
+    spy = find_spy()
+    found = stacks_of(processes, spy)  # all of them: who is missing shows only beside the others
+    shown = [one for one in found if options.ranks is None or one.rank in options.ranks]
+    if not shown:
+        raise TuiadvisorError(f"{said(options.ranks)}: not on this machine")
+    if not any(one.stack or one.native for one in shown):
+        raise FailureError("nothing could be seen: " + "; ".join(f"{_name(one)}: {one.why}" for one in shown))
+    moving = any(one.moved for one in found)
+    calls = (
+        ()
+        if moving
+        else stuck_calls([_place(one) for one in found if one.was_asked and one.rank is not None])
+    )
+    if options.json:
+        sys.stdout.buffer.write(
+            orjson.dumps(_document(shown, calls, spy, moving=moving), option=orjson.OPT_INDENT_2)
+        )
+        sys.stdout.buffer.write(b"\n")
+    else:
+        print("\n".join(_lines(shown, calls, spy, moving=moving)))
+    return 0
+
+
+def _place(one: RankStacks) -> RankPlace:
+    groups = tuple(GroupPlace(group.name, group.purpose, group.members, group.seq) for group in one.groups)
+    return RankPlace(one.rank or 0, one.call, one.call_group, groups, one.stack, one.for_s)
+
+
+def _document(
+    shown: list[RankStacks], calls: tuple[StuckCall, ...], spy: str | None, *, moving: bool
+) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "moving": moving,
+        "stuck": [
+            {
+                "group": call.group,
+                "purpose": call.purpose,
+                "seq": call.seq,
+                "call": call.call,
+                "is_certain": call.is_certain,
+                "waiting": call.waiting,
+                "missing": call.missing,
+                "unknown": call.unknown,
+                "for_s": call.for_s,
+                "words": in_words(call),
+            }
+            for call in calls
+        ],
+        "ranks": [
+            {
+                "rank": one.rank,
+                "pid": one.pid,
+                "state": STATES.get(one.state, one.state),
+                "call": one.call,
+                "call_group": one.call_group,
+                "call_peer": one.call_peer,
+                "stack": one.stack,
+                "native": one.native or None,
+                "why": one.why or None,
+            }
+            for one in shown
+        ],
+        "py_spy": spy,
+        "unknown": [] if spy else [{"metric": "native frames", "why": NO_SPY}],
+    }
+
+
+def _lines(
+    shown: list[RankStacks], calls: tuple[StuckCall, ...], spy: str | None, *, moving: bool
+) -> Iterator[str]:
+    yield from map(in_words, calls)
+    if moving:
+        yield "the ranks go on: they entered collectives while they were looked at, so nobody hangs"
+    elif not calls:
+        yield "no collective is seen in which ranks wait for others"
+    missing = {rank for call in calls for rank in call.missing}
+    for one in sorted(shown, key=lambda one: one.rank not in missing):
+        yield ""
+        yield f"{_name(one)} (process {one.pid}, {STATES.get(one.state, one.state)}), {_where(one)}:"
+        yield from (f"    {frame}" for frame in one.native or one.stack)
+        if one.why:
+            yield f"    unknown: {one.why}"
+    if spy is None:
+        yield ""
+        yield f"frames in C are not shown: {NO_SPY}"
+
+
+def _where(one: RankStacks) -> str:
+    if one.call is None:
+        return "not in torch.distributed" if one.was_asked else "not known where"
+    group = f" of group {one.call_group}" if one.call_group else ""
+    return f"in {one.call}{group}" + (f", rank {one.call_peer}" if one.call_peer is not None else "")
+
+
+def _name(one: RankStacks) -> str:
+    return "rank ?" if one.rank is None else f"rank {one.rank}"
