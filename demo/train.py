@@ -135,6 +135,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--onset", type=int, default=0, help="first step with the fault")
     parser.add_argument("--steps", type=int, default=0, help="steps to train; 0: until interrupted")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after about this long; 0: no limit")
+    parser.add_argument("--stop-file", type=Path, help="stop soon after this file appears")
     parser.add_argument("--step-ms", type=float, default=20.0, help="about how long a healthy step takes")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--checkpoint-every", type=int, default=40)
@@ -227,12 +228,14 @@ def write_results(options: argparse.Namespace, rank: int, model: nn.Module, step
 
 
 def should_stop(options: argparse.Namespace, step: int, deadline: float | None) -> bool:
-    """The same answer on all ranks: rank 0's clock decides, every 20 steps."""
+    """The same answer on all ranks: rank 0's clock and file decide, every 20 steps."""
     if options.steps and step >= options.steps:
         return True
-    if deadline is None or step % 20:
+    if (deadline is None and options.stop_file is None) or step % 20:
         return False
-    over = torch.tensor([int(time.monotonic() > deadline)])
+    is_late = deadline is not None and time.monotonic() > deadline
+    is_told = options.stop_file is not None and options.stop_file.exists()
+    over = torch.tensor([int(is_late or is_told)])
     dist.broadcast(over, 0)
     return bool(over.item())
 
