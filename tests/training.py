@@ -82,10 +82,10 @@ def _trains(pid: int) -> bool:
 
 @contextlib.contextmanager
 def running(
-    num_ranks: int, *arguments: str, prefix: tuple[str, ...] = ()
+    num_ranks: int, *arguments: str, script: Path = SCRIPT, prefix: tuple[str, ...] = ()
 ) -> Iterator[tuple[subprocess.Popen[bytes], list[RankProcess]]]:
     """A training that is under way; ended afterwards whatever happens."""
-    training = launch(num_ranks, ["--print-every", "0", *arguments], prefix=prefix)
+    training = launch(num_ranks, ["--print-every", "0", *arguments], script, prefix=prefix)
     try:
         ranks = wait_for_ranks(training, num_ranks)
         time.sleep(1.0)
