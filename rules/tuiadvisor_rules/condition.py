@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS: Final = 500
 MAX_NODES: Final = 120
+MAX_MESSAGE: Final = 600
 Number = float | int | bool
 _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
@@ -53,6 +54,15 @@ _ALLOWED: Final = (
 
 class RuleError(ValueError):
     """A rule that cannot be used: what, in which file and line, and what to write instead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(one_line(text))
+
+
+def one_line(text: str) -> str:
+    """A stranger's text as one line that no terminal obeys."""
+    line = "".join(character if character.isprintable() else "?" for character in text)
+    return line if len(line) <= MAX_MESSAGE else line[: MAX_MESSAGE - 1] + "…"
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

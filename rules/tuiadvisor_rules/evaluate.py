@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuiadvisor_rules.condition import RuleError, nearest
-from tuiadvisor_rules.loader import Rule, catalog_dir, load_catalog, load_rule
+from tuiadvisor_rules.condition import RuleError, nearest, one_line
+from tuiadvisor_rules.loader import Rule, catalog_dir, load_catalog
 from tuiadvisor_rules.message import fill
 from tuiadvisor_rules.metric_names import METRICS
 from tuiadvisor_rules.questions import load_questions
+from tuiadvisor_rules.user import is_shipped, overlay, user_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,37 +45,45 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Outcome:
 
 
 def check(directory: str | Path | None = None) -> list[str]:
-    """Every problem of a catalogue in one line each: files that do not load and cases that come out wrong."""
-    folder = catalog_dir() if directory is None else directory
-    try:
-        rules = load_catalog(folder)
-    except RuleError as first:
-        rules, problems = _load_each(folder, first)
-    else:
-        problems = []
+    """Every problem in one line each: files that do not load and cases that come out wrong.
+
+    directory: rules that extend or override the shipped ones. None: the shipped rules and the user's own.
+    """
+    if directory is not None:
+        found = overlay(directory)
+        nothing = not (found.rules or found.disabled or found.problems)
+        alone = [f"{directory}: no rule files (*.toml) in it"] if nothing else []
+        return [*alone, *found.problems, *_wrong_cases(found.rules), *_wrong_questions(Path(directory))]
+    problems = [*_wrong_cases(load_catalog()), *_wrong_questions(catalog_dir())]
+    mine = user_dir()
+    return problems if mine is None else problems + check_if_any(mine)
+
+
+def check_if_any(directory: Path) -> list[str]:
+    """The problems of a folder that need not hold any rule."""
+    found = overlay(directory)
+    return [*found.problems, *_wrong_cases(found.rules)]
+
+
+def _wrong_cases(rules: tuple[Rule, ...]) -> list[str]:
+    problems = []
     for rule in rules:
         for case in rule.cases:
             level = judge(rule, case.metrics).level
             if level != case.expect:
-                problems.append(
-                    f"{rule.path}: case {case.name!r} expects {case.expect}, the rule says {level}"
-                )
-    if (Path(folder) / "questions").is_dir():
-        try:
-            load_questions(Path(folder) / "questions")
-        except RuleError as error:
-            problems.append(str(error))
+                wrong = f"case {case.name!r} expects {case.expect}, the rule says {level}"
+                problems.append(one_line(f"{rule.path}: {wrong}"))
     return problems
 
 
-def _load_each(folder: str | Path, first: RuleError) -> tuple[tuple[Rule, ...], list[str]]:
-    rules, problems = [], []
-    for path in sorted(Path(folder).glob("*.toml")):
-        try:
-            rules.append(load_rule(path))
-        except RuleError as error:
-            problems.append(str(error))
-    return tuple(rules), problems or [str(first)]
+def _wrong_questions(folder: Path) -> list[str]:
+    if not (folder / "questions").is_dir():
+        return []
+    try:
+        load_questions(folder / "questions")
+    except RuleError as error:
+        return [str(error)]
+    return []
 
 
 def show(rule_id: str, rules: tuple[Rule, ...]) -> str:
@@ -84,7 +93,7 @@ def show(rule_id: str, rules: tuple[Rule, ...]) -> str:
         raise RuleError(f"no rule {rule_id!r}{nearest(rule_id, found)}")
     rule = found[rule_id]
     lines = [
-        f"{rule.id}: {rule.title}",
+        f"{rule.id}: {rule.title}" + ("" if is_shipped(rule) else f"  [{one_line(rule.path)}]"),
         f"pattern {rule.pattern}, lens {', '.join((rule.lens, *rule.secondary_lenses))}, layer {rule.layer}"
         + (f", seen as {', '.join(rule.situations)}" if rule.situations else ""),
         "",

@@ -6,6 +6,8 @@ A rule file is data: conditions are parsed into a whitelisted tree, never execut
 
 from __future__ import annotations
 
+import re
+import stat
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,9 @@ DECISIONS: Final = ("tune", "rescale", "stop", "keep")
 RISKS: Final = ("low", "medium", "high")
 LEVELS: Final = ("info", "warning", "critical")
 MAX_FILE_BYTES: Final = 64 << 10
+MAX_TEXT: Final = 2000
+LARGEST: Final = 1e18
+ID: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _KEYS: Final = {
     "id",
     "title",
@@ -162,22 +167,36 @@ def load_catalog(directory: str | Path | None = None) -> tuple[Rule, ...]:
 
 def load_rule(path: str | Path) -> Rule:
     """One rule file. RuleError: what is wrong, in which line, what would be right."""
+    document, text = read_document(path)
+    return rule_of(document, text, str(path))
+
+
+def read_document(path: str | Path) -> tuple[dict[str, Any], str]:
+    """(table, text) of a TOML file. RuleError: why it cannot be read."""
     where = Path(path)
     try:
-        raw = where.read_bytes()
+        # A pipe or a device in the folder would be read for ever.
+        if not stat.S_ISREG(where.stat().st_mode):
+            raise RuleError(f"{where}: not a file")
+        with where.open("rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise RuleError(f"{where}: cannot be read: {error.strerror}") from error
     if len(raw) > MAX_FILE_BYTES:
-        raise RuleError(f"{where}: {len(raw)} bytes exceed {MAX_FILE_BYTES}")
+        raise RuleError(f"{where}: exceeds {MAX_FILE_BYTES} bytes")
     try:
         text = raw.decode()
-        document = tomllib.loads(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return tomllib.loads(text), text
+    except (ValueError, RecursionError) as error:
         raise RuleError(f"{where}: not TOML: {error}") from error
+
+
+def rule_of(document: dict[str, Any], text: str, path: str) -> Rule:
+    """The rule in a table. text: of the file that is to blame for a mistake, for the line number."""
     try:
-        return _rule(document, str(where))
+        return _rule(document, path)
     except RuleError as error:
-        raise RuleError(f"{where}:{_line_of(text, str(error))}: {error}") from error
+        raise RuleError(f"{path}:{_line_of(text, str(error))}: {error}") from error
 
 
 def _line_of(text: str, message: str) -> int:
@@ -210,7 +229,7 @@ def _rule(document: dict[str, Any], path: str) -> Rule:
     check_template(headline, names)
     check_template(message, names)
     rule = Rule(
-        id=_text(document, "id"),
+        id=rule_id(document),
         title=_text(document, "title"),
         pattern=_one_of(document, "pattern", PATTERNS),
         lens=_one_of(document, "lens", LENSES),
@@ -246,18 +265,33 @@ def _rule(document: dict[str, Any], path: str) -> Rule:
     return rule
 
 
+def rule_id(document: dict[str, Any]) -> str:
+    """The id, as tests, reports and JSON use it."""
+    name = _text(document, "id")
+    if not ID.fullmatch(name):
+        raise RuleError(f"'id' is {name!r}; write lower-case letters, digits and _")
+    return name
+
+
 def _text(document: dict[str, Any], key: str) -> str:
     value = document.get(key)
     if not isinstance(value, str) or not value.strip():
         raise RuleError(f"{key!r} must be a text")
-    return value.strip()
+    return _one_line(key, value.strip())
+
+
+def _one_line(key: str, text: str) -> str:
+    """Texts go to terminals: nothing in them may be obeyed there."""
+    if not text.isprintable() or len(text) > MAX_TEXT:
+        raise RuleError(f"{key!r} must be one printable line of at most {MAX_TEXT} characters")
+    return text
 
 
 def _texts(document: dict[str, Any], key: str) -> tuple[str, ...]:
     value = document.get(key, [])
     if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
         raise RuleError(f"{key!r} must be a list of texts")
-    return tuple(value)
+    return tuple(_one_line(key, entry) for entry in value)
 
 
 def _one_of(document: dict[str, Any], key: str, valid: tuple[str, ...], default: str | None = None) -> str:
@@ -293,11 +327,15 @@ def _threshold(name: str, value: object) -> Threshold:
     if not isinstance(value, dict) or set(value) != {"value", "source"}:
         raise RuleError(f'threshold {name!r} must be {{ value = number, source = "who says so" }}')
     number, source = value["value"], value["source"]
+    if not name.isidentifier():
+        raise RuleError(f"threshold {name!r} has no name that a condition could use")
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise RuleError(f"threshold {name!r} is not a number")
+    if not -LARGEST <= number <= LARGEST:  # also what is no number: nan compares with nothing
+        raise RuleError(f"threshold {name!r} is not between -1e18 and 1e18")
     if not isinstance(source, str) or not source.strip():
         raise RuleError(f"threshold {name!r} has no source")
-    return Threshold(float(number), source)
+    return Threshold(float(number), _one_line(name, source))
 
 
 def _action(entry: dict[str, Any]) -> RuleAction:
@@ -309,6 +347,8 @@ def _action(entry: dict[str, Any]) -> RuleAction:
     command = entry.get("command")
     if command is not None and not isinstance(command, str):
         raise RuleError("'command' must be a text")
+    if command is not None:
+        _one_line("command", command)
     return RuleAction(_text(entry, "text"), command, _one_of(entry, "risk", RISKS), _text(entry, "effort"))
 
 
@@ -319,6 +359,8 @@ def _case(entry: dict[str, Any], names: frozenset[str]) -> Case:
     for name in metrics:
         if name not in names:
             raise RuleError(f"no metric {name!r} for a case{nearest(name, names)}")
+        if isinstance(metrics[name], str):
+            _one_line(name, metrics[name])
     expect = _one_of(entry, "expect", (*LEVELS, "silent", "unknown"))
     return Case(_text(entry, "name"), expect, dict(metrics))
 

@@ -6,7 +6,6 @@ each answer means, and the one command that would measure it instead of asking.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +19,7 @@ from tuiadvisor_rules.loader import (
     PATTERNS,
     SITUATIONS,
     catalog_dir,
+    read_document,
 )
 
 if TYPE_CHECKING:
@@ -117,17 +117,9 @@ def load_questions(directory: str | Path | None = None) -> tuple[Question, ...]:
 
 
 def _file(path: Path) -> list[Question]:
-    try:
-        raw = path.read_bytes()
-        document = tomllib.loads(raw.decode())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RuleError(f"{path}: cannot be read: {error}") from error
+    document, _ = read_document(path)
     entries = document.get("questions")
-    if (
-        len(raw) > MAX_FILE_BYTES
-        or set(document) != {"pattern", "questions"}
-        or not isinstance(entries, list)
-    ):
+    if set(document) != {"pattern", "questions"} or not isinstance(entries, list):
         raise RuleError(f"{path}: must hold pattern and [[questions]], in at most {MAX_FILE_BYTES} bytes")
     if document["pattern"] not in PATTERNS or len(entries) > MAX_QUESTIONS:
         raise RuleError(f"{path}: 'pattern' must be one of {', '.join(PATTERNS)}")
@@ -145,8 +137,8 @@ def _question(entry: Any, pattern: str) -> Question:
     texts = {key: _text(entry, key, name) for key in ("id", "ask", "measure", "lens", "layer", "kind")}
     for key, valid in (("lens", LENSES), ("layer", LAYERS), ("kind", KINDS)):
         _known([texts[key]], valid, f"question {name!r}: no {key}")
-    choices = tuple(entry.get("choices", ()))
-    if texts["kind"] == "choice" and not (choices and all(isinstance(one, str) for one in choices)):
+    choices = _texts(entry, "choices", name)
+    if texts["kind"] == "choice" and not choices:
         raise RuleError(f"question {name!r}: a choice needs choices")
     means, suggests = entry.get("means", {}), entry.get("suggests", {})
     answers = {"yes_no": ("yes", "no"), "choice": choices}.get(texts["kind"], ("any",))
@@ -155,7 +147,7 @@ def _question(entry: Any, pattern: str) -> Question:
             raise RuleError(f"question {name!r}: means and suggests must be tables of texts")
         _known(table, answers, f"question {name!r}: no answer")
     _known(suggests.values(), DECISIONS, f"question {name!r}: suggests no")
-    covers = tuple(entry.get("covers", ()))
+    covers = _texts(entry, "covers", name)
     _known(covers, COVERS, f"question {name!r}: covers no")
     when = Condition(str(entry["when"]), EVIDENCE, {}) if "when" in entry else None
     return Question(
@@ -177,3 +169,10 @@ def _text(entry: dict[str, Any], key: str, name: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise RuleError(f"question {name!r}: {key!r} must be a text")
     return value.strip()
+
+
+def _texts(entry: dict[str, Any], key: str, name: object) -> tuple[str, ...]:
+    value = entry.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise RuleError(f"question {name!r}: {key!r} must be a list of texts")
+    return tuple(value)

@@ -94,7 +94,8 @@ def test_every_question_ends_in_a_question_and_says_what_answers_mean(question: 
         ("ask = ", "asks = ", "unknown key 'asks'; did you mean 'ask'"),
         ('pattern = "P1"', 'pattern = "P9"', "'pattern' must be one of"),
         ('id = "storage_at_ceiling"', 'id = "host_cpus_full"', "'host_cpus_full' is there twice"),
-        ("[[questions]]", "[[questions", "cannot be read"),
+        ("[[questions]]", "[[questions", "not TOML"),
+        ('covers = ["B1", "F1", "trusting-utilization"]', "covers = 1", "'covers' must be a list of texts"),
     ],
 )  # fmt: skip
 def test_a_wrong_question_is_one_line_with_the_nearest_name(

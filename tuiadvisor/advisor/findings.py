@@ -18,7 +18,7 @@ from tuiadvisor.advisor.view import Action, Finding, Severity
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor_rules.condition import RuleError
 from tuiadvisor_rules.evaluate import judge
-from tuiadvisor_rules.loader import Rule, load_catalog
+from tuiadvisor_rules.user import load_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.whatif import Gain
+    from tuiadvisor_rules.loader import Rule
 
 _PID: Final = re.compile(r"\bPID\b")
 SEVERITY_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
@@ -44,11 +45,11 @@ class Judged:
 
 @cache
 def catalog() -> tuple[Rule, ...]:
-    """The shipped rules, read once. TuiadvisorError if the installation is damaged."""
+    """The shipped rules with the user's own, read once. TuiadvisorError if one of them is wrong."""
     try:
-        return load_catalog()
+        return load_rules()
     except RuleError as error:
-        raise TuiadvisorError(f"{error}; reinstall tuiadvisor") from error
+        raise TuiadvisorError(str(error)) from error
 
 
 def with_process(finding: Finding, pids: Mapping[int, tuple[int | None, str]], num_hosts: int) -> Finding:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.session import Session
@@ -89,6 +90,7 @@ def run(options: argparse.Namespace) -> int:
         )
     if not 1 < options.ranks <= 64:
         raise TuiadvisorError(f"--ranks {options.ranks}: the demo trains with 2 to 64 ranks")
+    catalog()  # a wrong rule file is said before the training is started
     arguments, what = SCENARIOS[options.scenario]
     headless = options.headless or not sys.stdout.isatty()
     say = sys.stdout if headless else sys.stderr

@@ -6,8 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor_rules.condition import one_line
 from tuiadvisor_rules.evaluate import check, show
-from tuiadvisor_rules.loader import load_catalog
+from tuiadvisor_rules.user import is_shipped, load_rules
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +21,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     one = actions.add_parser("show", help="what a rule finds, why it matters, what to do")
     one.add_argument("id")
     checked = actions.add_parser("check", help="validate rule files and run their cases")
-    checked.add_argument("directory", nargs="?", metavar="DIR", help="default: the built-in catalogue")
+    checked.add_argument(
+        "directory",
+        nargs="?",
+        metavar="DIR",
+        help="rules that extend or override the shipped ones; default: those and your own",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,13 +38,14 @@ def run(options: argparse.Namespace) -> int:
                 print(problem, file=sys.stderr)
             print(f"{len(problems)} problems" if problems else "all rules are sound and their cases hold")
             return 2 if problems else 0
-        rules = load_catalog()
+        rules = load_rules()
         if options.action == "show":
             print(show(options.id, rules))
         else:
             width = max(len(rule.id) for rule in rules)
             for rule in rules:
-                print(f"{rule.id:{width}}  {rule.pattern}  {rule.title}")
+                origin = "" if is_shipped(rule) else f"  [{one_line(rule.path)}]"
+                print(f"{rule.id:{width}}  {rule.pattern}  {rule.title}{origin}")
     except ValueError as error:  # the rules package knows nothing of ours: its RuleError is a ValueError
         raise TuiadvisorError(str(error)) from error
     return 0

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Final
 
+from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.session import Session
@@ -39,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError(
             "nothing to run: write the training's command after --, e.g. -- torchrun train.py"
         )
+    catalog()  # a wrong rule file is said before the training is started
     has_screens = not options.no_ui and sys.stdout.isatty()
     # Screens and prints of the ranks cannot share a terminal.
     output = subprocess.DEVNULL if has_screens else None

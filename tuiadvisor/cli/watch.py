@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.duration import seconds
@@ -38,6 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Watch until the user leaves."""
+    catalog()  # a wrong rule file is said before anything is put into a training
     if options.once and options.pid:
         refuse_without_torch(options.pid)
     with open_target(options) as session:
