@@ -135,7 +135,7 @@ def test_the_session_is_held_saved_and_resumed(desk: Desk, folder: Path) -> None
 
 def test_the_live_run_goes_on_behind_a_recording(folder: Path) -> None:
     """A recording is shown and left again; without a live run there is no way back, and it is said."""
-    live = ReplayFeed(ReplaySource(folder / "old" / "after.tuirec"), (), 119)
+    live = ReplayFeed(ReplaySource(folder / "old" / "after.tuirec"))
     live.start()
     desk = Desk(live, folder)
     desk.start()

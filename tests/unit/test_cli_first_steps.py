@@ -95,7 +95,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_single_step_is_one_training_step(tmp_path: Path) -> None:
     """Frames hold forty steps each; ] shows the next one, [ the one before, and neither leaves the recording."""
-    feed = ReplayFeed(ReplaySource(recorded(tmp_path)), (), 99)
+    feed = ReplayFeed(ReplaySource(recorded(tmp_path)))
     feed.start()
     try:
         feed.command("pause")

@@ -14,7 +14,7 @@ from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.intent_options import add_intent_options, intent_of
 from tuiadvisor.cli.progress import read_frames
-from tuiadvisor.cli.recorded import finding_marks, whole_view
+from tuiadvisor.cli.survey import surveyed
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
 from tuiadvisor.session.conduct import Recorded, Session, conduct, identity
@@ -92,8 +92,8 @@ def _check(options: argparse.Namespace) -> None:
 
 def show(options: argparse.Namespace) -> int:
     """The same session as a screen, beside the recording's own screens."""
-    whole = whole_view(options.run)
-    feed = ReplayFeed(ReplaySource(options.run), finding_marks(whole), whole.last_step)
+    survey = surveyed(options.run)
+    feed = ReplayFeed(ReplaySource(options.run), survey)
     feed.command("end")
     feed.start()
     desk = Desk(

@@ -21,8 +21,8 @@ from tuiadvisor.advisor.runlist import RunEntry, summarized
 from tuiadvisor.cli.bookmarks import bookmarks, save_bookmark
 from tuiadvisor.cli.conductor import Conductor, session_file
 from tuiadvisor.cli.feed import ReplayFeed
-from tuiadvisor.cli.recorded import finding_marks
 from tuiadvisor.cli.report import write_report
+from tuiadvisor.cli.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.report.page import Dossier
 from tuiadvisor.stream.recording import RecordingReader
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".tuirec"
 MAX_RUNS: Final = 2000
+PROGRESS_S: Final = 0.1
 NO_RUN: Final = FeedState(
     None, "replay", "no run is open", "8 lists the recordings here; enter opens one of them.", None, None, 0
 )
@@ -150,12 +151,14 @@ class Desk:
     def _open(self, value: object) -> None:
         path = str(value)
         self._show_progress(f"opening {Path(path).name}", path)
-        advisor = Advisor()
-        for data in self._frames(path, f"opening {Path(path).name}"):
-            advisor.feed(data)
-        view = advisor.view()
-        marks = (*finding_marks(view), *bookmarks(path))
-        feed = ReplayFeed(ReplaySource(path), marks, view.last_step)
+        survey = Survey(path)
+        while not survey.is_done:
+            if self._stopped.is_set():
+                survey.close()
+                return
+            survey.advance(PROGRESS_S)
+            self._show_progress(f"opening {Path(path).name}", path, (round(100 * survey.share), 100))
+        feed = ReplayFeed(ReplaySource(path), survey, bookmarks(path))
         feed.command("end")  # what one wants to see first is what the row of the list spoke of
         feed.start()
         former, self._opened = self._opened, feed
@@ -260,17 +263,14 @@ class Desk:
     def _note_comparison(self, text: str) -> None:
         self._change(comparison_note=text)
 
-    def _frames(self, path: str, doing: str, note: Callable[[str], None] | None = None) -> Iterator[bytes]:
+    def _frames(self, path: str, doing: str, note: Callable[[str], None]) -> Iterator[bytes]:
         """Frames of a recording, with progress on the screen."""
         with RecordingReader(path) as reader:
             while taken := reader.take():
                 if self._stopped.is_set():
                     return
                 share = 100 * reader.position // max(reader.num_bytes, 1)
-                if note is None:
-                    self._show_progress(doing, path, (share, 100))
-                else:
-                    note(f"{doing}: {share} %")
+                note(f"{doing}: {share} %")
                 for located in taken:
                     yield located.data
 

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.cli.errand import Errand, capture_errand
+from tuiadvisor.cli.recorded import finding_marks
+from tuiadvisor.cli.survey import Survey
 from tuiadvisor.tui.feed import FeedState, Mode, ReplayState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tuiadvisor.advisor.view import RunView
     from tuiadvisor.stream.replay import ReplaySource
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 READ_S: Final = 0.2
 VIEW_PERIOD_S: Final = 0.45
+SURVEY_TURN_S: Final = 0.05  # a key waits no longer than this for the look at the whole recording
 
 
 class Feed:
@@ -41,6 +44,7 @@ class Feed:
         self._num_restarts = 0
         self._changed = True
         self._view_due_s = 0.0
+        self._behind_due_s = 0.0
         self._commands: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._state = FeedState(None, self.mode, "starting", "", None, None, 0)
@@ -79,7 +83,7 @@ class Feed:
             self._obey(*self._commands.get())
             self._changed = True
             self._view_due_s = 0.0
-        frames = self.source.read(READ_S)
+        frames = self.source.read(self._patience_s())
         if self.source.status.num_restarts != self._num_restarts:
             self._num_restarts = self.source.status.num_restarts
             self.advisor = Advisor()
@@ -87,12 +91,17 @@ class Feed:
             self.advisor.feed(frame)
         self._changed = self._changed or bool(frames)
         now = time.monotonic()
-        if now >= self._view_due_s and not self._is_catching_up():
-            self._view_due_s = now + VIEW_PERIOD_S
-            if self._changed and not self.frozen:
+        is_behind = self._is_catching_up()
+        if now >= (self._behind_due_s if is_behind else self._view_due_s):
+            self._view_due_s = self._behind_due_s = now + VIEW_PERIOD_S
+            if self._changed and not self.frozen and not is_behind:
                 self.view = self._picture()
                 self._changed = False
             self._publish(self.source.status.note)
+
+    def _patience_s(self) -> float:
+        """How long to wait for the next frames."""
+        return READ_S
 
     def _picture(self) -> RunView:
         return self.advisor.view()
@@ -191,25 +200,59 @@ class LiveFeed(Feed):
 
 
 class ReplayFeed(Feed):
-    """A recording, with a position that can be moved."""
+    """A recording, with a position that can be moved; beside the replay the whole of it is looked at once."""
 
     mode: Mode = "replay"
 
     def __init__(
-        self, source: ReplaySource, marks: tuple[tuple[int, str], ...], last_step: int | None
+        self, source: ReplaySource, survey: Survey | None = None, bookmarks: Iterable[tuple[int, str]] = ()
     ) -> None:
-        """marks: (step, what begins there), from a look at the whole recording; last_step: its end."""
+        """survey: a look that was taken already, or is under way; bookmarks: (step, what to call it)."""
         super().__init__(source)
         self.replay = source
-        self.last_step = last_step
+        self.last_step = source.index.last_step()  # as good as known; exactly when the survey is done
         self.at_step: int | None = None  # the one step shown while paused; frames hold a dozen each
-        self.steps = sorted(marks)
+        self.steps = sorted(bookmarks)
         self.positions = self._positions()
+        self._survey = survey or Survey(source.path, len(source.index))
+        self._is_seeking = False
+        self._take_survey()
+
+    def stop(self) -> None:
+        """Stop reading, looking and the thread."""
+        super().stop()
+        self._survey.close()
+
+    def _take_survey(self) -> None:
+        """What begins where, once the whole recording was looked at."""
+        whole = self._survey.view
+        if whole is None:
+            return
+        self.last_step = whole.last_step
+        self.steps = sorted([*self.steps, *finding_marks(whole)])
+        self.positions = self._positions()
+
+    def _cycle(self) -> None:
+        is_due = not self._survey.is_done and not self._is_seeking
+        if is_due and self._survey.advance(SURVEY_TURN_S):
+            self._take_survey()
+            self._changed = True
+        super()._cycle()
+
+    def _patience_s(self) -> float:
+        return READ_S if self._survey.is_done else 0.0
+
+    def _is_catching_up(self) -> bool:
+        """A seek shows the place that was asked for, nothing on the way there."""
+        self._is_seeking = self._is_seeking and self.source.status.bytes_behind > 0
+        return self._is_seeking or super()._is_catching_up()
 
     def _picture(self) -> RunView:
         return self.advisor.view() if self.at_step is None else self.advisor.view_at(self.at_step)
 
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
+        if self._is_seeking:
+            return "seeking", (self.replay.num_read, len(self.replay.index))
         if self.replay.clock.paused:
             return "paused", None
         return ("ended" if self.replay.status.ended else "replay"), None
@@ -244,7 +287,7 @@ class ReplayFeed(Feed):
             forward = value in (None, 1)
             self._show_step(0 if here is None else here + (1 if forward else -1))
         elif name == "end":
-            source.seek(source.duration_s)
+            self._go(len(source.index), source.duration_s)
         elif name == "mark" and isinstance(value, tuple):
             self.at_step = here if source.clock.paused else None
             self.steps = sorted([*self.steps, value])
@@ -268,7 +311,21 @@ class ReplayFeed(Feed):
         step = max(min(step, self.last_step if self.last_step is not None else step), 0)
         if self.replay.clock.paused:
             self.at_step = step
-        self.replay.seek_step(step)
+        num_frames = self.replay.index.frame_of_step(step)
+        self._go(num_frames, self.replay.index.due_ns[num_frames - 1] / 1e9 if num_frames else 0.0)
+
+    def _go(self, num_frames: int, position_s: float) -> None:
+        """Go to where so many frames have been folded, from the nearest state that is kept or at hand."""
+        checkpoints = self._survey.checkpoints
+        found = checkpoints.frame_before(num_frames)
+        here = self.replay.num_read
+        if found is not None and (num_frames < here or found > here):
+            self.advisor = checkpoints.restore(found)
+            self.replay.resume_at(found)
+            self._changed = True
+        self.replay.seek_frame(num_frames)
+        self.replay.clock.jump(position_s)
+        self._is_seeking = True
 
     def _to_finding(self, *, forward: bool) -> None:
         here_s = self.replay.position_s
@@ -283,7 +340,7 @@ class ReplayFeed(Feed):
         if self.replay.clock.paused:
             self._show_step(step)
         else:
-            self.replay.seek(position_s)
+            self._go(self.replay.index.frame_at(position_s), position_s)
 
 
 def attach_phase(view: RunView | None) -> tuple[str, tuple[int, int] | None]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tuiadvisor.cli.bookmarks import bookmarks
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.feed import ReplayFeed
-from tuiadvisor.cli.recorded import finding_marks, whole_view
+from tuiadvisor.cli.recorded import whole_view
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.once import plain_summary
@@ -25,15 +25,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the recording until the user leaves."""
-    whole = whole_view(options.file)
-    if options.at is not None and (whole.last_step is None or not 0 <= options.at <= whole.last_step):
-        held = "no step" if whole.last_step is None else f"steps 0 to {whole.last_step}"
-        raise TuiadvisorError(f"{options.file}: --at {options.at}: the recording holds {held}")
     if options.once or not sys.stdout.isatty():
+        whole = whole_view(options.file)
+        _check_step(options, whole.last_step)
         print(plain_summary(whole))
         return 0
-    source = ReplaySource(options.file, options.speed, options.at)
-    feed = ReplayFeed(source, (*finding_marks(whole), *bookmarks(options.file)), whole.last_step)
+    source = ReplaySource(options.file, options.speed)
+    feed = ReplayFeed(source, bookmarks=bookmarks(options.file))
+    try:
+        _check_step(options, feed.last_step)
+    except TuiadvisorError:
+        feed.stop()
+        raise
+    if options.at is not None:
+        feed.command("seek_step", options.at)
     feed.start()
     try:
         show_screens(Desk(feed, Path(options.file).parent, options.file))
@@ -42,6 +47,12 @@ def run(options: argparse.Namespace) -> int:
     if feed.failure is not None:
         raise feed.failure
     return 0
+
+
+def _check_step(options: argparse.Namespace, last_step: int | None) -> None:
+    if options.at is not None and (last_step is None or not 0 <= options.at <= last_step):
+        held = "no step" if last_step is None else f"steps 0 to {last_step}"
+        raise TuiadvisorError(f"{options.file}: --at {options.at}: the recording holds {held}")
 
 
 def _speed(text: str) -> float:

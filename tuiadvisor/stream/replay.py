@@ -4,7 +4,8 @@ In: a path and a clock.  Out: a Source. The pace follows the frames' own clocks,
 hosts do not share one; a silence longer than MAX_SILENCE_NS is shortened to it.
 
 Going forward hands over every frame on the way at once; going back begins again at the first frame, and `seek`
-says so, because whoever folds frames has to start anew then.
+says so, because whoever folds frames has to start anew then. Who kept a state from the way goes on from it
+with `resume_at`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_SILENCE_NS: Final = 60 * 1_000_000_000
 MAX_WAIT_S: Final = 0.05
+MAX_AGENTS_IN_TURN: Final = 32
 
 
 class Timeline:
@@ -88,6 +90,11 @@ class RecordingIndex:
         """
         found = bisect_left(self.step_frames, step, key=self._last_step)
         return self.step_frames[found] + 1 if found < len(self.step_frames) else len(self)
+
+    def last_step(self) -> int | None:
+        """The highest step number within the last few STEPS frames, one turn of all agents; None without any."""
+        found = max((self._last_step(frame) for frame in self.step_frames[-MAX_AGENTS_IN_TURN:]), default=-1)
+        return found if found >= 0 else None
 
     def _last_step(self, frame: int) -> int:
         known = self._last_steps.get(frame)
@@ -165,6 +172,7 @@ class ReplaySource:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Open and index the recording. TuiadvisorError in one line if it is none."""
+        self.path = path
         self._reader = RecordingReader(path)
         try:
             self.index = RecordingIndex(self._reader)
@@ -232,6 +240,10 @@ class ReplaySource:
     def seek_step(self, step: int) -> bool:
         """Go to where this training step has been seen. True: frames begin again at the first one."""
         return self.seek_frame(self.index.frame_of_step(step))
+
+    def resume_at(self, num_frames: int) -> None:
+        """Count so many frames as handed over: whoever folds has the state that they lead to."""
+        self.num_read = self._num_wanted = num_frames
 
     def close(self) -> None:
         """Close the file."""

@@ -1,0 +1,135 @@
+"""States kept along a recording: seeking folds the last stretch only, and shows what folding all of it shows."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from synthetic_run import Fault, Job, encoded, frames
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.survey import Survey
+from tuiadvisor.stream.checkpoints import Checkpoints
+from tuiadvisor.stream.frames import FrameKind, encode
+from tuiadvisor.stream.recording import RecordingWriter
+from tuiadvisor.stream.replay import ReplaySource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+JOB = Job(num_steps=200, faults=(Fault("backward", (2,), 0.015, onset=60),))
+RUN = encode(FrameKind.RUN, "hub", 0, 0, {"schema": 1})
+
+
+@pytest.fixture(scope="module")
+def data() -> list[bytes]:
+    return [RUN, *map(encoded, frames(JOB, rows_per_frame=5))]
+
+
+@pytest.fixture
+def path(tmp_path: Path, data: list[bytes]) -> Path:
+    writer = RecordingWriter(tmp_path / "run.tuirec", data[0])
+    for frame in data[1:]:
+        writer.append(frame)
+    writer.close()
+    return tmp_path / "run.tuirec"
+
+
+def test_every_state_goes_on_as_if_it_had_never_been_kept(data: list[bytes]) -> None:
+    """Restored anywhere and fed the rest: the view of a fold without a stop; the kept state stays as it was."""
+    kept: Checkpoints[Advisor] = Checkpoints(stretch_bytes=1)
+    advisor, views = Advisor(), []
+    for number, frame in enumerate(data, 1):
+        advisor.feed(frame)
+        kept.offer(advisor, number, len(frame))
+        views.append(advisor.view())
+    for target in range(1, len(data) + 1, 4):
+        found = kept.frame_before(target)
+        assert found is not None
+        again = kept.restore(found)
+        assert views[found - 1] == again.view()
+        for frame in data[found:]:
+            again.feed(frame)
+        assert views[-1] == again.view()
+        assert views[found - 1] == kept.restore(found).view()
+
+
+def test_before_the_first_state_there_is_none(data: list[bytes]) -> None:
+    """Whoever asks for an earlier place has to begin at the first frame."""
+    kept: Checkpoints[Advisor] = Checkpoints()
+    assert kept.frame_before(10) is None
+    kept.keep(Advisor(), 20)
+    assert (None, 20, 20) == (kept.frame_before(19), kept.frame_before(20), kept.frame_before(500))
+
+
+def test_memory_stays_within_its_bound() -> None:
+    """A thousand states into room for fourteen: the stretches grow, what is kept is spread over the whole way."""
+    state = [(number * 2654435761) % 10**9 for number in range(100)]  # does not compress
+    kept: Checkpoints[list[int]] = Checkpoints(max_held_bytes=6000, stretch_bytes=1)
+    for number in range(1, 1001):
+        kept.offer(state, number, 1)
+        assert kept.num_held_bytes <= 6000
+    assert 6 <= len(kept) <= 14
+    gaps = [target - (kept.frame_before(target) or 0) for target in range(1, 1001)]
+    assert max(gaps) <= 260
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_replay_jumps_both_ways_without_folding_from_the_start(path: Path, data: list[bytes]) -> None:
+    """After the look at the whole recording: exact views at every place, no start from the first frame, marks."""
+    survey = Survey(path)
+    survey.checkpoints = Checkpoints(stretch_bytes=2000)
+    feed = ReplayFeed(ReplaySource(path), survey)
+    feed.start()
+    try:
+        feed.command("pause")
+        wait_until(lambda: survey.is_done)
+        for step in (199, 20, 150, 90, 91, 5, 199):
+            feed.command("seek_step", step)
+            wait_until(lambda wanted=step: shown(feed) == wanted)  # type: ignore[misc]
+            fold = Advisor()
+            for frame in data[: feed.replay.num_read]:
+                fold.feed(frame)
+            assert fold.view_at(step) == feed.latest().view
+        assert 0 == feed.replay.status.num_restarts
+        replay = feed.latest().replay
+        assert replay is not None
+        assert any("rank 2" in label.lower() for _, label in feed.steps), feed.steps
+        assert len(feed.steps) == len(replay.marks)
+    finally:
+        feed.stop()
+
+
+def shown(feed: ReplayFeed) -> int | None:
+    view = feed.latest().view
+    return view.last_step if view is not None and feed.latest().phase == "paused" else None
+
+
+def test_a_replay_shows_its_first_screen_before_it_knows_its_end(path: Path) -> None:
+    """The first view needs the first frames only; the last step is known from the index meanwhile."""
+    feed = ReplayFeed(ReplaySource(path))
+    assert (199, ()) == (feed.last_step, feed.positions)
+    feed._survey.advance(0.0)
+    feed._cycle()
+    view = feed.latest().view
+    assert view is not None
+    assert (view.last_step or 0) < 199
+    feed.stop()
+
+
+def test_a_survey_ends_where_the_index_ends(path: Path, data: list[bytes]) -> None:
+    """Of a recording that still grows, both see the same frames."""
+    survey = Survey(path, 12).whole()
+    fold = Advisor()
+    for frame in data[:12]:
+        fold.feed(frame)
+    assert (12, fold.view()) == (survey.num_frames, survey.view)
