@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
 
-.PHONY: demo test lint check format bench accuracy clean
+.PHONY: demo test lint check format bench fuzz accuracy clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -41,6 +41,14 @@ bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, m
 	$(BIN)/python tests/benchmarks/attach_pause.py
 	$(BIN)/python tests/benchmarks/screens.py
 	$(BIN)/python tests/benchmarks/fold.py
+	$(BIN)/python tests/benchmarks/recordings.py
+	$(BIN)/python tests/benchmarks/scale.py
+
+TIMES ?= 100
+SEED ?= $(shell date +%s)
+FUZZED := fuzz import_damage stream_frames stream_recording advisor_hostile
+fuzz: $(VENV)/.dev-installed  ## TIMES as many hostile inputs as a test run tries; 100 take half an hour; what fails is seen again with its SEED
+	FUZZ_TIMES=$(TIMES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 0 --verbose $(FUZZED:%=tests/unit/test_%.py)
 
 REPEAT ?= 1
 ONLY ?= *

@@ -15,4 +15,4 @@ os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no-config")
 settings.register_profile("tuiadvisor", deadline=None)
 # A fixed seed where a change is judged; at a desk each run tries other examples.
 settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "tuiadvisor")
+settings.load_profile("ci" if os.environ.get("CI") and "FUZZ_TIMES" not in os.environ else "tuiadvisor")

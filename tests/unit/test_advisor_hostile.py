@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import orjson
+from fuzzing import num_inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_run import STEP_NAMES, Job, frames, hello
@@ -64,7 +65,7 @@ def _finite(value: object) -> None:
             _finite(entry)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=num_inputs(50), deadline=None)
 @given(st.lists(rows(), min_size=1, max_size=4))
 def test_hostile_columns_never_raise(batches: list[list[tuple[int, ...]]]) -> None:
     """Huge, negative, duplicate, unordered and contradicting numbers."""
@@ -74,7 +75,7 @@ def test_hostile_columns_never_raise(batches: list[list[tuple[int, ...]]]) -> No
     check(advisor.view())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=num_inputs(20), deadline=None)
 @given(st.data())
 def test_a_good_run_with_damaged_numbers_never_raises(data: st.DataObject) -> None:
     """Single values of a real-shaped run replaced by anything, rows dropped, doubled and shuffled."""
@@ -112,7 +113,7 @@ FIELDS = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=num_inputs(80), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from typing import TYPE_CHECKING
 
 import pytest
 import test_import_flight_recorder as dumps
 import test_import_kineto as traces
 import test_import_ops as tables
+from fuzzing import chances, damaged, num_inputs
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import traceevents
@@ -22,49 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-NUM_INPUTS = 120
-ODD = [
-    b"null",
-    b"-1",
-    b"1e308",
-    b"NaN",
-    b"[]",
-    b"{}",
-    b'""',
-    b"9" * 30,
-    b"true",
-    b"}",
-    b"]",
-    b"\xff",
-    b"\0",
-    b"[" * 90,
-]
-
-
-def damaged(good: bytes, chance: random.Random) -> bytes:
-    """One to four bytes changed, parts cut out, doubled or replaced by something odd, or the end cut off."""
-    data = bytearray(good)
-    for _ in range(chance.choice((1, 1, 1, 4))):
-        at = chance.randrange(len(data))
-        way = chance.randrange(5)
-        if way == 0:
-            data[at] = chance.randrange(256)
-        elif way == 1:
-            del data[at : at + chance.randrange(1, 40)]
-        elif way == 2:
-            data[at : at + chance.randrange(8)] = chance.choice(ODD)
-        elif way == 3:
-            data[at:at] = data[at - chance.randrange(200) : at]
-        else:
-            del data[at + 1 :]
-        data = data or bytearray(b"{")
-    return bytes(data)
+NUM_INPUTS = num_inputs(120)
 
 
 def survives(read: Callable[[], object], write: Callable[[bytes], object], good: bytes) -> int:
     """How many of the damaged inputs gave an answer; the others were refused in one line."""
-    chance, num_answers = random.Random(5), 0  # noqa: S311 - the same damage every time
-    for _ in range(NUM_INPUTS):
+    num_answers = 0
+    for chance in chances(120):
         write(damaged(good, chance))
         refusal = ""
         try:

@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 import pytest
 import zstandard
+from fuzzing import num_inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,7 +119,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=num_inputs(300))
 @given(st.integers(0, 9), st.integers(0, 1), st.binary(max_size=60) | JSON)
 def test_a_right_checksum_buys_nothing(kind: int, flags: int, body: object) -> None:
     """Hostile payloads behind a valid header and CRC: a Frame of checked types, or FrameError."""
@@ -152,7 +153,7 @@ COLUMN = st.one_of(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=num_inputs(500))
 @given(st.dictionaries(st.sampled_from("abc"), COLUMN, max_size=3))
 def test_hostile_columns_raise_frame_error_only(columns: dict[str, object]) -> None:
     """References in circles, to nowhere, wrong widths: FrameError or three values a column, never a hang."""

@@ -8,6 +8,7 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
+from fuzzing import num_inputs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUN = encode(FrameKind.RUN, "hub", 0, 0, {"schema": 1, "label": "train.py"})
-ANY_TMP = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY_TMP = settings(max_examples=num_inputs(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def frame(seq: int, text: str = "x") -> bytes:
