@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,6 +131,27 @@ def test_other_architecture(sleeper: subprocess.Popen[bytes], monkeypatch: pytes
     assert caught.value.reason == "other_architecture"
 
 
+def test_program_of_32_bits(tmp_path: Path) -> None:
+    """Its registers are others: told by its file alone."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    source, program = tmp_path / "pause.c", tmp_path / "pause"
+    source.write_text('void _start(void) { for (;;) __asm__ volatile("int $0x80" :: "a"(29)); }\n')
+    command = [str(compiler), "-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie", "-o", program, source]
+    if compiler is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no compiler for 32 bits")
+    try:
+        started = subprocess.Popen([program])
+    except OSError:
+        pytest.skip("a kernel without 32 bits")
+    try:
+        with pytest.raises(InjectError) as caught:
+            preflight(started.pid)
+    finally:
+        started.kill()
+        started.wait()
+    assert caught.value.reason == "other_architecture"
+
+
 def test_error_says_what_where_and_what_next() -> None:
     """One line for the user, parts for programs."""
     error = outcome.InjectError(7, "stopped", "it is stopped", "let it continue")
@@ -160,6 +183,22 @@ def test_remote_exec_hands_over_a_script_that_removes_itself(tmp_path: Path) -> 
     injection = remote_exec.inject_remote_exec(os.getpid(), code, str(caller), timeout_s=30)
     assert (injection.way, injection.stopped_ns, marker.read_text()) == ("remote_exec", 0, "ran")
     assert not list(Path("/tmp").glob(f"tuiadvisor-*{injection.pid}*.py"))  # noqa: S108  where it was written
+
+
+def test_remote_exec_overwrites_no_script_that_was_not_begun(tmp_path: Path) -> None:
+    """A process has room for one script; the caller here complains if there is one, and begins it a moment later."""
+    caller = tmp_path / "python"
+    caller.write_text(
+        f"#!/bin/sh\nmkdir {tmp_path}/room || exit 1\n"
+        f'(sleep 0.1; rmdir {tmp_path}/room; exec {sys.executable} "$6") >/dev/null 2>&1 &\n'
+    )
+    caller.chmod(0o755)
+    markers = [tmp_path / f"marker{number}" for number in range(3)]
+    with ThreadPoolExecutor() as pool:
+        codes = [f"open({str(marker)!r}, 'w')" for marker in markers]
+        pid, program = os.getpid(), str(caller)
+        list(pool.map(lambda code: remote_exec.inject_remote_exec(pid, code, program, timeout_s=30), codes))
+    assert [True] * 3 == [marker.exists() for marker in markers]
 
 
 def test_remote_exec_refused_is_an_error_with_a_reason(tmp_path: Path) -> None:

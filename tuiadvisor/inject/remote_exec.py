@@ -2,23 +2,32 @@
 
 The interpreter that calls it must be of the target's own minor version: ours if it is, else the target's
 program, started as a helper. The main thread runs the script when it gets to it, so a rank blocked in C waits.
+A process has room for one script: who calls next overwrites one that was not begun, so watchers take turns.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuiadvisor.inject import process
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.payload import wrapped
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FIRST_VERSION = (3, 14)
 _CALL = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
+_BEGUN_S = 1.0  # a main thread at work gets to the script within milliseconds
+_LOOK_S = 0.002
 
 
 def caller_for(pid: int, version: tuple[int, int] | None) -> str | None:
@@ -37,6 +46,12 @@ def caller_for(pid: int, version: tuple[int, int] | None) -> str | None:
 def inject_remote_exec(pid: int, code: str, caller: str, *, timeout_s: float) -> Injection:
     """Have the target's main thread run the code. Raises InjectError when it is refused."""
     started_ns = time.monotonic_ns()
+    with _turn(pid):
+        _call(pid, code, caller, timeout_s)
+    return Injection(pid=pid, way="remote_exec", stopped_ns=0, total_ns=time.monotonic_ns() - started_ns)
+
+
+def _call(pid: int, code: str, caller: str, timeout_s: float) -> None:
     script = _write_script(pid, code)
     inside = "/" + str(script.relative_to(f"/proc/{pid}/root"))
     completed = subprocess.run(
@@ -49,7 +64,24 @@ def inject_remote_exec(pid: int, code: str, caller: str, *, timeout_s: float) ->
     if completed.returncode:
         script.unlink(missing_ok=True)
         raise _refused(pid, completed.stderr)
-    return Injection(pid=pid, way="remote_exec", stopped_ns=0, total_ns=time.monotonic_ns() - started_ns)
+    deadline_s = time.monotonic() + _BEGUN_S
+    while script.exists() and time.monotonic() < deadline_s:
+        time.sleep(_LOOK_S)
+
+
+@contextmanager
+def _turn(pid: int) -> Iterator[None]:
+    """Alone with this process among watchers; not waited for longer than a script may take to begin."""
+    # The lock goes with its holder, leaves no file behind, and is the same for all users and mount namespaces.
+    with Path(f"/proc/{pid}/stat").open("rb") as lock:
+        deadline_s = time.monotonic() + 2 * _BEGUN_S
+        while time.monotonic() < deadline_s:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_LOOK_S)
+        yield
 
 
 def _write_script(pid: int, code: str) -> Path:
