@@ -190,6 +190,7 @@ def test_rank_blocked_in_c_is_waited_for_and_no_failure(link: RankLink, probe: P
     assert len(probe.codes) == 1
 
     advance(link, 0.1 + RETRY_NS / 10**9)
+    assert link.detail == "it is busy; wait"  # still in sight while it is tried
     advance(link, 0.2 + RETRY_NS / 10**9)
     probe.come_up()
     assert advance(link, 2) == RankState.LIVE
@@ -286,6 +287,31 @@ def test_second_agent_shares_the_probe_and_counts_nothing_twice(link: RankLink, 
     assert (second.state, second.detail) == (RankState.DETACHED, "another watcher keeps the probe")
     assert probe.writer.get_u64(ring_file.OFFSET_COMMAND) == ring_file.COMMAND_NONE
     assert advance(own) == RankState.LIVE
+    own.release()
+
+
+def test_agents_that_come_in_the_same_moment_share_the_probe_that_was_first(
+    link: RankLink, probe: Probe
+) -> None:
+    """The later one's code finds a probe there and does nothing: its own ring never wakes up."""
+    own = RankLink(replace(link.process, pid=os.getpid(), start_ticks=1), probe.injector())
+    nothing = replace(probe.injector(), inject=lambda pid, _: Injection(pid, "thread", 1, 1))
+    late = RankLink(own.process, nothing)
+    for one in (own, late, late):
+        advance(one)
+    assert late.session is not None
+    never_woken = Path(late.session.directory)
+    probe.come_up()
+    assert advance(own) == RankState.LIVE
+
+    advance(late, 1.1)
+
+    assert advance(late, 1.2) == RankState.LIVE
+    assert late.injection is None
+    assert not never_woken.exists()
+    late.ask_to_leave()
+    assert (late.state, late.detail) == (RankState.DETACHED, "another watcher keeps the probe")
+    assert advance(own, 1.3) == RankState.LIVE
     own.release()
 
 

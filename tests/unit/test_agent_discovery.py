@@ -312,6 +312,15 @@ def test_single_training_given_by_pid_has_no_rank_yet(machine: Machine) -> None:
     assert found(RankFinder((70,))) == [(70, None)]
 
 
+def test_launcher_of_another_user_is_not_waited_for(machine: Machine) -> None:
+    """Its ranks would never come into sight: said at once."""
+    machine.add(100, 1, TORCHRUN, torch=False, comm="pt_elastic", readable=False)
+    machine.add(110, 100, TRAIN, readable=False)
+    with pytest.raises(TuiadvisorError, match="--pid 100: it belongs to another user") as caught:
+        find_ranks([100])
+    assert not isinstance(caught.value, NoRanksError)
+
+
 def test_launcher_without_ranks_can_be_waited_for(machine: Machine) -> None:
     """NoRanksError, not a refusal: the ranks may come."""
     machine.add(100, 1, TORCHRUN)

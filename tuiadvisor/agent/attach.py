@@ -255,7 +255,8 @@ class RankLink:
         if not self._injector.has_torch(self.process.pid):
             self.detail = "has not imported torch yet"
             return
-        self.detail = "attaching"
+        if self.state != RankState.WAITING_TO_ATTACH:  # else the reason it waits for stays in sight
+            self.detail = "attaching"
         self._attempt = executor.submit(attach, self.process, self._injector, now_ns + LEASE_NS)
 
     def _collect(self, attempt: Future[Attached], now_ns: int) -> None:
@@ -292,6 +293,9 @@ class RankLink:
         state = reader.get_u64(ring_file.OFFSET_STATE)
         if state == ring_file.STATE_LIVE:
             self.state, self.detail = RankState.LIVE, ""
+        elif state == ring_file.STATE_EMPTY and now_ns >= self._retry_at_ns:
+            self._retry_at_ns = now_ns + RETRY_NS
+            self._share_if_late(now_ns)
         elif state == ring_file.STATE_FAILED:
             self.read_info()
             self.release()
@@ -302,6 +306,22 @@ class RankLink:
                 self.state, self.detail = RankState.REFUSED, f"the probe could not be installed: {why}"
         elif state == ring_file.STATE_DETACHED:
             self.state, self.detail = RankState.DETACHED, self._why_detached()
+
+    def _share_if_late(self, now_ns: int) -> None:
+        """Another watcher came in the same moment and its probe was first: ours never wakes up, so share that one."""
+        if self.is_leaving or self.session is None:
+            return
+        session = adopt_session(self.process.pid)
+        if session is None or session.directory == self.session.directory:
+            if session is not None:
+                session.close()
+            return
+        try:
+            shared = _share(session, now_ns + LEASE_NS)
+        except (OSError, ring_file.RingError):
+            return
+        self.release()
+        self.session, self.reader, self.injection = shared.session, shared.reader, None
 
     def come_back(self) -> None:
         """The probe left by itself because we were silent too long: put it in again."""

@@ -163,11 +163,11 @@ class RankFinder:
         found = self._scanner.table.get(pid)
         if found is None or not found.is_alive:
             raise TuiadvisorError(f"--pid {pid}: no such process; leave --pid out to list the trainings here")
+        if procfs.read(pid, "environ") is None:
+            raise TuiadvisorError(f"--pid {pid}: it belongs to another user; run as that user or as root")
         if self._scanner.is_launcher(pid):
             self._add_launcher(pid)
             raise NoRanksError(f"--pid {pid}: a launcher without ranks yet; try again once they are up")
-        if procfs.read(pid, "environ") is None:
-            raise TuiadvisorError(f"--pid {pid}: it belongs to another user; run as that user or as root")
         if not self._scanner.is_python(pid):
             raise TuiadvisorError(f"--pid {pid}: {found.comm} is not a Python process; name a rank's process")
         return self._scanner.as_candidate(found, {})
