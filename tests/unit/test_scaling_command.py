@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 from scaling_tables import MEGASCALE, ZERO_3, csv_of, write
+from synthetic_run import Job, encoded, frames
 
 from tuiadvisor.cli import scale
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.stream.frames import FrameKind, encode
+from tuiadvisor.stream.recording import RecordingWriter
 
 
 def run(*arguments: str) -> None:
@@ -115,3 +118,45 @@ def test_batch_needs_a_size(tmp_path: Path) -> None:
     """--global-batch alone asks nothing."""
     with pytest.raises(TuiadvisorError, match="add --predict"):
         run("--table", write(tmp_path, csv_of(MEGASCALE)), "--global-batch", "6144")
+
+
+def record(folder: Path, num_ranks: int) -> str:
+    """A recording of this many ranks, one a host."""
+    path = str(folder / f"{num_ranks}.tuirec")
+    begin = {"schema": 1, "tuiadvisor": "0.1.0", "created_wall_ns": 1_700_000_000 * 10**9}
+    writer = RecordingWriter(path, encode(FrameKind.RUN, "hub", 0, 0, begin))
+    for frame in frames(Job(num_ranks=num_ranks, ranks_per_host=1)):
+        writer.append(encoded(frame))
+    writer.close()
+    return path
+
+
+def test_recordings_are_sizes(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """Several are a table whose batch was observed; a single one is bounded by its parts."""
+    paths = [record(tmp_path, num_ranks) for num_ranks in (2, 4)]
+    several = as_json(capfdbinary, *paths, "--predict", "8")
+    assert "weak" == several["fit"]["regime"]
+    assert [2, 4] == [row["devices"] for row in several["rows"]]
+    assert 256 == several["predictions"][0]["global_batch"]
+    alone = as_json(capfdbinary, paths[1], "--predict", "8,128")
+    assert "one run" == alone["source"]
+    assert [(8, "weak"), (8, "strong")] == [(one["devices"], one["mode"]) for one in alone["predictions"]]
+    assert [128] == [one["devices"] for one in alone["refused"]]
+    run(paths[1])
+    assert b"one run, 4 devices on 4 hosts" in capfdbinary.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give recordings, or --table CSV"),
+        (["a.tuirec", "--table", "b.csv"], "one of the two"),
+        (["a.tuirec"] * 33, "33 recordings; give at most 32"),
+        (["a.tuirec", "--budget", "5"], "--budget needs measured sizes"),
+        (["missing.tuirec"], "missing.tuirec"),
+    ],
+)
+def test_a_mistake_in_what_to_scale_is_one_line(arguments: list[str], says: str) -> None:
+    """Which of the two, how many, and what one run cannot answer."""
+    with pytest.raises(TuiadvisorError, match=says):
+        run(*arguments)

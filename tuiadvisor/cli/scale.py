@@ -5,25 +5,44 @@ from __future__ import annotations
 import argparse
 import sys
 from argparse import ArgumentTypeError
+from typing import Final
 
 import orjson
 
+from tuiadvisor.advisor.compare import measure
 from tuiadvisor.cli.duration import seconds
+from tuiadvisor.cli.progress import read_frames
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse, pick
 from tuiadvisor.scaling.cost import Intent
 from tuiadvisor.scaling.document import document
+from tuiadvisor.scaling.onerun import one_run
+from tuiadvisor.scaling.onerundoc import one_run_document, one_run_text
 from tuiadvisor.scaling.series import Target
-from tuiadvisor.scaling.table import MAX_DEVICES, normal_layout, read_table
+from tuiadvisor.scaling.table import MAX_DEVICES, normal_layout, printable, read_table
 from tuiadvisor.scaling.text import text
+from tuiadvisor.session.conduct import Recorded
+from tuiadvisor.session.recordedsizes import parts_of, table_of
+
+MAX_RUNS: Final = 32
+# What only several sizes can answer.
+OF_SEVERAL: Final = (
+    "global_batch", "layout", "label", "objective", "price_per_device_hour", "price_of_time", "deadline", "budget",
+    "remaining_steps", "remaining_samples", "noise_scale", "current",
+)  # fmt: skip
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="recordings of one training at several sizes; a single one is carried over from its parts",
+    )
+    parser.add_argument(
         "--table",
         metavar="CSV",
-        required=True,
         help="columns devices and one of step_s, throughput, total_h, total_min, total_days; optional global_batch, "
         "layout, label. A row without a time is predicted",
     )
@@ -60,7 +79,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, judge and print."""
-    table = read_table(options.table)
+    if bool(options.runs) == (options.table is not None):
+        raise TuiadvisorError("give recordings, or --table CSV: one of the two")
+    if len(options.runs) > MAX_RUNS:
+        raise TuiadvisorError(f"{len(options.runs)} recordings; give at most {MAX_RUNS}")
+    if len(options.runs) == 1:
+        return _one_run(options)
+    table = (
+        read_table(options.table) if options.table else table_of([_recorded(path) for path in options.runs])
+    )
     layout = None if options.layout is None else normal_layout(options.layout)
     targets = [Target(devices, options.global_batch, layout) for devices in options.predict]
     if not targets and (options.global_batch is not None or layout is not None):
@@ -84,6 +111,29 @@ def run(options: argparse.Namespace) -> int:
     else:
         sys.stdout.write(text(table, reports, intent))
     return 0
+
+
+def _one_run(options: argparse.Namespace) -> int:
+    """Bounds from the parts of a single run."""
+    given = [name for name in OF_SEVERAL if getattr(options, name) is not None]
+    if given:
+        raise TuiadvisorError(
+            f"--{given[0].replace('_', '-')} needs measured sizes: give a recording a size, or --table CSV"
+        )
+    found = one_run(parts_of(_recorded(options.runs[0])), options.predict)
+    name = printable(options.runs[0])
+    if options.json:
+        sys.stdout.buffer.write(
+            orjson.dumps(one_run_document(name, found), option=orjson.OPT_INDENT_2) + b"\n"
+        )
+    else:
+        sys.stdout.write(one_run_text(name, found))
+    return 0
+
+
+def _recorded(path: str) -> Recorded:
+    measured = measure(path, read_frames(path))
+    return Recorded(path, measured.view, measured.unit.gradient_bytes)
 
 
 def _sizes(argument: str) -> tuple[int, ...]:

@@ -1,0 +1,221 @@
+"""What one measured run says about other sizes: its parts, each carried over by what is known of it.
+
+In: Parts of one data-parallel run.  Out: for each size bounds on the step, and one decision. Bounds, not a statistical
+interval: the best and the worst that the parts allow. One run can show that growing cannot pay; that it pays only a
+second size shows, so one run never decides to grow.
+
+| part of the step | best case | worst case |
+|---|---|---|
+| compute, same batch a device (weak) | stays | stays |
+| compute, same total batch (strong) | divides | stays: a smaller batch may use the device no better |
+| exchange | ring all-reduce, all of it bandwidth: (n-1)/n | all of it latency: n-1 |
+| of which compute hides | all that fits under backward | as much as now; where unseen, backward was full of it |
+| waiting for late ranks | as now; divides in strong scaling | grows as the latest of n does |
+| waiting for input | as now; divides in strong scaling | the storage is at its limit: grows with the devices |
+| optimizer, other | stay | stay |
+
+Source of the ring: 2(n-1)·latency + 2(n-1)/n·bytes/bandwidth (Thakur et al. 2005; nccl-tests, PERFORMANCE.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final, Literal
+
+from tuiadvisor.scaling.choose import NOISE_FLOOR
+from tuiadvisor.scaling.decide import Decision, sized
+from tuiadvisor.scaling.predict import Range
+
+REACH: Final = 16  # times the measured size: beyond it nobody should act on one run
+FLOOR: Final = 0.8  # POP: parallel efficiency that is acceptable
+Mode = Literal["weak", "strong"]
+MODES: Final[tuple[Mode, ...]] = ("weak", "strong")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One run's steady step. Seconds, mean over ranks; they sum to step_s. None: not observed."""
+
+    devices: int
+    num_hosts: int
+    devices_a_host: int
+    room_a_host: int | None  # devices one host has; None: not seen
+    step_s: float
+    compute_s: float  # host-to-device copy, forward, backward
+    backward_s: float  # of compute_s: what can hide an exchange
+    transfer_s: float  # exposed exchange once all ranks are there
+    hidden_s: float | None  # exchange under compute
+    skew_s: float  # waiting for the latest rank
+    data_wait_s: float
+    fixed_s: float  # optimizer and everything else
+    global_batch: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """One size in one mode. Efficiency and throughput against the measured size."""
+
+    devices: int
+    mode: Mode
+    step_s: Range
+    efficiency: Range
+    throughput: Range  # in multiples of today's
+    exposed_share: Range  # exposed exchange, of the step
+
+
+@dataclass(frozen=True, slots=True)
+class OneRun:
+    """Everything one run says."""
+
+    parts: Parts
+    sizes: tuple[Sized, ...]
+    refused: tuple[tuple[int, str], ...]  # devices, why
+    assumed: tuple[str, ...]
+    decision: Decision
+
+
+def one_run(parts: Parts, targets: tuple[int, ...], floor: float = FLOOR) -> OneRun:
+    """Bounds at each target that the run can speak for, and what follows. Default target: twice the devices."""
+    sizes: list[Sized] = []
+    refused: list[tuple[int, str]] = []
+    for devices in dict.fromkeys(targets or (2 * parts.devices,)):
+        why = why_not(parts, devices)
+        if why:
+            refused.append((devices, why))
+        else:
+            sizes += [sized_at(parts, devices, mode) for mode in MODES]
+    sizes.sort(key=lambda one: (one.devices, one.mode != "weak"))
+    found = tuple(sizes)
+    return OneRun(parts, found, tuple(refused), _assumed(parts), _decide(parts, found, refused, floor))
+
+
+def why_not(parts: Parts, devices: int) -> str:
+    """Why this run says nothing about a size; empty if it does."""
+    if parts.devices < 2:
+        return (
+            "one device exchanges nothing: what an exchange costs there was not measured; record two devices"
+        )
+    if devices > REACH * parts.devices:
+        return f"more than {REACH} times the {parts.devices} devices measured: record a larger size"
+    if parts.num_hosts == 1 and devices > (parts.room_a_host or parts.devices):
+        room = "" if parts.room_a_host is None else f" with {sized(parts.room_a_host)}"
+        return (
+            f"one host{room} was recorded: at {devices} the exchange goes over a network nobody measured; "
+            "record two hosts"
+        )
+    if parts.num_hosts > 1 and devices <= parts.devices_a_host:
+        return (
+            f"{parts.num_hosts} hosts were recorded: {sized(devices)} fit into one, where the exchange is another "
+            "one; record one host"
+        )
+    return ""
+
+
+def sized_at(parts: Parts, devices: int, mode: Mode) -> Sized:
+    """Bounds at one size."""
+    steps = [_step(parts, devices, mode, case) for case in ("expected", "best", "worst")]
+    # Where fewer devices are asked for, best and worst of a part may change places.
+    low, high = min(total for total, _ in steps), max(total for total, _ in steps)
+    scatter = 0.0 if devices == parts.devices else NOISE_FLOOR
+    step = Range(steps[0][0], low * (1 - scatter), high * (1 + scatter))
+    growth = devices / parts.devices
+    work = growth if mode == "weak" else 1.0  # of a step, against today's
+    shares = [exposed / total for total, exposed in steps]
+    return Sized(
+        devices,
+        mode,
+        step,
+        efficiency=_inverse(step, parts.step_s * work / growth),
+        throughput=_inverse(step, parts.step_s * work),
+        exposed_share=Range(shares[0], min(shares), max(shares)),
+    )
+
+
+def _inverse(step: Range, numerator: float) -> Range:
+    return Range(numerator / step.expected, numerator / step.high, numerator / step.low)
+
+
+def _step(parts: Parts, devices: int, mode: Mode, case: str) -> tuple[float, float]:
+    """(step, exposed exchange in it) in one case."""
+    growth = devices / parts.devices
+    divided = 1.0 if mode == "weak" else 1 / growth
+    latest = _latest(devices) / _latest(parts.devices)
+    storage = growth if mode == "weak" else 1.0  # where the storage is the limit, all read at its pace
+    # A smaller batch a device may take as long as the present one; a larger one takes its time.
+    compute = _case(case, divided, divided, max(divided, 1.0))
+    # In strong scaling a rank's jitter shrinks with its compute, unless it has another cause.
+    waiting = _case(
+        case, latest * divided, min(latest, 1.0) * min(divided, 1.0), max(latest, 1.0) * max(divided, 1.0)
+    )
+    reading = _case(case, divided, min(divided, storage), max(divided, storage))
+    exposed = _exposed(parts, devices, compute, case)
+    total = (
+        parts.compute_s * compute
+        + exposed
+        + parts.skew_s * waiting
+        + parts.data_wait_s * reading
+        + parts.fixed_s
+    )
+    return total, exposed
+
+
+def _case(case: str, expected: float, best: float, worst: float) -> float:
+    return {"expected": expected, "best": best, "worst": worst}[case]
+
+
+def _exposed(parts: Parts, devices: int, compute_ratio: float, case: str) -> float:
+    bandwidth = (1 - 1 / devices) / (1 - 1 / parts.devices)
+    latency = (devices - 1) / (parts.devices - 1)
+    ratio = _case(case, bandwidth, min(bandwidth, latency), max(bandwidth, latency))
+    # Unseen: in the best case nothing is hidden that could come out, in the worst all of backward is full.
+    hidden = parts.hidden_s if parts.hidden_s is not None else _case(case, 0.0, 0.0, parts.backward_s)
+    covered = hidden * min(compute_ratio, 1.0)
+    if case == "best":  # backward may have had room to hide more than there was
+        covered = max(covered, min(hidden * ratio, parts.backward_s * compute_ratio))
+    return max((parts.transfer_s + hidden) * ratio - covered, 0.0)
+
+
+def _latest(devices: int) -> float:
+    """Expected largest of n standard normal values, Blom's approximation; 0 for one."""
+    return NormalDist().inv_cdf((devices - 0.375) / (devices + 0.25))
+
+
+def _assumed(parts: Parts) -> tuple[str, ...]:
+    said = ["data parallelism with a ring all-reduce, as many devices a host as now, the same kind of device"]
+    if parts.hidden_s is None:
+        said.append(
+            "the exchange that compute hides was not observed: in the worst case all of backward is full of it"
+        )
+    if parts.global_batch is None:
+        said.append("the batch was not observed: weak keeps it a device, strong keeps it in total")
+    said.append(
+        "fewer devices hold the batch in memory; more cost nothing in accuracy (strong) or in progress (weak)"
+    )
+    return tuple(said)
+
+
+def _decide(parts: Parts, sizes: tuple[Sized, ...], refused: list[tuple[int, str]], floor: float) -> Decision:
+    larger = [one for one in sizes if one.devices > parts.devices]
+    if not larger:
+        why = max(refused)[1] if refused else "no larger size was asked for"
+        return Decision("keep", parts.devices, f"one run cannot show what more devices bring: {why}")
+    nearest = min(one.devices for one in larger)
+    first = [one for one in larger if one.devices == nearest]
+    if all(one.efficiency.high < floor for one in first):
+        told = " and ".join(f"{one.efficiency.high:.2f} ({one.mode} scaling)" for one in first)
+        return Decision(
+            "stop",
+            parts.devices,
+            f"at {sized(nearest)} efficiency is at best {told}, below {floor:g}: more work an exchange or less to "
+            "exchange first",
+        )
+    told = ", ".join(
+        f"{one.throughput.low:.2f} to {one.throughput.high:.2f} x the throughput in {one.mode} scaling"
+        for one in first
+    )
+    return Decision(
+        "keep",
+        parts.devices,
+        f"one run only bounds what {sized(nearest)} bring: {told}; record that size and give both recordings",
+    )

@@ -1,0 +1,177 @@
+"""Recordings as the sizes of a scaling analysis: several as a table, one as the parts of its step.
+
+In: recordings.  Out: a Table for `scaling.analysis`, or Parts for `scaling.onerun`. What could not be observed is
+refused, never guessed: an unknown batch hides whether the work grew with the devices.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.scaling.columns import Quantity
+from tuiadvisor.scaling.onerun import Parts
+from tuiadvisor.scaling.table import Row, Table, normal_layout, printable
+from tuiadvisor.session.evidence import facts
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.session.conduct import Recorded
+    from tuiadvisor.session.evidence import Facts
+
+STEP: Final = Quantity("step_s", "step", "s", 1.0)
+COMPUTE: Final = ("h2d", "forward", "backward")
+OTHER_WORK: Final = 0.01  # gradients that differ by more are another model's
+OF_SIZE: Final = {"comm_exposed"}  # what a finding may be about and yet be a matter of size
+
+
+def table_of(runs: Sequence[Recorded]) -> Table:
+    """One row a recording; those of which too little is known are left out and named in the notes.
+
+    Raises TuiadvisorError when no two recordings are of the same work.
+    """
+    usable: list[tuple[Recorded, Facts]] = []
+    notes: list[str] = []
+    for run in runs:
+        known = facts(run.name, run.view, run.gradient_bytes)
+        why = _why_unusable(run.view, known)
+        if why:
+            notes.append(f"{printable(run.name)} is left out: {why}")
+            continue
+        usable.append((run, known))
+        notes += _faults(known)
+    if not usable:
+        raise TuiadvisorError("; ".join(notes))
+    if any(known.num_hosts == 1 and not known.has_gpu for _, known in usable):
+        notes.append(
+            "ranks that share the processors of one host: more of them than cores is not more devices"
+        )
+    works = _works(usable)
+    if len(set(works)) > 1 and max(Counter(works).values()) == 1:
+        told = ", ".join(
+            f"{printable(run.name)}: {work}" for (run, _), work in zip(usable, works, strict=True)
+        )
+        raise TuiadvisorError(
+            f"no two recordings are of the same work ({told}): record one training at two sizes"
+        )
+    several = len(set(works)) > 1
+    if any(not run.gradient_bytes for run, _ in usable):
+        notes.append("the size of the gradients was not observed everywhere: taken as one training")
+    layouts = [_layout(run.view) for run, _ in usable]
+    rows = tuple(
+        Row(
+            line=place,
+            devices=known.num_devices or 0,
+            value=known.step_s,
+            global_batch=known.samples_per_step,
+            layout=layout if len(set(layouts)) > 1 else None,
+            label=work if several else None,
+        )
+        for place, ((_, known), work, layout) in enumerate(zip(usable, works, layouts, strict=True), 1)
+    )
+    return Table(f"{len(rows)} recordings", STEP, rows, tuple(notes))
+
+
+def parts_of(run: Recorded) -> Parts:
+    """The parts of one run's step. TuiadvisorError where they do not say how it would scale."""
+    known, view = facts(run.name, run.view, run.gradient_bytes), run.view
+    name = printable(run.name)
+    why = _why_unusable(view, known, needs_batch=False)
+    if why:
+        raise TuiadvisorError(f"{name}: {why}")
+    layout = _layout(view)
+    if layout != "data parallel":
+        raise TuiadvisorError(
+            f"{name}: its layout is {layout}; one run shows how data parallelism scales, give a recording a size"
+        )
+    if view.run.device is None or (known.num_hosts == 1 and not known.has_gpu):
+        raise TuiadvisorError(
+            f"{name}: its ranks share the processors of one host, so one size says nothing about another; "
+            "give a recording a size"
+        )
+    if known.num_devices != 1 and (known.transfer_s is None or known.skew_s is None):
+        raise TuiadvisorError(
+            f"{name}: who waits for whom was not observed, so the exchange cannot be told from waiting; "
+            "give a recording a size"
+        )
+    return _parts(view, known)
+
+
+def _parts(view: RunView, known: Facts) -> Parts:
+    step_s, devices = known.step_s or 0.0, known.num_devices or 1
+    compute = sum(known.seconds.get(name) or 0.0 for name in COMPUTE)
+    data_wait, transfer, skew = (
+        known.seconds.get("data_wait") or 0.0,
+        known.transfer_s or 0.0,
+        known.skew_s or 0.0,
+    )
+    hidden = None
+    if known.comm_total_s is not None and known.comm_exposed_s is not None:
+        hidden = max(known.comm_total_s - known.comm_exposed_s, 0.0)
+    a_host = max(Counter(row.host for row in view.ranks).values(), default=devices)
+    devices_seen = [len(host.gpus) for host in view.hosts if host.gpus]
+    return Parts(
+        devices=devices,
+        num_hosts=known.num_hosts or 1,
+        devices_a_host=a_host,
+        room_a_host=max(a_host, *devices_seen) if devices_seen else None,
+        step_s=step_s,
+        compute_s=compute,
+        backward_s=known.seconds.get("backward") or 0.0,
+        transfer_s=transfer,
+        hidden_s=hidden,
+        skew_s=skew,
+        data_wait_s=data_wait,
+        # The rest, so that the parts are the step: optimizer, logging, Python, what no hook saw.
+        fixed_s=max(step_s - compute - data_wait - transfer - skew, 0.0),
+        global_batch=known.samples_per_step,
+    )
+
+
+def _why_unusable(view: RunView, known: Facts, *, needs_batch: bool = True) -> str:
+    if not known.enough or known.step_s is None:
+        return f"{view.window.num_missing_steps} more steady steps are needed"
+    if view.run.world_size is None:
+        return "how many ranks the job has was not observed"
+    if needs_batch and known.samples_per_step is None:
+        return (
+            "samples a step were not observed, so nothing says whether the batch grew with the devices; "
+            "write a table with devices, step_s and global_batch"
+        )
+    return ""
+
+
+def _works(usable: Sequence[tuple[Recorded, Facts]]) -> list[str]:
+    """What each recording trains, in words that are equal for the same work."""
+    seen: list[int] = []
+    works = []
+    for run, _ in usable:
+        size = run.gradient_bytes
+        model = "model of unknown size"
+        if size:
+            same = next((other for other in seen if abs(size / other - 1) <= OTHER_WORK), None)
+            if same is None:
+                seen.append(size)
+            model = f"{(same or size) / 1e6:.4g} MB of gradients"
+        works.append(f"{model} on {run.view.run.device or 'an unknown device'}")
+    return works
+
+
+def _layout(view: RunView) -> str:
+    """Everything but the data-parallel degree."""
+    sizes = [f"{name}{size}" for name, size in sorted(view.run.parallel.items()) if size > 1]
+    return normal_layout(" ".join(sizes))
+
+
+def _faults(known: Facts) -> list[str]:
+    """What made this size slow without being a matter of size."""
+    return [
+        f"{printable(known.name)}: its step holds {seconds(finding.loss_s_per_step)} of {finding.id}, which is no "
+        "matter of size: mend it first, or it is read as one"
+        for finding in known.findings
+        if finding.loss_s_per_step and finding.phase not in OF_SIZE
+    ]
