@@ -19,6 +19,7 @@ from tuiadvisor.session.conduct import Bottleneck, Recorded, Session, conduct
 from tuiadvisor.session.document import document, saved_answers, saved_history
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.markdown import markdown, plain
+from tuiadvisor.session.whys import NAMES
 from tuiadvisor_rules.questions import load_questions
 
 QUESTIONS = load_questions()
@@ -79,7 +80,7 @@ def test_a_healthy_run_is_kept_and_an_empty_one_decides_nothing() -> None:
     assert "keep" == empty.decision.decision
     assert "without evidence" in empty.decision.why
     assert "Open" in stage(empty, "P1")
-    assert "Unknown" in empty.whys[0].answer
+    assert "Unknown" in empty.whys[NAMES.index("idle")].answer
 
 
 def test_what_is_stated_prices_the_decision() -> None:
@@ -126,10 +127,13 @@ def test_two_sizes_are_ranked_under_three_metrics() -> None:
     session = held(Recorded("eight", large), Recorded("four", small), intent=intent)
     assert "The metrics disagree: time prefers eight, efficiency prefers four" in stage(session, "P3")
     assert "weak scaling" in stage(session, "P4")
-    assert "From 4 to 8 devices" in session.whys[3].answer
-    assert "fault of its own" not in session.whys[3].answer
+    assert "From 4 to 8 devices" in session.whys[NAMES.index("devices")].answer
+    assert "fault of its own" not in session.whys[NAMES.index("devices")].answer
     faulty = held(Recorded("eight", view((LATE,), 8)), Recorded("four", small))
-    assert "fault of its own, which is no matter of size: The others wait" in faulty.whys[3].answer
+    assert (
+        "fault of its own, which is no matter of size: The others wait"
+        in faulty.whys[NAMES.index("devices")].answer
+    )
 
 
 def test_limits_name_the_cheapest_in_time_and_the_fastest_within_the_budget() -> None:
@@ -151,7 +155,7 @@ def test_another_model_is_no_size_of_this_one() -> None:
     runs = Recorded("a", view(), 1_000_000), Recorded("b", view((), 8), 10_000_000)
     session = held(*runs)
     assert "another unit of work" in markdown(session)
-    assert "Cannot be told" in session.whys[3].answer
+    assert "Cannot be told" in session.whys[NAMES.index("devices")].answer
 
 
 def test_bottlenecks_are_followed_from_session_to_session() -> None:

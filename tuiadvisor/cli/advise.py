@@ -19,6 +19,7 @@ from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
 from tuiadvisor.session.conduct import Recorded, Session, conduct, identity
 from tuiadvisor.session.document import document, saved_answers, saved_history
+from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.markdown import decision_lines, markdown, stage_lines, why_lines
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.stream.replay import ReplaySource
@@ -56,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
     paths = [options.run, *options.others]
     runs = [_recorded(path) for path in paths]
     questions, intent = load_questions(), intent_of(options)
+    machine = read_machine()
     saved = read_saved(Path(options.session)) if options.session else None
     history = saved_history(saved, options.session or "")
     answers = checked_answers(saved_answers(saved, identity(runs[0].view)), questions)
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         answers |= read_answers(options.answers, questions)
 
     def hold(given: dict[str, str | float]) -> Session:
-        return conduct(runs, intent, given, questions, history)
+        return conduct(runs, intent, given, questions, history, machine=machine)
 
     asks = not (options.answers or options.json or options.why) and sys.stdin.isatty()
     session = ask_all(hold, answers) if asks else hold(answers)
@@ -114,7 +116,7 @@ def show(options: argparse.Namespace) -> int:
 
 def _recorded(path: str) -> Recorded:
     measured = measure(path, read_frames(path))
-    return Recorded(path, measured.view, measured.unit.gradient_bytes)
+    return Recorded(path, measured.view, measured.unit.gradient_bytes, measured.unit.num_collectives)
 
 
 def ask_all(

@@ -29,7 +29,10 @@ COMMANDS: Final = {
     "report": ("report", "one file with verdict, charts and evidence: .html or .md"),
     "info": ("info", "what a recording holds, and what is damaged or was lost"),
     "scale": ("scale", "what more or fewer devices bring: time, efficiency, cost, decision"),
-    "import": ("import_", "other tools' recordings: profiler traces, operation tables, flight recorder"),
+    "import": (
+        "import_",
+        "other tools' results: profiler traces, operation tables, flight recorder, nccl-tests, fio",
+    ),
     "trim": ("trim", "some steps of a recording as a recording of its own"),
     "anonymize": ("anonymize", "a copy of a recording that names nobody"),
     "export": ("export", "a recording as Parquet tables or as a trace for Perfetto"),

@@ -18,6 +18,7 @@ from tuiadvisor.session.conduct import Recorded, Session, conduct
 from tuiadvisor.session.document import document, saved_history
 from tuiadvisor.session.guided import Guided, guided
 from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent
+from tuiadvisor.session.machine import read_machine
 from tuiadvisor_rules.questions import load_questions
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Conductor:
         self.others = others
         self.questions = load_questions()
         self.intent = read_intent(FILE_NAME) if intent is None else intent
+        self.machine = read_machine()
         self.runs: list[Recorded] = []
         self.problem = ""  # why nothing is saved
         saved = read_saved(file) if file is not None else None
@@ -54,7 +56,8 @@ class Conductor:
         """Read the recordings. TuiadvisorError if one is none."""
         for path in (self.path, *self.others):
             measured = measure(path, frames(path))
-            self.runs.append(Recorded(path, measured.view, measured.unit.gradient_bytes))
+            unit = measured.unit
+            self.runs.append(Recorded(path, measured.view, unit.gradient_bytes, unit.num_collectives))
 
     def take(self, view: RunView) -> None:
         """The live run as it is now."""
@@ -76,7 +79,9 @@ class Conductor:
         return guided(self._session(), self._saved())
 
     def _session(self) -> Session:
-        return conduct(self.runs, self.intent, self.answers, self.questions, self.history)
+        return conduct(
+            self.runs, self.intent, self.answers, self.questions, self.history, machine=self.machine
+        )
 
     def _saved(self) -> str:
         if self.problem:

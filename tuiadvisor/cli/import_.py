@@ -12,6 +12,8 @@ KINDS: Final = {
     "kineto": "import_kineto",
     "ops": "import_ops",
     "flight-recorder": "import_flight_recorder",
+    "nccl-tests": "import_nccl_tests",
+    "fio": "import_fio",
 }
 
 

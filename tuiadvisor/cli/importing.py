@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.session.machine import FILE_NAME, save_ceiling
 
 if TYPE_CHECKING:
     import argparse
@@ -44,3 +45,35 @@ def show(
         # Names come from files of others: a terminal must not obey them.
         print("".join(c if c.isprintable() or c == "\n" else "?" for c in summary(document)))
     return 0
+
+
+def add_ceiling(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser], kind: str, text: str
+) -> None:
+    """One benchmark's parser: a file, --json, and --save."""
+    parser = subparsers.add_parser(kind, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("path", metavar="FILE")
+    parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+    parser.add_argument(
+        "--save", action="store_true", help=f"keep it in {FILE_NAME}: advise compares runs with it"
+    )
+    parser.set_defaults(output=None)
+
+
+def show_ceiling(
+    options: argparse.Namespace,
+    read: Callable[[Path], dict[str, Any]],
+    summary: Callable[[dict[str, Any]], str],
+) -> int:
+    """As every import; with --save it is kept for this project."""
+    kept: list[dict[str, Any]] = []
+
+    def read_once(path: Path) -> dict[str, Any]:
+        kept.append(read(path))
+        return kept[0]
+
+    code = show(options, read_once, summary)
+    if options.save:
+        save_ceiling(kept[0])
+        print(f"kept in {FILE_NAME}: tuiadvisor advise RUN --why link|storage", file=sys.stderr)
+    return code

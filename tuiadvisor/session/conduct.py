@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.decide import Decision, decide
 from tuiadvisor.session.evidence import facts
+from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.sizes import sizes
 from tuiadvisor.session.stages import stages
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.view import Action, RunView
+    from tuiadvisor.session.answer import Why
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.material import Material
     from tuiadvisor.session.stages import Stage
-    from tuiadvisor.session.whys import Why
     from tuiadvisor_rules.questions import Question
 
 RISKS: Final = ("low", "medium", "high")
@@ -35,11 +36,12 @@ RISKS: Final = ("low", "medium", "high")
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One recording: what it is called, its view, and the gradient bytes of a step if they were seen."""
+    """One recording: what it is called, its view, gradient bytes and collectives of a step if they were seen."""
 
     name: str
     view: RunView
     gradient_bytes: int | None = None
+    num_collectives: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,14 @@ def conduct(
     answers: Mapping[str, str | float],
     questions: tuple[Question, ...],
     history: Sequence[Bottleneck] = (),
+    *,
+    machine: Machine | None = None,
 ) -> Session:
     """The session on the first run; the others are configurations to compare with."""
     name, view = runs[0].name, runs[0].view
-    run, *others = (facts(entry.name, entry.view, entry.gradient_bytes) for entry in runs)
+    run, *others = (
+        facts(entry.name, entry.view, entry.gradient_bytes, entry.num_collectives) for entry in runs
+    )
     material = gather(run, tuple(others), view.verdict, intent, dict(answers))
     decision = decide(material.case)
     mark = _bottleneck(material, decision, identity(view))
@@ -110,7 +116,7 @@ def conduct(
         _would_change(material, decision, questions),
         _verify(decision, view.verdict.verify),
         _loop(material, decision, before),
-        tuple(why(entry, run, material.others) for entry in NAMES),
+        tuple(why(entry, run, material.others, machine or Machine()) for entry in NAMES),
         (*before, mark),
     )
 

@@ -46,9 +46,14 @@ class Facts:
     enough: bool
     unknown: tuple[tuple[str, str], ...]
     gradient_bytes: int | None = None  # of a step and rank: the size of the model that is trained
+    num_collectives: int | None = None  # of a step and rank
+    backend: str | None = None
+    disk_read_bytes_s: float | None = None  # of the host that reads most
 
 
-def facts(name: str, view: RunView, gradient_bytes: int | None = None) -> Facts:
+def facts(
+    name: str, view: RunView, gradient_bytes: int | None = None, num_collectives: int | None = None
+) -> Facts:
     """Everything the session takes from one view."""
     step, speed = view.step, view.step.throughput_steps_s
     step_s = 1 / speed if speed else step.median_s
@@ -78,6 +83,12 @@ def facts(name: str, view: RunView, gradient_bytes: int | None = None) -> Facts:
         enough=view.window.enough,
         unknown=tuple((entry.metric, entry.why) for entry in view.unknown),
         gradient_bytes=gradient_bytes,
+        num_collectives=num_collectives,
+        backend=view.run.backend,
+        disk_read_bytes_s=max(
+            (host.disk_read_bytes_s for host in view.hosts if host.disk_read_bytes_s is not None),
+            default=None,
+        ),
     )
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
+    from tuiadvisor.session.answer import Why
     from tuiadvisor.session.conduct import Session
     from tuiadvisor.session.decide import Decision, Interval
     from tuiadvisor.session.stages import Asked, Stage
-    from tuiadvisor.session.whys import Why
 
 UNKNOWN: Final = "unknown"
 

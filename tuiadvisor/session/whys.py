@@ -1,34 +1,30 @@
-"""Four questions in plain words, answered from a run's own numbers; what one run cannot show is said.
+"""Six questions in plain words, answered from a run's own numbers; what one run cannot show is said.
 
-In: Facts of the run and of other runs.  Out: Why.
+In: Facts of the run and of other runs, ceilings of the machine.  Out: Why.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.session.answer import Why
+from tuiadvisor.session.ceilings import link, storage
 from tuiadvisor.session.evidence import fixed_and_growing, largest_parts, part_words, share_of_step
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.session.evidence import Facts
+    from tuiadvisor.session.machine import Machine
 
-NAMES: Final = ("idle", "allreduce", "batch", "devices")
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """A question, what the run says, and what it cannot say with the way to find out."""
-
-    name: str
-    question: str
-    answer: str
-    unknown: str
+NAMES: Final = ("idle", "allreduce", "link", "storage", "batch", "devices")
 
 
-def why(name: str, run: Facts, others: tuple[Facts, ...]) -> Why:
+def why(name: str, run: Facts, others: tuple[Facts, ...], machine: Machine) -> Why:
     """One of NAMES."""
+    if name == "link":
+        return link(run, machine)
+    if name == "storage":
+        return storage(run, machine)
     if name == "idle":
         return _idle(run)
     if name == "allreduce":

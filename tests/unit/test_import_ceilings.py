@@ -1,0 +1,227 @@
+"""nccl-tests and fio as the machine's ceilings: read whatever the version, refuse what is no ceiling."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tuiadvisor.cli import main
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.fio import fio_document, fio_summary
+from tuiadvisor.importers.nccl_tests import nccl_document, nccl_summary
+from tuiadvisor.session.machine import FILE_NAME, Machine, read_machine
+
+LATENCY = 20e-6
+BUS = 200e9  # bytes a second
+HEADER = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong"
+OLD_HEADER = "#   bytes   N   type   op   time  algbw  busbw  res   time  algbw  busbw  res"
+
+
+def printed(num_ranks: int = 16, num_hosts: int = 2, *, prefix: str = "", old: bool = False) -> str:
+    """What the program prints for a link of LATENCY and BUS."""
+    factor = 2 * (num_ranks - 1) / num_ranks
+    lines = [
+        "# nThread 1 nGpus 1 minBytes 8 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20",
+        "#",
+    ]
+    lines += [
+        f"#  Rank {rank:2} Group  0 Pid   6899 on node{rank * num_hosts // num_ranks} device  {rank % 8} [0000:04:00] X"
+        for rank in range(num_ranks)
+    ]
+    lines += [
+        "#",
+        OLD_HEADER if old else HEADER,
+        "#  (B)  (elements)  (us)  (GB/s)  (GB/s)",
+    ]
+    for exponent in range(3, 31):
+        size = 1 << exponent
+        time = LATENCY + factor * size / BUS
+        alg = size / time / 1e9
+        shown = f"{time * 1e3:.6f}" if old else f"{time * 1e6:.1f}"
+        half = f"{shown} {alg:.2f} {alg * factor:.2f} 0"
+        lines.append(f"{size} {size // 4} float sum {'' if old else '-1 '}{half} {half}")
+    lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 70.742", "#"]
+    return "".join(f"{prefix}{line}\n" for line in lines)
+
+
+def nccl(folder: Path, text: str) -> dict[str, Any]:
+    """The document of this text."""
+    path = folder / "nccl.txt"
+    path.write_text(text)
+    return nccl_document(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        (printed(), 16),
+        (printed(prefix="[1,0]<stdout>:"), 16),
+        (printed(8, 1, prefix="0: "), 8),
+        (printed(old=True), 16),
+        ("NCCL version 2.21\n" + printed(4, 1) + printed(), 16),
+    ],
+    ids=["plain", "mpirun", "srun", "old", "two runs"],
+)
+def test_a_table_of_any_version_gives_the_link(tmp_path: Path, text: str, ranks: int) -> None:
+    """Ranks, hosts, latency and bandwidth; of two runs the last."""
+    found = nccl(tmp_path, text)
+    assert ranks == found["num_ranks"]
+    assert 28 == len(found["rows"])
+    assert LATENCY == pytest.approx(found["latency_s"], rel=0.02)
+    assert BUS == pytest.approx(found["bus_bytes_s"], rel=0.02)
+    assert f"{ranks} ranks on {found['num_hosts']} hosts" in nccl_summary(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no table of nccl-tests in it"),
+        (HEADER + "\n# Out of bounds values : 0 OK\n", "no table"),
+        (printed().replace("values : 0 OK", "values : 3 FAILED"), "counted 3 wrong results"),
+        (
+            printed(2, 1).replace("#\n", "#  Rank 2 Group 0 Pid 1 on x device 1\n", 1),
+            "no all-reduce over 3 ranks",
+        ),
+    ],
+    ids=["empty", "no rows", "wrong results", "another rank count"],
+)
+def test_what_is_no_ceiling_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    """One line that says what is wrong."""
+    with pytest.raises(TuiadvisorError, match=says):
+        nccl(tmp_path, text)
+
+
+def test_another_collective_is_refused(tmp_path: Path) -> None:
+    """all_gather's busbw is half as much: as an all-reduce it would promise twice the link."""
+    rows = [line.split() for line in printed().splitlines()]
+    halved = [
+        " ".join([*cells[:7], f"{float(cells[7]) / 2:.2f}", *cells[8:]])
+        if cells[0].isdigit()
+        else " ".join(cells)
+        for cells in rows
+    ]
+    with pytest.raises(TuiadvisorError, match="which is no all-reduce over 16 ranks"):
+        nccl(tmp_path, "\n".join(halved))
+
+
+def test_times_that_do_not_fit_the_bandwidths_are_refused(tmp_path: Path) -> None:
+    """A column that was cut or shifted."""
+    text = "\n".join(
+        line.replace(" -1 ", " -1 9", 1) if line[:1].isdigit() else line for line in printed().splitlines()
+    )
+    with pytest.raises(TuiadvisorError, match="its times do not fit its bandwidths"):
+        nccl(tmp_path, text)
+
+
+@given(some.text(max_size=300) | some.binary(max_size=300).map(lambda raw: raw.decode("latin1")))
+def test_no_text_is_more_than_one_line_of_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    """Pieces of anything between a header and a row."""
+    folder = tmp_path_factory.mktemp("any")
+    for content in (text, f"{HEADER}\n{text}\n", printed(2, 1)[:700] + text):
+        (folder / "nccl.txt").write_bytes(content.encode("utf-8", "surrogatepass"))
+        try:
+            rows = nccl_document(folder / "nccl.txt")["rows"]
+        except TuiadvisorError:
+            continue
+        assert all(row["bytes"] > 0 and row["time_s"] > 0 for row in rows)
+
+
+def fio_text(*jobs: dict[str, Any], options: dict[str, str] | None = None) -> str:
+    """What fio --output-format=json leaves in a file, warnings before it included."""
+    table = {
+        "fio version": "fio-3.36",
+        "global options": options or {"bs": "256k", "direct": "1"},
+        "jobs": list(jobs),
+    }
+    return "fio: this platform does not support process shared mutexes\n" + json.dumps(table)
+
+
+def job(read: float = 0, write: float = 0, **more: Any) -> dict[str, Any]:
+    """One job; bytes a second."""
+    return {
+        "jobname": "read", "groupid": 0, "error": 0,
+        "read": {"bw_bytes": read, "bw": read / 1024, "iops": read / 262144},
+        "write": {"bw_bytes": write, "bw": write / 1024, "iops": write / 262144},
+    } | more  # fmt: skip
+
+
+def test_fio_sums_what_ran_together(tmp_path: Path) -> None:
+    """Four jobs of one group are one ceiling; groups one after another are not."""
+    path = tmp_path / "fio.json"
+    path.write_text(fio_text(*[job(1e9)] * 4, job(2e9, groupid=1), job(write=5e8, groupid=2)))
+    found = fio_document(path)
+    assert (4e9, 5e8) == (found["read_bytes_s"], found["write_bytes_s"])
+    assert ("256k", True) == (found["block"], found["is_direct"])
+    assert "4,000 MB/s" in fio_summary(found)
+    path.write_text(fio_text(job(1e9), options={"bs": "1M"}))
+    assert "may be the memory's speed" in fio_summary(fio_document(path))
+    path.write_text(fio_text({"read": {"bw": 1000, "iops": 10.0}}))
+    assert 1_024_000 == fio_document(path)["read_bytes_s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no JSON of fio"),
+        ("{", "not JSON"),
+        ("{}", "no jobs of fio"),
+        ('{"jobs": []}', "no jobs of fio"),
+        ('{"jobs": [1]}', "no jobs of fio"),
+        (fio_text(job()), "no job read or wrote"),
+        (fio_text(job(1e9), job(error=5)), "1 of 2 jobs failed"),
+        (fio_text(job(1e300)), "no job read or wrote"),
+        ("[" * 100_000, "no JSON of fio"),
+    ],
+    ids=["empty", "cut", "nothing", "no jobs", "no job", "idle", "failed", "absurd", "deep"],
+)
+def test_what_is_no_fio_result_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    """One line each."""
+    path = tmp_path / "fio.json"
+    path.write_text(text)
+    with pytest.raises(TuiadvisorError, match=says):
+        fio_document(path)
+
+
+def test_a_ceiling_is_kept_for_the_project_where_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written without --save; the same kind, ranks and hosts replace, others stand beside."""
+    monkeypatch.chdir(tmp_path)
+    Path("nccl.txt").write_text(printed())
+    Path("fio.json").write_text(fio_text(job(1e9)))
+    assert 0 == main(["import", "nccl-tests", "nccl.txt", "--json"])
+    assert "nccl-tests" == json.loads(capsys.readouterr().out)["kind"]
+    assert Machine() == read_machine()
+    for _ in range(2):
+        assert 0 == main(["import", "nccl-tests", "nccl.txt", "--save"])
+    Path("nccl.txt").write_text(printed(8, 1))
+    assert 0 == main(["import", "nccl-tests", "nccl.txt", "--save"])
+    assert 0 == main(["import", "fio", "fio.json", "--save"])
+    machine = read_machine()
+    assert [(16, 2), (8, 1)] == [(one.num_ranks, one.num_hosts) for one in machine.networks]
+    assert machine.storage is not None
+    assert 1e9 == machine.storage.read_bytes_s
+    assert machine.networks[1] == machine.network_for(4, 1)
+    assert machine.networks[0] == machine.network_for(64, 8)
+    assert machine.network_for(None, None) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{", '{"ceilings": 1}', '{"ceilings": [1]}', '{"ceilings": [{"kind": "other"}]}',
+        '{"ceilings": [{"kind": "nccl-tests"}]}', '{"ceilings": [{"kind": "nccl-tests", "rows": [{"bytes": -1}]}]}',
+        "[" * 100_000, "\0",
+    ],
+)  # fmt: skip
+def test_a_damaged_file_of_ceilings_is_one_line(tmp_path: Path, text: str) -> None:
+    """With the way out."""
+    path = tmp_path / FILE_NAME
+    path.write_text(text)
+    with pytest.raises(TuiadvisorError, match="import again"):
+        read_machine(path)

@@ -1,0 +1,108 @@
+"""fio's JSON output: what this machine's storage gives when asked for nothing but data.
+
+In: fio --output-format=json (lines of text before it, as --output leaves them, are skipped).  Out: the document with
+bytes and operations a second, reads and writes apart.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.files import read_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+MAX_BYTES: Final = 64 << 20
+MAX_JOBS: Final = 10_000
+LARGEST: Final = 1e15  # bytes or operations a second: beyond it is no measurement
+WAYS: Final = ("read", "write")
+
+
+def fio_document(path: Path) -> dict[str, Any]:
+    """The ceiling in a file. TuiadvisorError: why it holds none."""
+    table, jobs = _jobs(path)
+    found: dict[str, Any] = {"schema": 1, "kind": "fio", "path": str(path), "num_jobs": len(jobs)}
+    for way in WAYS:
+        found[f"{way}_bytes_s"] = _together(jobs, lambda job: _bytes_s(job.get(way)))  # noqa: B023 - called at once
+        found[f"{way}_operations_s"] = _together(jobs, lambda job: _number(job.get(way), "iops"))  # noqa: B023
+    if found["read_bytes_s"] is None and found["write_bytes_s"] is None:
+        raise TuiadvisorError(
+            f"{path}: no job read or wrote anything; run fio with --rw=randread --time_based"
+        )
+    options = _options(table, jobs)
+    found["block"] = options.get("bs")
+    # Without direct=1 a file that fits into memory is read from there.
+    found["is_direct"] = str(options.get("direct", "0")) == "1"
+    return found
+
+
+def fio_summary(document: dict[str, Any]) -> str:
+    """A few lines for people."""
+    lines = [f"storage: {document['num_jobs']} jobs, blocks of {document['block'] or 'unknown size'}"]
+    for way in WAYS:
+        bytes_s, operations_s = document[f"{way}_bytes_s"], document[f"{way}_operations_s"]
+        if bytes_s is not None:
+            rate = "unknown" if operations_s is None else f"{operations_s:,.0f}/s"
+            lines.append(f"  {way:<6} {bytes_s / 1e6:,.4g} MB/s, operations {rate}")
+    if not document["is_direct"]:
+        lines.append("  not direct: may be the memory's speed, not the storage's; add --direct=1")
+    return "\n".join(lines)
+
+
+def _together(jobs: list[dict[str, Any]], rate: Callable[[dict[str, Any]], float | None]) -> float | None:
+    """The sum over the jobs that ran at the same time; of groups one after another (stonewall) the fastest."""
+    groups: dict[str, float] = {}
+    for job in jobs:
+        # Zero is what fio writes for a way that was not asked for.
+        name = str(job.get("groupid"))
+        groups[name] = groups.get(name, 0.0) + (rate(job) or 0.0)
+    return max(groups.values()) or None
+
+
+def _bytes_s(table: object) -> float | None:
+    """Old versions write KiB a second only."""
+    kib_s = _number(table, "bw")
+    return _number(table, "bw_bytes") or (None if kib_s is None else 1024 * kib_s)
+
+
+def _jobs(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """(the whole table, its jobs)."""
+    raw = read_whole(path, MAX_BYTES)
+    begin = raw.find(b"{")
+    try:
+        table: Any = orjson.loads(raw[begin:]) if begin >= 0 else None
+    except orjson.JSONDecodeError as error:
+        raise TuiadvisorError(f"{path}: not JSON ({error}); run fio with --output-format=json") from error
+    if not isinstance(table, dict):
+        raise TuiadvisorError(f"{path}: no JSON of fio in it; run fio with --output-format=json")
+    jobs = table.get("jobs")
+    if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
+        raise TuiadvisorError(f"{path}: no jobs of fio in it; run fio with --output-format=json")
+    if len(jobs) > MAX_JOBS:
+        raise TuiadvisorError(f"{path}: {len(jobs)} jobs; import a run of at most {MAX_JOBS}")
+    failed = [job for job in jobs if job.get("error")]
+    if failed:
+        raise TuiadvisorError(f"{path}: {len(failed)} of {len(jobs)} jobs failed: their speed means nothing")
+    return table, jobs
+
+
+def _options(table: dict[str, Any], jobs: list[dict[str, Any]]) -> dict[str, str]:
+    """The first job's, over those for all."""
+    found: dict[str, str] = {}
+    for options in (table.get("global options"), jobs[0].get("job options")):
+        if isinstance(options, dict):
+            found |= {key: value[:40] for key, value in options.items() if isinstance(value, str)}
+    return found
+
+
+def _number(table: object, key: str) -> float | None:
+    value = table.get(key) if isinstance(table, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and 0 < value <= LARGEST else None

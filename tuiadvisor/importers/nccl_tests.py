@@ -1,0 +1,147 @@
+"""all_reduce_perf of nccl-tests: what this machine's links give an all-reduce, message by message.
+
+In: the text it printed, prefixes of mpirun included.  Out: the document with the ceiling. The columns are found by
+their header, whose names and number differ between versions; times are held against size / algbw, which also shows the
+old versions' milliseconds. Of several runs in one file the last counts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.files import read_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_BYTES: Final = 16 << 20
+MAX_ROWS: Final = 10_000
+MAX_RANKS: Final = 1 << 20
+PREFIX: Final = re.compile(r"^(\[[^\]]{1,40}\]\s*<std(out|err)>\s*:?|\d{1,6}:)\s*")
+RANK: Final = re.compile(r"#\s*Rank\s+(\d{1,7})\b.*?\bon\s+(\S{1,255})\s+device\b")
+NUMBER: Final = re.compile(r"\d{1,20}(\.\d{1,6})?")
+WRONG: Final = re.compile(r"#\s*Out of bounds values\s*:\s*(\d+)")
+SMALL_BYTES: Final = 8 << 10  # up to here an all-reduce is latency alone
+TOLERANCE: Final = 0.1  # printed figures are rounded
+UNITS: Final = ((1e-6, "us"), (1e-3, "ms"))
+
+
+@dataclass(slots=True)
+class _Run:
+    ranks: dict[int, str] = field(default_factory=dict)
+    columns: list[str] = field(default_factory=list)
+    rows: list[tuple[float, float, float, float]] = field(default_factory=list)  # bytes, time, algbw, busbw
+    num_wrong: int = 0
+
+
+def nccl_document(path: Path) -> dict[str, Any]:
+    """The ceiling in a file. TuiadvisorError: why it holds none."""
+    text = read_whole(path, MAX_BYTES).decode(errors="replace")
+    run = _parse(text)
+    if not run.rows:
+        raise TuiadvisorError(
+            f"{path}: no table of nccl-tests in it; keep what all_reduce_perf -b 8 -e 1G -f 2 prints"
+        )
+    if run.num_wrong:
+        raise TuiadvisorError(
+            f"{path}: the test counted {run.num_wrong} wrong results: its times mean nothing"
+        )
+    num_ranks = len(run.ranks) or None
+    _check_all_reduce(path, run, num_ranks)
+    seconds = _seconds_per_unit(path, run)
+    rows = [
+        {"bytes": int(size), "time_s": time * seconds, "bus_bytes_s": bus * 1e9}
+        for size, time, _, bus in run.rows
+    ]
+    small = [row["time_s"] for row in rows if row["bytes"] <= SMALL_BYTES]
+    return {
+        "schema": 1,
+        "kind": "nccl-tests",
+        "path": str(path),
+        "num_ranks": num_ranks,
+        "num_hosts": len(set(run.ranks.values())) or None,
+        "rows": rows,
+        "latency_s": median(small) if small else None,
+        "bus_bytes_s": max(row["bus_bytes_s"] for row in rows),
+    }
+
+
+def nccl_summary(document: dict[str, Any]) -> str:
+    """A few lines for people."""
+    ranks, hosts = document["num_ranks"], document["num_hosts"]
+    where = "an unknown number of ranks" if ranks is None else f"{ranks} ranks on {hosts} hosts"
+    latency = document["latency_s"]
+    peak = document["bus_bytes_s"]
+    half = next((row["bytes"] for row in document["rows"] if row["bus_bytes_s"] >= peak / 2), None)
+    lines = [
+        f"all-reduce over {where}: {len(document['rows'])} sizes",
+        f"  bus bandwidth  {peak / 1e9:.4g} GB/s at best",
+        f"  latency        {'unknown: no small message was sent' if latency is None else f'{1e6 * latency:.4g} us'}",
+    ]
+    if half is not None:
+        lines.append(f"  half of the bandwidth is reached by messages of {half:,} bytes")
+    return "\n".join(lines)
+
+
+def _parse(text: str) -> _Run:
+    run = _Run()
+    for raw in text.splitlines():
+        line = PREFIX.sub("", raw.strip()[:1000])
+        if found := RANK.match(line):
+            if run.rows:  # a second test in the same file
+                run = _Run()
+            if int(found[1]) < MAX_RANKS:
+                run.ranks[int(found[1])] = found[2]
+        elif found := WRONG.match(line):
+            run.num_wrong = int(found[1])
+        elif line.startswith("#") and "algbw" in line:
+            run.columns = line.lstrip("# ").split()
+            run.rows.clear()
+        elif run.columns and (row := _row(line.split(), run.columns)) and len(run.rows) < MAX_ROWS:
+            run.rows.append(row)
+    return run
+
+
+def _row(cells: list[str], columns: list[str]) -> tuple[float, float, float, float] | None:
+    """(bytes, time, algbw, busbw) of the out-of-place half; None for any other line."""
+    if len(cells) < len(columns) - 1 or not cells[0].isascii() or not cells[0].isdigit():
+        return None
+    try:
+        first = columns.index("time")
+        chosen = [cells[0], cells[first], cells[columns.index("algbw")], cells[columns.index("busbw")]]
+    except (ValueError, IndexError):
+        return None
+    if not all(NUMBER.fullmatch(cell) for cell in chosen):
+        return None
+    size, time, algbw, busbw = map(float, chosen)
+    return (size, time, algbw, busbw) if size > 0 and time > 0 else None
+
+
+def _check_all_reduce(path: Path, run: _Run, num_ranks: int | None) -> None:
+    """Busbw / algbw is 2(n-1)/n for an all-reduce, less for every other collective."""
+    ratios = [bus / alg for _, _, alg, bus in run.rows if alg >= 1]
+    if num_ranks is None or not ratios:
+        return
+    expected, found = 2 * (num_ranks - 1) / num_ranks, median(ratios)
+    if abs(found - expected) > TOLERANCE * expected:
+        raise TuiadvisorError(
+            f"{path}: busbw is {found:.2f} x algbw, which is no all-reduce over {num_ranks} ranks ({expected:.2f}); "
+            "import the output of all_reduce_perf"
+        )
+
+
+def _seconds_per_unit(path: Path, run: _Run) -> float:
+    """Of the time column, by size / algbw where that has digits."""
+    large = [(size, time, alg) for size, time, alg, _ in run.rows if alg >= 1]
+    if not large:
+        return UNITS[0][0]
+    for seconds, _ in UNITS:
+        if all(abs(time * seconds * alg * 1e9 / size - 1) <= TOLERANCE for size, time, alg in large):
+            return seconds
+    raise TuiadvisorError(
+        f"{path}: its times do not fit its bandwidths (size / algbw): is the table complete?"
+    )
