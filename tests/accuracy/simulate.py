@@ -3,8 +3,9 @@
     python tests/accuracy/simulate.py [--ranks 1024 16384] [--noise device quiet crowded] [--only PATTERN] [--seeds 1]
 
 A fault is scored by its finding, the ranks named, the phase, the onset (within 5 steps) and the size of the loss
-(within a tenth, or a hundredth of the step), against the same steps simulated without it. A healthy world must name
-nobody.
+(within a tenth, or a hundredth of the step), against the same steps simulated without it. A fault that costs less than
+a fiftieth of the step, because one of a thousand others is as late anyway, need not be found. A healthy world must
+name nobody.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tuiadvisor.advisor.view import Finding, RunView
 ONSET_STEPS = 5
 LOSS_SHARE = 0.1
 STEP_SHARE = 0.01
+FREE_SHARE = 0.02  # what costs less than this is hidden behind the others' noise
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,12 @@ class Outcome:
         sized = self.loss_error is None or abs(self.loss_error) <= LOSS_SHARE
         sized = sized or abs(self.loss_step_error or 0.0) <= STEP_SHARE
         dated = self.onset_error is None or abs(self.onset_error) <= ONSET_STEPS
-        named = self.is_found is not False and self.ranks_right is not False and self.phase_right is not False
+        is_free = self.is_found is False and self.true_loss < FREE_SHARE
+        named = (
+            (self.is_found is not False or is_free)
+            and self.ranks_right is not False
+            and self.phase_right is not False
+        )
         return named and sized and dated and not self.wrong_names
 
 

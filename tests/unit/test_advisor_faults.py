@@ -142,6 +142,26 @@ def test_ranks_with_the_same_fault_are_one_finding(ranks: tuple[int, ...]) -> No
     assert [("straggler", ranks, "forward")] == above_info(view)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "phase", "named"),
+    [(tuple(range(8, 16)), "host", "Others wait for host node1"),
+     (tuple(range(24, 64)), "backward", "Others wait for ranks 24 to 63")],
+)  # fmt: skip
+def test_a_crowd_is_named_although_none_of_it_has_a_loss_worth_naming(
+    ranks: tuple[int, ...], phase: str, named: str
+) -> None:
+    """Eight ranks of a host, or five hosts of a stage: each has a small part of the loss, together they have all."""
+    healthy = Job(num_ranks=64, ranks_per_host=8, num_steps=120, spike_chance=0.0)
+    job = healthy.with_faults(Fault("backward", ranks, 5 * MS))
+    lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s)[2:].mean()
+    view = final_view(job)
+    assert [("straggler", ranks, phase)] == [entry for entry in above_info(view) if entry[0] == "straggler"]
+    (finding,) = [entry for entry in view.findings if entry.id == "straggler"]
+    assert named == finding.title
+    assert lost_s == pytest.approx(finding.loss_s_per_step, rel=0.1)
+    assert [] == above_info(final_view(healthy))
+
+
 def test_a_slow_host_is_named_as_a_host() -> None:
     """All ranks of one host are slow in every compute phase, clocks apart: the host is the cause."""
     job = Job(

@@ -245,10 +245,12 @@ def _words(entry: LateRank) -> str:
 
 
 def rank_words(ranks: tuple[int, ...]) -> str:
-    """Words for a set of ranks: rank 2; ranks 1 and 3; ranks 1, 3, 5 and 9 more."""
+    """Words for ascending ranks: rank 2; ranks 1 and 3; ranks 1, 3, 5 and 9 more; ranks 192 to 255."""
     names = [str(rank) for rank in ranks]
     if len(names) == 1:
         return f"rank {names[0]}"
+    if len(names) > 6 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"ranks {ranks[0]} to {ranks[-1]}"
     if len(names) > 6:
         return f"ranks {', '.join(names[:5])} and {len(names) - 5} more"
     return f"ranks {', '.join(names[:-1])} and {names[-1]}"

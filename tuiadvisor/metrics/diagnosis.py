@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 # Below this a median of noisy steps still moves by a tenth; the aim is a verdict within seconds, not minutes.
 MIN_STEADY_STEPS: Final = 20
+MAX_LATE_HOSTS: Final = (
+    2  # more of them late alike have something else in common: a stage, a switch, their data
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +314,7 @@ def with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> Diagnosi
 
 
 def _late_hosts(table: StepTable, rows: Ints, late_rows: Ints) -> frozenset[str]:
-    """Hosts whose ranks are all late while other hosts' are not: at least two ranks on such a host."""
+    """Hosts, few of them, whose ranks are all late while other hosts' are not: at least two ranks on such a host."""
     by_host: dict[str, list[bool]] = {}
     for row in rows.tolist():
         by_host.setdefault(table.hosts[row], []).append(row in late_rows)
@@ -319,7 +322,7 @@ def _late_hosts(table: StepTable, rows: Ints, late_rows: Ints) -> frozenset[str]
         return frozenset()
     whole = frozenset(host for host, late in by_host.items() if all(late) and len(late) >= 2)
     elsewhere = any(any(late) for host, late in by_host.items() if host not in whole)
-    return frozenset() if elsewhere else whole
+    return frozenset() if elsewhere or len(whole) > MAX_LATE_HOSTS else whole
 
 
 def _slowdown(table: StepTable, barrier: Barrier, rows: Ints, window: Ints) -> Slowdown | None:

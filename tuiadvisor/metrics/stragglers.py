@@ -20,6 +20,9 @@ from tuiadvisor.metrics.whatif import Gain, gain, like_peers, shared_loss
 
 MIN_EXCESS_SHARE: Final = 0.02
 MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name
+# Ranks of a host or a stage that are late together share one loss: none of them has enough of it to be named alone.
+MIN_CROWD: Final = 4
+MIN_CROWD_EXCESS: Final = 0.05  # of the step, each of them, in most steps
 # A rank that is late in at least 60 % of its steps has a median excess of at least this share of its mean excess;
 # one that is late now and then has a median near zero.
 PERSISTENT_MEDIAN: Final = 0.6
@@ -122,16 +125,15 @@ def _persistence(excess_K: Floats) -> tuple[float, float, bool]:
     return typical_s, mean_s, typical_s >= PERSISTENT_MEDIAN * mean_s
 
 
-def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats) -> Floats:
+def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats, noise_s: float) -> Floats:
     """The rank's work without its fault: shifted by a steady excess, which keeps its own noise and so the
-    estimate's variance small; with its peers' distribution where the excess comes and goes.
+    estimate's variance small; with its peers' distribution where the excess comes and goes. noise_s: of a peer.
     """
     typical_s, _, persistent = _persistence(excess_K)
     if not persistent:
         return like_peers(work_K, peers_RK)
     own_s = float(np.median(work_K))
-    noise = float(np.median([mad_sigma(row) for row in peers_RK[:MAX_PEERS]]))
-    if own_s > typical_s and mad_sigma(work_K) > SCALED_NOISE * noise:
+    if own_s > typical_s and mad_sigma(work_K) > SCALED_NOISE * noise_s:
         return work_K * (1 - typical_s / own_s)  # all its work is slower, and its noise with it
     return work_K - typical_s
 
@@ -174,6 +176,21 @@ def _late(
     )
 
 
+def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats) -> Bools:
+    """Which culprits have a loss worth a name, alone or as one of a crowd that is late together."""
+    cycle_s = float(cycle_K.mean())
+    alone = parts_CK.mean(axis=1) > MIN_LOSS_SHARE * cycle_s
+    for index in np.flatnonzero(alone):
+        alone[index] = gain(cycle_K, parts_CK[index]).loss_low_s > 0
+    crowd = np.array([_persistence(excess_K)[2] for excess_K in excess_CK], dtype=np.bool_)
+    crowd &= np.median(excess_CK, axis=1) > MIN_CROWD_EXCESS * cycle_s
+    if np.count_nonzero(crowd) >= MIN_CROWD:
+        joint = gain(cycle_K, parts_CK[crowd].sum(axis=0))
+        if joint.loss_s > 2 * MIN_LOSS_SHARE * cycle_s and joint.loss_low_s > 0:
+            alone |= crowd
+    return np.asarray(alone)
+
+
 def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[tuple[Late, ...], Floats]:
     """Late ranks within the regime, largest loss first, and the loss of all together, K - start steps."""
     work, cycle = work_RK[:, regime.start :], cycle_K[regime.start :]
@@ -181,7 +198,6 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     if work.shape[0] < 2 or cycle.size < MIN_SEGMENT_STEPS:
         return (), nothing
     deviation_RK = deviations(work)
-    cycle_s = float(cycle.mean())
     rows, excess_R, hit_RK = _candidates(deviation_RK, float(np.median(cycle)))
     stall_RK = _stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
@@ -190,22 +206,23 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     excess_RK = deviation_RK - (np.median(deviation_RK, axis=1) - excess_R)[:, None]
     while rows.size:
         peers = np.setdiff1d(np.arange(work.shape[0]), rows)
+        noise_s = float(np.median([mad_sigma(row) for row in work[peers[:MAX_PEERS]]]))
         cured = np.stack(
             [
                 np.where(stall_RK[row], np.median(work[peers], axis=0), work[row])
                 if stall_RK[row].any()
-                else _cured(work[row], excess_RK[row], work[peers])
+                else _cured(work[row], excess_RK[row], work[peers], noise_s)
                 for row in rows
             ]
         )
         loss_K, parts = shared_loss(work, rows, cured)
-        gains = [gain(cycle, part) for part in parts]
-        worth = np.array([g.loss_s > MIN_LOSS_SHARE * cycle_s and g.loss_low_s > 0 for g in gains])
+        worth = _worth(cycle, parts, excess_RK[rows])
         if worth.all():
             break
         rows = rows[worth]  # the fewer are named, the more peers stand for what is normal
     if not rows.size:
         return (), nothing
+    gains = [gain(cycle, part) for part in parts]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
     peer_work = float(np.median(work[peers]))
     late = [
