@@ -29,6 +29,10 @@ _TABLE: Final = """
 job num_ranks count ranks of the job that were seen
 job num_ranks_missing count ranks of the job that were not seen
 job cores_per_rank ratio processor cores for each rank, on the host that has fewest
+job ready_per_core ratio threads that run or wait for a core, for each core, on the typical host
+job core_wait_share share of its time the typical rank was ready to run and had no core
+job host_crowded flag 1 if it was seen that ranks wait for cores; 0 if not, or not observed
+job crowd_words text what a crowded host means for a loss of all ranks; empty where it is not crowded
 job device_behind_share share of its step by which a device is behind its training thread; near 0 it waits for launches
 job device_step_s s from the first to the last phase of a step on the device's clock
 job num_hosts count hosts of the ranks that were seen

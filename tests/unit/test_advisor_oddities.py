@@ -219,3 +219,53 @@ def test_without_the_kernels_counts_of_every_peer_nothing_is_said_about_cores() 
     view = folded([*frames(job), *host_frames(job, {0: 0.02, 1: 0.32})]).view()
     assert [("straggler", (1,), "backward")] == above_info(view)
     assert "excess_core_wait_s" not in next(f for f in view.findings if f.id == "straggler").evidence
+
+
+def crowd_frames(job: Job, run_queue: int, wait_share: float) -> list[Frame]:
+    """HOST frames of two cores with so many threads ready, all ranks waiting for a core alike."""
+    found = host_frames(job, dict.fromkeys(range(job.num_ranks), wait_share))
+    return [
+        replace(frame, payload={**frame.payload, "run_queue": run_queue, "num_cpus": 2}) for frame in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "finding"),
+    [
+        (Fault("data", None, 2 * MS), "input_bound"),
+        (Fault("comm", None, 4 * MS), "communication_bound"),
+    ],
+)
+def test_what_all_ranks_lose_to_a_crowded_host_is_neither_the_loaders_nor_the_networks(
+    fault: Fault, finding: str
+) -> None:
+    """A tenth of the step in data, or a fifth in the exchange: with six threads ready for each core a remark."""
+    job = Job(num_ranks=2, num_steps=400, faults=(fault,))
+    assert [finding] == [entry[0] for entry in above_info(folded(frames(job)).view())]
+    roomy = folded([*frames(job), *crowd_frames(job, run_queue=3, wait_share=0.01)]).view()
+    assert [finding] == [entry[0] for entry in above_info(roomy)]
+
+    view = folded([*frames(job), *crowd_frames(job, run_queue=13, wait_share=0.19)]).view()
+
+    assert [] == above_info(view)
+    found = {entry.id: entry for entry in view.findings}
+    assert "6.0 threads are ready for each core, ranks wait for one in 19 %" in found[finding].message
+    assert 6.0 == found[finding].evidence["ready_per_core"]
+    assert "19 % of its time" in found["crowded_host"].message
+
+
+def test_a_crowded_host_does_not_excuse_input_that_takes_half_of_the_step() -> None:
+    """Six threads a core explain a tenth."""
+    job = Job(num_ranks=2, num_steps=400, faults=(Fault("data", None, 16 * MS),))
+    view = folded([*frames(job), *crowd_frames(job, run_queue=13, wait_share=0.19)]).view()
+    assert ("input_bound", "critical") == (view.findings[0].id, view.findings[0].severity)
+
+
+@pytest.mark.parametrize("value", [None, "many", -3, 1e400, True])
+def test_a_run_queue_that_is_no_number_says_nothing(value: object) -> None:
+    """Outside data: ignored, and the finding stands as without it."""
+    job = Job(num_ranks=2, num_steps=400, faults=(Fault("data", None, 2 * MS),))
+    found = [
+        replace(frame, payload={**frame.payload, "run_queue": value}) for frame in crowd_frames(job, 13, 0.0)
+    ]
+    assert ["input_bound"] == [entry[0] for entry in above_info(folded([*frames(job), *found]).view())]

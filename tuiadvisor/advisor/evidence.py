@@ -18,6 +18,7 @@ from tuiadvisor.metrics.steptable import COMM
 from tuiadvisor.metrics.whatif import Gain, gain
 
 if TYPE_CHECKING:
+    from tuiadvisor.advisor.crowding import Crowd
     from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis, LateRank
     from tuiadvisor.metrics.pauses import Pause
@@ -70,6 +71,7 @@ def job_values(
     num_missing: int,
     cores_per_rank: float | None = None,
     device: DeviceView | None = None,
+    crowd: Crowd | None = None,
 ) -> dict[str, object]:
     """Metrics of scope `job`, all but num_findings_above_info."""
     table, steady = diagnosis.table, diagnosis.steady
@@ -88,6 +90,10 @@ def job_values(
         "num_ranks": table.num_ranks,
         "num_ranks_missing": num_missing,
         "cores_per_rank": cores_per_rank,
+        "ready_per_core": crowd.ready_per_core if crowd else None,
+        "core_wait_share": crowd.core_wait_share if crowd else None,
+        "host_crowded": int(crowd is not None and crowd.is_crowded),
+        "crowd_words": crowd.words if crowd else "",
         "device_behind_share": device.behind_share if device else None,
         "device_step_s": device.step_s if device else None,
         "num_hosts": len(set(table.hosts)),

@@ -23,6 +23,7 @@ from tuiadvisor_rules.user import load_rules
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tuiadvisor.advisor.crowding import Crowd
     from tuiadvisor.advisor.pipelines import Pipelines
     from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -84,9 +85,10 @@ def find(
     *,
     device: DeviceView | None = None,
     pipelines: Pipelines | None = None,
+    crowd: Crowd | None = None,
 ) -> tuple[list[Judged], dict[str, object]]:
     """Findings, most severe and most costly first, and the job's metrics they rest on."""
-    job = job_values(diagnosis, num_missing_ranks, cores_per_rank, device)
+    job = job_values(diagnosis, num_missing_ranks, cores_per_rank, device, crowd)
     job |= pipeline_values(pipelines)
     if explains_shift(pipelines, job["level_shift_since"]):
         job["level_shift_unexplained"] = 0

@@ -154,7 +154,15 @@ class Advisor:
         judged: list[Judged] = []
         if diagnosis is not None and diagnosis.enough:
             cores = self.roster.cores_per_rank()
-            judged, _ = find(diagnosis, len(missing), self.rules, cores, device=device, pipelines=pipelines)
+            judged, _ = find(
+                diagnosis,
+                len(missing),
+                self.rules,
+                cores,
+                device=device,
+                pipelines=pipelines,
+                crowd=self.roster.crowd(diagnosis),
+            )
         still = standing(self.roster, self.store, found[0] if found else None) if steps is None else None
         hang = find_standstill(still, self.rules) if still is not None else []
         if hang:

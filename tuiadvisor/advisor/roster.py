@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.corewait import CoreWait
+from tuiadvisor.advisor.crowding import Crowd, RunQueues, typical_wait
 from tuiadvisor.advisor.deviceclocks import DeviceClocks, device_line
 from tuiadvisor.advisor.payload import Payload, counts, integer, number, objects, text
 from tuiadvisor.advisor.view import HostRow
@@ -17,6 +18,7 @@ from tuiadvisor.events import PHASES, THREAD_STATES, RankState
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 
 if TYPE_CHECKING:
+    from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.stream.frames import Frame
 
 SILENT_AFTER_NS: Final = 5_000_000_000
@@ -94,6 +96,7 @@ class Roster:
         self.ranks: dict[int, RankFacts] = {}
         self.hosts: dict[str, HostRow] = {}
         self.core_wait = CoreWait()
+        self.run_queues = RunQueues()
         self.device_clocks = DeviceClocks()
         self._wall_shift_ns: dict[str, int] = {}  # by host
         self.run: dict[str, str] = {}
@@ -269,6 +272,7 @@ class Roster:
     def _host(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
         self.core_wait.take(payload)
+        self.run_queues.take(agent.host, payload)
         self.device_clocks.take(agent.host, payload)
         self._host_row(agent, payload)
 
@@ -307,6 +311,15 @@ class Roster:
                 return None
             shares.append(row.num_cpus / num)
         return min(shares, default=None)
+
+    def crowd(self, diagnosis: Diagnosis) -> Crowd:
+        """How crowded the hosts of these ranks were over the window."""
+        last_s = float(diagnosis.steady_barrier.cycle_K.sum())
+        table = diagnosis.table
+        return Crowd(
+            self.run_queues.ready_per_core(set(table.hosts), last_s),
+            typical_wait(self.core_wait.shares(table.ranks, last_s)),
+        )
 
     def newest_ns(self) -> dict[str, int]:
         """Latest frame time of each agent on a common clock: the wall where known, else the host's own."""
