@@ -54,6 +54,11 @@ job straggler_share share of the step that all stragglers together cost
 job num_stragglers count ranks that others wait for
 job straggler_slowdown ratio mean step against every rank at the mean of its peers (S)
 job turn_taking_share share of the step lost to ranks taking turns at being last
+job length_fit share of the variance of the ranks' lateness that the tokens of their batches explain
+job length_spread share by which tokens differ between the ranks of a step: standard deviation, of the mean
+job length_loss_s s a step, gone if every step's tokens were spread evenly over the ranks
+job length_loss_share share of the step
+job length_loss_share_low share lower end of its interval
 job warmup_steps steps slow first steps
 job warmup_s s lost to slow first steps in all
 job warmup_break_even_steps steps after which the warm-up is less than 5 % of the run

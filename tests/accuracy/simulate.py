@@ -65,7 +65,7 @@ def scenarios(num_ranks: int, num_steps: int, ranks_per_host: int) -> list[Scena
         Scenario("intermittent 50%", (Fault("backward", 0.5, (a,), period=6, on=2),), phases=("backward",)),
         Scenario("two 30%", (Fault("data_wait", 0.3, (a,)), Fault("backward", 0.3, (b,)))),
         Scenario("transfer 30%", (Fault("transfer", 0.3),), finding="communication_bound"),
-        Scenario("lengths 30%", (Fault("length", 0.3),), finding=""),
+        Scenario("lengths 30%", (Fault("length", 0.3),), finding="uneven_lengths"),
     ]
 
 
@@ -133,7 +133,9 @@ def judge(scenario: Scenario, view: RunView, truth: Truth) -> Outcome:
         ranks_right=named == guilty if guilty else None,
         phase_right=bool(phases & set(scenario.phases)) if scenario.phases else None,
         onset_error=onset_error,
-        loss_error=loss_s / lost_s - 1 if lost_s > 0 and scenario.finding == "straggler" else None,
+        loss_error=loss_s / lost_s - 1
+        if lost_s > 0 and scenario.finding in ("straggler", "uneven_lengths")
+        else None,
         loss_step_error=(loss_s - lost_s) / (view.step.median_s or 1.0),
         true_loss=true_loss,
         wrong_names=wrong,

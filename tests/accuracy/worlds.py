@@ -7,7 +7,7 @@ with the same noise are simulated without them. Nothing of a step is invented: t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ SHARES = {
 }  # the rest: transfer
 COMPUTE = ("forward", "backward", "optimizer")
 CHUNK_STEPS = 8
+TOKENS = 4096  # of the shortest batch
 
 # Work between barriers over the rank's own median, quantiles of healthy trainings: what real noise looks like, heavy
 # tail included. `quiet`: 2 gloo ranks with 63 ms steps on 2 cores; `crowded`: 4 with 19 ms steps on 2 cores, beside
@@ -93,6 +94,7 @@ class _Steps:
     phase: dict[str, Floats]
     transfer: Floats
     late: Floats  # each rank's release after the first
+    tokens: Floats  # of each rank's batch
 
 
 @dataclass
@@ -119,9 +121,9 @@ def frames(world: World, truth: Truth | None = None) -> Iterator[Frame]:
     for seq, start in enumerate(range(0, world.num_steps, CHUNK_STEPS), 1):
         steps = np.arange(start, min(start + CHUNK_STEPS, world.num_steps))
         chunk = _noise(world, rng, speed, steps.size)
-        _run(chunk, clean, truth.clean_s)
+        _run(replace(chunk, transfer=chunk.transfer + _even_s(world, steps)), clean, truth.clean_s)
         _apply(world, rng, chunk, steps)
-        table = _table(world, chunk.phase, _run(chunk, dirty, truth.cycle_s), steps)
+        table = _table(world, chunk, _run(chunk, dirty, truth.cycle_s), steps)
         for host, ranks in blocks:
             rows = table[:, ranks].transpose(1, 0, 2).reshape(-1, len(STEP_NAMES))
             time_ns = int(rows[:, STEP_NAMES.index("end_ns")].max())
@@ -141,21 +143,36 @@ def _noise(world: World, rng: np.random.Generator, speed: Floats, num_steps: int
     for name in ("data_wait", "optimizer", "other"):
         phase[name] = np.minimum(phase[name], SHARES[name] * world.step_s * speed)
     transfer = (1 - sum(SHARES.values())) * world.step_s * rng.lognormal(0.0, 0.1, num_steps)
-    return _Steps(phase, transfer, rng.exponential(2e-5, shape))
+    return _Steps(phase, transfer, rng.exponential(2e-5, shape), np.full(shape, float(TOKENS)))
+
+
+def _even_s(world: World, steps: npt.NDArray[np.int64]) -> Floats:
+    """What lengths cost every rank if they were spread evenly: no fault, so it stays in the steps without it."""
+    found = np.zeros(steps.size)
+    for fault in world.faults:
+        if fault.kind == "length":
+            found += _hit(fault, steps) * fault.share * world.step_s / 4  # mean of a uniform number's cube
+    return found
+
+
+def _hit(fault: Fault, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    return np.asarray((steps >= fault.onset) & ((steps - fault.onset) % fault.period < fault.on))
 
 
 def _apply(world: World, rng: np.random.Generator, chunk: _Steps, steps: npt.NDArray[np.int64]) -> None:
     """Add the faults, in place."""
     phase, transfer = chunk.phase, chunk.transfer
     for fault in world.faults:
-        hit = (steps >= fault.onset) & ((steps - fault.onset) % fault.period < fault.on)
+        hit = _hit(fault, steps)
         extra = hit * fault.share * world.step_s
         ranks = np.array(fault.ranks, dtype=np.int64)
         if fault.kind == "transfer":
             transfer += extra
         elif fault.kind == "length":  # sequence lengths: of each step other ranks have the long ones
+            length = rng.random((steps.size, world.num_ranks)) ** 3
+            chunk.tokens += np.rint(hit[:, None] * TOKENS * length)
             for name, part in (("forward", 0.36), ("backward", 0.64)):
-                phase[name] += extra[:, None] * part * rng.random((steps.size, world.num_ranks)) ** 3
+                phase[name] += extra[:, None] * part * length
         elif fault.kind == "device":
             total = sum(SHARES[name] for name in COMPUTE)
             for name in COMPUTE:
@@ -182,7 +199,7 @@ def _run(chunk: _Steps, clock: _Clock, cycles: list[float]) -> dict[str, Floats]
 
 
 def _table(
-    world: World, phase: dict[str, Floats], clocks: dict[str, Floats], steps: npt.NDArray[np.int64]
+    world: World, chunk: _Steps, clocks: dict[str, Floats], steps: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """K x R x columns of STEP_NAMES."""
     table = np.full((steps.size, world.num_ranks, len(STEP_NAMES)), -1, dtype=np.int64)
@@ -194,7 +211,7 @@ def _table(
         put(f"{name}_ns", 0)
     for name, values in clocks.items():
         put(name, np.rint(values * 1e9))
-    spent = {**phase, "comm_exposed": clocks["release_ns"] - clocks["arrive_ns"]}
+    spent = {**chunk.phase, "comm_exposed": clocks["release_ns"] - clocks["arrive_ns"]}
     for name, values in spent.items():
         if name != "other":
             put(f"{name}_ns", np.rint(values * 1e9))
@@ -207,6 +224,7 @@ def _table(
     put("num_collectives", 3)
     put("micro_steps", 1)
     put("samples", 8)
+    put("tokens", chunk.tokens)
     put("flags", np.where(steps == 0, int(StepFlag.FIRST), 0)[:, None])
     put("observed", sum(1 << PHASES.index(name) for name in (*WORK, "comm_exposed")))
     put("probe_cost_ns", 20_000)

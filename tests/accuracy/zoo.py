@@ -26,7 +26,7 @@ STYLES = ("ddp", "manual", "flat", "batchnorm", "accumulate", "barrier", "lossre
           "workers", "alternate")  # fmt: skip
 FAULTS = ("none", "data", "forward", "backward", "optimizer", "logging", "spin", "evaluation", "wandering",
           "balanced", "two", "intermittent", "decay", "saveall", "savemine", "everyone-forward", "moving", "recovering",
-          "uneven", "hang", "hang-backward")  # fmt: skip
+          "uneven", "lengths", "hang", "hang-backward")  # fmt: skip
 
 
 def wait(milliseconds: float) -> None:
@@ -72,7 +72,7 @@ class Slow:
             return min(self.ms, self.step * self.ms / 400)
         if self.fault == "everyone-forward" and phase == "forward":
             return self.ms
-        if self.fault in ("wandering", "balanced") and phase == "forward":
+        if self.fault in ("wandering", "balanced", "lengths") and phase == "forward":
             return self.length() * self.ms
         return 0.0
 
@@ -82,8 +82,8 @@ class Slow:
             wait(3_600_000)
 
     def length(self) -> float:
-        """Relative sequence length 0..1: of each rank its own (wandering), or of all ranks the same (balanced)."""
-        seed = self.step * 1000 + (self.rank if self.fault == "wandering" else 0)
+        """Relative sequence length 0..1: of each rank its own, or of all ranks the same (balanced)."""
+        seed = self.step * 1000 + (0 if self.fault == "balanced" else self.rank)
         return random.Random(seed).random()
 
 
@@ -97,6 +97,8 @@ class Data(Dataset):  # type: ignore[type-arg]
         return 1 << 18
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        if self.slow.fault == "lengths":  # ids of a vocabulary, so many as the step's length
+            return torch.full((64 + int(64 * self.slow.length()),), index % 7)
         return torch.full((64,), float(index % 7))
 
     def __getitems__(self, indices: list[int]) -> list[torch.Tensor]:
@@ -138,7 +140,7 @@ class Net(nn.Module):
         """Batch x 8."""
         self.slow.hang_in("hang")
         self.slow.work(6 * self.slow.scale + self.slow.extra_ms("forward"))
-        hidden = torch.relu(self.norm(self.first(batch)))
+        hidden = torch.relu(self.norm(self.first(batch[:, :64].float())))
         return self.last(SlowGradient.apply(hidden, self.slow))  # type: ignore[no-any-return, no-untyped-call]
 
 

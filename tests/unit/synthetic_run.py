@@ -21,7 +21,7 @@ MS = 1e-3
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong: kind is data, forward, backward, optimizer, other, spread, checkpoint, comm or warmup."""
+    """What is wrong: kind is data, forward, backward, optimizer, other, spread, checkpoint, comm, warmup or length."""
 
     kind: str
     ranks: tuple[int, ...] | None = None  # None: all
@@ -96,6 +96,7 @@ def simulate(job: Job) -> Simulated:
     late_release = rng.exponential(0.05 * MS, shape)
     lots = rng.random(shape)
     phase["checkpoint"] = np.zeros(shape)
+    phase["tokens"] = np.full(shape, -1.0)
     for fault in job.faults:
         _apply(fault, job, phase, transfer, lots)
     return _run(job, phase, transfer, late_release)
@@ -114,6 +115,9 @@ def _apply(
     elif fault.kind == "spread":  # amount_s is a factor on all compute phases
         for name in ("forward", "backward", "optimizer", "other"):
             phase[name] = np.where(mask, phase[name] * fault.amount_s, phase[name])
+    elif fault.kind == "length":  # amount_s is what the longest batch takes beyond the shortest
+        phase["forward"] = phase["forward"] + mask * fault.amount_s * lots
+        phase["tokens"] = np.rint(1000 + 1000 * mask * lots)
     elif fault.kind == "warmup":
         phase["forward"] = phase["forward"] + mask * fault.amount_s
     else:
@@ -147,6 +151,7 @@ def _run(job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, late_rele
                     "comm_exposed": release[rank] - arrive[rank],
                     "optimizer": phase["optimizer"][k, rank],
                     "checkpoint": phase["checkpoint"][k, rank],
+                    "tokens": phase["tokens"][k, rank],
                 }
                 clocks = (begin[rank], end[rank], arrive[rank], release[rank])
                 records.append(_row(job, rank, k - attach[rank], parts, clocks))
@@ -184,6 +189,7 @@ def _row(
         "num_collectives": 3,
         "micro_steps": 1,
         "samples": job.samples,
+        "tokens": int(parts["tokens"]),
         "flags": int(flags),
         "observed": observed,
         "probe_cost_ns": 20_000,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames, simulate
+from synthetic_run import MS, STEP_NAMES, Fault, Job, above_info, final_view, folded, frames, simulate
 
 STEP_S = 18 * MS
 CAUSES = {
@@ -57,6 +57,33 @@ def test_slow_input_everywhere_is_nobodys_fault() -> None:
     assert 6.3 * MS == pytest.approx(finding.loss_s_per_step, rel=0.05)
     assert view.verdict.speedup is not None
     assert 24.3 / 18 == pytest.approx(view.verdict.speedup.expected, rel=0.05)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4, 16])
+def test_lateness_that_follows_the_tokens_is_uneven_lengths(num_ranks: int) -> None:
+    """Lengths by lot: the loss is what evenly spread tokens would save, and no rank is named."""
+    healthy = Job(num_ranks=num_ranks, num_steps=300, spike_chance=0.0)
+    job = healthy.with_faults(Fault("length", None, 24 * MS))
+    uneven = simulate(job)
+    tokens = [row[STEP_NAMES.index("tokens")] for rows in uneven.rows.values() for row in rows]
+    typical_s = 24 * MS * (sum(tokens) / len(tokens) / 1000 - 1)
+    even = simulate(healthy.with_faults(Fault("forward", None, typical_s)))
+    lost_s = (uneven.cycle_s - even.cycle_s).mean()
+    view = final_view(job)
+    assert [("uneven_lengths", tuple(range(num_ranks)), None)] == above_info(view)
+    (finding,) = [entry for entry in view.findings if entry.id == "uneven_lengths"]
+    assert lost_s == pytest.approx(finding.loss_s_per_step, rel=0.1)
+    assert 0.8 < finding.evidence["length_fit"] <= 1
+    assert () == view.stragglers
+    assert view.verdict.speedup is not None
+
+
+def test_tokens_that_cost_nothing_are_no_finding() -> None:
+    """Lengths differ, time does not: and where time differs for another reason, tokens are not blamed."""
+    even = Fault("length", None, 0.0)
+    for faults in ((even,), (even, Fault("forward", (1,), 8 * MS))):
+        view = final_view(Job(num_steps=300, faults=faults))
+        assert "uneven_lengths" not in {entry.id for entry in view.findings}
 
 
 def test_long_exchange_is_communication_not_a_straggler() -> None:

@@ -115,6 +115,7 @@ def job_values(
         "num_stragglers": len(diagnosis.stragglers) if compared else None,
         "straggler_slowdown": diagnosis.slowdown.S if diagnosis.slowdown else None,
         "turn_taking_share": diagnosis.turn_taking,
+        **_length_values(diagnosis),
         **_warmup_values(diagnosis, observed_s),
         **_shift_values(diagnosis),
         "compute_share": sum(c for c in compute if c is not None)
@@ -126,6 +127,20 @@ def job_values(
 
 def _share(value: float | None, step_s: float | None) -> float | None:
     return value / step_s if value is not None and step_s else None
+
+
+def _length_values(diagnosis: Diagnosis) -> dict[str, object]:
+    found = diagnosis.lengths
+    if found is None:
+        names = ("length_fit", "length_spread", "length_loss_s", "length_loss_share", "length_loss_share_low")
+        return dict.fromkeys(names)
+    return {
+        "length_fit": found.fit,
+        "length_spread": found.spread,
+        "length_loss_s": found.gain.loss_s,
+        "length_loss_share": found.gain.loss_s / found.gain.step_s,
+        "length_loss_share_low": found.gain.loss_low_s / found.gain.step_s,
+    }
 
 
 def _warmup_values(diagnosis: Diagnosis, observed_s: float) -> dict[str, object]:

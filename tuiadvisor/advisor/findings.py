@@ -143,6 +143,8 @@ def _judge(
         gain = diagnosis.input.gain
     elif rule.id == "communication_bound" and diagnosis is not None and diagnosis.transfer is not None:
         gain = diagnosis.transfer.gain
+    elif rule.id == "uneven_lengths" and diagnosis is not None and diagnosis.lengths is not None:
+        gain = diagnosis.lengths.gain
     elif rule.id == "pipeline_bubble" and pipelines is not None and pipelines.shown is not None:
         gain = pipelines.shown.fill_gain
     evidence: dict[str, float | int | str | None] = {

@@ -24,6 +24,7 @@ from tuiadvisor.metrics.causes import (
     with_device_clock,
 )
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, find_changes
+from tuiadvisor.metrics.lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_share
 from tuiadvisor.metrics.pauses import Steadiness, find_steady
 from tuiadvisor.metrics.regime import (
@@ -88,6 +89,7 @@ class Diagnosis:
     input: CommonLoss | None
     transfer: CommonLoss | None
     turn_taking: float | None
+    lengths: LengthLoss | None
     slowdown: Slowdown | None
     level_shift: LevelShift | None
     input_since: int | None
@@ -199,6 +201,9 @@ def _diagnose_steady(
         input=data,
         transfer=transfer,
         turn_taking=turn_taking_share(steady_barrier, peers) if rows.size else None,
+        lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
+        if rows.size
+        else None,
         slowdown=_slowdown(table, barrier, rows, window),
         level_shift=level_shift(table, regime, columns),
         input_since=_since(column_median(_phase(table, "data_wait", columns)), steps, cycle),
