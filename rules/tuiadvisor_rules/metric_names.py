@@ -101,7 +101,8 @@ straggler whole_host flag 1 if all ranks of one host are late and no others
 straggler in_data flag 1 if the delay arises while waiting for input
 straggler in_compute flag 1 if it arises in forward, backward or optimizer
 straggler in_host flag 1 if it arises on the host or device as a whole
-pause kind text "checkpoint", "eval" or "periodic"
+pause kind text "checkpoint", "eval", "garbage collection" or "periodic"
+pause gc_share share of the pauses in which Python collects garbage
 pause num_pauses count pauses in the window
 pause period_steps steps between two pauses
 pause length_s s that one pause adds

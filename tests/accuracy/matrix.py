@@ -77,6 +77,7 @@ ROWS = [
     Row("ddp:balanced", finding="", ranks=()),
     Row("ddp:wandering", finding="taking_turns", ranks=None, arguments=("--ms", "30")),
     Row("ddp:lengths", finding="uneven_lengths", ranks=None, arguments=("--ms", "30")),
+    Row("ddp:collect", phases=("host",), seconds=14),
     Row("ddp:everyone-forward", finding="", ranks=()),
     Row("ddp:saveall", finding="checkpoint_pause", ranks=None, seconds=14),
     Row("ddp:backward", num_ranks=2, phases=("backward",)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ STYLES = ("ddp", "manual", "flat", "batchnorm", "accumulate", "barrier", "lossre
           "workers", "alternate")  # fmt: skip
 FAULTS = ("none", "data", "forward", "backward", "optimizer", "logging", "spin", "evaluation", "wandering",
           "balanced", "two", "intermittent", "decay", "saveall", "savemine", "everyone-forward", "moving", "recovering",
-          "uneven", "lengths", "hang", "hang-backward")  # fmt: skip
+          "uneven", "lengths", "collect", "hang", "hang-backward")  # fmt: skip
 
 
 def wait(milliseconds: float) -> None:
@@ -51,6 +52,13 @@ class Slow:
         )  # fmt: skip
         self.scale, self.work = options.scale, (spin if options.busy else wait)
         self.step = 0
+        # What the collector has to look at each time, as a program with many objects has.
+        self.heap: list[list[int]] = [[] for _ in range(400_000 if options.fault == "collect" else 0)]
+
+    def collect(self) -> None:
+        """Collect garbage, if this rank does that now and then."""
+        if self.fault == "collect" and self.rank in self.bad and self.step % 6 == 0:
+            gc.collect()
 
     def extra_ms(self, phase: str) -> float:
         """Milliseconds."""
@@ -139,6 +147,7 @@ class Net(nn.Module):
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         """Batch x 8."""
         self.slow.hang_in("hang")
+        self.slow.collect()
         self.slow.work(6 * self.slow.scale + self.slow.extra_ms("forward"))
         hidden = torch.relu(self.norm(self.first(batch[:, :64].float())))
         return self.last(SlowGradient.apply(hidden, self.slow))  # type: ignore[no-any-return, no-untyped-call]

@@ -21,7 +21,7 @@ MS = 1e-3
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong: kind is data, forward, backward, optimizer, other, spread, checkpoint, comm, warmup or length."""
+    """What is wrong: data, forward, backward, optimizer, other, spread, checkpoint, comm, warmup, length or gc."""
 
     kind: str
     ranks: tuple[int, ...] | None = None  # None: all
@@ -96,6 +96,7 @@ def simulate(job: Job) -> Simulated:
     late_release = rng.exponential(0.05 * MS, shape)
     lots = rng.random(shape)
     phase["checkpoint"] = np.zeros(shape)
+    phase["gc"] = np.zeros(shape)
     phase["tokens"] = np.full(shape, -1.0)
     for fault in job.faults:
         _apply(fault, job, phase, transfer, lots)
@@ -115,6 +116,9 @@ def _apply(
     elif fault.kind == "spread":  # amount_s is a factor on all compute phases
         for name in ("forward", "backward", "optimizer", "other"):
             phase[name] = np.where(mask, phase[name] * fault.amount_s, phase[name])
+    elif fault.kind == "gc":  # in forward, as any allocation may start it
+        phase["forward"] = phase["forward"] + mask * fault.amount_s
+        phase["gc"] = phase["gc"] + mask * fault.amount_s
     elif fault.kind == "length":  # amount_s is what the longest batch takes beyond the shortest
         phase["forward"] = phase["forward"] + mask * fault.amount_s * lots
         phase["tokens"] = np.rint(1000 + 1000 * mask * lots)
@@ -151,6 +155,7 @@ def _run(job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, late_rele
                     "comm_exposed": release[rank] - arrive[rank],
                     "optimizer": phase["optimizer"][k, rank],
                     "checkpoint": phase["checkpoint"][k, rank],
+                    "gc": phase["gc"][k, rank],
                     "tokens": phase["tokens"][k, rank],
                 }
                 clocks = (begin[rank], end[rank], arrive[rank], release[rank])
@@ -193,7 +198,7 @@ def _row(
         "flags": int(flags),
         "observed": observed,
         "probe_cost_ns": 20_000,
-        "gc_ns": 0,
+        "gc_ns": round(parts["gc"] * 1e9),
         "cpu_ns": round(0.9 * (parts["forward"] + parts["backward"]) * 1e9),
     }
     return (rank, *(fields.get(name, -1) for name in STEP_COLUMNS))

@@ -125,6 +125,35 @@ def test_one_rank_late_in_forward_every_tenth_step_is_a_straggler() -> None:
     assert not view.stragglers[0].persistent
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("gc", (1,), 8 * MS),
+        Fault("gc", (1,), 20 * MS, every=10),
+        Fault("gc", (1,), 20 * MS, chance=0.15),
+    ],
+)
+def test_a_rank_that_collects_garbage_is_not_blamed_for_its_forward(fault: Fault) -> None:
+    """The collector runs wherever something is allocated: the cause is the host's Python, and the words say so."""
+    view = final_view(Job(num_steps=400, faults=(fault,)))
+    assert [("straggler", (1,), "host")] == above_info(view)
+    (finding,) = [entry for entry in view.findings if entry.id == "straggler"]
+    assert "while Python collects garbage" in finding.message
+    assert fault.amount_s == pytest.approx(
+        finding.evidence["excess_gc_s"], rel=0.25
+    )  # late for other reasons too
+
+
+def test_all_ranks_that_collect_garbage_together_pause_for_that() -> None:
+    """Every 40 steps on all ranks: a pause with its reason; a pause without collections has none."""
+    view = final_view(Job(num_steps=400, faults=(Fault("gc", None, 90 * MS, every=40),)))
+    assert [("periodic_pause", (), "forward")] == above_info(view)
+    assert "(garbage collection), begun by all ranks" in view.findings[0].message
+    assert 0.9 < view.findings[0].evidence["gc_share"]
+    other = final_view(Job(num_steps=400, faults=(Fault("forward", None, 90 * MS, every=40),)))
+    assert "(periodic), begun by all ranks" in other.findings[0].message
+
+
 def test_intermittent_straggler_is_named() -> None:
     """Late in one step of five, at random: named, marked as not persistent, sized."""
     healthy = Job(num_steps=400)

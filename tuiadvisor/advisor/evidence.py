@@ -238,6 +238,8 @@ def _straggler_subject(diagnosis: Diagnosis, job: dict[str, object], group: list
     if cause.clock is not None:
         details["sm_clock_mhz"], details["peers_sm_clock_mhz"] = cause.clock.mhz, cause.peers_mhz
         details["clock_held_back_by"] = ", ".join(cause.clock.reasons)
+    if cause.is_collecting:
+        details["excess_gc_s"] = cause.gc_s
     if cause.core_wait_s is not None:
         details["excess_core_wait_s"] = cause.core_wait_s
     if cause.unobserved:
@@ -249,6 +251,8 @@ def _words(entry: LateRank) -> str:
     if entry.whole_host:
         largest = max(entry.cause.parts, key=lambda name: (entry.cause.parts[name], name), default="other")
         return f"all its ranks alike, mostly {PHASE_WORDS.get(largest, largest)}"
+    if entry.cause.is_collecting:
+        return "while Python collects garbage"
     if (
         entry.cause.name == "host"
         and (entry.cause.core_wait_s or 0.0) >= MIN_COVER * entry.late.mean_excess_s
@@ -289,7 +293,8 @@ def _pause_subject(diagnosis: Diagnosis, job: dict[str, object], pause: Pause) -
     starter = None if pause.starter_row is None else table.ranks[pause.starter_row]
     values: dict[str, object] = {
         **job,
-        "kind": pause.kind,
+        "kind": "garbage collection" if pause.is_collecting else pause.kind,
+        "gc_share": pause.gc_share,
         "num_pauses": len(pause.steps),
         "period_steps": pause.period_steps,
         "length_s": pause.length_s,

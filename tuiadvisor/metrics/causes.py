@@ -53,11 +53,17 @@ class Cause:
     parts: dict[str, float]
     unobserved: tuple[str, ...]  # phases without a hook on this rank, whose time hides in "other"
     cpu_share: float | None  # CPU time of the training thread / wall time outside waiting
-    gc_s: float | None
+    gc_s: float | None  # Python collecting garbage beyond the peers, a step in which it was late
     is_spread: bool = False  # over the compute phases alike
     core_wait_s: float | None = None  # beyond the peers, a step: ready to run, and no core was free
     clock: DeviceClock | None = None  # of its device, where that holds its clock back below its peers'
     peers_mhz: float | None = None
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether garbage collection explains most of the delay."""
+        total = sum(max(value, 0.0) for value in self.parts.values())
+        return self.gc_s is not None and total > 0 and self.gc_s >= MIN_COVER * total
 
 
 def phases_before_barrier(table: StepTable) -> dict[str, Floats]:
@@ -126,8 +132,7 @@ def find_cause(
     cpu = table.cpu_s_RK[row, columns]
     known = np.isfinite(cpu) & (busy > 0)
     cpu_share = float(min(np.median(cpu[known] / busy[known]), 1.0)) if known.any() else None
-    gc = table.gc_s_RK[row, columns]
-    gc_s = float(np.nanmean(gc)) if np.isfinite(gc).any() else None
+    gc_s = _collecting_s(table, row, peers, columns, is_rare=is_rare)
     if total <= 0:
         return Cause("unknown", 0.0, parts, unobserved, cpu_share, gc_s)
     largest = max(positive, key=lambda name: (positive[name], -PHASES.index(name)))
@@ -140,7 +145,23 @@ def find_cause(
     is_spread = cover < MIN_COVER and (is_rare or _spread(positive, total))
     if is_spread:
         name = "device" if on_accelerator else "host"
+    if gc_s is not None and gc_s >= MIN_COVER * total:
+        name = "host"  # it happens in any phase that allocates: that phase's code is not slow
     return Cause(name, cover, parts, unobserved, cpu_share, gc_s, is_spread)
+
+
+def _collecting_s(table: StepTable, row: int, peers: Ints, columns: Ints, *, is_rare: bool) -> float | None:
+    """Mean seconds of garbage collection beyond the typical peer; None where it was not observed.
+
+    A rank whose late steps are picked out may have collected after the barrier of the step before.
+    """
+    gc = table.gc_s_RK[np.concatenate(([row], peers))]
+    if is_rare or columns.size < table.num_steps // 2:
+        before = np.concatenate((np.zeros((gc.shape[0], 1)), gc[:, :-1]), axis=1)
+        gc = np.fmax(gc, before)
+    own, others = gc[0, columns], column_median(gc[1:, columns])
+    difference = (own - others)[np.isfinite(own) & np.isfinite(others)]
+    return float(difference.mean()) if difference.size else None
 
 
 def with_core_wait(cause: Cause, core_wait_s: float | None, excess_s: float) -> Cause:

@@ -27,6 +27,7 @@ MIN_PAUSE_PERIOD: Final = 8  # ... that comes back at a fixed distance of at lea
 MIN_PERIODS: Final = 3
 # These run after the barrier of their record, so they delay the arrival of the next step.
 AFTER_BARRIER: Final = ("optimizer", "checkpoint", "other")
+COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
 
 
@@ -42,6 +43,12 @@ class Pause:
     starter_row: int | None  # the rank the others wait for; None when all pause together
     phase: str | None  # where the time passes on that rank
     loss_K: Floats  # over all columns of the table
+    gc_share: float | None = None  # of the pauses: Python collecting garbage, beyond the usual step
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether garbage collection explains most of them."""
+        return self.kind == "periodic" and (self.gc_share or 0.0) >= COLLECTING_SHARE
 
     @property
     def is_own_work(self) -> bool:
@@ -164,7 +171,20 @@ def _pause(
         starter_row=starter,
         phase=kind if kind != "periodic" else _pause_phase(table, affected_K, starter),
         loss_K=loss_K,
+        gc_share=_gc_share(table, affected_K, starter, total),
     )
+
+
+def _gc_share(table: StepTable, affected_K: Bools, starter_row: int | None, total_s: float) -> float | None:
+    """Share of the pauses that the rank they wait for collects garbage, beyond a usual step; None if not observed."""
+    rows = slice(None) if starter_row is None else slice(starter_row, starter_row + 1)
+    gc_K = column_median(table.gc_s_RK[rows])
+    near_K = affected_K.copy()
+    near_K[:-1] |= affected_K[1:]  # what follows a barrier delays the next one
+    usual, here = gc_K[~near_K & np.isfinite(gc_K)], gc_K[near_K & np.isfinite(gc_K)]
+    if not usual.size or not here.size or total_s <= 0:
+        return None
+    return max(float((here - np.median(usual)).sum()), 0.0) / total_s
 
 
 def _pause_phase(table: StepTable, affected_K: Bools, starter_row: int | None) -> str | None:

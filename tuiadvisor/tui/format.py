@@ -155,6 +155,8 @@ EVIDENCE_NAMES = {
     "score": "speed against its peers (1: as fast)",
     "straggler_slowdown": "job slowed by uneven ranks",
     "cores_per_rank": "cores for each rank",
+    "gc_share": "garbage collection, share of the pauses",
+    "excess_gc_s": "collects garbage longer than its peers by",
     "length_fit": "lateness that tokens explain",
     "length_spread": "tokens differ between ranks by",
     "length_loss_share": "lost to uneven lengths, share of the step",
