@@ -52,8 +52,11 @@ fuzz: $(VENV)/.dev-installed  ## TIMES as many hostile inputs as a test run trie
 
 REPEAT ?= 1
 ONLY ?= *
-accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real trainings: said, expected, scores; half an hour
+RANKS ?= 1024
+accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real trainings, then in simulated worlds: said, expected, scores; an hour
 	$(BIN)/python tests/accuracy/matrix.py --repeat $(REPEAT) --only '$(ONLY)'
+	$(BIN)/python tests/accuracy/matrix.py --severities --repeat $(REPEAT) --only '$(ONLY)'
+	$(BIN)/python tests/accuracy/simulate.py --ranks $(RANKS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
