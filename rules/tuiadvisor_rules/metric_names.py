@@ -33,6 +33,10 @@ job ready_per_core ratio threads that run or wait for a core, for each core, on 
 job core_wait_share share of its time the typical rank was ready to run and had no core
 job host_crowded flag 1 if it was seen that ranks wait for cores; 0 if not, or not observed
 job crowd_words text what a crowded host means for a loss of all ranks; empty where it is not crowded
+job memory_share share of the memory in use of the host or device that is full first, if one fills steadily
+job memory_left_s s until it is full, at its pace
+job memory_span_s s over which it was seen to fill
+job memory_words text whose memory fills, how full it is, how fast it grows and when it is full
 job device_behind_share share of its step by which a device is behind its training thread; near 0 it waits for launches
 job device_step_s s from the first to the last phase of a step on the device's clock
 job num_hosts count hosts of the ranks that were seen

@@ -10,7 +10,7 @@ from synthetic_pipeline import Pipeline
 from synthetic_pipeline import frames as pipeline_frames
 from synthetic_run import MS, Fault, Job, folded, frames
 
-from tuiadvisor.advisor.evidence import job_values, pause_subjects, straggler_subjects
+from tuiadvisor.advisor.evidence import job_values, memory_values, pause_subjects, straggler_subjects
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.pipelines import find_pipelines
 from tuiadvisor.advisor.stages import pipeline_values, stage_subjects
@@ -77,7 +77,12 @@ def test_the_advisor_supplies_exactly_the_metrics_rules_may_name() -> None:
     table, first = found
     alive = table.present_RK.any(axis=1)
     diagnosis = diagnose_table(table, alive, from_beginning=first, all_ranks_seen=True)
-    job = {**job_values(diagnosis, 0), **pipeline_values(None), "num_findings_above_info": 0}
+    job = {
+        **job_values(diagnosis, 0),
+        **memory_values(None),
+        **pipeline_values(None),
+        "num_findings_above_info": 0,
+    }
     assert names_for("job") == set(job)
     (straggler,), (pause,) = straggler_subjects(diagnosis, job), pause_subjects(diagnosis, job)
     assert names_for("straggler") == set(straggler.values)
@@ -89,7 +94,7 @@ def test_the_advisor_supplies_exactly_the_metrics_rules_may_name() -> None:
     diagnosis = diagnose_table(found[0], alive, from_beginning=True, all_ranks_seen=True)
     pipelines = find_pipelines(advisor.chunks, advisor.roster, advisor.store, diagnosis)
     assert names_for("job") - {"num_findings_above_info"} == set(
-        job_values(diagnosis, 0) | pipeline_values(pipelines)
+        job_values(diagnosis, 0) | memory_values(None) | pipeline_values(pipelines)
     )
     (stage,) = stage_subjects(diagnosis, pipelines, job)
     assert names_for("stage") == set(stage.values)

@@ -19,6 +19,7 @@ from tuiadvisor.metrics.whatif import Gain, gain
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.crowding import Crowd
+    from tuiadvisor.advisor.memory import Filling
     from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis, LateRank
     from tuiadvisor.metrics.pauses import Pause
@@ -122,6 +123,19 @@ def job_values(
         if any(c is not None for c in compute)
         else None,
         "warmup_share": warmup.loss_s / observed_s if warmup and observed_s > 0 else None,
+    }
+
+
+def memory_values(filling: Filling | None) -> dict[str, object]:
+    """Of the memory that is full first; all unknown where none fills."""
+    if filling is None:
+        return dict.fromkeys(("memory_share", "memory_left_s", "memory_span_s", "memory_words"))
+    creep = filling.creep
+    return {
+        "memory_share": creep.share,
+        "memory_left_s": creep.left_s,
+        "memory_span_s": creep.span_s,
+        "memory_words": filling.words,
     }
 
 

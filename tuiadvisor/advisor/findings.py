@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from tuiadvisor.advisor.evidence import (
     Subject,
     job_values,
+    memory_values,
     pause_subjects,
     straggler_subjects,
 )
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tuiadvisor.advisor.crowding import Crowd
+    from tuiadvisor.advisor.memory import Filling
     from tuiadvisor.advisor.pipelines import Pipelines
     from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -86,10 +88,11 @@ def find(
     device: DeviceView | None = None,
     pipelines: Pipelines | None = None,
     crowd: Crowd | None = None,
+    filling: Filling | None = None,
 ) -> tuple[list[Judged], dict[str, object]]:
     """Findings, most severe and most costly first, and the job's metrics they rest on."""
     job = job_values(diagnosis, num_missing_ranks, cores_per_rank, device, crowd)
-    job |= pipeline_values(pipelines)
+    job |= memory_values(filling) | pipeline_values(pipelines)
     if explains_shift(pipelines, job["level_shift_since"]):
         job["level_shift_unexplained"] = 0
     subjects: dict[Literal["job", "straggler", "pause", "stage"], list[Subject]] = {

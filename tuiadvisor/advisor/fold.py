@@ -162,6 +162,7 @@ class Advisor:
                 device=device,
                 pipelines=pipelines,
                 crowd=self.roster.crowd(diagnosis),
+                filling=self.roster.memory.filling() if steps is None else None,
             )
         still = standing(self.roster, self.store, found[0] if found else None) if steps is None else None
         hang = find_standstill(still, self.rules) if still is not None else []

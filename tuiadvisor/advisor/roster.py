@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.advisor.corewait import CoreWait
 from tuiadvisor.advisor.crowding import Crowd, RunQueues, typical_wait
 from tuiadvisor.advisor.deviceclocks import DeviceClocks, device_line
+from tuiadvisor.advisor.memory import MemoryUse
 from tuiadvisor.advisor.payload import Payload, counts, integer, number, objects, text
 from tuiadvisor.advisor.view import HostRow
 from tuiadvisor.events import PHASES, THREAD_STATES, RankState
@@ -97,6 +98,7 @@ class Roster:
         self.hosts: dict[str, HostRow] = {}
         self.core_wait = CoreWait()
         self.run_queues = RunQueues()
+        self.memory = MemoryUse()
         self.device_clocks = DeviceClocks()
         self._wall_shift_ns: dict[str, int] = {}  # by host
         self.run: dict[str, str] = {}
@@ -273,6 +275,7 @@ class Roster:
         self._clocks(agent, payload)
         self.core_wait.take(payload)
         self.run_queues.take(agent.host, payload)
+        self.memory.take(agent.host, payload)
         self.device_clocks.take(agent.host, payload)
         self._host_row(agent, payload)
 

@@ -95,6 +95,7 @@ class HostSampler:
             "wall_ns": time.time_ns(),
             **rates(before, now),
             "memory": 1.0 - memory.available / memory.total if memory.total else None,
+            "memory_total_bytes": memory.total or None,
             "load_1m": os.getloadavg()[0],
             "num_cpus": psutil.cpu_count(),
             "run_queue": run_queue(_kernel_stat()),
