@@ -46,6 +46,9 @@ job data_wait_share share of the step that even the quarter of ranks that waits 
 job data_wait_share_low share lower end of the interval of data_wait_share
 job data_wait_loss_s s a step, gone if no rank waited for input
 job data_wait_since steps job step since which the data wait has its level
+job data_wait_first_s s a step of data wait in the first eighth of the steady steps, where it grows steadily
+job data_wait_last_s s the same in the last eighth
+job data_wait_growth_share share of the step by which the data wait has grown between them
 job transfer_share share of the step in exposed communication after the last rank arrived
 job transfer_share_low share lower end of the interval of transfer_share
 job transfer_s s a step, exposed communication after the last rank arrived

@@ -154,7 +154,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, nargs="+", default=[1024])
     parser.add_argument("--noise", nargs="+", default=["device", "quiet", "crowded"])
-    parser.add_argument("--only", default="*")
+    parser.add_argument("--only", nargs="+", default=["*"])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=240)
     options = parser.parse_args()
@@ -164,7 +164,7 @@ def main() -> int:
         base = World(num_ranks, num_steps=options.steps, hosts_per_agent=max(1, num_ranks // 1024))
         for noise in options.noise:
             for scenario in scenarios(num_ranks, options.steps, base.ranks_per_host):
-                if not fnmatch.fnmatch(scenario.name, options.only):
+                if not any(fnmatch.fnmatch(scenario.name, pattern) for pattern in options.only):
                     continue
                 for seed in range(options.seeds):
                     world = replace(base, noise=noise, faults=scenario.faults, seed=seed)

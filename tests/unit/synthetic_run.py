@@ -21,7 +21,7 @@ MS = 1e-3
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong: data, forward, backward, optimizer, other, spread, checkpoint, comm, warmup, length or gc."""
+    """kind: data, forward, backward, optimizer, other, spread, checkpoint, comm, warmup, length, gc, decay."""
 
     kind: str
     ranks: tuple[int, ...] | None = None  # None: all
@@ -116,6 +116,8 @@ def _apply(
     elif fault.kind == "spread":  # amount_s is a factor on all compute phases
         for name in ("forward", "backward", "optimizer", "other"):
             phase[name] = np.where(mask, phase[name] * fault.amount_s, phase[name])
+    elif fault.kind == "decay":  # amount_s is what the data wait has grown by at the end
+        phase["data_wait"] = phase["data_wait"] + mask * fault.amount_s * steps / job.num_steps
     elif fault.kind == "gc":  # in forward, as any allocation may start it
         phase["forward"] = phase["forward"] + mask * fault.amount_s
         phase["gc"] = phase["gc"] + mask * fault.amount_s

@@ -59,6 +59,36 @@ def test_slow_input_everywhere_is_nobodys_fault() -> None:
     assert 24.3 / 18 == pytest.approx(view.verdict.speedup.expected, rel=0.05)
 
 
+@pytest.mark.parametrize("num_steps", [120, 400, 3000])
+def test_a_loader_that_decays_is_told_with_where_it_began_and_where_it_is(num_steps: int) -> None:
+    """From 0.3 to 6.3 ms on all ranks, little by little: no jump to date, so the growth itself is the finding."""
+    view = final_view(Job(num_steps=num_steps, faults=(Fault("decay", None, 6 * MS),)))
+    (finding,) = [entry for entry in view.findings if entry.id == "loader_decays"]
+    assert "warning" == finding.severity
+    shown = 2048 / num_steps if num_steps > 2048 else 1.0  # what is still held of a long run
+    grown_s = float(finding.evidence["data_wait_last_s"]) - float(finding.evidence["data_wait_first_s"])
+    assert 6 * MS * shown * 7 / 8 == pytest.approx(grown_s, rel=0.1)
+    assert () == view.stragglers
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (),
+        (Fault("data", None, 5 * MS),),
+        (Fault("data", None, 5 * MS, onset=200),),
+        (Fault("data", None, 5 * MS, until=200),),
+        (Fault("data", None, 5 * MS, chance=0.3),),
+        (Fault("decay", None, 0.2 * MS),),
+    ],
+)
+def test_input_that_jumps_or_stays_does_not_decay(faults: tuple[Fault, ...]) -> None:
+    """A level, a jump, a recovery, chance, a drift that nobody would notice."""
+    for seed in range(4):
+        view = final_view(Job(num_steps=400, faults=faults, seed=seed))
+        assert "loader_decays" not in {entry.id for entry in view.findings}
+
+
 @pytest.mark.parametrize("num_ranks", [2, 4, 16])
 def test_lateness_that_follows_the_tokens_is_uneven_lengths(num_ranks: int) -> None:
     """Lengths by lot: the loss is what evenly spread tokens would save, and no rank is named."""

@@ -116,6 +116,7 @@ def job_values(
         "num_stragglers": len(diagnosis.stragglers) if compared else None,
         "straggler_slowdown": diagnosis.slowdown.S if diagnosis.slowdown else None,
         "turn_taking_share": diagnosis.turn_taking,
+        **_drift_values(diagnosis, step_s),
         **_length_values(diagnosis),
         **_warmup_values(diagnosis, observed_s),
         **_shift_values(diagnosis),
@@ -141,6 +142,15 @@ def memory_values(filling: Filling | None) -> dict[str, object]:
 
 def _share(value: float | None, step_s: float | None) -> float | None:
     return value / step_s if value is not None and step_s else None
+
+
+def _drift_values(diagnosis: Diagnosis, step_s: float | None) -> dict[str, object]:
+    drift = diagnosis.input_drift
+    return {
+        "data_wait_first_s": drift.first_s if drift else None,
+        "data_wait_last_s": drift.last_s if drift else None,
+        "data_wait_growth_share": _share(drift.growth_s, step_s) if drift else None,
+    }
 
 
 def _length_values(diagnosis: Diagnosis) -> dict[str, object]:

@@ -24,6 +24,7 @@ from tuiadvisor.metrics.causes import (
     with_device_clock,
 )
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, find_changes
+from tuiadvisor.metrics.drift import Drift, find_drift
 from tuiadvisor.metrics.lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_share
 from tuiadvisor.metrics.pauses import Steadiness, find_steady
@@ -93,6 +94,7 @@ class Diagnosis:
     slowdown: Slowdown | None
     level_shift: LevelShift | None
     input_since: int | None
+    input_drift: Drift | None  # over all steady steps: a drift has no level
     transfer_since: int | None
 
     @property
@@ -207,6 +209,7 @@ def _diagnose_steady(
         slowdown=_slowdown(table, barrier, rows, window),
         level_shift=level_shift(table, regime, columns),
         input_since=_since(column_median(_phase(table, "data_wait", columns)), steps, cycle),
+        input_drift=find_drift(column_median(_phase(table, "data_wait", columns))),
         transfer_since=_since(barrier.transfer_K[columns], steps, cycle),
     )
 
