@@ -53,6 +53,8 @@ job transfer_share share of the step in exposed communication after the last ran
 job transfer_share_low share lower end of the interval of transfer_share
 job transfer_s s a step, exposed communication after the last rank arrived
 job transfer_since steps job step since which the transfer has its level
+job hideable_s s a step of the exposed exchange that forward and backward could hide at most
+job hide_words text what that means for the exchange; empty where all of it could be hidden, or it is not known
 job barrier_wait_s s a step that even the last recorded rank waits at the barrier, whoever it waits for
 job barrier_wait_share share of the step, the same
 job comm_exposed_share share of the step in exposed communication, waiting for late ranks included

@@ -81,7 +81,9 @@ ROWS = [
     Row("ddp:balanced", finding="", ranks=()),
     Row("ddp:wandering", finding="taking_turns", ranks=None, arguments=("--ms", "30")),
     Row("ddp:lengths", finding="uneven_lengths", ranks=None, arguments=("--ms", "30")),
-    Row("ddp:decay", finding="loader_decays", ranks=None, arguments=("--bad", "0", "1", "2", "3"), seconds=12),
+    Row(
+        "ddp:decay", finding="loader_decays", ranks=None, arguments=("--bad", "0", "1", "2", "3"), seconds=12
+    ),
     Row("ddp:collect", phases=("host",), seconds=14),
     Row("ddp:everyone-forward", finding="", ranks=()),
     Row("ddp:saveall", finding="checkpoint_pause", ranks=None, seconds=14),

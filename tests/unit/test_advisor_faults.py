@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from synthetic_run import MS, STEP_NAMES, Fault, Job, above_info, final_view, folded, frames, simulate
 
+from tuiadvisor.metrics.losses import hideable_s
+
 STEP_S = 18 * MS
 CAUSES = {
     "data": "data_wait",
@@ -121,6 +123,24 @@ def test_long_exchange_is_communication_not_a_straggler() -> None:
     view = final_view(Job(faults=(Fault("comm", None, 30 * MS),)))
     assert [("communication_bound", (0, 1, 2, 3), "comm_exposed")] == above_info(view)
     assert 30.8 * MS == pytest.approx(view.overlap.transfer_s, rel=0.03)
+    (finding,) = [entry for entry in view.findings if entry.id == "communication_bound"]
+    assert 15 * MS == pytest.approx(finding.evidence["hideable_s"], rel=0.05)
+    assert "ms of it could be hidden behind forward and backward" in finding.message
+
+
+def test_an_exchange_shorter_than_compute_could_be_hidden_whole() -> None:
+    """Then nothing is said about a limit."""
+    view = final_view(Job(num_ranks=2, faults=(Fault("comm", None, 5 * MS),)))
+    (finding,) = [entry for entry in view.findings if entry.id == "communication_bound"]
+    assert finding.loss_s_per_step == finding.evidence["hideable_s"]
+    assert "hidden behind" not in finding.message
+
+
+def test_what_hides_already_takes_its_room() -> None:
+    """10 ms of compute with 7 ms of exchange in it have room for 3 more; unknown hidden time leaves the bound loose."""
+    assert 3.0 == hideable_s(5.0, 10.0, 7.0)
+    assert 5.0 == hideable_s(5.0, 10.0, None)
+    assert 0.0 == hideable_s(5.0, 10.0, 12.0)
 
 
 def test_a_straggler_does_not_make_the_job_communication_bound() -> None:

@@ -14,8 +14,10 @@ import numpy as np
 from tuiadvisor.metrics.accounting import job_seconds, shares
 from tuiadvisor.metrics.arrays import mean_or_none
 from tuiadvisor.metrics.causes import MIN_COVER
+from tuiadvisor.metrics.losses import hideable_s
 from tuiadvisor.metrics.steptable import COMM
 from tuiadvisor.metrics.whatif import Gain, gain
+from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.crowding import Crowd
@@ -108,6 +110,7 @@ def job_values(
         "transfer_share_low": transfer.share_low if transfer else None,
         "transfer_s": transfer.gain.loss_s if transfer else None,
         "transfer_since": diagnosis.transfer_since,
+        **_hiding_values(diagnosis),
         "barrier_wait_s": mean_or_none(diagnosis.steady_barrier.transfer_K),
         "barrier_wait_share": _share(mean_or_none(diagnosis.steady_barrier.transfer_K), step_s),
         "comm_exposed_share": phase_share["comm_exposed"],
@@ -142,6 +145,18 @@ def memory_values(filling: Filling | None) -> dict[str, object]:
 
 def _share(value: float | None, step_s: float | None) -> float | None:
     return value / step_s if value is not None and step_s else None
+
+
+def _hiding_values(diagnosis: Diagnosis) -> dict[str, object]:
+    transfer, mean_s = diagnosis.transfer, job_seconds(diagnosis.seconds_PR)
+    forward_s, backward_s = mean_s["forward"], mean_s["backward"]
+    if transfer is None or not transfer.gain.loss_s or forward_s is None or backward_s is None:
+        return {"hideable_s": None, "hide_words": ""}
+    total, exposed, _ = overlap_seconds(diagnosis)
+    hidden = max(total - exposed, 0.0) if total is not None and exposed is not None else None
+    most = hideable_s(transfer.gain.loss_s, forward_s + backward_s, hidden)
+    words = f"; at most {seconds(most)} of it could be hidden behind forward and backward"
+    return {"hideable_s": most, "hide_words": words if most < 0.9 * transfer.gain.loss_s else ""}
 
 
 def _drift_values(diagnosis: Diagnosis, step_s: float | None) -> dict[str, object]:

@@ -62,6 +62,15 @@ def transfer_loss(barrier: Barrier) -> CommonLoss | None:
     )
 
 
+def hideable_s(transfer_s: float, compute_s: float, hidden_s: float | None) -> float:
+    """Upper bound on the exchange that could still be hidden, seconds a step.
+
+    compute_s: forward and backward; gradients can hide behind backward alone, gathered parameters behind both, and the
+    optimizer needs them all. What hides there already takes its room; unknown, it leaves the bound looser, never wrong.
+    """
+    return min(transfer_s, max(compute_s - (hidden_s or 0.0), 0.0))
+
+
 def turn_taking_share(barrier: Barrier, peers: Ints) -> float | None:
     """Share of the step lost to ranks taking turns at being last (noise, sequence lengths)."""
     if barrier.evidence == "none" or peers.size < 2 or not barrier.cycle_K.size:

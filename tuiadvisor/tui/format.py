@@ -163,6 +163,7 @@ EVIDENCE_NAMES = {
     "data_wait_first_s": "data wait a step, at first",
     "data_wait_last_s": "data wait a step, at last",
     "data_wait_growth_share": "data wait grown by, share of the step",
+    "hideable_s": "could be hidden behind compute at most",
     "length_fit": "lateness that tokens explain",
     "length_spread": "tokens differ between ranks by",
     "length_loss_share": "lost to uneven lengths, share of the step",
