@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
 
-.PHONY: demo test lint check format bench fuzz accuracy clean
+.PHONY: demo test frameworks lint check format bench fuzz accuracy clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -22,6 +22,10 @@ demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the sc
 
 test: $(VENV)/.dev-installed  ## all tests
 	$(BIN)/python -m pytest
+
+frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning and DeepSpeed run
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed
+	$(BIN)/python -m pytest tests/integration/test_frameworks.py
 
 lint: $(VENV)/.dev-installed  ## what CI checks beside the tests
 	$(BIN)/ruff check .
