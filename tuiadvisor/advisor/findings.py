@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from tuiadvisor_rules.loader import Rule
 
 _PID: Final = re.compile(r"\bPID\b")
+_RANK: Final = re.compile(r"\bRANK\b")
+_ON_HOST: Final = "  # on HOST"
+_ASKS_GPU: Final = re.compile(r"\b(nvidia-smi|nsys|ncu|dcgmi|all_reduce_perf)\b")
 SEVERITY_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -55,27 +58,40 @@ def catalog() -> tuple[Rule, ...]:
         raise TuiadvisorError(str(error)) from error
 
 
-def with_process(finding: Finding, pids: Mapping[int, tuple[int | None, str]], num_hosts: int) -> Finding:
-    """The finding with "PID" in its commands replaced by the process of its first rank, where that is known.
+def with_process(
+    finding: Finding,
+    pids: Mapping[int, tuple[int | None, str]],
+    num_hosts: int,
+    *,
+    has_gpu: bool | None = None,
+) -> Finding:
+    """The finding with PID and RANK in its commands replaced by those of its first rank, where they are known.
 
-    pids: rank -> (process id, host). On a job of several hosts a command says where to type it.
+    pids: rank -> (process id, host). On a job of several hosts a command says where to type it. has_gpu False: tools
+    that ask a GPU are left out.
     """
     rank = next(iter(finding.ranks), next(iter(sorted(pids)), None))
     pid, host = pids.get(rank, (None, "")) if rank is not None else (None, "")
-    if pid is None:
-        return finding
     where = f"  # rank {rank} on {host}" if num_hosts > 1 and host else ""
 
-    def fill(text: str, place: str = "") -> str:
-        return _PID.sub(str(pid), text) + (place if _PID.search(text) else "")
+    def fill(text: str) -> str:
+        filled = text if pid is None else _PID.sub(str(pid), text)
+        filled = filled if rank is None else _RANK.sub(str(rank), filled)
+        if _ON_HOST in filled:
+            return filled.replace(_ON_HOST, where)
+        return filled + where if _PID.search(text) and pid is not None else filled
+
+    def applies(text: str) -> bool:
+        return has_gpu is not False or _ASKS_GPU.search(text) is None
 
     return replace(
         finding,
         actions=tuple(
-            replace(entry, command=fill(entry.command, where) if entry.command else None)
+            replace(entry, command=fill(entry.command)) if entry.command else entry
             for entry in finding.actions
+            if applies(entry.command or "")
         ),
-        measure_next=tuple(fill(text) for text in finding.measure_next),
+        measure_next=tuple(fill(text) for text in finding.measure_next if applies(text)),
     )
 
 

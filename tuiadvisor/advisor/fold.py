@@ -225,7 +225,9 @@ class Advisor:
             for fact in self.roster.ranks.values()
         }
         hosts = len({host for _, host in pids.values()})
-        return tuple(with_process(entry.finding, pids, hosts) for entry in judged)
+        devices = {fact.texts.get("device") for fact in self.roster.ranks.values()} - {None}
+        has_gpu = any(str(name).startswith("cuda") for name in devices) if devices else None
+        return tuple(with_process(entry.finding, pids, hosts, has_gpu=has_gpu) for entry in judged)
 
     def _diagnose(self, table: StepTable, from_beginning: bool, *, any_missing: bool) -> Diagnosis:
         facts = self.roster.ranks
