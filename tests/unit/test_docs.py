@@ -1,0 +1,38 @@
+"""Commands that the documents show are commands that exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tuiadvisor.cli.commands import build_parser
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "rules" / "README.md"]
+
+
+def commands() -> list[tuple[str, str]]:
+    """(document, command) of every line that begins with a command, in code blocks."""
+    found = []
+    for path in DOCUMENTS:
+        for line in path.read_text().splitlines():
+            # After the indentation of a code block, a list's dash or the key of a workflow.
+            match = re.match(r"^( {4,}|\s+- run: |\s+run: )(tuiadvisor [a-z].*)", line)
+            if match:
+                found.append((path.name, match[2].partition(" # ")[0].partition(" || ")[0].strip()))
+    return found
+
+
+def test_the_documents_show_commands() -> None:
+    """The pattern above finds them."""
+    assert {"README.md", "performance-check.md"} <= {name for name, _ in commands()}
+
+
+@pytest.mark.parametrize(("name", "command"), commands())
+def test_every_command_shown_parses(name: str, command: str) -> None:
+    """Options that were renamed would make a document lie."""
+    words = shlex.split(re.sub(r"\s{2,}.*", "", command).replace("[DIR]", "DIR").replace("…", "x"))[1:]
+    assert build_parser(words[0]).parse_args(words).command == words[0], name
