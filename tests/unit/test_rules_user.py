@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,9 @@ def test_the_commands_use_the_folder_and_name_the_file(
     write(folder, "mine.toml", 'id = "warmup"\ntitle = "Our warm-up"\n')
     assert 0 == main(["rules", "list"])
     assert f"Our warm-up  [{folder / 'mine.toml'}]" in capsys.readouterr().out
+    write(folder, "off.toml", 'id = "straggler"\ndisabled = true\n')
+    assert 0 == main(["rules", "list"])
+    assert re.search(rf"straggler +--  switched off  \[{folder}\]", capsys.readouterr().out)
     assert 0 == main(["rules", "show", "warmup"])
     assert f"warmup: Our warm-up  [{folder / 'mine.toml'}]" in capsys.readouterr().out
     assert 0 == main(["rules", "check"])

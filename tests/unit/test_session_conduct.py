@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import orjson
@@ -18,6 +19,7 @@ from tuiadvisor.session.answers import checked_answers
 from tuiadvisor.session.conduct import Bottleneck, Recorded, Session, conduct
 from tuiadvisor.session.document import document, saved_answers, saved_history
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.machine import Machine, Network
 from tuiadvisor.session.markdown import markdown, plain
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor_rules.questions import load_questions
@@ -227,3 +229,33 @@ def test_removing_a_simulated_fault_never_worsens_the_predicted_time(seed: int) 
     assert None not in predicted
     assert predicted[0] <= predicted[1]  # type: ignore[operator]
     assert all(then <= now for then, now in zip(predicted, measured, strict=True))  # type: ignore[operator]
+
+
+def test_slow_first_steps_are_held_against_shorter_ones() -> None:
+    """A second recording that compiles: when it has paid for itself, and whether the run is long enough."""
+    plain_run = view()
+    compiled = final_view(Job(backward_s=6 * MS, faults=(Fault("warmup", None, 400 * MS, until=10),)))
+    intent = Intent(remaining_steps=1e5)
+    text = stage(held(Recorded("a", plain_run), Recorded("compiled", compiled), intent=intent), "P2")
+    assert "compiled loses" in text
+    assert "more in slow first steps and its steps are 3" in text
+    assert "100,000 remain, so it pays" in text
+    short = stage(
+        held(Recorded("a", plain_run), Recorded("compiled", compiled), intent=Intent(remaining_steps=100)),
+        "P2",
+    )
+    assert "100 remain, so it does not pay" in short
+    slower = final_view(Job(backward_s=12 * MS, faults=(Fault("warmup", None, 400 * MS, until=10),)))
+    assert "it never pays" in stage(held(Recorded("a", plain_run), Recorded("compiled", slower)), "P2")
+
+
+def test_an_exchange_worth_the_question_is_held_against_the_links_ceiling() -> None:
+    """Unknown with the way to measure it, until the ceiling was imported."""
+    seen = view((NETWORK,))
+    recorded = Recorded("a", replace(seen, run=replace(seen.run, backend="nccl")), 400_000_000, 16)
+    fourth = held(recorded).stages[3]
+    assert any(name == "link or message" and "all_reduce_perf" in measure for name, measure in fourth.unknown)
+    machine = Machine((Network(4, 1, ((1e6, 1e-4), (1e9, 0.1))),))
+    known = conduct((recorded,), Intent(), {}, QUESTIONS, machine=machine)
+    assert any(item.name == "link or message" and item.text for item in known.stages[3].evidence)
+    assert all(item.name != "link or message" for item in held(Recorded("a", view())).stages[3].evidence)

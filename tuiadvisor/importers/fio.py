@@ -44,7 +44,8 @@ def fio_document(path: Path) -> dict[str, Any]:
 
 def fio_summary(document: dict[str, Any]) -> str:
     """A few lines for people."""
-    lines = [f"storage: {document['num_jobs']} jobs, blocks of {document['block'] or 'unknown size'}"]
+    num_jobs, block = document["num_jobs"], document["block"] or "unknown size"
+    lines = [f"storage: {num_jobs} job{'s' * (num_jobs > 1)}, blocks of {block}"]
     for way in WAYS:
         bytes_s, operations_s = document[f"{way}_bytes_s"], document[f"{way}_operations_s"]
         if bytes_s is not None:

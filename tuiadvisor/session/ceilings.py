@@ -23,12 +23,12 @@ GOOD: Final = 0.8  # of the best rate: a message that wastes little
 FULL: Final = 0.8  # of the storage's rate
 WORTH: Final = 0.05  # of the step: below it neither is worth the question
 MEASURE_LINK: Final = (
-    "On the job's nodes, with as many ranks: all_reduce_perf -b 8 -e 1G -f 2 -g 1 > nccl.txt, then: "
+    "On the job's nodes, with as many ranks: all_reduce_perf -b 8 -e 1G -f 2 -g 1, its output kept in nccl.txt, then: "
     "tuiadvisor import nccl-tests nccl.txt --save"
 )
 MEASURE_STORAGE: Final = (
     "On a node of the job: fio --name=read --rw=randread --bs=256k --size=1G --directory=DATA_DIR --direct=1 "
-    "--runtime=30 --time_based --output-format=json > fio.json, then: tuiadvisor import fio fio.json --save"
+    "--runtime=30 --time_based --output-format=json --output=fio.json, then: tuiadvisor import fio fio.json --save"
 )
 SLOW_LINK: Final = (
     "The link is slow: look at which interface and path the ranks use (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET, "
@@ -41,6 +41,11 @@ def link(run: Facts, machine: Machine) -> Why:
     question = "Is the link slow or the message small?"
     if run.num_devices == 1:
         return Why("link", question, "Neither: the job has one rank.", "")
+    if run.backend not in {None, "nccl"}:
+        said = f"Unknown: the training exchanges by {run.backend}, the ceiling is NCCL's."
+        return Why(
+            "link", question, said, "Run the training with the nccl backend, or judge it by its own times."
+        )
     if run.gradient_bytes is None or run.transfer_s is None:
         missing = (
             "how many bytes are exchanged" if run.gradient_bytes is None else "when the last rank arrived"
@@ -50,11 +55,6 @@ def link(run: Facts, machine: Machine) -> Why:
     if network is None:
         where = "between hosts" if (run.num_hosts or 1) > 1 else "within one host"
         return Why("link", question, f"Unknown: what the link {where} can do was not measured.", MEASURE_LINK)
-    if run.backend not in {None, "nccl"}:
-        said = f"Unknown: the training exchanges by {run.backend}, the ceiling is NCCL's."
-        return Why(
-            "link", question, said, "Run the training with the nccl backend, or judge it by its own times."
-        )
     return Why("link", question, *_link(run, network))
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.session.ceilings import MEASURE_LINK, link
 from tuiadvisor.session.decide import best_move, tuning, why_not
-from tuiadvisor.session.economics import run_hours, step_without, warmup_share
+from tuiadvisor.session.economics import break_even_steps, run_hours, step_without, warmup_share
 from tuiadvisor.session.evidence import (
     compute_to_communication,
     fixed_and_growing,
@@ -23,10 +24,12 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.session.evidence import Facts
     from tuiadvisor.session.material import Item, Material
 
 RECORD: Final = "tuiadvisor record --for 60s -o run.rec"
 NOT_STATED: Final = "not stated"
+EXPOSED: Final = 0.1  # of the step: the kineto plugin's "deserves a look"
 
 
 def _p1(material: Material) -> list[Item]:
@@ -87,13 +90,11 @@ def _p2_concludes(material: Material) -> str:
     if parts is not None and sum(parts) > 0:
         gain = 2 * (parts[0] + parts[1]) / (parts[0] + 2 * parts[1]) if parts[1] else 2.0
         said.append(f"Twice the work a step would raise throughput at most {gain:.2f}x.")
-    warmup = next((entry for entry in material.run.notes if entry.id == "warmup"), None)
-    cost_s = warmup.evidence.get("warmup_s") if warmup else None
-    if isinstance(cost_s, int | float) and material.remaining_steps and material.run.step_s:
-        share = warmup_share(float(cost_s), material.remaining_steps, material.run.step_s)
-        said.append(
-            f"Starting again would cost {seconds(float(cost_s))}, {100 * share:.2g} % of what remains."
-        )
+    cost_s = _warmup_s(material.run)
+    if cost_s is not None and material.remaining_steps and material.run.step_s:
+        share = warmup_share(cost_s, material.remaining_steps, material.run.step_s)
+        said.append(f"Starting again would cost {seconds(cost_s)}, {100 * share:.2g} % of what remains.")
+    said += _compiled(material)
     plan = material.checkpoints
     if plan is not None:
         now = ""
@@ -106,6 +107,36 @@ def _p2_concludes(material: Material) -> str:
     return (
         " ".join(said) or "Open: neither the fixed part of a step nor warm-up or checkpoints were observed."
     )
+
+
+def _warmup_s(run: Facts) -> float | None:
+    warmup = next((entry for entry in run.notes if entry.id == "warmup"), None)
+    cost_s = warmup.evidence.get("warmup_s") if warmup else None
+    return float(cost_s) if isinstance(cost_s, int | float) else None
+
+
+def _compiled(material: Material) -> list[str]:
+    """Slow first steps against shorter ones after: compilation, autotuning, caching, measured by two recordings."""
+    run, said = material.run, []
+    for other in material.others:
+        slow, fast = _warmup_s(run) or 0.0, _warmup_s(other) or 0.0
+        if other.num_devices != run.num_devices or not (run.step_s and other.step_s) or fast <= slow:
+            continue
+        if not (run.samples_per_step and run.samples_per_step == other.samples_per_step):
+            continue
+        said.append(_paid_back(material, other.name, fast - slow, run.step_s - other.step_s))
+    return said
+
+
+def _paid_back(material: Material, name: str, lost_s: float, saved_s: float) -> str:
+    steps, remaining = break_even_steps(lost_s, saved_s), material.remaining_steps
+    text = f"{name} loses {seconds(lost_s)} more in slow first steps and its steps are "
+    if steps is None:
+        return text + "no shorter: it never pays."
+    left = ""
+    if remaining is not None:
+        left = f"; {remaining:,.0f} remain, so it {'pays' if steps <= remaining else 'does not pay'}"
+    return text + f"{seconds(saved_s)} shorter: earned back after {steps:,.0f} steps{left}."
 
 
 def _p3(material: Material) -> list[Item]:
@@ -144,7 +175,22 @@ def _p4(material: Material) -> list[Item]:
             "exposed communication", None if exposed is None else f"{100 * exposed:.0f} % of the step", RECORD
         ),
         *(item("scaling", row.scaling_words()) for row in sizes(material) if row.scaling_words()),
+        *_ceilings(material),
     ]
+
+
+def _ceilings(material: Material) -> list[Item]:
+    """Where the exchange is worth the question: is it the link or the message?"""
+    run = material.run
+    if (
+        run.backend not in {None, "nccl"}
+        or run.num_devices == 1
+        or (share_of_step(run, run.transfer_s) or 0.0) < EXPOSED
+    ):
+        return []
+    found = link(run, material.machine)
+    known = not found.answer.startswith("Unknown")
+    return [material.item("link or message", found.answer if known else None, MEASURE_LINK)]
 
 
 def _p4_concludes(material: Material) -> str:

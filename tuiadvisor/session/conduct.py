@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.decide import Decision, decide
 from tuiadvisor.session.evidence import facts
-from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.sizes import sizes
 from tuiadvisor.session.stages import stages
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.view import Action, RunView
     from tuiadvisor.session.answer import Why
     from tuiadvisor.session.intent import Intent
+    from tuiadvisor.session.machine import Machine
     from tuiadvisor.session.material import Material
     from tuiadvisor.session.stages import Stage
     from tuiadvisor_rules.questions import Question
@@ -101,7 +101,7 @@ def conduct(
     run, *others = (
         facts(entry.name, entry.view, entry.gradient_bytes, entry.num_collectives) for entry in runs
     )
-    material = gather(run, tuple(others), view.verdict, intent, dict(answers))
+    material = gather(run, tuple(others), view.verdict, intent, dict(answers), machine=machine)
     decision = decide(material.case)
     mark = _bottleneck(material, decision, identity(view))
     before = tuple(entry for entry in history if entry.identity != mark.identity)
@@ -116,7 +116,7 @@ def conduct(
         _would_change(material, decision, questions),
         _verify(decision, view.verdict.verify),
         _loop(material, decision, before),
-        tuple(why(entry, run, material.others, machine or Machine()) for entry in NAMES),
+        tuple(why(entry, run, material.others, material.machine) for entry in NAMES),
         (*before, mark),
     )
 

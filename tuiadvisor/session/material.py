@@ -12,6 +12,7 @@ from tuiadvisor.session.decide import Case, Prospect
 from tuiadvisor.session.economics import checkpoint_plan, move
 from tuiadvisor.session.evidence import Facts, named_values
 from tuiadvisor.session.intent import changed, price_of_device_hour, stated_steps
+from tuiadvisor.session.machine import Machine
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.view import Verdict
@@ -54,6 +55,7 @@ class Material:
     refused: tuple[tuple[str, str], ...]  # (run, why it is no alternative)
     checkpoint_s: float | None
     checkpoints: CheckpointPlan | None
+    machine: Machine
 
     def item(self, name: str, text: str | None, measure: str = "") -> Item:
         """Evidence from this run's window."""
@@ -61,7 +63,13 @@ class Material:
 
 
 def gather(
-    run: Facts, others: tuple[Facts, ...], verdict: Verdict, intent: Intent, answers: dict[str, str | float]
+    run: Facts,
+    others: tuple[Facts, ...],
+    verdict: Verdict,
+    intent: Intent,
+    answers: dict[str, str | float],
+    *,
+    machine: Machine | None = None,
 ) -> Material:
     """All of it."""
     stated = {
@@ -93,7 +101,7 @@ def gather(
     refused = (*((other.name, _models(run, other)) for other in different), *refused)
     return Material(
         run, others, verdict, intent, answers, named_values(run, others), steps, price, case, refused,
-        checkpoint_s, _checkpoints(checkpoint_s, intent, answers),
+        checkpoint_s, _checkpoints(checkpoint_s, intent, answers), machine or Machine(),
     )  # fmt: skip
 
 
