@@ -81,6 +81,14 @@ def test_an_unknown_batch_is_left_out_with_the_remedy() -> None:
         table_of([recorded(2, samples=0)])
 
 
+def test_a_rank_that_was_not_recorded_hides_the_batch() -> None:
+    """The samples of seven ranks are not those of eight."""
+    part = Recorded("part.tuirec", view_of(Job(num_ranks=8, missing=(3,), world_size=8), world_size=8), MODEL)
+    table = table_of([recorded(2), recorded(4), part])
+    assert [2, 4] == [row.devices for row in table.rows]
+    assert table.notes[0].startswith("part.tuirec is left out: samples a step were not observed")
+
+
 def test_a_fault_that_is_no_matter_of_size_is_named() -> None:
     """A straggler at one size looks like bad scaling."""
     view = view_of(Job(num_ranks=8).with_faults(Fault("backward", (3,), 8 * MS)))

@@ -57,6 +57,7 @@ def facts(
     """Everything the session takes from one view."""
     step, speed = view.step, view.step.throughput_steps_s
     step_s = 1 / speed if speed else step.median_s
+    whole = _all_ranks_counted(view)
     return Facts(
         name=name,
         num_devices=view.run.world_size or (len(view.ranks) or None),
@@ -64,8 +65,8 @@ def facts(
         num_stages=_num_stages(view),
         has_gpu=None if view.run.device is None else view.run.device.startswith("cuda"),
         step_s=step_s,
-        samples_per_step=_per_step(step.throughput_samples_s, speed),
-        tokens_per_step=_per_step(step.throughput_tokens_s, speed),
+        samples_per_step=_per_step(step.throughput_samples_s, speed) if whole else None,
+        tokens_per_step=_per_step(step.throughput_tokens_s, speed) if whole else None,
         shares=dict(step.shares),
         seconds=dict(step.seconds),
         comm_total_s=view.overlap.comm_total_s,
@@ -98,6 +99,12 @@ def _num_stages(view: RunView) -> int | None:
     if "pp" in parallel:
         return parallel["pp"]
     return 1 if parallel.get("dp") is not None and parallel.get("dp") == view.run.world_size else None
+
+
+def _all_ranks_counted(view: RunView) -> bool:
+    """Whether samples a second are those of the whole job: a rank that was not recorded is missing from the sum."""
+    counted = sum(row.step_s is not None for row in view.ranks)
+    return not view.losses.ranks_missing and view.run.world_size in {None, counted}
 
 
 def _per_step(rate: float | None, steps_s: float | None) -> float | None:
