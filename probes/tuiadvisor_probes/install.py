@@ -78,7 +78,7 @@ class Probe:
         self.gradient_module: Any = None  # weak: the host decides how long its model lives
         self.gradient_bytes = sc.UNKNOWN
         self.known_ddp: dict[int, Any] = {}  # id -> weak reference
-        self.num_barriers = 0
+        self.first_buckets: dict[int, tuple[int, ...]] = {}  # by id of a DDP module
         self.awaited_modules: list[tuple[str, str | None, Callable[[Any], None]]] = []
         # Bits of `observed` that hold for one step only: a forward may vanish into compiled code later.
         self.momentary = 1 << sc.FORWARD | 1 << sc.EVAL
@@ -90,9 +90,6 @@ class Probe:
         self.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
         self.roots = Roots(self)
-        self.timer_phase = (
-            sc.UNKNOWN
-        )  # barrier count modulo the logger's period at which its timers are fresh
         self.looks_for_device = True  # until the first optimizer step
         self.device_uuid: str | None = None
         self.removed = False
@@ -179,6 +176,7 @@ class Probe:
     def found_ddp(self, module: Any) -> None:
         """A DDP module ran forward; the largest one's group aligns the ranks, its parameters size the gradients."""
         self.known_ddp[id(module)] = reference = weakref.ref(module)
+        self.first_buckets.pop(id(module), None)
         size = sum(parameter.nbytes for parameter in module.parameters() if parameter.requires_grad)
         if size <= self.gradient_bytes and self.gradient_module is not None and self.gradient_module():
             return
@@ -194,7 +192,6 @@ class Probe:
         self.clock.group_seq = group_seq
         self.clock.comm_bytes = self.gradient_bytes = size
         self.clock.last_seq = sc.UNKNOWN
-        self.read_timers(module)
         self.put_info()
 
     def broadcast_seen(self, begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
@@ -207,16 +204,15 @@ class Probe:
         self.groups[number] = name
         self.put_info()
 
-    def read_timers(self, module: Any) -> None:
-        """Take the communication span from DDP's own timers and learn when they are fresh again."""
-        timers = model_hooks.read_ddp_timers(module)
-        if timers is None:
-            return
-        iteration, comm_ns = timers
-        fresh_in = -iteration % model_hooks.LOGGER_PERIOD
-        self.timer_phase = (self.num_barriers + fresh_in) % model_hooks.LOGGER_PERIOD
-        if fresh_in == 0:
-            self.clock.comm_total_ns = comm_ns
+    def first_bucket(self, module: Any, ready: list[int]) -> tuple[int, ...]:
+        """Numbers of the gradients with which communication begins in this module, looked up once; none: not known."""
+        found = self.first_buckets.get(id(module))
+        if found is None:
+            found = model_hooks.first_bucket(module, ready)
+            if found is None:
+                return ()
+            self.first_buckets[id(module)] = found
+        return found
 
     def on_step(self) -> None:
         """After each step: the agent's wishes, and its lease."""

@@ -61,7 +61,7 @@ class StepClock:
         "begin",
         "comm_before_ns",
         "comm_bytes",
-        "comm_total_ns",
+        "comm_hidden_ns",
         "detail_flag",
         "device",
         "flags",
@@ -133,7 +133,7 @@ class StepClock:
         self.flags = 0
         self.arrive_ns = UNKNOWN
         self.release_ns = UNKNOWN
-        self.comm_total_ns = UNKNOWN
+        self.comm_hidden_ns = UNKNOWN
         self.micro_steps = 0
         self.samples = UNKNOWN
         self.tokens = UNKNOWN
@@ -228,6 +228,8 @@ class StepClock:
             flags |= FLAG_NO_SYNC
         if self.gc_ns > LONG_GC_NS:
             flags |= FLAG_GC
+        hidden_ns = self.comm_hidden_ns
+        comm_total_ns = UNKNOWN if hidden_ns == UNKNOWN else hidden_ns + self.totals[COMM_EXPOSED]
         self.ring.put_step(
             (
                 self.step,
@@ -236,7 +238,7 @@ class StepClock:
                 *self.totals,
                 self.arrive_ns,
                 self.release_ns,
-                self.comm_total_ns,
+                comm_total_ns,
                 seq,
                 num_collectives,
                 self.comm_bytes,
