@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from snapshot import views
 
 from tuiadvisor.agent.hello import host_name
-from tuiadvisor.cli.errand import Errand, _capture_sentence
+from tuiadvisor.cli.errand import Errand, _capture_sentence, _stacks_sentence
 from tuiadvisor.cli.feed import LiveFeed
 
 
@@ -54,6 +55,26 @@ def test_capture_sentence_tells_overlap_place_and_cost() -> None:
     assert "21 ms standstill" in said
     document["per_rank"][0]["overlap"] = None
     assert "overlap unknown" in _capture_sentence(document)
+
+
+def test_stacks_sentence_tells_where_and_what_is_waited_for() -> None:
+    """The innermost frame of the rank, who waits in which collective; a rank without frames says why."""
+    stuck = [{"words": "rank 0 waits in barrier of group 0, sequence 7; rank 1 has not entered it"}]
+    entry = {"rank": 1, "stack": ["read (data.py:3)"], "native": None, "call": None, "why": None}
+    document: dict[str, Any] = {"stuck": stuck, "ranks": [entry]}
+    said = _stacks_sentence(document)
+    assert said.startswith("rank 1 is at read (data.py:3); rank 0 waits in barrier of group 0")
+    entry |= {"stack": [], "why": "it is stopped"}
+    assert _stacks_sentence(document).startswith("rank 1: it is stopped; rank 0 waits")
+
+
+def test_a_rank_of_a_job_that_hangs_is_looked_at_and_not_profiled() -> None:
+    """Without steps a window would never end; the answer names the command that fits."""
+    feed = LiveFeed(SimpleNamespace(status=None), lambda: None)  # type: ignore[arg-type]
+    view = views.straggler()
+    feed.view = replace(view, findings=(replace(view.findings[0], id="hang"),))
+    feed._obey("capture", 0)
+    assert "there, run tuiadvisor stacks 0" in feed._notice()
 
 
 def test_a_rank_on_another_machine_is_not_captured_from_here() -> None:

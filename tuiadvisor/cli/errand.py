@@ -74,6 +74,22 @@ def capture_errand(rank: int, pid: int) -> Errand:
     return Errand(arguments, f"capturing 3 steps of rank {rank} …", _capture_sentence)
 
 
+def stacks_errand(rank: int, pids: Sequence[int]) -> Errand:
+    """Where a rank of a job that hangs is, and which collective is waited for. pids: of all ranks on this machine."""
+    arguments = ["stacks", str(rank), "--pid", *map(str, pids)]
+    return Errand(arguments, f"looking where rank {rank} hangs …", _stacks_sentence)
+
+
+def _stacks_sentence(document: dict[str, Any]) -> str:
+    (entry,) = document["ranks"]
+    where = entry["stack"] or entry["native"]
+    call = f"in {entry['call']}, " if entry["call"] else ""
+    words = (
+        f"rank {entry['rank']} is {call}at {where[0]}" if where else f"rank {entry['rank']}: {entry['why']}"
+    )
+    return "; ".join([words, *(call["words"] for call in document["stuck"][:1]), "more: tuiadvisor stacks"])
+
+
 def _capture_sentence(document: dict[str, Any]) -> str:
     (entry,) = document["capture"]["ranks"]
     if not entry["file"]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent.hello import host_name
-from tuiadvisor.cli.errand import Errand, capture_errand
+from tuiadvisor.cli.errand import Errand, capture_errand, stacks_errand
 from tuiadvisor.cli.recorded import finding_marks
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.tui.feed import FeedState, Mode, ReplayState
@@ -188,13 +188,20 @@ class LiveFeed(Feed):
         if self._errand is not None and self._errand.is_running:
             return
         self._errand, self._answer = None, ""
-        row = next((row for row in self.view.ranks if row.rank == rank), None) if self.view else None
+        rows = self.view.ranks if self.view else ()
+        hangs = self.view is not None and any(finding.id == "hang" for finding in self.view.findings)
+        row = next((row for row in rows if row.rank == rank), None)
         if row is None or row.pid is None:
             self._answer = f"rank {rank}: its process is not known"
         elif row.host != host_name():
+            command = "stacks" if hangs else "capture"
             self._answer = (
-                f"rank {rank} runs on {row.host or 'an unknown host'}: there, run tuiadvisor capture {rank}"
+                f"rank {rank} runs on {row.host or 'an unknown host'}: there, run tuiadvisor {command} {rank}"
             )
+        elif hangs:
+            # Without steps there is nothing to profile. All ranks are asked: who is missing shows beside the others.
+            beside = [one.pid for one in rows if one.host == row.host and one.pid is not None]
+            self._errand = stacks_errand(rank, beside)
         else:
             self._errand = capture_errand(rank, row.pid)
 
