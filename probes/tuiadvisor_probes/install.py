@@ -378,8 +378,18 @@ def describe_process() -> dict[str, Any]:
         "backend": dist.get_backend() if live and dist is not None else None,
         "python": platform.python_version(),
         "torch": str(torch.__version__) if torch is not None else None,
+        "cuda": getattr(imported("torch.version"), "cuda", None),
+        "nccl": _nccl_version(),
         "device": "cuda" if cuda else "cpu",
     }
+
+
+def _nccl_version() -> str | None:
+    """Of the NCCL that torch brings; builds for the CPU have none."""
+    try:
+        return ".".join(map(str, imported("torch.cuda.nccl").version()))
+    except Exception:  # noqa: BLE001 - the guard: a version is not worth an attach
+        return None
 
 
 def forget_modules() -> None:

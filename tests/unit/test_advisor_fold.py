@@ -352,3 +352,12 @@ def test_an_elastic_restart_on_two_hosts_goes_on_counting() -> None:
     job = Job(num_steps=100, num_ranks=4, ranks_per_host=2, host_clock_s={1: 5.0})
     view = folded(elastic(job, "ten steps of one rank a frame")).view()
     assert {199} == {row.last_step for row in view.ranks}
+
+
+def test_the_software_is_told_as_far_as_it_was() -> None:
+    """Commit, CUDA and NCCL of the ranks, the hosts' driver; what nobody said is not there."""
+    first = hello(Job(), "node0")
+    ranks = [{**entry, "git_commit": "c0ffee", "nccl": "2.27.5"} for entry in first.payload["ranks"]]  # type: ignore[attr-defined]
+    advisor = Advisor()
+    advisor.feed_frame(replace(first, payload={**first.payload, "ranks": ranks, "driver": "550.54.15"}))
+    assert {"git_commit": "c0ffee", "nccl": "2.27.5", "driver": "550.54.15"} == advisor.view().run.software

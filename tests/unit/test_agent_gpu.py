@@ -31,6 +31,9 @@ class FakeNvml(ModuleType):
         self.watched: list[tuple[int, int]] = []
         self.parts: dict[int, str] = {}
 
+    def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802
+        return "550.54.15"
+
     def nvmlEventSetCreate(self) -> str:  # noqa: N802
         return "event set"
 
@@ -310,5 +313,6 @@ def test_silent_driver_leaves_names_only() -> None:
         time.sleep(0.001)
     sampler.stop()
 
+    assert sampler.driver == "550.54.15"
     assert sampler.latest()[0]["utilization"] == 0.87
     assert sampler.latest(time.monotonic() + 10)[0] == {"index": 0, "name": "NVIDIA H200", "uuid": "GPU-0"}

@@ -110,6 +110,7 @@ def hello(payload: dict[str, object]) -> dict[str, object]:
         "python": "3.11.7",
         "platform": "Linux-5.14.0-acme.el9.x86_64-x86_64-with-glibc2.34",
         "gpus": ["NVIDIA H100 80GB HBM3", "acme TPU"],
+        "driver": "550.54.15-acme",
         "ranks": ranks,
     }
 

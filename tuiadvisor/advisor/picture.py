@@ -51,6 +51,8 @@ def run_info(roster: Roster) -> RunInfo:
     started = [f.start_wall_ns for f in facts if f.start_wall_ns]
     command = first("command") or roster.run.get("command", "")
     software = {name: value for name in ("cuda", "nccl", "git_commit") if (value := first(name))}
+    if roster.driver:
+        software["driver"] = roster.driver
     if "tuiadvisor" in roster.run:
         software["tuiadvisor"] = roster.run["tuiadvisor"]
     return RunInfo(

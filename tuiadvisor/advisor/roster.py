@@ -102,6 +102,7 @@ class Roster:
         self.device_clocks = DeviceClocks()
         self._wall_shift_ns: dict[str, int] = {}  # by host
         self.run: dict[str, str] = {}
+        self.driver: str | None = None
         self.created_wall_ns: int | None = None
         self.num_frames_lost = 0
         self.num_frames_bad = 0
@@ -216,6 +217,7 @@ class Roster:
 
     def _hello(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
+        self.driver = text(payload, "driver") or self.driver
         for entry in objects(payload, "ranks"):
             facts = self._facts(agent, integer(entry, "rank"))
             if facts is None:

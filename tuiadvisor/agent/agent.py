@@ -219,9 +219,10 @@ class Agent:
             (link.process.pid, link.rank, link.info, link.injection, link.state == RankState.LIVE)
             for link in self.links
         ]
-        if key != self._hello_key:
-            self._hello_key = key
-            self._hub.send(FrameKind.HELLO, hello(self._host, self.links, self._gpus.names()))
+        gpus = (self._gpus.names(), self._gpus.driver)
+        if (key, gpus) != self._hello_key:
+            self._hello_key = (key, gpus)
+            self._hub.send(FrameKind.HELLO, hello(self._host, self.links, *gpus))
         for kind, payload in self._drain.frames():
             self._hub.send(kind, payload)
         self._hub.send(

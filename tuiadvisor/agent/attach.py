@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from tuiadvisor.agent.info import ProbeInfo, parse_info
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
 from tuiadvisor.agent.session import LEASE_NS, RingSession, adopt_session, create_session, mapped_rings
 from tuiadvisor.agent.standingthread import StandingThread
+from tuiadvisor.agent.workingcopy import git_commit
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject import InjectError, Injection, inject
@@ -93,13 +94,15 @@ class Attached:
     session: RingSession
     reader: ring_file.RingReader
     injection: Injection | None
+    git_commit: str | None = None
 
 
 def attach(process: RankProcess, injector: Injector, lease_until_ns: int) -> Attached:
     """Share the probe that is there, or put one in. Raises InjectError, TuiadvisorError or OSError."""
+    commit = git_commit(process.pid)  # here, in a thread: a file system that hangs holds up this rank alone
     session = adopt_session(process.pid)
     if session is not None:
-        return _share(session, lease_until_ns)
+        return replace(_share(session, lease_until_ns), git_commit=commit)
     # A probe whose file is gone still holds the process: it has to leave before ours can come.
     make_room = injector.detach_code() if mapped_rings(process.pid) else ""
     session = create_session(process.pid, process.uid)
@@ -111,7 +114,7 @@ def attach(process: RankProcess, injector: Injector, lease_until_ns: int) -> Att
         if session.probe_folder is None:
             write_bundle(Path(session.ring_path).parent, process.pid, process.uid)
         code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
-        return Attached(session, reader, injector.inject(process.pid, code))
+        return Attached(session, reader, injector.inject(process.pid, code), commit)
     except BaseException:
         if reader is not None:
             reader.close()
@@ -142,6 +145,7 @@ class RankLink:
         self.reader: ring_file.RingReader | None = None
         self.session: RingSession | None = None
         self.injection: Injection | None = None
+        self.git_commit: str | None = None
         self.info = ProbeInfo()
         self.standing = StandingThread()
         self.assumed_rank: int | None = None  # of a training that is not distributed
@@ -271,6 +275,7 @@ class RankLink:
             self.state, self.detail = RankState.REFUSED, str(error)
         else:
             self.session, self.reader, self.injection = attached.session, attached.reader, attached.injection
+            self.git_commit = attached.git_commit
             self.state, self.detail = RankState.WAITING_TO_ATTACH, "waiting for the interpreter"
             if self.is_leaving:
                 self.ask_to_leave()

@@ -25,6 +25,7 @@ class GpuSampler:
 
     def __init__(self, load: Callable[[], ModuleType | None] | None = None) -> None:
         self._load = load or load_nvml
+        self.driver: str | None = None  # its version
         self._latest: tuple[Gpu, ...] = ()
         self._sampled_at_s = 0.0
         self._stop = threading.Event()
@@ -55,6 +56,7 @@ class GpuSampler:
         if nvml is None:
             return
         reader = NvmlReader(nvml)
+        self.driver = reader.driver()
         while not self._stop.is_set():
             self._latest, self._sampled_at_s = tuple(reader.sample()), time.monotonic()
             self._stop.wait(SAMPLE_EVERY_S)

@@ -25,7 +25,9 @@ def host_name() -> str:
     return socket.gethostname() or "localhost"
 
 
-def hello(host: str, links: Sequence[RankLink], gpus: Sequence[str]) -> dict[str, object]:
+def hello(
+    host: str, links: Sequence[RankLink], gpus: Sequence[str], driver: str | None = None
+) -> dict[str, object]:
     """The agent's introduction, replacing its former one."""
     return {
         "host": host,
@@ -38,6 +40,7 @@ def hello(host: str, links: Sequence[RankLink], gpus: Sequence[str]) -> dict[str
         "num_cpus": psutil.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "gpus": list(gpus),
+        "driver": driver,
         "ranks": [_introduction(link) for link in links],
     }
 
@@ -64,7 +67,7 @@ def _introduction(link: RankLink) -> dict[str, object]:
         "hooks": info.hooks,
         "cuda": info.cuda,
         "nccl": info.nccl,
-        "git_commit": info.git_commit,
+        "git_commit": link.git_commit,
         "device_uuid": info.device_uuid,
         "attach_way": injection.way if injection else None,
         "attach_stopped_ns": injection.stopped_ns if injection else None,

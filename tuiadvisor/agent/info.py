@@ -28,7 +28,6 @@ class ProbeInfo:
     device: str | None = None
     cuda: str | None = None
     nccl: str | None = None
-    git_commit: str | None = None
     device_uuid: str | None = None  # as CUDA knows it: NVML's without the prefix
     schedule: str | None = None  # class of the pipeline's schedule
     error: str | None = None  # why the probe could not be installed
@@ -48,7 +47,7 @@ def parse_info(raw: bytes) -> ProbeInfo:
     rank, world_size = _number(told.get("rank")), _number(told.get("world_size"))
     if rank is not None and world_size is not None and rank >= world_size:
         rank = world_size = None
-    names = ("backend", "python", "torch", "device", "cuda", "nccl", "git_commit", "device_uuid", "error")
+    names = ("backend", "python", "torch", "device", "cuda", "nccl", "device_uuid", "error")
     texts = {name: _text(told.get(name)) for name in names}
     pipeline = told.get("pipeline")
     return ProbeInfo(

@@ -45,6 +45,11 @@ class NvmlReader:
         self._is_lost = False  # whether a question since it was cleared was answered by "lost"
         self._event_set = self._ask("nvmlEventSetCreate")
 
+    def driver(self) -> str | None:
+        """Version of the driver."""
+        told = self._ask("nvmlSystemGetDriverVersion")
+        return told if isinstance(told, str) else None
+
     def sample(self) -> list[Gpu]:
         """One dictionary a device."""
         count = self._ask("nvmlDeviceGetCount") or 0

@@ -172,6 +172,7 @@ def _hello(payload: Payload, names: Names) -> Payload:
         **_text(payload, "boot_id", names.boot),
         **_text(payload, "python", version),
         **_text(payload, "platform", platform_name),
+        **_text(payload, "driver", version),
         "gpus": [device_model(name) for name in gpus if isinstance(name, str)]
         if isinstance(gpus, list)
         else [],

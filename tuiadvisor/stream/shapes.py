@@ -139,7 +139,7 @@ SHAPES: Final[dict[FrameKind, Check]] = {
     ),
     FrameKind.HELLO: _object(
         {
-            **_fields(_text, "host boot_id python platform"),
+            **_fields(_text, "host boot_id python platform driver"),
             **_fields(_integer, "agent_pid wall_ns mono_ns num_cpus memory_bytes"),
             "gpus": _list_of(_text),
             "ranks": _ranks(_HELLO_RANK),
