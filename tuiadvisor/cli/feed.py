@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 READ_S: Final = 0.2
 VIEW_PERIOD_S: Final = 0.45
+VIEW_SHARE: Final = (
+    1 / 3
+)  # of the thread's time at most: in worlds of thousands of ranks a view takes a second
 SURVEY_TURN_S: Final = 0.05  # a key waits no longer than this for the look at the whole recording
 
 
@@ -93,10 +96,11 @@ class Feed:
         now = time.monotonic()
         is_behind = self._is_catching_up()
         if now >= (self._behind_due_s if is_behind else self._view_due_s):
-            self._view_due_s = self._behind_due_s = now + VIEW_PERIOD_S
             if self._changed and not self.frozen and not is_behind:
                 self.view = self._picture()
                 self._changed = False
+            cost_s = time.monotonic() - now
+            self._view_due_s = self._behind_due_s = now + max(VIEW_PERIOD_S, cost_s / VIEW_SHARE)
             self._publish(self.source.status.note)
 
     def _patience_s(self) -> float:
