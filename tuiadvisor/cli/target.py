@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.agent.discovery import RankProcess, find_ranks
 from tuiadvisor.cli.session import Session, Share, Visit
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.launch.invited import InvitedLauncher
 from tuiadvisor.launch.slurm import SlurmLauncher
 from tuiadvisor.launch.ssh import SshLauncher, SshOptions, parse_hosts
 from tuiadvisor.stream.keys import Invitation, read_invitation
@@ -39,6 +40,11 @@ def add_remote_target(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--slurm", metavar="JOBID", help="the nodes of this running Slurm job")
     parser.add_argument(
+        "--invite", metavar="FILE",
+        help="start no agent: write address and key to this new file, for agents that are started elsewhere by "
+        "`python -m tuiadvisor.agent --invitation FILE`",
+    )  # fmt: skip
+    parser.add_argument(
         "--remote-python", default="", metavar="PATH", help="python with tuiadvisor on those machines"
     )
     parser.add_argument("--ssh-config", default="", metavar="FILE", help="with --hosts: ssh's own -F")
@@ -67,9 +73,10 @@ def invitation_of(options: argparse.Namespace) -> Invitation | None:
     """The running hub that is meant; None when a session is to be started. TuiadvisorError if both are."""
     if not options.url and not options.key:
         return None
-    if options.pid or options.hosts or options.slurm or options.share or options.output:
+    ours = (options.pid, options.hosts, options.slurm, options.invite, options.share, options.output)
+    if any(ours):
         raise TuiadvisorError(
-            "a running hub has its own ranks and recording: leave out --pid, --hosts, --slurm, --share and -o"
+            "a running hub has its own ranks and recording: leave out --pid, --hosts, --slurm, --invite, --share and -o"
         )
     found = read_invitation(options.key) if options.key else Invitation(options.url)
     return Invitation(options.url or found.url, found.key)
@@ -80,7 +87,7 @@ def open_session(options: argparse.Namespace) -> Session:
     launcher = _launcher(options)
     share = _share(options)
     if launcher is not None:
-        label = f"slurm job {options.slurm}" if options.slurm else options.hosts
+        label = f"slurm job {options.slurm}" if options.slurm else options.hosts or "invited agents"
         return Session((), options.output, label, "", launcher=launcher, share=share)
     ranks = ranks_of(options)
     return Session(options.pid, options.output, ranks[0].label, ranks[0].command, share=share)
@@ -93,8 +100,10 @@ def open_target(options: argparse.Namespace) -> Session | Visit:
 
 
 def _launcher(options: argparse.Namespace) -> Launcher | None:
-    if sum(map(bool, (options.pid, options.hosts, options.slurm))) > 1:
-        raise TuiadvisorError("--pid, --hosts and --slurm each name a training: give one of them")
+    if sum(map(bool, (options.pid, options.hosts, options.slurm, options.invite))) > 1:
+        raise TuiadvisorError("--pid, --hosts, --slurm and --invite each name a training: give one of them")
+    if options.invite:
+        return InvitedLauncher(Path(options.invite), options.hub_address or socket.gethostname())
     if options.slurm:
         return SlurmLauncher(options.slurm, options.remote_python, options.hub_address)
     if options.hosts:

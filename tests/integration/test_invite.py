@@ -1,0 +1,65 @@
+"""Agents that others start come by an invitation, as a pod's sidecar does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from training import running
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.cli.session import Session
+from tuiadvisor.launch.invited import InvitedLauncher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+PATIENCE_S = 30.0
+
+
+def test_an_agent_comes_with_the_invitation_and_leaves_when_it_is_asked(tmp_path: Path) -> None:
+    """The file is the owner's alone and goes with the session; ^C for the agent takes the probes out."""
+    file = tmp_path / "invitation"
+    with running(2, "--step-ms", "20", "--seconds", "300") as (training, _):
+        with Session((), None, "invited", "", launcher=InvitedLauncher(file, "127.0.0.1")) as session:
+            assert 0o600 == file.stat().st_mode & 0o777
+            assert not session.agent_ended()
+            command = [sys.executable, "-m", "tuiadvisor.agent", "--invitation", str(file)]
+            agent = subprocess.Popen([*command, "--pid", str(training.pid)])
+            source, advisor = session.source(), Advisor()
+            deadline_s = time.monotonic() + PATIENCE_S
+            while {row.state for row in advisor.view().ranks} != {"live"} or not advisor.view().last_step:
+                assert time.monotonic() < deadline_s
+                assert agent.poll() is None
+                for frame in source.read(0.2):
+                    advisor.feed(frame)
+            agent.send_signal(signal.SIGTERM)
+            assert 0 == agent.wait(PATIENCE_S)
+            while {row.state for row in advisor.view().ranks} != {"detached"}:
+                assert time.monotonic() < deadline_s
+                for frame in source.read(0.2):
+                    advisor.feed(frame)
+            source.close()
+        assert not file.exists()
+        assert training.poll() is None
+
+
+def test_an_invitation_beside_another_way_is_refused(tmp_path: Path) -> None:
+    """One line, exit code 2, and no file."""
+    command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(tmp_path / "run"), "--invite"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "key"), "--hosts", "a"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (2, 1) == (done.returncode, done.stderr.count("\n"))
+    assert "give one of them" in done.stderr
+    assert not (tmp_path / "key").exists()
