@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +49,43 @@ def test_an_agent_comes_with_the_invitation_and_leaves_when_it_is_asked(tmp_path
             source.close()
         assert not file.exists()
         assert training.poll() is None
+
+
+def test_a_session_below_sends_its_ranks_on(tmp_path: Path) -> None:
+    """`--invite` above, `--forward` below: the upper hub shows the ranks, to their end."""
+    file, advisor = tmp_path / "invitation", Advisor()
+    command = [
+        sys.executable,
+        "-m",
+        "tuiadvisor",
+        "record",
+        "-o",
+        str(tmp_path / "part"),
+        "--steps",
+        "50",
+        "--pid",
+    ]
+    with (
+        running(2, "--step-ms", "20", "--seconds", "300") as (training, _),
+        Session((), None, "above", "", launcher=InvitedLauncher(file, "127.0.0.1")) as above,
+        closing(above.source()) as source,
+    ):
+        below = subprocess.run(
+            [*command, str(training.pid), "--forward", str(file)],
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert (0, b"") == (below.returncode, below.stderr)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while {row.state for row in advisor.view().ranks} != {"detached"}:
+            assert time.monotonic() < deadline_s
+            for frame in source.read(0.2):
+                advisor.feed(frame)
+    view = advisor.view()
+    assert [0, 1] == [row.rank for row in view.ranks]
+    assert (view.last_step or 0) >= 49
+    assert (0, 0) == (view.losses.frames_lost, view.losses.frames_bad)
 
 
 def test_an_invitation_beside_another_way_is_refused(tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ from tuiadvisor.stream.attendance import (
     NOT_RECORDED,
 )
 from tuiadvisor.stream.frames import Frame, FrameKind, decode, encode, pack_columns
+from tuiadvisor.stream.keys import Invitation
 from tuiadvisor.stream.link import AgentLink
 from tuiadvisor.stream.recording import RecordingReader, read_summary
+from tuiadvisor.stream.relay import Relay
 from tuiadvisor.stream.source import FileSource, LiveSource
 from tuiadvisor.stream.wire import Request, unpack_reply
 
@@ -228,6 +230,52 @@ def test_agents_and_viewers_find_a_hub_that_came_back(bench: Bench) -> None:
     assert 1 == viewer.status.num_restarts
     assert (FrameKind.RUN, FrameKind.GAP) == (frames[0].kind, frames[1].kind)
     assert frames[2].seq == _num_frames(frames[1]) >= 2
+
+
+def test_a_hub_above_gets_what_the_agents_said(bench: Bench) -> None:
+    """Through two hubs: the agents' own frames, each once, and the upper hub's recording is whole."""
+    low, high = bench.hub("low"), bench.hub("high", scheme="tcp")
+    first, second = bench.link(low, "h/1/2"), bench.link(low, "h/3/4")
+    first.send(FrameKind.HELLO, {"host": "h", "ranks": []})
+    relay = Relay(LiveSource(low.viewer), Invitation(high.endpoint))
+    relay.start()
+    for seq in range(100):
+        first.send(FrameKind.STEPS, steps(seq))
+        second.send(FrameKind.STEPS, steps(seq))
+    viewer = bench.watch(high)
+    frames = read_until(
+        viewer, lambda got: seen(FrameKind.STEPS, 100)(got) and seen(FrameKind.STEPS, 99, "h/3/4")(got)
+    )
+    relay.stop()
+    for source, count in (("h/1/2", 101), ("h/3/4", 100)):
+        assert [*range(count)] == [frame.seq for frame in frames if frame.source == source]
+        own = [frame for frame in recorded(low.record) if frame.source == source]
+        assert own == [frame for frame in recorded(high.record) if frame.source == source]
+    assert 201 == relay.num_forwarded
+    assert [] == gaps(frames, FRAMES_MISSING) + gaps(frames, BAD_FRAMES)
+
+
+def test_a_hub_above_that_came_back_goes_on(bench: Bench) -> None:
+    """Nothing is lost below meanwhile; a new one at its place hears HELLO, and the hole before it is recorded."""
+    low = bench.hub("low", scheme="tcp")
+    high = bench.hub("high")
+    link = bench.link(low)
+    relay = Relay(LiveSource(low.viewer), Invitation(high.endpoint))
+    relay.start()
+    link.send(FrameKind.HELLO, {"host": "h", "ranks": []})
+    link.send(FrameKind.STATUS, {"host": "h"})
+    read_until(bench.watch(high), seen(FrameKind.STATUS, 1))
+    high.end(signal.SIGKILL)
+    for seq in range(50):
+        link.send(FrameKind.STEPS, steps(seq))
+    again = bench.watch(bench.hub("again"))
+    link.send(FrameKind.STATUS, {"host": "h"})
+    frames = read_until(again, seen(FrameKind.STATUS, 52))
+    relay.stop()
+    assert FrameKind.HELLO == frames[1].kind
+    missing = sum(_num_frames(frame) for frame in gaps(frames, FRAMES_MISSING))
+    assert 52 == missing + len([frame for frame in frames if frame.source == "h/1/2"]) - 1
+    assert 53 == len([frame for frame in recorded(low.record) if frame.source == "h/1/2"])
 
 
 def test_a_late_viewer_gets_the_history_and_a_stopped_one_costs_nothing(bench: Bench) -> None:

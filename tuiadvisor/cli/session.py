@@ -23,6 +23,7 @@ from tuiadvisor.errors import FailureError
 from tuiadvisor.launch.address import listening_endpoint, reachable_url
 from tuiadvisor.launch.local import LocalLauncher
 from tuiadvisor.stream.keys import Invitation, SessionKeys, make_session_keys, write_invitation
+from tuiadvisor.stream.relay import Relay
 from tuiadvisor.stream.source import LiveSource
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Session:
         self._share = share
         self._is_shared = False
         self._agents: Agents | None = None
+        self._relay: Relay | None = None
         chosen = launcher or LocalLauncher(pids)
         try:
             endpoint = chosen.agents_endpoint(self.folder)
@@ -85,6 +87,11 @@ class Session:
     def __exit__(self, *_: object) -> None:
         """Leave without a trace."""
         self.close()
+
+    def forward(self, upper: Invitation) -> None:
+        """Send what the agents say on to the hub above, too."""
+        self._relay = Relay(self.source(), upper)
+        self._relay.start()
 
     def source(self) -> LiveSource:
         """A new viewer of this session's hub."""
@@ -113,6 +120,8 @@ class Session:
         """Probes out, recording closed, private files gone."""
         if self._agents is not None:
             self._agents.close()
+        if self._relay is not None:
+            self._relay.stop()
         if "hub" in self.__dict__:
             _stop(self.hub, HUB_STOP_S)
         if self._share is not None and self._is_shared:

@@ -45,6 +45,10 @@ def add_remote_target(parser: argparse.ArgumentParser) -> None:
         "`python -m tuiadvisor.agent --invitation FILE`",
     )  # fmt: skip
     parser.add_argument(
+        "--forward", metavar="FILE",
+        help="send what the agents say on to another hub, by the invitation that it wrote with --invite FILE",
+    )  # fmt: skip
+    parser.add_argument(
         "--remote-python", default="", metavar="PATH", help="python with tuiadvisor on those machines"
     )
     parser.add_argument("--ssh-config", default="", metavar="FILE", help="with --hosts: ssh's own -F")
@@ -73,10 +77,19 @@ def invitation_of(options: argparse.Namespace) -> Invitation | None:
     """The running hub that is meant; None when a session is to be started. TuiadvisorError if both are."""
     if not options.url and not options.key:
         return None
-    ours = (options.pid, options.hosts, options.slurm, options.invite, options.share, options.output)
+    ours = (
+        options.pid,
+        options.hosts,
+        options.slurm,
+        options.invite,
+        options.forward,
+        options.share,
+        options.output,
+    )
     if any(ours):
         raise TuiadvisorError(
-            "a running hub has its own ranks and recording: leave out --pid, --hosts, --slurm, --invite, --share and -o"
+            "a running hub has its own ranks and recording: "
+            "leave out --pid, --hosts, --slurm, --invite, --forward, --share and -o"
         )
     found = read_invitation(options.key) if options.key else Invitation(options.url)
     return Invitation(options.url or found.url, found.key)
@@ -84,6 +97,14 @@ def invitation_of(options: argparse.Namespace) -> Invitation | None:
 
 def open_session(options: argparse.Namespace) -> Session:
     """Hub and agents for what is meant. TuiadvisorError before anything starts if there is nothing."""
+    upper = read_invitation(options.forward) if options.forward else None
+    session = _session(options)
+    if upper is not None:
+        session.forward(upper)
+    return session
+
+
+def _session(options: argparse.Namespace) -> Session:
     launcher = _launcher(options)
     share = _share(options)
     if launcher is not None:
