@@ -13,6 +13,7 @@ from tuiadvisor.scaling.analysis import analyse
 from tuiadvisor.scaling.cost import Intent
 from tuiadvisor.scaling.series import Target
 from tuiadvisor.session.conduct import Recorded
+from tuiadvisor.session.machine import Machine, Network
 from tuiadvisor.session.recordedsizes import parts_of, table_of
 
 MODEL = 100_000_000
@@ -128,3 +129,14 @@ def test_one_run_without_order_of_arrival_is_refused() -> None:
     view = view_of(Job(barrier_seen=False, observed=("forward", "backward", "optimizer", "other")))
     with pytest.raises(TuiadvisorError, match=r"who waits for whom was not observed|steady steps"):
         parts_of(Recorded("a.tuirec", view, MODEL))
+
+
+def test_the_latency_of_the_exchange_comes_from_the_machines_ceiling() -> None:
+    """Messages of a step times the benchmark's smallest one, carried over by the ring; unknown without either."""
+    run = recorded(4, backend="nccl", hosts=("node0",))
+    machine = Machine((Network(8, 1, ((8.0, 70e-6), (1e9, 0.1))),))
+    assert 10 * 70e-6 * 3 / 7 == pytest.approx(parts_of(replace(run, num_collectives=10), machine).latency_s)
+    assert parts_of(run, machine).latency_s is None
+    assert parts_of(replace(run, num_collectives=10)).latency_s is None
+    large = Machine((Network(8, 1, ((1e6, 1e-3),)),))
+    assert parts_of(replace(run, num_collectives=10), large).latency_s is None

@@ -22,6 +22,7 @@ from tuiadvisor.scaling.series import Target
 from tuiadvisor.scaling.table import MAX_DEVICES, normal_layout, printable, read_table
 from tuiadvisor.scaling.text import text
 from tuiadvisor.session.conduct import Recorded
+from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.recordedsizes import parts_of, table_of
 
 MAX_RUNS: Final = 32
@@ -120,7 +121,7 @@ def _one_run(options: argparse.Namespace) -> int:
         raise TuiadvisorError(
             f"--{given[0].replace('_', '-')} needs measured sizes: give a recording a size, or --table CSV"
         )
-    found = one_run(parts_of(_recorded(options.runs[0])), options.predict)
+    found = one_run(parts_of(_recorded(options.runs[0]), read_machine()), options.predict)
     name = printable(options.runs[0])
     if options.json:
         sys.stdout.buffer.write(
@@ -133,7 +134,7 @@ def _one_run(options: argparse.Namespace) -> int:
 
 def _recorded(path: str) -> Recorded:
     measured = measure(path, read_frames(path))
-    return Recorded(path, measured.view, measured.unit.gradient_bytes)
+    return Recorded(path, measured.view, measured.unit.gradient_bytes, measured.unit.num_collectives)
 
 
 def _sizes(argument: str) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ second size shows, so one run never decides to grow.
 |---|---|---|
 | compute, same batch a device (weak) | stays | stays |
 | compute, same total batch (strong) | divides | stays: a smaller batch may use the device no better |
-| exchange | ring all-reduce, all of it bandwidth: (n-1)/n | all of it latency: n-1 |
+| exchange | ring all-reduce, all of it bandwidth: (n-1)/n | all of it latency, n-1, or what nccl-tests allows |
 | of which compute hides | all that fits under backward | as much as now; where unseen, backward was full of it |
 | waiting for late ranks | as now; divides in strong scaling | grows as the latest of n does |
 | waiting for input | as now; divides in strong scaling | the storage is at its limit: grows with the devices |
@@ -28,6 +28,7 @@ from tuiadvisor.scaling.decide import Decision, sized
 from tuiadvisor.scaling.predict import Range
 
 REACH: Final = 16  # times the measured size: beyond it nobody should act on one run
+CUSHION: Final = 2.0  # times the latency of an idle link: beside compute a message waits longer to be begun
 FLOOR: Final = 0.8  # POP: parallel efficiency that is acceptable
 Mode = Literal["weak", "strong"]
 MODES: Final[tuple[Mode, ...]] = ("weak", "strong")
@@ -50,6 +51,7 @@ class Parts:
     data_wait_s: float
     fixed_s: float  # optimizer and everything else
     global_batch: float | None
+    latency_s: float | None = None  # of the exchange, by nccl-tests on this machine; None: not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +167,26 @@ def _case(case: str, expected: float, best: float, worst: float) -> float:
 
 
 def _exposed(parts: Parts, devices: int, compute_ratio: float, case: str) -> float:
-    bandwidth = (1 - 1 / devices) / (1 - 1 / parts.devices)
-    latency = (devices - 1) / (parts.devices - 1)
-    ratio = _case(case, bandwidth, min(bandwidth, latency), max(bandwidth, latency))
     # Unseen: in the best case nothing is hidden that could come out, in the worst all of backward is full.
     hidden = parts.hidden_s if parts.hidden_s is not None else _case(case, 0.0, 0.0, parts.backward_s)
+    exchange = _exchange(parts, devices, parts.transfer_s + hidden, case)
     covered = hidden * min(compute_ratio, 1.0)
     if case == "best":  # backward may have had room to hide more than there was
-        covered = max(covered, min(hidden * ratio, parts.backward_s * compute_ratio))
-    return max((parts.transfer_s + hidden) * ratio - covered, 0.0)
+        covered = max(covered, min(exchange - parts.transfer_s, parts.backward_s * compute_ratio))
+    return max(exchange - covered, 0.0)
+
+
+def _exchange(parts: Parts, devices: int, now_s: float, case: str) -> float:
+    """The whole exchange at a size. What of it is latency is bounded by the benchmark's, where there is one."""
+    bandwidth = (1 - 1 / devices) / (1 - 1 / parts.devices)
+    latency = (devices - 1) / (parts.devices - 1)
+    known_s = parts.latency_s
+    most_s = now_s if known_s is None else min(CUSHION * known_s, now_s)
+    all_bandwidth, most_latency = now_s * bandwidth, (now_s - most_s) * bandwidth + most_s * latency
+    if case == "expected":
+        likely_s = min(known_s or 0.0, now_s)
+        return (now_s - likely_s) * bandwidth + likely_s * latency
+    return min(all_bandwidth, most_latency) if case == "best" else max(all_bandwidth, most_latency)
 
 
 def _latest(devices: int) -> float:
@@ -186,6 +199,10 @@ def _assumed(parts: Parts) -> tuple[str, ...]:
     if parts.hidden_s is None:
         said.append(
             "the exchange that compute hides was not observed: in the worst case all of backward is full of it"
+        )
+    if parts.latency_s is not None:
+        said.append(
+            f"at most {CUSHION:g} x the latency that nccl-tests measured: {1e3 * parts.latency_s:.3g} ms a step"
         )
     if parts.global_batch is None:
         said.append("the batch was not observed: weak keeps it a device, strong keeps it in total")

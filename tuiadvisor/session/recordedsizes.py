@@ -7,6 +7,7 @@ refused, never guessed: an unknown batch hides whether the work grew with the de
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
@@ -14,6 +15,7 @@ from tuiadvisor.scaling.columns import Quantity
 from tuiadvisor.scaling.onerun import Parts
 from tuiadvisor.scaling.table import Row, Table, normal_layout, printable
 from tuiadvisor.session.evidence import facts
+from tuiadvisor.session.machine import Machine
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 STEP: Final = Quantity("step_s", "step", "s", 1.0)
 COMPUTE: Final = ("h2d", "forward", "backward")
 OTHER_WORK: Final = 0.01  # gradients that differ by more are another model's
+SMALL_BYTES: Final = 8 << 10  # up to here an all-reduce is latency alone
 OF_SIZE: Final = {"comm_exposed"}  # what a finding may be about and yet be a matter of size
 
 
@@ -76,9 +79,9 @@ def table_of(runs: Sequence[Recorded]) -> Table:
     return Table(f"{len(rows)} recordings", STEP, rows, tuple(notes))
 
 
-def parts_of(run: Recorded) -> Parts:
+def parts_of(run: Recorded, machine: Machine | None = None) -> Parts:
     """The parts of one run's step. TuiadvisorError where they do not say how it would scale."""
-    known, view = facts(run.name, run.view, run.gradient_bytes), run.view
+    known, view = facts(run.name, run.view, run.gradient_bytes, run.num_collectives), run.view
     name = printable(run.name)
     why = _why_unusable(view, known, needs_batch=False)
     if why:
@@ -98,7 +101,19 @@ def parts_of(run: Recorded) -> Parts:
             f"{name}: who waits for whom was not observed, so the exchange cannot be told from waiting; "
             "give a recording a size"
         )
-    return _parts(view, known)
+    return replace(_parts(view, known), latency_s=_latency_s(known, machine or Machine()))
+
+
+def _latency_s(known: Facts, machine: Machine) -> float | None:
+    """Seconds of a step's exchange that are latency, by the benchmark on the same kind of link; None: not measured."""
+    network = machine.network_for(known.num_devices, known.num_hosts)
+    ranks = known.num_devices or 0
+    if network is None or known.num_collectives is None or known.backend != "nccl" or ranks < 2:
+        return None
+    size, message_s = network.rows[0]
+    if size > SMALL_BYTES or (network.num_ranks or 0) < 2:
+        return None
+    return known.num_collectives * message_s * (ranks - 1) / ((network.num_ranks or ranks) - 1)
 
 
 def _parts(view: RunView, known: Facts) -> Parts:
