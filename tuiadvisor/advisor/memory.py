@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 
 from tuiadvisor.advisor.payload import Payload, integer, number, objects, text
-from tuiadvisor.metrics.creep import Creep, find_creep
+from tuiadvisor.metrics.creep import MIN_GROWTH, Creep, find_creep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,6 +42,12 @@ class Series:
 
     def creep(self) -> Creep | None:
         """Steady growth, if there is any."""
+        # Most memory does not grow: a microsecond instead of a fit of 200, for each of thousands of ranks.
+        if (
+            not self._samples
+            or self._samples[-1][1] - self._samples[len(self._samples) // 4][1] < MIN_GROWTH / 2
+        ):
+            return None
         times = np.array([now_ns for now_ns, _ in self._samples], dtype=np.float64)
         return find_creep(times / 1e9, np.array([value for _, value in self._samples], dtype=np.float64))
 

@@ -26,6 +26,7 @@ SILENT_AFTER_NS: Final = 5_000_000_000
 MAX_SOURCES: Final = 1 << 14
 MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
+MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
 _STATES: Final = frozenset(state.name.lower() for state in RankState)
 
@@ -321,9 +322,10 @@ class Roster:
         """How crowded the hosts of these ranks were over the window."""
         last_s = float(diagnosis.steady_barrier.cycle_K.sum())
         table = diagnosis.table
+        stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
         return Crowd(
-            self.run_queues.ready_per_core(set(table.hosts), last_s),
-            typical_wait(self.core_wait.shares(table.ranks, last_s)),
+            self.run_queues.ready_per_core(set(table.hosts[::stride]), last_s),
+            typical_wait(self.core_wait.shares(table.ranks[::stride], last_s)),
         )
 
     def newest_ns(self) -> dict[str, int]:
