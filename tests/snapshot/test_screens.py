@@ -49,6 +49,9 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "help": (views.live(views.straggler()), ("2", "question_mark")),
     "palette": (views.replay(), ("colon", "s", "t", "e", "p")),
     "seek": (views.replay(), ("S", "1", "2", "0")),
+    "overlap-detailed": (views.live(views.detailed()), ("4",)),
+    "overlap-not-seen": (views.live(replace(views.straggler(), overlap=views.NO_OVERLAP)), ("4",)),
+    "overlap-unknown": (views.live(views.unknown_everything()), ("4",)),
     "log": (views.live(views.lost_ranks()), ("L",)),
     "why-not": (views.live(views.straggler()), ("x",)),
 }

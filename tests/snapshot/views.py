@@ -7,6 +7,7 @@ from random import Random
 
 from tuiadvisor.advisor.view import (
     Action,
+    CollectiveRow,
     Finding,
     HostRow,
     Losses,
@@ -36,6 +37,7 @@ PARTS_S = {
     "pipeline_idle": 0.0,
     "other": 0.0007,
 }
+NO_OVERLAP = Overlap(None, 0.0049, None, 0.0009, 0.0040, 0.0)
 NO_PARTS = dict.fromkeys(PARTS_S)
 
 
@@ -224,6 +226,21 @@ def straggler() -> RunView:
         event_time_s=11.4,
         last_step=341,
         ended="",
+    )
+
+
+def detailed() -> RunView:
+    """Steps were watched in detail: hidden communication and collectives one by one."""
+    view = straggler()
+    return replace(
+        view,
+        overlap=replace(view.overlap, hidden_s=0.0041),
+        collectives=(
+            CollectiveRow(
+                "all_reduce", 0, 25_600_000, 12, 32, 4, 0.0021, 0.0012, 0.0009, 0.0008, 3.2e10, 2, 0.94, 338
+            ),
+            CollectiveRow("broadcast", 0, 8, 0.5, 25, 4, 0.0003, None, None, None, None, None, None, 320),
+        ),
     )
 
 

@@ -28,6 +28,7 @@ STATES = {
     "hub lost": views.hub_lost(),
     "replay": views.replay(),
     "replay paused": views.replay(paused=True),
+    "detailed": views.live(views.detailed()),
     "no ranks": views.live(replace(views.unknown_everything(), ranks=())),
     "failed": views.live(views.straggler(), phase="failed: ValueError: x"),
 }
@@ -40,6 +41,7 @@ PAGES = {
     "palette": (":",),
     "runs": ("8", "down"),
     "compare": ("7",),
+    "overlap": ("4",),
 }
 SIZES = [(60, 16), (80, 24), (100, 30), (120, 30), (160, 45), (200, 50), (81, 17)]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuiadvisor.advisor.collectives import Collectives
 from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.picture import (
@@ -69,6 +70,7 @@ class Advisor:
         self.chunks = PipelineStore()
         self.trend = TrendHistory()
         self.device_times = DeviceTimes()
+        self.collectives = Collectives()
         self.num_frames = 0
         self.num_bad_frames = 0
         self._cached: tuple[tuple[int, int], RunView] | None = None
@@ -106,6 +108,7 @@ class Advisor:
         agent = self.roster.agent_of(frame.source)
         if frame.kind == FrameKind.EVENTS:
             self.device_times.take(columns)
+            self.collectives.take(columns)
             if agent is not None:
                 self.chunks.add(columns, agent.host)
         elif agent is not None:
@@ -215,6 +218,10 @@ class Advisor:
             device=device,
             pipeline=pipeline,
             chain=chain(diagnosis),
+            # A single step of a replay shows what had been seen by then; a chosen range of steps says nothing of it.
+            collectives=()
+            if steps is not None and steps[0] is not None
+            else self.collectives.rows(self.roster.world_size(), len(self.roster.hosts_of_ranks())),
         )
 
     def _findings(self, judged: list[Judged]) -> tuple[Finding, ...]:

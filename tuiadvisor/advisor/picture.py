@@ -163,6 +163,9 @@ def overlap(diagnosis: Diagnosis | None) -> Overlap:
         transfer_s=transfer_s,
         skew_s=mean_or_none(diagnosis.steady_barrier.wait_RK),
         sampled_share=detail,
+        hidden_s=total - min(exposed_detail, total)
+        if total is not None and exposed_detail is not None
+        else None,
     )
 
 

@@ -305,6 +305,10 @@ class Roster:
         """The largest world size any rank reports."""
         return max((f.world_size for f in self.ranks.values() if f.world_size), default=None)
 
+    def hosts_of_ranks(self) -> set[str]:
+        """Hosts that ranks were seen on."""
+        return {facts.host for facts in self.ranks.values()}
+
     def cores_per_rank(self) -> float | None:
         """Cores for each rank on the most crowded host; None while a host does not say."""
         num_ranks: dict[str, int] = {}

@@ -82,6 +82,27 @@ class Overlap:
     transfer_s: float | None  # exposed communication that remains when all arrive together
     skew_s: float | None  # exposed communication that is waiting for the last arriver
     sampled_share: float | None  # share of steps seen in detail
+    hidden_s: float | None = None  # of comm_total_s, behind compute
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRow:
+    """One collective operation of one size, from the calls that were seen one by one."""
+
+    op: str  # events.EventKind name, lower case
+    group: int  # number of the process group, of this rank's own counting
+    num_bytes: int | None
+    per_step: float  # calls of a rank in a step that was watched
+    num_seen: int  # the latest calls that this row rests on
+    num_ranks: int  # ranks that were seen in one call
+    time_s: float  # from the call to the end of the wait for it, mean over ranks
+    hidden_s: float | None  # from the call to the beginning of the wait
+    skew_s: float | None  # from the first arriver to the last one
+    transfer_s: float | None  # from the last arrival to the first rank that is through
+    bytes_s: float | None  # num_bytes / transfer_s
+    last_rank: int | None
+    last_share: float | None  # of the calls in which that rank came last
+    last_step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,3 +369,4 @@ class RunView:
     device: DeviceView | None = None  # mean over ranks
     pipeline: PipelineView | None = None  # None: no rank holds a stage
     chain: tuple[ChainLink, ...] = ()
+    collectives: tuple[CollectiveRow, ...] = ()

@@ -23,6 +23,8 @@ ABOUT = {
     "advisor": "Six patterns, each with what was measured and what only you know. Answers are stated, never measured; "
     "they can forbid, price or end something. left and right change the pattern, up and down the question.",
     "log": "What the tool itself did and met since the screens were opened, newest last.",
+    "overlap": "Communication is cheap where compute hides it and dear where it is exposed: then either the last "
+    "rank is waited for (skew), or data are moving (transfer). Each collective is seen in steps watched in detail.",
     "runs": "Each row is a recording (*.tuirec): its step time from first to last step, and the verdict at its "
     "end. Open one to replay it; mark two, the one before the change first, and compare them.",
     "compare": "Only what lies beyond the noise of two runs of the same code is called a change; * marks phases "

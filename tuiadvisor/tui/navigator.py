@@ -16,6 +16,7 @@ from tuiadvisor.tui.guidance import Guidance, answer_hint, typed_answer
 from tuiadvisor.tui.help import HelpPage, PalettePage
 from tuiadvisor.tui.journal import Journal, LogPage
 from tuiadvisor.tui.line import BLANK
+from tuiadvisor.tui.overlap import OverlapPage
 from tuiadvisor.tui.overview import Overview
 from tuiadvisor.tui.prompt import Prompt
 from tuiadvisor.tui.ranks import Ranks
@@ -80,6 +81,7 @@ class Navigator:
         self.clock = clock
         self.overview = Overview()
         self.ranks = Ranks()
+        self.overlap = OverlapPage()
         self.runs = Runs()
         self.compare = ComparePage()
         self.advisor = Guidance()
@@ -91,7 +93,8 @@ class Navigator:
         self.rank_page = RankPage()
         # The screens with a number: each replaces whatever is open.
         self.screens: dict[str, Page] = {
-            page.name: page for page in (self.overview, self.ranks, self.advisor, self.compare, self.runs)
+            page.name: page
+            for page in (self.overview, self.ranks, self.overlap, self.advisor, self.compare, self.runs)
         }
         self.stack: list[Page] = [self.screens[first_page]]
         self.desk = NO_DESK
@@ -468,6 +471,7 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "ranks": lambda here: here.show_page(here.ranks),
     "runs": Navigator.show_runs,
     "compare": lambda here: here.show_page(here.compare),
+    "overlap": lambda here: here.show_page(here.overlap),
     "advisor": Navigator.show_advisor,
     "log": lambda here: here.show_page(here.log),
     "report": lambda here: here.shell.ask("report"),

@@ -1,0 +1,257 @@
+"""Overlap: compute and communication of a step as two lanes, what is hidden and exposed, each collective.
+
+In: FeedState.  Out: lines. What was not observed is unknown, with the reason and what would measure it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.tui import bars, sections
+from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
+from tuiadvisor.tui.page import Page
+from tuiadvisor.tui.waiting import waiting
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.view import CollectiveRow, RankRow, RunView, Shares
+    from tuiadvisor.tui.feed import FeedState
+    from tuiadvisor.tui.line import Span
+
+MARGIN = 1
+NAME_WIDTH = 14
+MOST_CULPRITS = 3
+COMPUTE = ("h2d", "forward", "backward", "optimizer", "other")
+OPS = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "all_to_all": "all-to-all",
+    "gradient_barrier": "gradient exchange",
+}
+HOW_TO_SEE = (
+    "press P on a rank (2, enter) to trace its next steps with torch's profiler, "
+    "or read traces you have: tuiadvisor import kineto DIR"
+)
+
+
+class OverlapPage(Page):
+    """The fourth screen."""
+
+    name = "overlap"
+    title = "Overlap"
+    keys = ("ranks", "overview", "copy", "help", "pause", "quit")
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return lanes, shares and the table."""
+        view = state.view
+        if view is None:
+            self.targets = []
+            return waiting(state, width, height)
+        room = width - 2 * MARGIN
+        roomy = height >= 26
+        gap = [BLANK] if roomy else []
+        rows = [
+            rule("a mean step, its phases in their order", room, sections.window(view)),
+            *lanes("all ranks", view.step.seconds, view.overlap.hidden_s, room),
+            *_culprit_lanes(view, room, with_waiter=roomy),
+            *(_legend(room) if roomy else []),
+            *gap,
+            rule("communication of a step", room, _seen(view)),
+            *_shares(view, room),
+            *gap,
+            rule("collectives", room, _basis(view)),
+            *_table(view, room),
+        ]
+        return self.arranged(
+            [indent(crop(each, room), MARGIN) if each.spans else each for each in rows], width, height
+        )
+
+
+def lanes(name: str, seconds: Shares, hidden_s: float | None, width: int) -> list[Line]:
+    """Return two rows of the same scale: compute with its gaps, communication with its hidden part under backward."""
+    room = width - NAME_WIDTH
+    known = [(phase, value) for phase in PHASES if (value := seconds.get(phase)) is not None and value > 0]
+    if not known:
+        return [
+            line(
+                (fit(name, NAME_WIDTH), "strong"),
+                (text_of.UNKNOWN, "unknown"),
+                (": no phase seen yet", "dim"),
+            )
+        ]
+    cells = bars.cells_of([value for _, value in known], room)
+    compute: list[Span] = []
+    comm: list[Span] = []
+    for (phase, value), size in zip(known, cells, strict=True):
+        if phase == "comm_exposed":
+            compute.append(("·" * size, "dim"))
+            comm.append((_filled("exposed", text_of.seconds(value), size), "phase:comm_exposed"))
+        elif phase in COMPUTE:
+            compute.append(
+                (_filled(text_of.phase_name(phase), text_of.seconds(value), size), f"phase:{phase}")
+            )
+            comm += _under(phase, value, size, hidden_s)
+        else:
+            compute.append(
+                (_filled(text_of.phase_name(phase), text_of.seconds(value), size), f"phase:{phase}")
+            )
+            comm.append((" " * size, "text"))
+    first: Span = (fit(name, NAME_WIDTH), "strong")
+    second: Span = (fit("  comm", NAME_WIDTH), "dim")
+    return [Line((first, *compute)), Line((second, *comm))]
+
+
+def _under(phase: str, value: float, size: int, hidden_s: float | None) -> list[Span]:
+    """Return what the communication lane holds beside a phase of compute: DDP hides under backward."""
+    if phase != "backward" or not hidden_s:
+        return [(" " * size, "text")]
+    shown = min(hidden_s, value)
+    hidden = min(max(bars.cells_of([shown, value - shown], size)[0], 1), size)
+    return [
+        (" " * (size - hidden), "text"),
+        (_filled("hidden", text_of.seconds(hidden_s), hidden), "bar:comm_exposed"),
+    ]
+
+
+def _filled(name: str, figure: str, size: int) -> str:
+    for text in (f"▏{name} {figure}", f"▏{name}", "▏"):
+        if len(text) <= size:
+            return text.ljust(size)
+    return ""
+
+
+def _culprit_lanes(view: RunView, width: int, *, with_waiter: bool) -> list[Line]:
+    """Return the lanes of the ranks that come late, and of one that waits for them."""
+    late = [rank for rank in view.ranks if rank.is_culprit and _has_phases(rank)][:MOST_CULPRITS]
+    if not late:
+        return []
+    waits = [
+        rank for rank in view.ranks if not rank.is_culprit and rank.wait_s is not None and _has_phases(rank)
+    ]
+    shown = [*late, *sorted(waits, key=lambda rank: -(rank.wait_s or 0))[:with_waiter]]
+    rows: list[Line] = []
+    for rank in shown:
+        what = "▶ rank" if rank.is_culprit else "  rank"
+        rows += lanes(f"{what} {rank.rank}", rank.seconds, None, width)
+    return rows
+
+
+def _has_phases(rank: RankRow) -> bool:
+    return any(rank.seconds.values())
+
+
+def _legend(width: int) -> list[Line]:
+    text = (
+        "Both lanes have one scale. Dots: compute waits for communication. "
+        "Where in backward the hidden part lies is not seen."
+    )
+    return [line((each, "dim")) for each in wrap(text, width)]
+
+
+def _seen(view: RunView) -> str:
+    share = view.overlap.sampled_share
+    return f"{text_of.share(share)} of the steps seen in detail" if share else "no step seen in detail"
+
+
+def _shares(view: RunView, width: int) -> list[Line]:
+    overlap = view.overlap
+    facts = (
+        ("in all", text_of.seconds(overlap.comm_total_s), ""),
+        (
+            "hidden",
+            text_of.seconds(overlap.hidden_s),
+            f"{text_of.share(overlap.overlap)} of it, behind compute",
+        ),
+        (
+            "exposed",
+            text_of.seconds(overlap.comm_exposed_s),
+            f"{text_of.share(view.step.shares.get('comm_exposed'))} of the step",
+        ),
+        ("  skew", text_of.seconds(overlap.skew_s), "waiting for the last rank to arrive"),
+        ("  transfer", text_of.seconds(overlap.transfer_s), "moving data once all have arrived"),
+    )
+    rows = []
+    for name, figure, about in facts:
+        note = "" if figure == text_of.UNKNOWN else about
+        number = (fit(figure, 9, "right"), sections.figure(figure)[1])
+        rows.append(line((fit(name, NAME_WIDTH), "dim"), number, "  ", (note, "dim")))
+    if overlap.comm_total_s is None:
+        why = next(
+            (item.why for item in view.unknown if item.metric == "overlap"), "no step was watched in detail"
+        )
+        rows += [
+            line((text, "dim"))
+            for text in wrap(f"What is hidden is unknown: {why}. To see it, {HOW_TO_SEE}.", width)
+        ]
+    return rows
+
+
+def _basis(view: RunView) -> str:
+    if not view.collectives:
+        return ""
+    latest = max(row.last_step for row in view.collectives)
+    return f"calls seen one by one, up to step {latest:,}"
+
+
+def _table(view: RunView, width: int) -> list[Line]:
+    wide = width >= 100
+    heads = [("operation", 18), ("bytes", 9), ("a step", 7), ("time", 8), ("skew", 8), ("transfer", 9)]
+    heads += [("bandwidth", 11), ("hidden", 8)] if wide else []
+    head = row(
+        [
+            Cell(name, size, "dim", "left" if place == 0 else "right")
+            for place, (name, size) in enumerate(heads)
+        ]
+    )
+    rows = [Line((*head.spans, ("  last arriver", "dim"))), _barrier(view, wide=wide)]
+    rows += [_collective(each, wide=wide) for each in view.collectives]
+    if not view.collectives:
+        text = "DDP's own all-reduces run in C++: they are seen as one exchange, and each of them in a trace."
+        rows += [line((each, "dim")) for each in wrap(text, width)]
+    return rows
+
+
+def _barrier(view: RunView, *, wide: bool) -> Line:
+    """Return the gradient exchange as a whole, which every step shows."""
+    overlap = view.overlap
+    comers = [rank for rank in view.ranks if rank.last_arrivals is not None]
+    last = max(comers, key=lambda rank: rank.last_arrivals or 0, default=None)
+    who = f"rank {last.rank}, {text_of.share(last.last_arrivals)}" if last is not None else text_of.UNKNOWN
+    # One a step by its nature, where there is one at all.
+    num = text_of.UNKNOWN if overlap.skew_s is None else "1"
+    figures = [text_of.UNKNOWN, num, text_of.seconds(overlap.comm_total_s)]
+    figures += [text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)]
+    figures += [text_of.UNKNOWN, text_of.seconds(overlap.hidden_s)] if wide else []
+    return _figures("gradient exchange", figures, who)
+
+
+def _collective(each: CollectiveRow, *, wide: bool) -> Line:
+    name = OPS.get(each.op, each.op.replace("_", " "))
+    who = text_of.UNKNOWN
+    if each.last_rank is not None:
+        calls = f" of {text_of.count(each.num_seen, 'call')}" if wide else ""
+        who = f"rank {each.last_rank}, {text_of.share(each.last_share)}{calls}"
+    figures = [
+        text_of.num_bytes(each.num_bytes),
+        text_of.significant(each.per_step) if each.per_step % 1 else f"{each.per_step:.0f}",
+        text_of.seconds(each.time_s),
+        text_of.seconds(each.skew_s),
+        text_of.seconds(each.transfer_s),
+    ]
+    if wide:
+        rate = text_of.UNKNOWN if each.bytes_s is None else f"{text_of.num_bytes(each.bytes_s)}/s"
+        figures += [rate, text_of.seconds(each.hidden_s)]
+    return _figures(name, figures, who)
+
+
+def _figures(name: str, figures: list[str], who: str) -> Line:
+    sizes = (9, 7, 8, 8, 9, 11, 8)
+    cells = [Cell(name, 18)]
+    cells += [
+        Cell(text, size, "unknown" if text == text_of.UNKNOWN else "text", "right")
+        for text, size in zip(figures, sizes, strict=False)
+    ]
+    shown = row(cells)
+    return Line((*shown.spans, ("  ", "text"), (who, "unknown" if who == text_of.UNKNOWN else "text")))
