@@ -26,6 +26,8 @@ from disturbances import DISTURBANCES
 from training import end, launch, wait_for_ranks
 
 ZOO = Path(__file__).with_name("zoo.py")
+PIPELINE = Path(__file__).parents[2] / "demo" / "pipeline.py"  # where a scenario is called pipeline:...
+BLAMING = ("straggler", "heavy_stage")  # findings that name ranks as the culprits
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,52 @@ ROWS = [
     Row("ddp:hang", arguments=("--onset", "200"), finding="hang", ranks=(1,), seconds=20),
     # All stand in backward: only what the threads do tells who has not come.
     Row("ddp:hang-backward", arguments=("--onset", "200"), finding="hang", ranks=(1,), seconds=20),
+    *[
+        Row(
+            f"pipeline:stage{stage}",
+            arguments=("--heavy-stage", str(stage), "--heavy", factor),
+            finding="heavy_stage",
+            ranks=(stage,),
+            seconds=16,
+        )
+        for stage in range(4)
+        for factor in ("1.4", "2")
+    ],
+    Row(
+        "pipeline:gpipe",
+        arguments=("--schedule", "gpipe", "--heavy-stage", "3"),
+        finding="heavy_stage",
+        ranks=(3,),
+        seconds=16,
+    ),
+    # Stage 6 of eight is the second one of rank 2.
+    Row(
+        "pipeline:interleaved",
+        arguments=("--schedule", "interleaved", "--heavy-stage", "6", "--forward-ms", "3"),
+        finding="heavy_stage",
+        ranks=(2,),
+        seconds=20,
+    ),
+    Row(
+        "pipeline:onset",
+        arguments=("--heavy-stage", "1", "--onset", "60"),
+        finding="heavy_stage",
+        ranks=(1,),
+        seconds=32,
+    ),
+    Row(
+        "pipeline:few", arguments=("--micro-batches", "4"), finding="pipeline_bubble", ranks=None, seconds=14
+    ),
+    Row("pipeline:none", finding="", ranks=(), seconds=16),
+    Row("pipeline:none", arguments=("--schedule", "gpipe"), finding="", ranks=(), seconds=16),
+    Row(
+        "pipeline:none",
+        arguments=("--schedule", "interleaved", "--forward-ms", "3"),
+        finding="",
+        ranks=(),
+        seconds=18,
+    ),
+    Row("pipeline:none", disturbance="noise", finding="", ranks=(), seconds=16),
 ]
 
 
@@ -148,7 +196,9 @@ def severity_rows() -> list[Row]:
 
 def diagnose(row: Row, seconds: int) -> Any:
     """Run one row and give the document."""
-    training = launch(row.num_ranks, [row.scenario, *row.arguments], ZOO)
+    is_pipeline = row.scenario.startswith("pipeline:")
+    arguments = ["--print-every", "0"] if is_pipeline else [row.scenario]
+    training = launch(row.num_ranks, [*arguments, *row.arguments], PIPELINE if is_pipeline else ZOO)
     try:
         ranks = wait_for_ranks(training, row.num_ranks)
         disturb = DISTURBANCES[row.disturbance]
@@ -198,7 +248,7 @@ def judge(row: Row, document: Any) -> Judged:
     if row.is_fault:
         named = [finding for finding in named if finding["severity"] != "info"]
     ranks = {rank for finding in named for rank in finding["ranks"]}
-    blamed = {rank for finding in above if finding["id"] == "straggler" for rank in finding["ranks"]}
+    blamed = {rank for finding in above if finding["id"] in BLAMING for rank in finding["ranks"]}
     guilty = set(row.ranks or ()) if row.is_fault else set()
     false_alarm = bool(blamed - guilty) or (not row.is_fault and bool(above))
     if not row.is_fault:

@@ -44,6 +44,12 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "ranks-1024-sorted": (views.live(views.many(1024)), ("2", "s", "down")),
     "ranks-1024-filtered": (views.live(views.many(1024)), ("2", "slash", "g", "p", "u", "0", "7")),
     "ranks-replay-paused": (views.replay(paused=True), ("2",)),
+    "pipeline": (views.live(views.pipeline()), ("3",)),
+    "pipeline-even": (views.live(views.pipeline(num_chunks=32, heavy=None)), ("3", "down")),
+    "pipeline-16-ranks": (views.live(views.pipeline(num_ranks=16)), ("3",)),
+    "pipeline-unknown": (views.live(views.pipeline_unknown()), ("3",)),
+    "pipeline-none": (views.live(views.straggler()), ("3",)),
+    "pipeline-no-step": (views.live(views.unknown_everything()), ("3",)),
     "rank-detail": (views.live(views.straggler()), ("2", "s", "down", "enter")),
     "finding-detail": (views.live(views.straggler()), ("enter",)),
     "help": (views.live(views.straggler()), ("2", "question_mark")),
@@ -119,6 +125,17 @@ def test_desk_in_sixteen_colours(snap_compare: Callable[..., bool], name: str) -
 def test_theme(snap_compare: Callable[..., bool], theme: str, keys: tuple[str, ...]) -> None:
     """The same screens in the other colours."""
     assert snap_compare(screens(views.live(views.straggler()), theme), press=keys)
+
+
+@pytest.mark.parametrize("theme", ["light", "terminal"])
+def test_pipeline_in_other_colours(snap_compare: Callable[..., bool], theme: str) -> None:
+    """The chart in the other colours, the terminal's sixteen among them."""
+    assert snap_compare(screens(views.live(views.pipeline()), theme), press=("3",))
+
+
+def test_pipeline_in_ascii(snap_compare: Callable[..., bool]) -> None:
+    """Letters, dots and equal signs: nothing of the chart needs more than ASCII."""
+    assert snap_compare(screens(views.live(views.pipeline()), "terminal", ascii_only=True), press=("3",))
 
 
 def test_ascii(snap_compare: Callable[..., bool]) -> None:

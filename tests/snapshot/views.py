@@ -7,11 +7,16 @@ from random import Random
 
 from tuiadvisor.advisor.view import (
     Action,
+    ChainLink,
     CollectiveRow,
     Finding,
     HostRow,
     Losses,
     Overlap,
+    PipelineChunk,
+    PipelineRank,
+    PipelineStage,
+    PipelineView,
     RankRow,
     RunInfo,
     RunView,
@@ -226,6 +231,7 @@ def straggler() -> RunView:
         event_time_s=11.4,
         last_step=341,
         ended="",
+        chain=chain(PARTS_S | {"data_wait": 0.0051}, "backward", (2, 0.0139)),
     )
 
 
@@ -242,6 +248,93 @@ def detailed() -> RunView:
             CollectiveRow("broadcast", 0, 8, 0.5, 25, 4, 0.0003, None, None, None, None, None, None, 320),
         ),
     )
+
+
+def chain(
+    seconds: dict[str, float | None], longest: str, late: tuple[int, float] | None = None
+) -> tuple[ChainLink, ...]:
+    """The links of a step; late: the rank that takes longest for its data, and how long."""
+    whole = sum(value for value in seconds.values() if value)
+    links = []
+    for phase in ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer"):
+        value = seconds[phase]
+        rank, worst = late if late and phase == "data_wait" else (None, None)
+        share = None if value is None else value / whole
+        links.append(ChainLink(phase, value, share, rank, worst, phase == longest))
+    return tuple(links)
+
+
+def chunks(num_ranks: int, num_chunks: int, heavy: int | None) -> tuple[PipelineChunk, ...]:
+    """GPipe drawn by hand: forwards of 2, backwards of 3 turns, twice as long on the heavy rank."""
+    times: list[tuple[int, str, int, float, float]] = []
+    done: dict[tuple[str, int, int], float] = {}
+    free = dict.fromkeys(range(num_ranks), 0.0)
+    for kind, cost, ranks in (("F", 2, range(num_ranks)), ("B", 3, range(num_ranks - 1, -1, -1))):
+        for chunk in range(num_chunks):
+            for rank in ranks:
+                before = done.get((kind, rank + (-1 if kind == "F" else 1), chunk), 0.0)
+                begin = max(free[rank], before)
+                free[rank] = done[kind, rank, chunk] = begin + cost * (2 if rank == heavy else 1)
+                times.append((rank, kind, chunk, begin, free[rank]))
+    end = max(free.values())
+    return tuple(
+        PipelineChunk(rank, rank, chunk, kind, begin / end, finish / end)
+        for rank, kind, chunk, begin, finish in sorted(times)
+    )
+
+
+def pipeline(num_ranks: int = 4, num_chunks: int = 8, heavy: int | None = 2) -> RunView:
+    """A pipeline whose heavy stage takes twice as long; None: all stages alike."""
+    view = healthy()
+    stages = tuple(
+        PipelineStage(
+            stage=rank,
+            rank=rank,
+            forward_s=0.064 if rank == heavy else 0.032,
+            backward_s=0.096 if rank == heavy else 0.048 + (0.004 if rank == num_ranks - 1 else 0),
+            balance=1.0 if rank == heavy else 0.5,
+            excess=1.0 if rank == heavy else 0.05 if rank == num_ranks - 1 else 0.0,
+            is_heavy=rank == heavy,
+        )
+        for rank in range(num_ranks)
+    )
+    picture = PipelineView(
+        schedule="ScheduleGPipe",
+        why_unknown="",
+        num_pipelines=1,
+        num_ranks=num_ranks,
+        num_stages=num_ranks,
+        num_micro_batches=num_chunks,
+        first_step=40,
+        last_step=103,
+        num_steps=64,
+        num_recorded_steps=4,
+        span_s=0.193 if heavy is not None else 0.114,
+        busy=0.52 if heavy is not None else 0.70,
+        bubble=0.48 if heavy is not None else 0.30,
+        ideal_bubble=0.273,
+        ideal_is_formula=True,
+        fill_share=0.195 if heavy is not None else 0.27,
+        imbalance_share=0.265 if heavy is not None else 0.01,
+        delay_share=0.02,
+        stages=stages,
+        ranks=tuple(PipelineRank(rank, (rank,), 0.5, 0.2, 0.2, 0.1) for rank in range(num_ranks)),
+        slowest_stage=heavy if heavy is not None else num_ranks - 1,
+        split_stage=heavy,
+        heavy_loss_s=0.0796 if heavy is not None else None,
+        even_loss_s=0.0523 if heavy is not None else None,
+        micro_batches_for=((0.3, 7), (0.2, 12), (0.15, 17), (0.1, 27), (0.05, 57)),
+        chart_step=96,
+        chart_s=0.193,
+        chart=chunks(num_ranks, num_chunks, heavy),
+    )
+    return replace(view, run=replace(view.run, label="pipeline.py", parallel={"pp": 4}), pipeline=picture)
+
+
+def pipeline_unknown() -> RunView:
+    """Ranks that hold stages of which no chunk was seen."""
+    view = healthy()
+    return replace(view, pipeline=PipelineView("ScheduleZBVZeroBubble", "no chunk of a stage was seen yet"))
 
 
 def healthy() -> RunView:
@@ -262,6 +355,7 @@ def healthy() -> RunView:
             shares=shares(PARTS_S),
             seconds=PARTS_S,
         ),
+        chain=chain(PARTS_S, "backward"),
         trend=replace(view.trend, step_s=trend, marks=()),
         verdict=Verdict(
             "keep",
@@ -372,6 +466,7 @@ def unknown_everything() -> RunView:
         trend=Trend(0, 1, (), (), ()),
         hosts=(),
         unknown=(Unknown("step", "no optimizer step seen yet"),),
+        chain=(),
         probe_cost=None,
         num_frames=0,
         event_time_s=None,

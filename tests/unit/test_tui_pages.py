@@ -26,6 +26,9 @@ STATES = {
     "looking": views.looking(),
     "attaching": views.attaching(),
     "hub lost": views.hub_lost(),
+    "pipeline": views.live(views.pipeline()),
+    "long pipeline": views.live(views.pipeline(num_ranks=64, num_chunks=16)),
+    "pipeline unknown": views.live(views.pipeline_unknown()),
     "replay": views.replay(),
     "replay paused": views.replay(paused=True),
     "detailed": views.live(views.detailed()),
@@ -35,6 +38,7 @@ STATES = {
 PAGES = {
     "overview": (),
     "ranks": ("2",),
+    "pipeline": ("3", "down"),
     "rank": ("2", "down", "enter"),
     "finding": ("enter",),
     "help": ("?",),

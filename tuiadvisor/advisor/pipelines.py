@@ -171,6 +171,7 @@ def pipeline_view(pipelines: Pipelines | None) -> PipelineView | None:
         num_steps=len(limits.steps),
         num_recorded_steps=len(times.steps),
         span_s=limits.span_s if known else None,
+        busy=1 - limits.bubble if known else None,
         bubble=limits.bubble if known else None,
         ideal_bubble=limits.ideal_bubble,
         ideal_is_formula=limits.ideal_is_formula,

@@ -309,6 +309,7 @@ class PipelineView:
         0  # recorded chunk by chunk, in bursts: how a rank's time divides into chunks and waits
     )
     span_s: float | None = None  # first chunk to last, median
+    busy: float | None = None  # the rest of it
     bubble: float | None = None  # idle share of ranks x span: fill + imbalance + delay
     ideal_bubble: float | None = None  # equal stages, free sends
     ideal_is_formula: bool = False  # (p-1)/(v*m+p-1); else of the order of chunks that was seen

@@ -45,6 +45,14 @@ SCENARIOS: Final = {
         ["--fault", "slow-backward", "--fault-rank", "2", "--delay-ms", "15", "--onset", "350"],
         "all is well at first; one rank turns slow at step 350",
     ),
+    "pipeline": (
+        ["--forward-ms", "3", "--heavy-stage", "2"],
+        "four stages of a pipeline, one of which holds twice the work of the others",
+    ),
+    "pipeline-bubble": (
+        ["--forward-ms", "6", "--micro-batches", "5"],
+        "four equal stages of a pipeline, but too few micro-batches to keep them busy",
+    ),
     "healthy": (["--fault", "none"], "nothing: the advisor should find nothing worth acting on"),
 }
 NUM_RANKS: Final = 4
@@ -59,12 +67,18 @@ Scenario: {scenario}: {what}.
 Look at the verdict at the top, then at the row of each rank:
 who arrives last is the culprit, who waits is the victim.
 
-1 overview   2 ranks   enter details   ? keys   q leave (and end the demo's training)"""
+1 overview   2 ranks   3 pipeline   enter details   ? keys   q leave (and end the demo's training)"""
 NEXT: Final = (
     """Another fault: tuiadvisor demo slow-data. Your own training, while it runs: tuiadvisor watch"""
 )
 # A verdict that comes at once may come too early where the fault begins later or ends soon: watch at least so long.
-AT_LEAST_S: Final = {"onset": 30.0, "slow-start": 20.0, "checkpoint": 12.0}
+AT_LEAST_S: Final = {
+    "onset": 30.0,
+    "slow-start": 20.0,
+    "checkpoint": 12.0,
+    "pipeline": 12.0,
+    "pipeline-bubble": 12.0,
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -92,16 +106,19 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError(f"--ranks {options.ranks}: the demo trains with 2 to 64 ranks")
     catalog()  # a wrong rule file is said before the training is started
     arguments, what = SCENARIOS[options.scenario]
+    script = training_script("pipeline.py" if options.scenario.startswith("pipeline") else "train.py")
     headless = options.headless or not sys.stdout.isatty()
     say = sys.stdout if headless else sys.stderr
     print(
         f"starting a training of {options.ranks} ranks ({options.scenario}: {what}) ...", file=say, flush=True
     )
-    training = start_training(options.ranks, arguments)
+    training = start_training(options.ranks, script, arguments)
     try:
         wait_for_ranks(training, options.ranks)
         print("attaching to it while it runs ...", file=say, flush=True)
-        with Session([training.pid], None, "train.py", "demo/train.py " + " ".join(arguments)) as session:
+        with Session(
+            [training.pid], None, script.name, f"demo/{script.name} " + " ".join(arguments)
+        ) as session:
             feed = LiveFeed(session.source(), session.agent_error)
             feed.start()
             try:
@@ -119,19 +136,19 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def training_script() -> Path:
-    """demo/train.py: beside the package in a checkout, inside it in a wheel."""
+def training_script(name: str) -> Path:
+    """A script of demo/: beside the package in a checkout, inside it in a wheel."""
     package = Path(__file__).resolve().parents[1]
-    for path in (package.parent / "demo" / "train.py", package / "demo" / "train.py"):
+    for path in (package.parent / "demo" / name, package / "demo" / name):
         if path.is_file():
             return path
-    raise FailureError(f"{package}: demo/train.py is missing; reinstall tuiadvisor")
+    raise FailureError(f"{package}: demo/{name} is missing; reinstall tuiadvisor")
 
 
-def start_training(num_ranks: int, arguments: list[str]) -> subprocess.Popen[bytes]:
+def start_training(num_ranks: int, path: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
     """Run torchrun on the demo script, in a session of its own."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
-    script = [str(training_script()), "--seconds", str(TRAINING_S), "--print-every", "0", *arguments]
+    script = [str(path), "--seconds", str(TRAINING_S), "--print-every", "0", *arguments]
     return subprocess.Popen(
         [*launch, *script],
         stdin=subprocess.DEVNULL,

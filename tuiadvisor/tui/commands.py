@@ -40,6 +40,7 @@ COMMANDS = (
         "screens",
     ),
     Command("ranks", ("2",), "2", "Ranks", "a row and a heat map for each rank", "screens"),
+    Command("pipeline", ("3",), "3", "Pipeline", "a step by stage and micro-batch, or its chain", "screens"),
     Command(
         "overlap",
         ("4",),

@@ -20,6 +20,8 @@ ABOUT = {
     "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶).",
     "ranks": "Each column of the heat map is a step: taller and warmer is later at the gradient barrier. "
     "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together.",
+    "pipeline": "One step, a row a rank: F forward, B backward, W weight gradients, a dot where it waits. The bubble "
+    "is the idle share of all ranks; u is what even stages would take off it, f what more micro-batches would.",
     "advisor": "Six patterns, each with what was measured and what only you know. Answers are stated, never measured; "
     "they can forbid, price or end something. left and right change the pattern, up and down the question.",
     "log": "What the tool itself did and met since the screens were opened, newest last.",

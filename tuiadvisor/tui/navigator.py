@@ -18,6 +18,7 @@ from tuiadvisor.tui.journal import Journal, LogPage
 from tuiadvisor.tui.line import BLANK
 from tuiadvisor.tui.overlap import OverlapPage
 from tuiadvisor.tui.overview import Overview
+from tuiadvisor.tui.pipeline import Pipeline
 from tuiadvisor.tui.prompt import Prompt
 from tuiadvisor.tui.ranks import Ranks
 from tuiadvisor.tui.runs import Runs
@@ -82,6 +83,7 @@ class Navigator:
         self.overview = Overview()
         self.ranks = Ranks()
         self.overlap = OverlapPage()
+        self.pipeline = Pipeline()
         self.runs = Runs()
         self.compare = ComparePage()
         self.advisor = Guidance()
@@ -94,7 +96,15 @@ class Navigator:
         # The screens with a number: each replaces whatever is open.
         self.screens: dict[str, Page] = {
             page.name: page
-            for page in (self.overview, self.ranks, self.overlap, self.advisor, self.compare, self.runs)
+            for page in (
+                self.overview,
+                self.ranks,
+                self.pipeline,
+                self.overlap,
+                self.advisor,
+                self.compare,
+                self.runs,
+            )
         }
         self.stack: list[Page] = [self.screens[first_page]]
         self.desk = NO_DESK
@@ -469,6 +479,7 @@ SEEK_HINT = "its number; enter goes there, esc closes"
 ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "overview": lambda here: here.show_page(here.overview),
     "ranks": lambda here: here.show_page(here.ranks),
+    "pipeline": lambda here: here.show_page(here.pipeline),
     "runs": Navigator.show_runs,
     "compare": lambda here: here.show_page(here.compare),
     "overlap": lambda here: here.show_page(here.overlap),

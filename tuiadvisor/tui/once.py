@@ -14,6 +14,7 @@ from tuiadvisor.tui import rankrow, sections
 from tuiadvisor.tui.details import action, bullet
 from tuiadvisor.tui.environment import ascii_only
 from tuiadvisor.tui.line import BLANK, Line, crop, fit, indent, line, rule, to_ascii, wrap
+from tuiadvisor.tui.pipeline import pipeline_lines
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.view import Finding, RankRow, RunView
@@ -46,6 +47,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         BLANK,
         rule("findings", WIDTH, f"{len(view.findings):,}"),
         *_findings(view),
+        *([BLANK, *pipeline_lines(view.pipeline, WIDTH)] if view.pipeline is not None else []),
         *_unseen(view),
     ]
     text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"
