@@ -74,6 +74,12 @@ def test_who_was_not_asked_is_not_accused() -> None:
     )
 
 
+def test_who_is_stopped_is_said_to_be() -> None:
+    """It cannot be asked, but that much shows from outside."""
+    (call,) = stuck_calls([place(0, 3, "barrier", "0")])
+    assert in_words(call, {1}).endswith("sequence 3; rank 1 is stopped")
+
+
 def test_a_chain_of_waiting_names_its_cause_first() -> None:
     """Rank 2 waits for 1 in one group, 1 for 0 in another: 0 is the one to look at."""
     places = [

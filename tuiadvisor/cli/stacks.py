@@ -48,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
     if not any(one.stack or one.native for one in shown):
         raise FailureError("nothing could be seen: " + "; ".join(f"{_name(one)}: {one.why}" for one in shown))
     moving = any(one.moved for one in found)
+    stopped = {one.rank for one in found if one.state == "T" and one.rank is not None}
     calls = (
         ()
         if moving
@@ -55,11 +56,11 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.json:
         sys.stdout.buffer.write(
-            orjson.dumps(_document(shown, calls, spy, moving=moving), option=orjson.OPT_INDENT_2)
+            orjson.dumps(_document(shown, calls, spy, stopped, moving=moving), option=orjson.OPT_INDENT_2)
         )
         sys.stdout.buffer.write(b"\n")
     else:
-        print("\n".join(_lines(shown, calls, spy, moving=moving)))
+        print("\n".join(_lines(shown, calls, spy, stopped, moving=moving)))
     return 0
 
 
@@ -69,7 +70,7 @@ def _place(one: RankStacks) -> RankPlace:
 
 
 def _document(
-    shown: list[RankStacks], calls: tuple[StuckCall, ...], spy: str | None, *, moving: bool
+    shown: list[RankStacks], calls: tuple[StuckCall, ...], spy: str | None, stopped: set[int], *, moving: bool
 ) -> dict[str, Any]:
     return {
         "schema": 1,
@@ -85,7 +86,7 @@ def _document(
                 "missing": call.missing,
                 "unknown": call.unknown,
                 "for_s": call.for_s,
-                "words": in_words(call),
+                "words": in_words(call, stopped),
             }
             for call in calls
         ],
@@ -109,9 +110,9 @@ def _document(
 
 
 def _lines(
-    shown: list[RankStacks], calls: tuple[StuckCall, ...], spy: str | None, *, moving: bool
+    shown: list[RankStacks], calls: tuple[StuckCall, ...], spy: str | None, stopped: set[int], *, moving: bool
 ) -> Iterator[str]:
-    yield from map(in_words, calls)
+    yield from (in_words(call, stopped) for call in calls)
     if moving:
         yield "the ranks go on: they entered collectives while they were looked at, so nobody hangs"
     elif not calls:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 MESSAGES: Final = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
@@ -114,8 +114,11 @@ def _may_be_in(place: RankPlace, group: str) -> bool:
     return place.call_group is None or place.call_group == group
 
 
-def in_words(call: StuckCall) -> str:
-    """One sentence: who has entered what, since when they wait in it, and who has not come."""
+def in_words(call: StuckCall, stopped: Collection[int] = ()) -> str:
+    """One sentence: who has entered what, since when they wait in it, and who has not come.
+
+    stopped: ranks that could not be asked because somebody stopped them.
+    """
     one = len(call.waiting) == 1
     group = f"group {call.group}" + (f" ({call.purpose})" if call.purpose else "")
     if call.is_certain:
@@ -129,8 +132,12 @@ def in_words(call: StuckCall) -> str:
         words += f"; {_ranks(call.missing)} {'has' if len(call.missing) == 1 else 'have'} not entered it"
     elif not call.unknown:
         words += "; nobody is behind: look at the network and the devices"
-    if call.unknown:
-        words += f"; {_ranks(call.unknown)} could not be asked"
+    halted = [rank for rank in call.unknown if rank in stopped]
+    silent = [rank for rank in call.unknown if rank not in stopped]
+    if halted:
+        words += f"; {_ranks(halted)} {'is' if len(halted) == 1 else 'are'} stopped"
+    if silent:
+        words += f"; {_ranks(silent)} could not be asked"
     return words
 
 
