@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 NUM_STEPS, BUDGET_PPM = 130, 50_000
-POOR_FROM, POOR_PPM = 100, 1  # from this step of the job on the budget allows nothing
+POOR_FROM, POOR_PPM = 100, 0  # from this step of the job on there are no bursts
 APART_STEPS = 5  # one rank after the other is attached
 WORK_S = 0.004
 

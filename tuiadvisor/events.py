@@ -7,6 +7,7 @@ never replaced by 0. The order of STEP_COLUMNS and EVENT_COLUMNS is the order of
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
@@ -129,3 +130,28 @@ class RankState(IntEnum):
     EXITED = 4
     KILLED = 5
     REFUSED = 6  # could not be attached; the reason goes with it
+
+
+@dataclass(frozen=True, slots=True)
+class GivenWork:
+    """What one optimizer step of the whole job works on, as the user says; None: count it from the batches."""
+
+    samples_per_step: int | None = None
+    tokens_per_step: int | None = None
+
+    def document(self) -> dict[str, int]:
+        """What is given, by name: part of a recording's first frame."""
+        named = {"samples_per_step": self.samples_per_step, "tokens_per_step": self.tokens_per_step}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def over(self, other: GivenWork) -> GivenWork:
+        """This, and what the other says where this says nothing."""
+        samples, tokens = self.samples_per_step, self.tokens_per_step
+        return GivenWork(
+            other.samples_per_step if samples is None else samples,
+            other.tokens_per_step if tokens is None else tokens,
+        )
+
+
+NOTHING_GIVEN: Final = GivenWork()
+MAX_WORK_PER_STEP: Final = 1 << 50

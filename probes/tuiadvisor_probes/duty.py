@@ -1,7 +1,8 @@
 """Which steps are seen in detail, and how often, so that the probe stays within its budget. No clock is read here.
 
 A burst of consecutive steps in detail, then off: as long as the measured cost allows. Cost is paid in probe time a
-step; spare = budget - cost of the always-on tier; one burst every `cost of a burst / spare` steps.
+step; spare = budget - cost of the always-on tier, but at least a tenth of that cost, since the always-on tier cannot be
+made smaller and a run without any detail is blind; one burst every `cost of a burst / spare` steps.
 
 All ranks of a job must see the SAME steps, and nobody tells them. They share a position that advances with the job:
 the process group's sequence number, or, where that says nothing, the wall clock (then a rank may begin a step before
@@ -16,11 +17,15 @@ LIGHT, MEASURED, DETAIL = range(3)
 PPM = 1_000_000
 DEFAULT_BUDGET_PPM = 2500
 BURST_STEPS = 4
+FIRST_BURST_STEPS = 24  # longer: there are findings to make, and ranks attach one after the other
 FIRST_STEPS = 3  # measured before the first burst; the very first is a part of a step only
 AFTER_STEPS = 2  # measured after a burst: the first of them pays for its end
 MIN_PERIOD_STEPS = 4 * BURST_STEPS  # however cheap: detail fills the recording too
 RETHINK_STEPS = 64  # without bursts, cost is measured anew this often
 OFF = -1
+LEAST_SHARE = (
+    0.1  # of what the always-on tier takes: where that alone is over budget, bursts add no more than this
+)
 NUM_SAMPLES = 9
 TAKE_EVERY = 4  # light steps: a median costs 0.5 us
 
@@ -101,9 +106,9 @@ class Duty:
         if self.mode == DETAIL:
             self._end_burst()
         elif self.mode == MEASURED and self.num_bursts == 0 and self.budget_ppm > 0:
-            self._begin_burst()  # the first: what it costs decides on all others
+            self._begin_burst(FIRST_BURST_STEPS)  # what it costs decides on all others
         elif self.mode == LIGHT and crossed:
-            self._begin_burst()
+            self._begin_burst(BURST_STEPS)
         elif self.mode == MEASURED or self.num_left <= -RETHINK_STEPS:
             self._think()
         return self.mode
@@ -132,14 +137,15 @@ class Duty:
         if self.mode == LIGHT:
             self.num_left = BURST_STEPS - RETHINK_STEPS  # a few steps on the new axis, then think
 
-    def _begin_burst(self) -> None:
-        self.mode, self.num_left, self.was_asked = DETAIL, BURST_STEPS, False
+    def _begin_burst(self, num_steps: int) -> None:
+        self.mode, self.num_left, self.was_asked = DETAIL, num_steps, False
         self.burst_total_ns = 0.0
 
     def _end_burst(self) -> None:
         if not self.was_asked:
+            length = BURST_STEPS if self.num_bursts else FIRST_BURST_STEPS
             self.num_bursts += 1
-            self.burst_ns.add(max(0, int(self.burst_total_ns)))
+            self.burst_ns.add(max(0, int(self.burst_total_ns * BURST_STEPS / length)))
         self.was_asked = False
         self.mode, self.num_left = MEASURED, AFTER_STEPS
 
@@ -153,8 +159,9 @@ class Duty:
         if self.advance <= 0 and not self.by_clock and self.position >= 0:
             self.position = -1
             self._change_axis(by_clock=True)  # a group whose number stands still tells nothing
-        spare_ns = self.budget_ppm * self.step_ns.value / PPM - self.light_ns.value
-        if spare_ns <= 0 or self.advance <= 0 or self.num_bursts == 0:
+        light_ns = self.light_ns.value
+        spare_ns = max(self.budget_ppm * self.step_ns.value / PPM - light_ns, LEAST_SHARE * light_ns)
+        if spare_ns <= 0 or self.advance <= 0 or self.num_bursts == 0 or self.budget_ppm == 0:
             self.bits = OFF
             return
         period = max(MIN_PERIOD_STEPS, self.burst_ns.value / spare_ns)

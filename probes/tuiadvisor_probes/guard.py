@@ -81,7 +81,7 @@ def timed(
             hook.failed(error)
             begin_ns = 0
         if called_ns:
-            clock.count_entry(called_ns, begin_ns)
+            clock.count_entry(monotonic_ns() - called_ns, begin_ns)
         if not begin_ns:
             return original(*args, **kwargs)
         result = None
@@ -93,7 +93,7 @@ def timed(
                 if after is not None and clock.active:
                     after(begin_ns, end_ns, args, result)
                 if called_ns:
-                    clock.count_exit(end_ns)
+                    clock.count_exit(monotonic_ns() - end_ns)
             except Exception as error:  # noqa: BLE001 - this is the guard
                 hook.failed(error)
         return result

@@ -180,19 +180,19 @@ class StepClock:
             self.device.ends(ended, phase, now)
         return now
 
-    def count_entry(self, called_ns: int, begin_ns: int) -> None:
-        """Our own time from the call of a hook until now; begin_ns: what `enter` returned, 0: it stayed out."""
+    def count_entry(self, own_ns: int, begin_ns: int) -> None:
+        """Our own time at the entry of a hook; begin_ns: what `enter` returned, 0: it stayed out."""
         if self.measuring:
-            self.own_ns += monotonic_ns() - called_ns
+            self.own_ns += own_ns
             if begin_ns == self.begin:  # the step before was closed in between: that is in write_ns
                 self.own_ns -= self.write_ns
             if begin_ns:
                 self.num_measured += 1
 
-    def count_exit(self, end_ns: int) -> None:
-        """Our own time from what `leave` returned until now."""
+    def count_exit(self, own_ns: int) -> None:
+        """Our own time since the host's call returned."""
         if self.measuring:
-            self.own_ns += monotonic_ns() - end_ns
+            self.own_ns += own_ns
             self.num_measured += 1
 
     def move(self, duration_ns: int, source: int, target: int) -> None:

@@ -12,12 +12,12 @@ from detail_ranks import BUDGET_PPM, NUM_STEPS, POOR_FROM
 from ranks import run
 
 from tuiadvisor.events import EventKind, StepFlag
-from tuiadvisor_probes.duty import BURST_STEPS, FIRST_STEPS
+from tuiadvisor_probes.duty import BURST_STEPS, FIRST_BURST_STEPS, FIRST_STEPS
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.timeout(170)
 
-OWN_FIRST_BURST = FIRST_STEPS + BURST_STEPS + 2  # unaligned: each rank learns what a burst costs it
+OWN_FIRST_BURST = FIRST_STEPS + FIRST_BURST_STEPS + 2  # unaligned: each rank learns what a burst costs it
 
 
 def in_detail(rank: dict[str, Any]) -> list[dict[str, int]]:

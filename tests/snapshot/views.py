@@ -17,6 +17,7 @@ from tuiadvisor.advisor.view import (
     PipelineRank,
     PipelineStage,
     PipelineView,
+    ProbeWork,
     RankRow,
     RunInfo,
     RunView,
@@ -232,6 +233,7 @@ def straggler() -> RunView:
         last_step=341,
         ended="",
         chain=chain(PARTS_S | {"data_wait": 0.0051}, "backward", (2, 0.0139)),
+        probe=ProbeWork(0.00083, 0.0025, 0.05, 15, is_over=False),
     )
 
 
@@ -468,6 +470,7 @@ def unknown_everything() -> RunView:
         unknown=(Unknown("step", "no optimizer step seen yet"),),
         chain=(),
         probe_cost=None,
+        probe=None,
         num_frames=0,
         event_time_s=None,
         last_step=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from importlib.machinery import ModuleSpec
@@ -25,6 +26,7 @@ from tuiadvisor.inject import InjectError, Injection
 from tuiadvisor.stream.frames import FrameKind, unpack_columns
 from tuiadvisor.stream.shapes import check_payload
 from tuiadvisor_probes import ring as ring_file
+from tuiadvisor_probes.duty import DEFAULT_BUDGET_PPM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,6 +165,34 @@ def test_attach_goes_from_found_over_waiting_to_live(link: RankLink, probe: Prob
     assert probe.writer.get_u64(ring_file.OFFSET_LEASE) == NOW_NS + 5 * 10**9 + LEASE_NS
     assert (link.rank, link.world_size, link.detail) == (2, 4, "")
     assert Injection(link.process.pid, "thread", 400_000, 9_000_000) == link.injection
+
+
+def test_budget_and_bursts_reach_the_ring(link: RankLink, probe: Probe) -> None:
+    """What is wished before the attach is written once the probe is there; later another watcher's word stands."""
+    link.want_budget(1000)
+    assert not link.ask_for_burst(3000)
+    advance(link)
+    advance(link)
+    probe.come_up()
+    assert advance(link) == RankState.LIVE
+    assert 1001 == probe.writer.get_u64(ring_file.OFFSET_BUDGET)
+    assert 1000 == link.budget_ppm
+    before_ns = time.monotonic_ns()
+    assert link.ask_for_burst(3000)
+    assert before_ns + 3 * 10**9 <= probe.writer.get_u64(ring_file.OFFSET_BURST) < before_ns + 60 * 10**9
+    probe.writer.put_u64(ring_file.OFFSET_BUDGET, 1 + 70)
+    advance(link)
+    assert 70 == link.budget_ppm
+
+
+def test_a_budget_nobody_spoke_of_is_the_probes_own(link: RankLink, probe: Probe) -> None:
+    """0 in the ring; and what no agent of ours would write is unknown."""
+    advance(link)
+    advance(link)
+    assert link.budget_ppm == DEFAULT_BUDGET_PPM
+    probe.writer.put_u64(ring_file.OFFSET_BUDGET, 1 << 62)
+    advance(link)
+    assert link.budget_ppm is None
 
 
 def test_process_without_torch_is_waited_for(link: RankLink, probe: Probe) -> None:

@@ -10,12 +10,13 @@ import pytest
 from tuiadvisor_probes.duty import (
     BURST_STEPS,
     DETAIL,
+    FIRST_BURST_STEPS,
     FIRST_STEPS,
+    LEAST_SHARE,
     LIGHT,
     MEASURED,
     MIN_PERIOD_STEPS,
     PPM,
-    RETHINK_STEPS,
     Duty,
 )
 
@@ -60,9 +61,10 @@ def share(taken: list[tuple[int, int, int]], rank: Rank) -> float:
 
 def test_begins_with_measuring_then_one_burst() -> None:
     """The always-on tier is measured first, then what a burst costs; after it the end of the burst is measured too."""
-    modes = [mode for _, mode, _ in Rank().run(Duty(), FIRST_STEPS + BURST_STEPS + 3)]
-    assert [MEASURED] * FIRST_STEPS + [DETAIL] * BURST_STEPS == modes[: FIRST_STEPS + BURST_STEPS]
-    assert [MEASURED, MEASURED, LIGHT] == modes[FIRST_STEPS + BURST_STEPS :]
+    modes = [mode for _, mode, _ in Rank().run(Duty(), FIRST_STEPS + FIRST_BURST_STEPS + 3)]
+    assert [MEASURED] * FIRST_STEPS == modes[:FIRST_STEPS]
+    assert [DETAIL] * FIRST_BURST_STEPS == modes[FIRST_STEPS:-3]
+    assert [MEASURED, MEASURED, LIGHT] == modes[-3:]
 
 
 def test_bursts_are_whole_and_come_again() -> None:
@@ -70,7 +72,7 @@ def test_bursts_are_whole_and_come_again() -> None:
     modes = [mode for _, mode, _ in Rank().run(Duty(), 3000)]
     lengths = bursts(modes)
     assert len(lengths) > 10
-    assert {BURST_STEPS} == set(lengths[:-1])
+    assert {BURST_STEPS} == set(lengths[1:-1])
     assert modes.count(LIGHT) > modes.count(DETAIL)
 
 
@@ -81,8 +83,9 @@ def test_the_budget_holds(detail_ns: int, budget_ppm: int) -> None:
     rank, duty = Rank(detail_ns=detail_ns), Duty()
     duty.allow(budget_ppm)
     taken = list(rank.run(duty, 20_000))
-    after_first = taken[FIRST_STEPS + BURST_STEPS + 1 :]
-    assert share(after_first, rank) <= budget_ppm / PPM * 1.02
+    after_first = taken[FIRST_STEPS + FIRST_BURST_STEPS + 1 :]
+    allowed = max(budget_ppm / PPM, (1 + LEAST_SHARE) * rank.light_ns / rank.step_ns)
+    assert share(after_first, rank) <= 1.02 * allowed
     assert len(bursts([mode for _, mode, _ in after_first])) >= 1
 
 
@@ -91,16 +94,16 @@ def test_cheap_detail_still_leaves_most_steps_alone() -> None:
     duty = Duty()
     duty.allow(PPM // 2)
     modes = [mode for _, mode, _ in Rank().run(duty, 5000)]
-    assert modes.count(DETAIL) <= 1.05 * BURST_STEPS / MIN_PERIOD_STEPS * len(modes)
+    assert modes.count(DETAIL) <= 1.1 * BURST_STEPS / MIN_PERIOD_STEPS * len(modes)
     assert modes.count(DETAIL) >= 0.4 * BURST_STEPS / MIN_PERIOD_STEPS * len(modes)
 
 
-def test_no_detail_when_the_always_on_tier_takes_all() -> None:
-    """1 ms steps with 8 us of always-on cost leave nothing of 0.25 %: only the first burst, which had to be tried."""
-    duty = Duty()
-    modes = [mode for _, mode, _ in Rank(step_ns=MS).run(duty, 4000)]
-    assert [BURST_STEPS] == bursts(modes)
-    assert modes.count(MEASURED) >= 4000 // RETHINK_STEPS
+def test_little_detail_where_the_always_on_tier_takes_all() -> None:
+    """1 ms steps with 8 us of always-on cost leave nothing of 0.25 %: bursts then add a tenth of these 8 us at most."""
+    rank = Rank(step_ns=MS)
+    taken = list(rank.run(Duty(), 8000))[FIRST_STEPS + FIRST_BURST_STEPS + 1 :]
+    assert 5 < len(bursts([mode for _, mode, _ in taken])) < 100
+    assert share(taken, rank) <= 1.02 * (1 + LEAST_SHARE) * rank.light_ns / rank.step_ns
 
 
 def test_no_budget_no_burst_and_a_new_budget_counts_at_once() -> None:

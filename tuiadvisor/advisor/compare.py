@@ -81,7 +81,7 @@ def measure(path: str, frames: Iterable[bytes]) -> Measured:
             load.add(frame.source, frame.payload)
     view = advisor.view()
     series = _without_hiccups(collector.finish())
-    return Measured(path, view, series, work.unit(view.run.world_size), load.load())
+    return Measured(path, view, series, work.unit(view.run.world_size, advisor.roster.given), load.load())
 
 
 def _count(work: WorkUnitCounter, frame: Frame) -> None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tuiadvisor.advisor.payload import Payload
-    from tuiadvisor.advisor.view import Losses, RunInfo
+    from tuiadvisor.advisor.view import Losses, ProbeWork, RunInfo
+    from tuiadvisor.events import GivenWork
     from tuiadvisor.stream.frames import Frame
     from tuiadvisor.stream.recording import RecordingSummary
 
@@ -67,6 +68,8 @@ class Contents:
     num_bytes: int
     bytes_per_rank_step: float | None  # the whole file's
     step_bytes_per_rank_step: float | None  # of STEPS frames alone
+    given: GivenWork  # the work of a step, as the user said at the recording
+    probe: ProbeWork | None  # over the window of the verdict; None before there is a steady step
     damage: RecordingSummary
     losses: Losses
     ended: str
@@ -157,6 +160,8 @@ def _assemble(
         num_bytes=damage.num_bytes,
         bytes_per_rank_step=damage.num_bytes / num_rank_steps if num_rank_steps else None,
         step_bytes_per_rank_step=step_bytes / num_rank_steps if num_rank_steps else None,
+        given=advisor.roster.given,
+        probe=view.probe,
         damage=damage,
         losses=view.losses,
         ended=view.ended,

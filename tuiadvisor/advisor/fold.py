@@ -32,6 +32,7 @@ from tuiadvisor.advisor.picture import (
 )
 from tuiadvisor.advisor.pipelines import find_pipelines, pipeline_view
 from tuiadvisor.advisor.pipelinestore import EVENT_NAMES, PipelineStore
+from tuiadvisor.advisor.probework import probe_work
 from tuiadvisor.advisor.roster import GONE, Roster
 from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS, rank_rows, with_devices
 from tuiadvisor.advisor.standing import standing
@@ -40,7 +41,7 @@ from tuiadvisor.advisor.trend import TrendHistory, until
 from tuiadvisor.advisor.verdict import not_yet, stands_still, verdict
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import STEP_COLUMNS
+from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
 from tuiadvisor.metrics.accounting import job_seconds
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, diagnose_table, with_device_clocks
 from tuiadvisor.metrics.pauses import find_warmup
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tuiadvisor.advisor.view import Finding
+    from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.arrays import Bools
     from tuiadvisor.metrics.steptable import StepTable
     from tuiadvisor_rules.loader import Rule
@@ -62,8 +64,9 @@ NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of
 class Advisor:
     """Feed frames in the order they were recorded; ask for a view at any time."""
 
-    def __init__(self, rules: tuple[Rule, ...] | None = None) -> None:
-        """rules: another catalogue than the shipped one."""
+    def __init__(self, rules: tuple[Rule, ...] | None = None, given: GivenWork = NOTHING_GIVEN) -> None:
+        """rules: another catalogue than the shipped one. given: wins over what the recording was given."""
+        self._given = given
         self.rules = catalog() if rules is None else rules
         self.roster = Roster()
         self.store = StepStore()
@@ -179,6 +182,7 @@ class Advisor:
             num_not_compared += self.store.tracks.num - len(diagnosis.table.ranks)
         good, good_losses = goodput(diagnosis, judged)
         named = stragglers(diagnosis, judged)
+        probe = probe_work(diagnosis, self.roster.ranks.values())
         heat_first = None
         if diagnosis is not None:
             table = diagnosis.table
@@ -187,7 +191,7 @@ class Advisor:
             schema=SCHEMA,
             run=run_info(self.roster),
             window=window(diagnosis),
-            step=step_summary(diagnosis),
+            step=step_summary(diagnosis, self._given.over(self.roster.given)),
             overlap=overlap(diagnosis),
             slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
             stragglers=named,
@@ -209,12 +213,13 @@ class Advisor:
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
             unknown=unknowns(diagnosis, self.roster, missing, pipeline),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),
-            probe_cost=_probe_cost(diagnosis),
+            probe_cost=probe.cost if probe else None,
             num_frames=self.num_frames,
             event_time_s=self.roster.event_time_s(),
             last_step=max(last_steps.values(), default=None),
             ended=ended(self.roster),
             what_if=what_if(diagnosis),
+            probe=probe,
             device=device,
             pipeline=pipeline,
             chain=chain(diagnosis),
@@ -276,14 +281,6 @@ class Advisor:
         return replace(diagnosis, steadiness=replace(diagnosis.steadiness, warmup=warmup))
 
 
-def _probe_cost(diagnosis: Diagnosis | None) -> float | None:
-    if diagnosis is None or not diagnosis.steady.num_steps:
-        return None
-    cost, step = diagnosis.steady.probe_cost_s_RK, diagnosis.steady.step_s_RK
-    known = np.isfinite(cost) & np.isfinite(step)
-    return float(cost[known].sum() / step[known].sum()) if known.any() else None
-
-
 def _marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int, str], ...]:
     marks = {
         (entry.finding.since_step, entry.finding.title)
@@ -295,12 +292,14 @@ def _marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int
     return tuple(sorted(marks))
 
 
-def diagnose(frames: Iterable[bytes], steps: tuple[int, int] | None = None) -> RunView:
-    """The view at the end of a recording; steps: only these job steps, both included.
+def diagnose(
+    frames: Iterable[bytes], steps: tuple[int, int] | None = None, given: GivenWork = NOTHING_GIVEN
+) -> RunView:
+    """The view at the end of a recording; steps: only these job steps, both included. given: work of a step.
 
     TuiadvisorError when the steps are not in the recording.
     """
-    advisor = Advisor()
+    advisor = Advisor(given=given)
     for frame in frames:
         # Later steps would push those asked for out of the window that is held in detail.
         advisor.feed(frame, with_steps=steps is None or not advisor.is_past(steps[1] + NUM_STEPS_AFTER))

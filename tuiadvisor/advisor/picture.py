@@ -19,7 +19,7 @@ from tuiadvisor.advisor.view import (
     WhatIf,
     Window,
 )
-from tuiadvisor.events import PHASES, StepFlag
+from tuiadvisor.events import NOTHING_GIVEN, PHASES, StepFlag
 from tuiadvisor.metrics.accounting import job_seconds, shares
 from tuiadvisor.metrics.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.barrier import has_stages
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.findings import Judged
     from tuiadvisor.advisor.steps import StepStore
     from tuiadvisor.advisor.view import PipelineView
+    from tuiadvisor.events import GivenWork
+    from tuiadvisor.metrics.arrays import Floats
 
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
@@ -101,8 +103,8 @@ def _change(diagnosis: Diagnosis) -> str:
     return f"since step {diagnosis.regime_step} rank {diagnosis.regime_rank} works {how} a step"
 
 
-def step_summary(diagnosis: Diagnosis | None) -> StepSummary:
-    """The job's step in numbers."""
+def step_summary(diagnosis: Diagnosis | None, given: GivenWork = NOTHING_GIVEN) -> StepSummary:
+    """The job's step in numbers; given: its work as the user says, which wins over what the batches tell."""
     if diagnosis is None or not diagnosis.steady.num_steps:
         nothing = dict.fromkeys(PHASES)
         return StepSummary(None, None, None, None, None, dict(nothing), dict(nothing))
@@ -111,7 +113,9 @@ def step_summary(diagnosis: Diagnosis | None) -> StepSummary:
     mean_s = mean_or_none(cycle)
     seconds = job_seconds(diagnosis.seconds_PR)
 
-    def rate(counts: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float | None:
+    def rate(per_step: int | None, counts: Floats) -> float | None:
+        if per_step is not None:
+            return per_step / mean_s if mean_s else None
         # Every rank has its own samples: the job's are their sum. A rank that does not say leaves it unknown.
         if not mean_s or not np.isfinite(counts).any(axis=1).all():
             return None
@@ -121,10 +125,11 @@ def step_summary(diagnosis: Diagnosis | None) -> StepSummary:
         median_s=median_or_none(cycle),
         p95_s=float(np.percentile(known, 95)) if known.size else None,
         throughput_steps_s=1 / mean_s if mean_s else None,
-        throughput_samples_s=rate(steady.samples_RK),
-        throughput_tokens_s=rate(steady.tokens_RK),
+        throughput_samples_s=rate(given.samples_per_step, steady.samples_RK),
+        throughput_tokens_s=rate(given.tokens_per_step, steady.tokens_RK),
         shares=shares(seconds),
         seconds=seconds,
+        given=tuple(name.removesuffix("_per_step") for name in given.document()),
     )
 
 
@@ -153,6 +158,7 @@ def overlap(diagnosis: Diagnosis | None) -> Overlap:
     if diagnosis is None:
         return Overlap(None, None, None, None, None, None)
     total, exposed_detail, detail = overlap_seconds(diagnosis)
+    num_sampled = int(np.isfinite(diagnosis.steady.comm_total_s_RK).any(axis=0).sum())
     exposed = job_seconds(diagnosis.seconds_PR)["comm_exposed"]
     transfer_s = diagnosis.transfer.gain.loss_s if diagnosis.transfer else None
     hidden = 1 - min(exposed_detail / total, 1.0) if total and exposed_detail is not None else None
@@ -166,6 +172,7 @@ def overlap(diagnosis: Diagnosis | None) -> Overlap:
         hidden_s=total - min(exposed_detail, total)
         if total is not None and exposed_detail is not None
         else None,
+        num_sampled_steps=num_sampled,
     )
 
 

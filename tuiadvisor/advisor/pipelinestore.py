@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
 MAX_ROWS: Final = 1 << 18  # 17 MB: 2000 steps of 4 stages and 8 micro-batches, 8 of 64 stages and 128
-READ_STEPS: Final = 160  # of each rank: what a view looks at
+READ_STEPS: Final = 160  # what a view looks at: the last so many that were recorded, one in 4 to 64 of all
+LOOK_BACK_STEPS: Final = 64 * READ_STEPS
 MAX_STAGE: Final = 1 << 14
 MAX_MICRO_BATCH: Final = 1 << 20
 MAX_CLOCK_NS: Final = 1 << 61
@@ -89,12 +90,14 @@ class PipelineStore:
         offset_of = np.where(tracks.is_aligned, tracks.offset - store.axis_shift(), 0)
         # A probe that was installed anew counts its steps again: what it wrote before belongs to another count.
         good = (rows >= 0) & tracks.is_aligned[rows] & (begin >= tracks.born_ns[rows])
-        good &= step > tracks.last_step[rows] - READ_STEPS if until_step is None else True
+        good &= step > tracks.last_step[rows] - LOOK_BACK_STEPS if until_step is None else True
         job = step + offset_of[rows]
         if until_step is not None:
-            good &= (job <= until_step) & (job > until_step - READ_STEPS)
+            good &= job <= until_step
         if not good.any():
             return None
+        recorded = np.unique(job[good])
+        good &= job >= recorded[-READ_STEPS:][0]
         shift, known = self._shifts(np.unique(host[good]), clock_shift)
         return HeldEvents(
             PipelineEvents(

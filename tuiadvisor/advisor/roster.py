@@ -15,7 +15,14 @@ from tuiadvisor.advisor.deviceclocks import DeviceClocks, device_line
 from tuiadvisor.advisor.memory import MemoryUse
 from tuiadvisor.advisor.payload import Payload, counts, integer, number, objects, text
 from tuiadvisor.advisor.view import HostRow
-from tuiadvisor.events import PHASES, THREAD_STATES, RankState
+from tuiadvisor.events import (
+    MAX_WORK_PER_STEP,
+    NOTHING_GIVEN,
+    PHASES,
+    THREAD_STATES,
+    GivenWork,
+    RankState,
+)
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 
 if TYPE_CHECKING:
@@ -62,6 +69,7 @@ class RankFacts:
     step: int | None = None
     lost_steps: int = 0
     lost_events: int = 0
+    budget_ppm: int | None = None  # of the step time, for the probe
     hooks_disabled: int = 0
     texts: dict[str, str] = field(default_factory=dict)
     parallel: dict[str, int] = field(default_factory=dict)
@@ -104,6 +112,7 @@ class Roster:
         self._wall_shift_ns: dict[str, int] = {}  # by host
         self.run: dict[str, str] = {}
         self.driver: str | None = None
+        self.given = NOTHING_GIVEN
         self.created_wall_ns: int | None = None
         self.num_frames_lost = 0
         self.num_frames_bad = 0
@@ -167,6 +176,7 @@ class Roster:
 
     def _run(self, payload: Payload) -> None:
         self.created_wall_ns = integer(payload, "created_wall_ns")
+        self.given = GivenWork(_work(payload, "samples_per_step"), _work(payload, "tokens_per_step"))
         for name in ("tuiadvisor", "label", "command", "hub_host"):
             value = text(payload, name)
             if value:
@@ -224,7 +234,7 @@ class Roster:
             if facts is None:
                 continue
             facts.source, facts.host = agent.source, agent.host
-            for name in ("local_rank", "world_size", "pid", "start_wall_ns"):
+            for name in ("local_rank", "world_size", "pid", "start_wall_ns", "budget_ppm"):
                 value = integer(entry, name)
                 if value is not None:
                     setattr(facts, name, value)
@@ -367,6 +377,11 @@ class Roster:
             first = min(a.first_ns + (a.wall_shift_ns or 0) for a in seen)
             return max((max(a.last_ns + (a.wall_shift_ns or 0) for a in seen) - first) / 1e9, 0.0)
         return max((a.last_ns - a.first_ns) / 1e9 for a in seen)
+
+
+def _work(payload: Payload, name: str) -> int | None:
+    value = integer(payload, name)
+    return value if value is not None and 0 < value <= MAX_WORK_PER_STEP else None
 
 
 def _latest(value: float | None, former: float | None) -> float | None:

@@ -57,6 +57,20 @@ class StepSummary:
     throughput_tokens_s: float | None
     shares: Shares  # mean over ranks; sums to 1 over the known ones
     seconds: Shares
+    given: tuple[
+        str, ...
+    ] = ()  # "samples", "tokens": their rates rest on what the user said of a step's work
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeWork:
+    """What the probes did, over the window."""
+
+    cost: float | None  # share of the step time, measured by the probes themselves
+    budget: float | None  # share that they may take; unknown where ranks differ
+    detail: float | None  # share of the ranks' steps in which calls were recorded one by one
+    num_detail_steps: int  # steps of which at least one rank recorded them
+    is_over: bool  # it costs more than it may: the always-on tier alone does, or a burst was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +95,9 @@ class Overlap:
     overlap: float | None
     transfer_s: float | None  # exposed communication that remains when all arrive together
     skew_s: float | None  # exposed communication that is waiting for the last arriver
-    sampled_share: float | None  # share of steps seen in detail
+    sampled_share: float | None  # share of steps in which all communication was timed
     hidden_s: float | None = None  # of comm_total_s, behind compute
+    num_sampled_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,3 +386,4 @@ class RunView:
     pipeline: PipelineView | None = None  # None: no rank holds a stage
     chain: tuple[ChainLink, ...] = ()
     collectives: tuple[CollectiveRow, ...] = ()
+    probe: ProbeWork | None = None

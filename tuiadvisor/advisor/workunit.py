@@ -12,12 +12,13 @@ import numpy as np
 
 from tuiadvisor.advisor.comparison import MachineLoad, WorkUnit
 from tuiadvisor.advisor.payload import integer, number, objects
-from tuiadvisor.events import UNKNOWN, StepFlag
+from tuiadvisor.events import NOTHING_GIVEN, UNKNOWN, StepFlag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tuiadvisor.advisor.payload import Payload
+    from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.arrays import Ints
 
 MAX_RANKS: Final = 1 << 17
@@ -56,15 +57,15 @@ class WorkUnitCounter:
         for name, totals in self._totals.items():
             _add_totals(totals, rank, columns[name][whole])
 
-    def unit(self, world_size: int | None) -> WorkUnit:
-        """What a step of this run is."""
+    def unit(self, world_size: int | None, given: GivenWork = NOTHING_GIVEN) -> WorkUnit:
+        """What a step of this run is; given: as its recording says that the user said."""
         all_seen = world_size is not None and len(self._ranks) == world_size
         sizes = [self._gradient_bytes.get(rank) for rank in self._ranks]
         known_sizes = [size for size in sizes if size is not None]
         return WorkUnit(
             world_size=world_size,
-            samples_per_step=self._per_step("samples") if all_seen else None,
-            tokens_per_step=self._per_step("tokens") if all_seen else None,
+            samples_per_step=given.samples_per_step or (self._per_step("samples") if all_seen else None),
+            tokens_per_step=given.tokens_per_step or (self._per_step("tokens") if all_seen else None),
             gradient_bytes=round(sum(known_sizes) / len(known_sizes)) if known_sizes else None,
             num_collectives=_most_usual(self._usual["num_collectives"]),
             micro_steps=_most_usual(self._usual["micro_steps"]),

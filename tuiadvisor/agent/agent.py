@@ -22,6 +22,7 @@ from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.gpu import GpuSampler
 from tuiadvisor.agent.hello import hello, host_name
 from tuiadvisor.agent.host import HostSampler
+from tuiadvisor.agent.leash import Leash
 from tuiadvisor.agent.session import remove_leftovers
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
@@ -55,7 +56,7 @@ class AgentConfig:
     parent_pid: int | None = None  # leave when this process is gone
     wait_for_ranks_s: float = 0.0  # how long the training may take to appear
     key: PeerKey | None = None  # for a hub on another machine
-    leash_fd: int | None = None  # leave when this closes: whoever started us over a network is gone
+    leash_fd: int | None = None  # leave when this closes: whoever started us is gone; wishes come from there
 
 
 def run_agent(config: AgentConfig, injector: Injector = REAL_INJECTOR) -> int:
@@ -84,6 +85,8 @@ class Agent:
         self._ended = select.poll()
         self._exit_fds: dict[int, int] = {}  # pid -> pidfd
         self._hello_key: object = None
+        self._leash = Leash(config.leash_fd) if config.leash_fd is not None else None
+        self._budget_ppm: int | None = None  # as wished
         self._reason = ""
         self._alone_since_ns: int | None = None
         parent = procfs.stat(config.parent_pid) if config.parent_pid else None
@@ -120,6 +123,7 @@ class Agent:
     def _first_ranks(self) -> list[RankProcess]:
         deadline_ns = time.monotonic_ns() + int(self._config.wait_for_ranks_s * NS)
         while True:
+            self._obey()
             try:
                 return self._finder.first()
             except NoRanksError:
@@ -134,6 +138,7 @@ class Agent:
         send_ns, host_ns, search_ns = now_ns, now_ns, now_ns + SEARCH_NS
         while not self._reason:
             now_ns = time.monotonic_ns()
+            self._obey()
             changed = self._advance(now_ns)
             # The first numbers go out at once; then twice a second.
             if changed or now_ns >= send_ns:
@@ -148,6 +153,18 @@ class Agent:
                 search_ns = now_ns + max(SEARCH_NS, 100 * (time.monotonic_ns() - now_ns))
             self._look_for_reason(now_ns)
             self._sleep_until(now_ns + DRAIN_NS)
+
+    def _obey(self) -> None:
+        """What whoever started us wants."""
+        for wish in self._leash.take() if self._leash else ():
+            if wish.budget_ppm is not None:
+                self._budget_ppm = wish.budget_ppm
+                for link in self.links:
+                    link.want_budget(wish.budget_ppm)
+            if wish.burst_ms is not None:
+                for link in self.links:
+                    if wish.ranks is None or link.rank in wish.ranks:
+                        link.ask_for_burst(wish.burst_ms)
 
     def _advance(self, now_ns: int) -> bool:
         """Move every link on and read its ring; whether any changed its state."""
@@ -189,7 +206,10 @@ class Agent:
 
     def _add(self, processes: list[RankProcess]) -> None:
         for process in processes:
-            self.links.append(RankLink(process, self._injector))
+            link = RankLink(process, self._injector)
+            if self._budget_ppm is not None:
+                link.want_budget(self._budget_ppm)
+            self.links.append(link)
             with suppress(OSError):
                 descriptor = os.pidfd_open(process.pid)
                 self._exit_fds[process.pid] = descriptor
@@ -216,7 +236,14 @@ class Agent:
 
     def _send(self) -> None:
         key = [
-            (link.process.pid, link.rank, link.info, link.injection, link.state == RankState.LIVE)
+            (
+                link.process.pid,
+                link.rank,
+                link.info,
+                link.injection,
+                link.state == RankState.LIVE,
+                link.budget_ppm,
+            )
             for link in self.links
         ]
         gpus = (self._gpus.names(), self._gpus.driver)
@@ -248,7 +275,7 @@ class Agent:
             self._reason = "all ranks ended"
 
     def _is_orphan(self) -> bool:
-        if self._config.leash_fd is not None and _is_closed(self._config.leash_fd):
+        if self._leash is not None and self._leash.is_loose:
             return True
         if self._config.parent_pid is None:
             return False
@@ -280,16 +307,3 @@ class Agent:
             if not any(link.state == RankState.LIVE or link.is_busy for link in self.links):
                 return
             time.sleep(0.02)
-
-
-def _is_closed(descriptor: int) -> bool:
-    """Whether the other end let go; what it may still write says nothing to us."""
-    ready = select.poll()
-    ready.register(descriptor, select.POLLIN)
-    try:
-        return any(
-            events & (select.POLLHUP | select.POLLERR) or not os.read(descriptor, 4096)
-            for _, events in ready.poll(0)
-        )
-    except OSError:
-        return True

@@ -7,6 +7,7 @@ Nothing here waits: an injection runs in a thread of its own, and `advance` look
 from __future__ import annotations
 
 import signal
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject import InjectError, Injection, inject
 from tuiadvisor_probes import ring as ring_file
+from tuiadvisor_probes.duty import DEFAULT_BUDGET_PPM, PPM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,6 +154,9 @@ class RankLink:
         self.detach_reason: int | None = None
         self.is_leaving = False
         self.refusal = ""  # why we do not want it after all
+        self.budget_ppm: int | None = None  # of the step time, as its ring says; None without one
+        self._wanted_budget_ppm: int | None = None
+        self._budget_told: ring_file.RingReader | None = None  # the ring that knows it
         self._injector = injector
         self._attempt: Future[Attached] | None = None
         self._removal: Future[Injection] | None = None
@@ -232,6 +237,17 @@ class RankLink:
         elif self._is_readable():
             self.reader.put_u64(ring_file.OFFSET_COMMAND, ring_file.COMMAND_DETACH)
 
+    def want_budget(self, budget_ppm: int) -> None:
+        """From its next step on the probe may take so much of the step time."""
+        self._wanted_budget_ppm, self._budget_told = budget_ppm, None
+
+    def ask_for_burst(self, burst_ms: int) -> bool:
+        """Every step in detail from now on for so long; whether the rank has a probe that can."""
+        if self.state != RankState.LIVE or self.reader is None or not self._is_readable():
+            return False
+        self.reader.put_u64(ring_file.OFFSET_BURST, time.monotonic_ns() + burst_ms * 1_000_000)
+        return True
+
     def turn_away(self, why: str) -> None:
         """Take the probe out again: this process is not what it was taken for."""
         self.refusal = why
@@ -295,6 +311,12 @@ class RankLink:
             return
         if not self.is_leaving:
             reader.put_u64(ring_file.OFFSET_LEASE, now_ns + LEASE_NS)
+        if self._wanted_budget_ppm is not None and self._budget_told is not reader:
+            # Once a ring: another watcher of it may want another one later.
+            reader.put_u64(ring_file.OFFSET_BUDGET, 1 + self._wanted_budget_ppm)
+            self._budget_told = reader
+        said = reader.get_u64(ring_file.OFFSET_BUDGET)
+        self.budget_ppm = said - 1 if 0 < said <= PPM + 1 else DEFAULT_BUDGET_PPM if not said else None
         state = reader.get_u64(ring_file.OFFSET_STATE)
         if state == ring_file.STATE_LIVE:
             self.state, self.detail = RankState.LIVE, ""

@@ -11,6 +11,7 @@ from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.cli.intent_options import add_intent_options, intent_of
 from tuiadvisor.cli.recorded import frames_of
 from tuiadvisor.cli.step_range import step_range
+from tuiadvisor.cli.work_options import add_work, work_of
 from tuiadvisor.report.document import document
 from tuiadvisor.session.economy import economy, economy_lines
 from tuiadvisor.tui.once import plain_summary
@@ -24,13 +25,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a recording")
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
     parser.add_argument("--steps", type=step_range, metavar="A:B", help="only these steps, both included")
+    add_work(parser)
     add_intent_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Diagnose and print."""
     intent = intent_of(options)
-    view = diagnose(frames_of(options.file), options.steps)
+    view = diagnose(frames_of(options.file), options.steps, work_of(options))
     economics = economy(view, intent)
     if options.json:
         whole = {**document(view), "economics": economics}

@@ -16,12 +16,14 @@ from tuiadvisor.agent.hello import host_name
 from tuiadvisor.cli.errand import Errand, capture_errand, stacks_errand
 from tuiadvisor.cli.recorded import finding_marks
 from tuiadvisor.cli.survey import Survey
+from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.tui.feed import FeedState, Mode, ReplayState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.events import GivenWork
     from tuiadvisor.stream.replay import ReplaySource
     from tuiadvisor.stream.source import Source
 
@@ -38,9 +40,11 @@ class Feed:
 
     mode: Mode = "live"
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, given: GivenWork = NOTHING_GIVEN) -> None:
+        """given: work of a step, wins over what the frames say."""
+        self._given = given
         self.source = source
-        self.advisor = Advisor()
+        self.advisor = Advisor(given=given)
         self.view: RunView | None = None
         self.frozen = False  # the reader goes on, the screen keeps its picture
         self._version = 0
@@ -89,7 +93,7 @@ class Feed:
         frames = self.source.read(self._patience_s())
         if self.source.status.num_restarts != self._num_restarts:
             self._num_restarts = self.source.status.num_restarts
-            self.advisor = Advisor()
+            self.advisor = Advisor(given=self._given)
         for frame in frames:
             self.advisor.feed(frame)
         self._changed = self._changed or bool(frames)
@@ -216,16 +220,20 @@ class ReplayFeed(Feed):
     mode: Mode = "replay"
 
     def __init__(
-        self, source: ReplaySource, survey: Survey | None = None, bookmarks: Iterable[tuple[int, str]] = ()
+        self,
+        source: ReplaySource,
+        survey: Survey | None = None,
+        bookmarks: Iterable[tuple[int, str]] = (),
+        given: GivenWork = NOTHING_GIVEN,
     ) -> None:
         """survey: a look that was taken already, or is under way; bookmarks: (step, what to call it)."""
-        super().__init__(source)
+        super().__init__(source, given)
         self.replay = source
         self.last_step = source.index.last_step()  # as good as known; exactly when the survey is done
         self.at_step: int | None = None  # the one step shown while paused; frames hold a dozen each
         self.steps = sorted(bookmarks)
         self.positions = self._positions()
-        self._survey = survey or Survey(source.path, len(source.index))
+        self._survey = survey or Survey(source.path, len(source.index), given)
         self._is_seeking = False
         self._take_survey()
 

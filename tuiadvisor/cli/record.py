@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.cli.background import run_in_background
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.feed import LiveFeed
-from tuiadvisor.cli.target import add_remote_target, add_target, open_session
+from tuiadvisor.cli.target import add_probe_options, add_remote_target, add_target, open_session
 from tuiadvisor.errors import FailureError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_target(parser)
     add_remote_target(parser)
+    add_probe_options(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the recording to write")
     parser.add_argument(
         "--for", dest="duration", type=seconds, metavar="60s", help="stop after this long; default: until ^C"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.stream.source import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.events import GivenWork
 
 
 def frames_of(path: str) -> Iterator[bytes]:
@@ -23,9 +25,9 @@ def frames_of(path: str) -> Iterator[bytes]:
         source.close()
 
 
-def whole_view(path: str) -> RunView:
-    """The view at a recording's end."""
-    advisor = Advisor()
+def whole_view(path: str, given: GivenWork = NOTHING_GIVEN) -> RunView:
+    """The view at a recording's end; given: work of a step, wins over what the recording says."""
+    advisor = Advisor(given=given)
     for frame in frames_of(path):
         advisor.feed(frame)
     return advisor.view()

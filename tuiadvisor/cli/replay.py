@@ -10,6 +10,7 @@ from tuiadvisor.cli.bookmarks import bookmarks
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.recorded import whole_view
+from tuiadvisor.cli.work_options import add_work, work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.once import plain_summary
@@ -21,17 +22,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--speed", type=_speed, default=1.0, metavar="4", help="recorded seconds a second")
     parser.add_argument("--at", type=int, metavar="STEP", help="begin at this step")
     parser.add_argument("--once", action="store_true", help="no screens: print the summary as text")
+    add_work(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the recording until the user leaves."""
+    work = work_of(options)
     if options.once or not sys.stdout.isatty():
-        whole = whole_view(options.file)
+        whole = whole_view(options.file, work)
         _check_step(options, whole.last_step)
         print(plain_summary(whole))
         return 0
     source = ReplaySource(options.file, options.speed)
-    feed = ReplayFeed(source, bookmarks=bookmarks(options.file))
+    feed = ReplayFeed(source, bookmarks=bookmarks(options.file), given=work)
     try:
         _check_step(options, feed.last_step)
     except TuiadvisorError:

@@ -13,6 +13,7 @@ from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.session import Session
+from tuiadvisor.cli.target import add_probe_options, terms_of
 from tuiadvisor.cli.watch import say_goodbye, show
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject.armed import arm_environment
@@ -28,6 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-ui", action="store_true", help="no screens: the verdict as text when the training ends"
     )
+    add_probe_options(parser)
     parser.add_argument(
         "training", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what starts the training"
     )
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return training.returncode
-    _watch(training, " ".join(command), options.record, has_screens=has_screens)
+    _watch(training, " ".join(command), options, has_screens=has_screens)
     if training.poll() is None:
         print(f"the training goes on (process {training.pid}); waiting for its end, ^C ends it", flush=True)
     return training.wait()
@@ -85,8 +87,11 @@ def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def _watch(training: subprocess.Popen[bytes], command: str, record: str | None, *, has_screens: bool) -> None:
-    with Session([training.pid], record, "", command) as session:
+def _watch(
+    training: subprocess.Popen[bytes], command: str, options: argparse.Namespace, *, has_screens: bool
+) -> None:
+    record = options.record
+    with Session([training.pid], record, "", command, terms=terms_of(options)) as session:
         feed = LiveFeed(session.source(), session.agent_error)
         feed.start()
         try:

@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Final, Self
 import orjson
 
 from tuiadvisor.errors import FailureError
+from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.launch.address import listening_endpoint, reachable_url
 from tuiadvisor.launch.local import LocalLauncher
 from tuiadvisor.stream.keys import Invitation, SessionKeys, make_session_keys, write_invitation
 from tuiadvisor.stream.relay import Relay
 from tuiadvisor.stream.source import LiveSource
+from tuiadvisor.stream.wish import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +46,17 @@ class Share:
     address: str  # a name or number of this machine
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the user says of a session."""
+
+    work: GivenWork = NOTHING_GIVEN  # of one step of the job
+    budget_ppm: int | None = None  # millionths of the step time that the probes may take; None: as they think
+
+
+DEFAULT_TERMS: Final = Terms()
+
+
 class Session:
     """Hub and agents of one watch or record; a context manager."""
 
@@ -56,6 +69,7 @@ class Session:
         *,
         launcher: Launcher | None = None,
         share: Share | None = None,
+        terms: Terms = DEFAULT_TERMS,
     ) -> None:
         """record: the file to write; None keeps the frames in a private file that goes with the session.
 
@@ -65,6 +79,7 @@ class Session:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         self.record = Path(record) if record else self.folder / "run.tuirec"
         self._share = share
+        self._terms = terms
         self._is_shared = False
         self._agents: Agents | None = None
         self._relay: Relay | None = None
@@ -76,6 +91,8 @@ class Session:
             self.hub, self.viewer_url, agents_url = self._start_hub(label, command, endpoint, keys)
             is_open = keys is not None and not agents_url.startswith("ipc:")
             self._agents = chosen.start(agents_url, keys.agent if keys and is_open else None)
+            if terms.budget_ppm is not None:
+                self.wish(Wish(budget_ppm=terms.budget_ppm))
         except BaseException:
             self.close()
             raise
@@ -96,6 +113,11 @@ class Session:
     def source(self) -> LiveSource:
         """A new viewer of this session's hub."""
         return LiveSource(self.viewer_url)
+
+    def wish(self, wish: Wish) -> None:
+        """Tell the agents what is wanted, by the pipe that only we can write to."""
+        if self._agents is not None:
+            self._agents.wish(wish)
 
     @property
     def agent(self) -> subprocess.Popen[bytes]:
@@ -134,6 +156,8 @@ class Session:
         arguments = ["--record", str(self.record), "--endpoint", endpoint]
         arguments += ["--viewer", f"ipc://{self.folder}/viewers", "--parent", str(os.getpid())]
         arguments += ["--label", label, "--command", command[:4000]]
+        for name, value in self._terms.work.document().items():
+            arguments += [f"--{name.replace('_', '-')}", str(value)]
         arguments += ["--keys"] if keys else []
         arguments += ["--share", listening_endpoint(self._share.address)] if self._share else []
         with (self.folder / "hub.log").open("ab") as log:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.cli.progress import ProgressLine
+from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.stream.checkpoints import Checkpoints
 from tuiadvisor.stream.recording import RecordingReader
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.events import GivenWork
 
 PIECE_BYTES: Final = 1 << 16
 
@@ -25,14 +27,16 @@ PIECE_BYTES: Final = 1 << 16
 class Survey:
     """Call `advance` until `view` is there. Use it from one thread."""
 
-    def __init__(self, path: Path | str, num_frames: int | None = None) -> None:
-        """num_frames: look no further than this; None: to the present end of the file."""
+    def __init__(
+        self, path: Path | str, num_frames: int | None = None, given: GivenWork = NOTHING_GIVEN
+    ) -> None:
+        """num_frames: look no further than this; None: to the present end of the file. given: work of a step."""
         self.view: RunView | None = None
         self.checkpoints: Checkpoints[Advisor] = Checkpoints()
         self.num_frames = 0
         self._max_frames = num_frames
         self._reader = RecordingReader(path)
-        self._advisor = Advisor()
+        self._advisor = Advisor(given=given)
         self._is_begun = False
         self._size = max(self._reader.num_bytes, 1)
         self._is_closed = False

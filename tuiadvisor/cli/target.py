@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuiadvisor.agent.discovery import RankProcess, find_ranks
-from tuiadvisor.cli.session import Session, Share, Visit
+from tuiadvisor.cli.session import Session, Share, Terms, Visit
+from tuiadvisor.cli.work_options import add_budget, add_work, work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.launch.invited import InvitedLauncher
 from tuiadvisor.launch.slurm import SlurmLauncher
@@ -62,6 +63,12 @@ def add_remote_target(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_probe_options(parser: argparse.ArgumentParser) -> None:
+    """For a session of one's own: what the probes may cost, and the work of a step."""
+    add_budget(parser)
+    add_work(parser)
+
+
 def add_visit(parser: argparse.ArgumentParser) -> None:
     """A hub that runs already."""
     parser.add_argument("url", nargs="?", metavar="URL", help="a running hub: ipc:///path or tcp://HOST:PORT")
@@ -86,10 +93,10 @@ def invitation_of(options: argparse.Namespace) -> Invitation | None:
         options.share,
         options.output,
     )
-    if any(ours):
+    if any(ours) or terms_of(options) != Terms():
         raise TuiadvisorError(
-            "a running hub has its own ranks and recording: "
-            "leave out --pid, --hosts, --slurm, --invite, --forward, --share and -o"
+            "a running hub has its own ranks, recording, budget and work per step: leave out --pid, --hosts, --slurm, "
+            "--invite, --forward, --share, -o, --budget, --samples-per-step and --tokens-per-step"
         )
     found = read_invitation(options.key) if options.key else Invitation(options.url)
     return Invitation(options.url or found.url, found.key)
@@ -109,9 +116,17 @@ def _session(options: argparse.Namespace) -> Session:
     share = _share(options)
     if launcher is not None:
         label = f"slurm job {options.slurm}" if options.slurm else options.hosts or "invited agents"
-        return Session((), options.output, label, "", launcher=launcher, share=share)
+        return Session((), options.output, label, "", launcher=launcher, share=share, terms=terms_of(options))
     ranks = ranks_of(options)
-    return Session(options.pid, options.output, ranks[0].label, ranks[0].command, share=share)
+    first = ranks[0]
+    return Session(
+        options.pid, options.output, first.label, first.command, share=share, terms=terms_of(options)
+    )
+
+
+def terms_of(options: argparse.Namespace) -> Terms:
+    """What the command line says of a session of one's own."""
+    return Terms(work_of(options), options.budget_ppm)
 
 
 def open_target(options: argparse.Namespace) -> Session | Visit:

@@ -11,7 +11,7 @@ from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.feed import LiveFeed
-from tuiadvisor.cli.target import add_remote_target, add_target, add_visit, open_target
+from tuiadvisor.cli.target import add_probe_options, add_remote_target, add_target, add_visit, open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.once import plain_summary
@@ -28,6 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_target(parser)
     add_remote_target(parser)
+    add_probe_options(parser)
     add_visit(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="keep the recording in this file")
     parser.add_argument("--once", action="store_true", help="no screens: print one summary as text and leave")

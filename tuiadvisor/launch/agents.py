@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tuiadvisor.stream.keys import Invitation, PeerKey
+    from tuiadvisor.stream.wish import Wish
 
 MAX_LINES: Final = 50  # of what a process said last
 MAX_LINE_BYTES: Final = 2000
@@ -48,7 +49,9 @@ class Launched:
         self.said: deque[str] = deque(maxlen=MAX_LINES)
         self.error = ""  # what we know better than its last words
         self._on_line = on_line
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._invited = False
+        self._wishes: list[bytes] = []  # said before it knew where the hub is
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -62,7 +65,18 @@ class Launched:
 
     def invite(self, invitation: Invitation) -> None:
         """Tell it where the hub is and give it its key."""
-        self._with_stdin(lambda stdin: stdin.write(orjson.dumps(invitation.document()) + b"\n"))
+        with self._lock:
+            lines, self._wishes = [orjson.dumps(invitation.document()) + b"\n", *self._wishes], []
+            self._invited = True
+            self._with_stdin(lambda stdin: stdin.writelines(lines))
+
+    def wish(self, wish: Wish) -> None:
+        """Tell it what is wanted; kept until it is invited, whose first line is the invitation."""
+        with self._lock:
+            if not self._invited:
+                self._wishes.append(wish.line())
+                return
+        self._with_stdin(lambda stdin: stdin.write(wish.line()))
 
     def release(self) -> None:
         """Let go of the leash: it takes its probes out and ends."""
@@ -137,6 +151,11 @@ class Agents:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         label, failure = failures[0]
         return (f"{label}: {failure}" if label else failure) + more
+
+    def wish(self, wish: Wish) -> None:
+        """Tell all of them; each passes it to those of its ranks that are meant."""
+        for one in self.launched:
+            one.wish(wish)
 
     def ended(self) -> bool:
         """Whether none of them watches any more."""

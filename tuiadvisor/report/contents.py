@@ -53,6 +53,8 @@ def contents_document(held: Contents) -> Document:
             "rank_steps": held.num_rank_steps,
             "events": held.num_events,
         },
+        "given": held.given.document(),
+        "probe": asdict(held.probe) if held.probe else None,
         "duration_s": held.duration_s,
         "bytes_per_rank_step": {"file": held.bytes_per_rank_step, "steps": held.step_bytes_per_rank_step},
         "frames": {

@@ -62,6 +62,7 @@ def document(view: RunView) -> Document:
         },
         "hosts": [{**asdict(row), "gpus": list(row.gpus)} for row in view.hosts],
         "probe_cost": view.probe_cost,
+        "probe": asdict(view.probe) if view.probe else None,
         "num_frames": view.num_frames,
     }
 

@@ -26,6 +26,7 @@ import zmq
 
 from tuiadvisor import __version__
 from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.stream.attendance import BAD_FRAMES, NOT_RECORDED, Attendance, Gap, gap
 from tuiadvisor.stream.frames import HUB_SOURCE, MAX_FRAME_BYTES, FrameError, FrameKind, encode, peek
 from tuiadvisor.stream.gate import Gate
@@ -58,6 +59,7 @@ class HubConfig:
     parent_pid: int | None = None  # end when this process is no longer our parent
     share: str = ""  # a second address for viewers, on other machines
     keys: HubKeys | None = None  # every tcp port demands one of them
+    work: GivenWork = NOTHING_GIVEN  # what one step of the job is, as the user says
 
 
 class Hub:
@@ -272,6 +274,7 @@ def _run_payload(config: HubConfig) -> dict[str, object]:
         "command": config.command,
         "hub_host": socket.gethostname(),
         "schema": 1,
+        **config.work.document(),
     }
 
 
@@ -285,6 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--command", default="")
     parser.add_argument("--parent", type=int, default=None)
     parser.add_argument("--share", default="", help="a second address for viewers; needs --keys")
+    parser.add_argument("--samples-per-step", type=int)
+    parser.add_argument("--tokens-per-step", type=int)
     parser.add_argument("--keys", action="store_true", help="read one line with keys from standard input")
     given = parser.parse_args(arguments)
     try:
@@ -298,6 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.parent,
             given.share,
             keys,
+            GivenWork(given.samples_per_step, given.tokens_per_step),
         )
         run_hub(config, lambda line: print(line, flush=True))
     except TuiadvisorError as error:

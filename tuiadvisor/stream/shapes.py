@@ -113,7 +113,7 @@ def _fields(check: Check, names: str) -> dict[str, Check]:
 _COLUMNS = _object({"rows": _integer, "columns": _object({})})
 
 _HELLO_RANK = {
-    **_fields(_integer, "local_rank world_size pid start_wall_ns"),
+    **_fields(_integer, "local_rank world_size pid start_wall_ns budget_ppm"),
     **_fields(
         _text,
         "state detail python torch backend device command label cuda nccl git_commit device_uuid schedule",
@@ -135,7 +135,10 @@ _STATUS_RANK = {
 
 SHAPES: Final[dict[FrameKind, Check]] = {
     FrameKind.RUN: _object(
-        {**_fields(_integer, "created_wall_ns schema"), **_fields(_text, "tuiadvisor label command hub_host")}
+        {
+            **_fields(_integer, "created_wall_ns schema samples_per_step tokens_per_step"),
+            **_fields(_text, "tuiadvisor label command hub_host"),
+        }
     ),
     FrameKind.HELLO: _object(
         {

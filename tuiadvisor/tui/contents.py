@@ -14,6 +14,7 @@ from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.details import bullet
 from tuiadvisor.tui.environment import ascii_only
 from tuiadvisor.tui.line import BLANK, Line, crop, line, rule, to_ascii
+from tuiadvisor.tui.sections import probe_work
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.contents import Contents, HostContents
@@ -91,11 +92,21 @@ def _facts(held: Contents) -> list[tuple[str, str]]:
             "events",
             f"{text_of.count(held.num_events, 'collective or mark', 'collectives and marks')} one by one",
         ),
+        *([("work a step", _given(held))] if held.given.document() else []),
+        ("probe", probe_work(held.probe) if held.probe else unknown),
         ("duration", text_of.seconds(held.duration_s)),
         ("end", held.ended or "the run went on, or the recording was cut"),
         ("size", size),
         ("frames", kinds or "none"),
     ]
+
+
+def _given(held: Contents) -> str:
+    work = held.given.document()
+    return (
+        ", ".join(f"{value:,} {name.removesuffix('_per_step')}" for name, value in work.items())
+        + ", as given"
+    )
 
 
 def _host(host: HostContents) -> str:

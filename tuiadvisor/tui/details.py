@@ -167,6 +167,7 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
             "exposed comm", text_of.seconds(rank.comm_exposed_s), f", overlap {text_of.share(rank.overlap)}"
         ),
         *_lateness(view, rank, width),
+        *([line((sections.probe_work(view.probe), "dim"))] if view.probe else []),
     ]
     mine = [sections.finding(each, width) for each in view.findings if rank.rank in each.ranks]
     rows += [BLANK, rule("its findings", width), *mine] if mine else []

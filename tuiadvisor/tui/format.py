@@ -88,6 +88,13 @@ def share(value: float | None) -> str:
     return "<0.1 %"
 
 
+def small_share(value: float | None) -> str:
+    """'0.083 %', '1.2 %': of what should be next to nothing, so small ones are told apart."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return f"{100 * value:.2g} %" if abs(value) < 0.1 else share(value)
+
+
 def rate(value: float | None, unit: str) -> str:
     """'47.6 steps/s', '1,523 samples/s', '1.20 M tokens/s'."""
     if value is None or not math.isfinite(value):

@@ -62,7 +62,7 @@ def _narrow(view: RunView, width: int, height: int) -> list[Line]:
     chart_rows, rank_rows, finding_rows = shared_rows(height - fixed, len(view.ranks), len(found))
     rows = [
         *verdict,
-        rule("step time", width, sections.window(view)),
+        rule(sections.step_title("step time", view), width, sections.window(view)),
         sections.step_figures(view, width),
         *sections.trend(view, width, chart_rows),
         rule("where a step goes", width, sections.phases_note(view)),
@@ -111,7 +111,7 @@ def _wide(view: RunView, width: int, height: int) -> list[Line]:
     chart_rows = min(max(body - fixed - len(view.ranks) - 1, 4), 12)
     rank_rows = max(body - fixed - chart_rows, 3)
     left = [
-        rule("step time", left_width, sections.window(view)),
+        rule(sections.step_title("step time", view), left_width, sections.window(view)),
         sections.step_figures(view, left_width),
         *sections.trend(view, left_width, chart_rows),
         BLANK,

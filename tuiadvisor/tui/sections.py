@@ -12,7 +12,7 @@ from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.line import Line, Span, crop, fit, indent, length, line, spread, wrap
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import DeviceView, Finding, RunView
+    from tuiadvisor.advisor.view import DeviceView, Finding, ProbeWork, RunView
 
 DECISIONS = {"tune": "◆ TUNE", "rescale": "⇄ RESCALE", "stop": "■ STOP", "keep": "✓ KEEP"}
 SEVERITIES = {"critical": "■ critical", "warning": "▲ warning", "info": "● info"}
@@ -62,9 +62,9 @@ def step_figures(view: RunView, width: int) -> Line:
     spans: list[Span] = [("median ", "dim"), figure(text_of.seconds(step.median_s))]
     spans += [("   p95 ", "dim"), figure(text_of.seconds(step.p95_s))]
     spans += [("   ", "dim"), figure(text_of.rate(step.throughput_steps_s, "steps/s"))]
-    for value, unit in ((step.throughput_samples_s, "samples/s"), (step.throughput_tokens_s, "tokens/s")):
+    for value, what in ((step.throughput_samples_s, "samples"), (step.throughput_tokens_s, "tokens")):
         if value is not None:
-            spans += [("   ", "dim"), figure(text_of.rate(value, unit))]
+            spans += [("   ", "dim"), figure(text_of.rate(value, f"{what}/s"))]
     slowed: list[Span] = []
     if view.slowdown is not None:
         slowed = [("   slowed ", "dim"), figure(text_of.factor(view.slowdown))]
@@ -95,6 +95,11 @@ def _trend_scale(view: RunView, width: int) -> str:
     """Return what the height of the chart means."""
     shown = [value for value in view.trend.step_s[-width:] if value is not None]
     return f"tallest {text_of.seconds(max(shown))}"
+
+
+def step_title(name: str, view: RunView) -> str:
+    """Return the head of the step's figures, with those that rest on the user's word."""
+    return f"{name}, {' and '.join(view.step.given)} as given" if view.step.given else name
 
 
 def window(view: RunView) -> str:
@@ -136,7 +141,10 @@ def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
         late, moving = text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)
         text += f": {late} waiting for the last rank, {moving} moving data"
     if overlap.sampled_share and overlap.sampled_share < 1:
-        text += f" ({text_of.share(overlap.sampled_share)} of the steps seen in detail)"
+        sample = f"{text_of.share(overlap.sampled_share)} of the steps"
+        if overlap.num_sampled_steps is not None:
+            sample = f"{text_of.count(overlap.num_sampled_steps, 'step')}, {sample}"
+        text += f" (timed in {sample})"
     return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
 
 
@@ -273,12 +281,23 @@ def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
     return lines[: max(max_rows, 0)]
 
 
+def probe_work(work: ProbeWork) -> str:
+    """Return what the probes take of a step, and how many steps they saw in detail."""
+    over = f" (budget {text_of.small_share(work.budget)})" if work.is_over else ""
+    return (
+        f"probe {text_of.small_share(work.cost)} of step{over}, detail {text_of.share(work.detail)} of steps"
+    )
+
+
 def source(view: RunView, width: int) -> Line:
     """Return where the figures come from and what watching costs."""
     parts = [text_of.count(view.num_frames, "frame")]
     if view.event_time_s is not None:
         parts.append(f"{text_of.seconds(view.event_time_s)} seen")
-    parts.append(f"probe cost {text_of.share(view.probe_cost)}")
+    cost = f"probe cost {text_of.share(view.probe_cost)}"
+    parts.append(probe_work(view.probe) if view.probe is not None else cost)
     if view.goodput is not None:
         parts.append(f"goodput {text_of.share(view.goodput)}")
+    while len(parts) > 2 and len(" · ".join(parts)) > width:
+        del parts[0]  # what watching costs and what the run is worth stay
     return crop(line((" · ".join(parts), "dim")), width)

@@ -1,0 +1,130 @@
+"""What watching costs, how much was seen in detail, and what a step's work is by the user's word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from synthetic_run import STEP_NAMES, Job, Simulated, encoded, folded, frames, simulate
+
+from tuiadvisor.advisor.contents import contents
+from tuiadvisor.advisor.fold import diagnose
+from tuiadvisor.advisor.view import RunView
+from tuiadvisor.events import GivenWork, StepFlag
+from tuiadvisor.report.contents import contents_document
+from tuiadvisor.report.document import document
+from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind
+from tuiadvisor.stream.recording import FILE_HEADER_BYTES, RecordingWriter, read_summary
+from tuiadvisor.tui.contents import plain_contents
+from tuiadvisor.tui.once import plain_summary
+
+DETAIL, FLAGS = int(StepFlag.DETAIL), STEP_NAMES.index("flags")
+
+
+def with_bursts(job: Job, every: int, budget_ppm: int | None = 2500) -> list[Frame]:
+    """Two steps in detail of each so many, and the ranks' budget."""
+    rows = {
+        rank: [
+            (*row[:FLAGS], row[FLAGS] | (DETAIL if row[1] % every < 2 else 0), *row[FLAGS + 1 :])
+            for row in rows
+        ]
+        for rank, rows in simulate(job).rows.items()
+    }
+    sequence = frames(job, simulated=Simulated(rows, simulate(job).cycle_s))
+    for frame in sequence:
+        if frame.kind == FrameKind.HELLO and budget_ppm is not None:
+            for entry in frame.payload["ranks"]:  # type: ignore[attr-defined]
+                entry["budget_ppm"] = budget_ppm
+    return sequence
+
+
+def run_frame(**given: object) -> Frame:
+    """A recording's first frame."""
+    return Frame(FrameKind.RUN, HUB_SOURCE, 0, 1, {"schema": 1, "label": "train.py", **given})
+
+
+def view_of(sequence: list[Frame]) -> RunView:
+    """The view after these frames."""
+    return folded(sequence).view()
+
+
+def test_cost_budget_and_share_in_detail() -> None:
+    """20 us of a step of some 17 ms; two steps of ten in detail; within the budget that the ranks were given."""
+    view = view_of(with_bursts(Job(), every=10))
+    work = view.probe
+    assert work is not None
+    assert work.cost == view.probe_cost == pytest.approx(0.0011, rel=0.2)
+    assert 0.0025 == work.budget
+    assert 0.2 == pytest.approx(work.detail, abs=0.02)
+    assert 30 < work.num_detail_steps < 45
+    assert not work.is_over
+    assert "probe 0.11 % of step, detail 20 % of steps" in plain_summary(view)
+    assert {"cost", "budget", "detail", "num_detail_steps", "is_over"} == set(document(view)["probe"])  # type: ignore[call-overload]
+
+
+def test_over_its_budget_is_said() -> None:
+    """The always-on tier alone may take more than was allowed: then the line says both."""
+    view = view_of(with_bursts(Job(), every=10, budget_ppm=100))
+    assert view.probe is not None
+    assert view.probe.is_over
+    assert "of step (budget 0.01 %), detail" in plain_summary(view)
+
+
+def test_unknown_is_not_zero() -> None:
+    """Without a word about the budget it is unknown, and without a steady step so is everything."""
+    view = view_of(with_bursts(Job(), every=10, budget_ppm=None))
+    assert view.probe is not None
+    assert view.probe.budget is None
+    assert view_of(frames(Job(num_steps=0))).probe is None
+
+
+def test_given_work_makes_the_throughput() -> None:
+    """The batches say 32 samples a rank; the user says 1000 samples and 4 million tokens a step: that counts."""
+    sequence = frames(Job())
+    counted = view_of(sequence).step
+    assert 4 * 32 == pytest.approx(counted.throughput_samples_s / counted.throughput_steps_s)  # type: ignore[operator]
+    assert () == counted.given
+    assert counted.throughput_tokens_s is None
+    view = view_of([run_frame(samples_per_step=1000, tokens_per_step=4_000_000), *sequence])
+    speed = view.step.throughput_steps_s
+    assert speed is not None
+    assert pytest.approx(1000 * speed) == view.step.throughput_samples_s
+    assert pytest.approx(4e6 * speed) == view.step.throughput_tokens_s
+    assert ("samples", "tokens") == view.step.given
+    assert "step, samples and tokens as given" in plain_summary(view)
+
+
+def test_the_command_line_wins_over_the_recording() -> None:
+    """What is said at `diagnose` counts, field by field."""
+    data = [encoded(frame) for frame in [run_frame(samples_per_step=1000, tokens_per_step=7), *frames(Job())]]
+    step = diagnose(data, given=GivenWork(tokens_per_step=500)).step
+    assert step.throughput_steps_s is not None
+    assert pytest.approx(500 * step.throughput_steps_s) == step.throughput_tokens_s
+    assert pytest.approx(1000 * step.throughput_steps_s) == step.throughput_samples_s
+
+
+@pytest.mark.parametrize("value", [0, -5, 1 << 60])
+def test_impossible_work_is_not_believed(value: int) -> None:
+    """A recording may come from anybody."""
+    view = view_of([run_frame(tokens_per_step=value), *frames(Job())])
+    assert view.step.throughput_tokens_s is None
+    assert () == view.step.given
+
+
+def test_info_says_it(tmp_path: Path) -> None:
+    """The work given at the recording, and what the probes did."""
+    path = tmp_path / "run.tuirec"
+    writer = RecordingWriter(str(path), encoded(run_frame(tokens_per_step=4_000_000)))
+    sequence = with_bursts(Job(), every=10)
+    for frame in sequence:
+        writer.append(encoded(frame), 1)
+    writer.close()
+    assert path.stat().st_size > FILE_HEADER_BYTES
+    data = [encoded(run_frame(tokens_per_step=4_000_000)), *map(encoded, sequence)]
+    held = contents(str(path), data, read_summary(path))
+    told = contents_document(held)
+    assert {"tokens_per_step": 4_000_000} == told["given"]
+    assert 0.0025 == told["probe"]["budget"]  # type: ignore[index, call-overload]
+    shown = plain_contents(held)
+    assert "4,000,000 tokens, as given" in shown
+    assert "probe 0.11 % of step, detail 20 % of steps" in shown

@@ -1,0 +1,40 @@
+"""What watching costs and how much of the run it saw in detail, as the probes measured it themselves.
+
+In: Diagnosis, the ranks' facts.  Out: ProbeWork of the same window as every other number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuiadvisor.advisor.view import ProbeWork
+from tuiadvisor.events import StepFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tuiadvisor.advisor.roster import RankFacts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+
+
+def probe_work(diagnosis: Diagnosis | None, ranks: Iterable[RankFacts]) -> ProbeWork | None:
+    """None before there is a steady step."""
+    if diagnosis is None or not diagnosis.steady.num_steps:
+        return None
+    steady = diagnosis.steady
+    cost, step = steady.probe_cost_s_RK, steady.step_s_RK
+    known = np.isfinite(cost) & np.isfinite(step)
+    in_detail = steady.flagged_RK(StepFlag.DETAIL) & steady.present_RK
+    budgets = {fact.budget_ppm for fact in ranks}
+    budget_ppm = budgets.pop() if len(budgets) == 1 else None
+    share = float(cost[known].sum() / step[known].sum()) if known.any() else None
+    budget = None if budget_ppm is None else budget_ppm / 1e6
+    return ProbeWork(
+        cost=share,
+        budget=budget,
+        detail=float(in_detail.sum() / steady.present_RK.sum()) if steady.present_RK.any() else None,
+        num_detail_steps=int(in_detail.any(axis=0).sum()),
+        is_over=share is not None and budget is not None and share > budget,
+    )

@@ -1,0 +1,51 @@
+"""Options about what the probe may cost and what a step of the job works on."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from typing import TYPE_CHECKING
+
+from tuiadvisor.events import MAX_WORK_PER_STEP, GivenWork
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    """--budget, of step time."""
+    parser.add_argument(
+        "--budget", dest="budget_ppm", type=share_ppm, metavar="0.25%",
+        help="share of the step time that the probes may take; they sample less to keep it (default 0.25%%)",
+    )  # fmt: skip
+
+
+def add_work(parser: argparse.ArgumentParser) -> None:
+    """--samples-per-step and --tokens-per-step: they win over what the batches say."""
+    for what in ("samples", "tokens"):
+        parser.add_argument(
+            f"--{what}-per-step", type=_work, metavar="N",
+            help=f"{what} that one optimizer step of the whole job works on, where the batches do not tell",
+        )  # fmt: skip
+
+
+def work_of(options: argparse.Namespace) -> GivenWork:
+    """What the command line says of a step's work."""
+    return GivenWork(options.samples_per_step, options.tokens_per_step)
+
+
+def share_ppm(text: str) -> int:
+    """Millionths of a share like 0.25% or 0.0025; an argparse type, so a bad one is a usage error."""
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 0.5:
+        raise ArgumentTypeError(f"{text!r} is no share of the step time; write 0% to 50%, e.g. 0.25%")
+    return round(share * 1_000_000)
+
+
+def _work(text: str) -> int:
+    number = int(text.replace("_", "")) if text.isascii() and text.replace("_", "").isdigit() else 0
+    if not 0 < number <= MAX_WORK_PER_STEP:
+        raise ArgumentTypeError(f"{text!r} is no count; write a whole number above 0")
+    return number

@@ -1,0 +1,63 @@
+"""What a session wants of its agents while they run: another budget for the probes, a burst of detail.
+
+One line of JSON, from whoever started the agents. `Wish` is what is left after every field was checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+PPM: Final = 1_000_000
+MAX_BURST_MS: Final = 600_000
+_MAX_RANKS: Final = 1 << 16
+_MAX_RANK: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Nothing is wanted where a field is None."""
+
+    budget_ppm: int | None = None  # millionths of the step time that the probe may take
+    burst_ms: int | None = None  # every step in detail for so long
+    ranks: frozenset[int] | None = None  # whom the burst is for; None: all
+
+    def line(self) -> bytes:
+        """As it travels."""
+        document = {
+            "budget_ppm": self.budget_ppm,
+            "burst_ms": self.burst_ms,
+            "ranks": None if self.ranks is None else sorted(self.ranks),
+        }
+        return orjson.dumps(document) + b"\n"
+
+
+def parse_wish(line: bytes) -> Wish | None:
+    """The wish in a line; None if it is none, or any field of it cannot be."""
+    try:
+        found = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    budget_ppm, burst_ms, ranks = (found.get(name) for name in ("budget_ppm", "burst_ms", "ranks"))
+    fits = (
+        (budget_ppm is None or _within(budget_ppm, 0, PPM))
+        and (burst_ms is None or _within(burst_ms, 1, MAX_BURST_MS))
+        and (ranks is None or _is_ranks(ranks))
+    )
+    return Wish(budget_ppm, burst_ms, None if ranks is None else frozenset(ranks)) if fits else None
+
+
+def _within(value: object, low: int, high: int) -> bool:
+    return type(value) is int and low <= value <= high
+
+
+def _is_ranks(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) <= _MAX_RANKS
+        and all(_within(rank, 0, _MAX_RANK) for rank in value)
+    )
