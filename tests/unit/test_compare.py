@@ -124,16 +124,19 @@ def test_known_changes(before: Measured, factor: float, verdict: str) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(
-    st.sampled_from([0.6, 0.75, 0.9, 1.0, 1.1, 1.3, 1.7]),
+    st.sampled_from([0.6, 0.75, 0.9, 1.1, 1.3, 1.7]),
     st.sampled_from([0.05, 0.2, 0.5]),
     st.integers(0, 1000),
 )
 def test_never_the_wrong_direction_and_swapping_inverts(factor: float, noise: float, seed: int) -> None:
-    """Whatever the noise: no faster run is called slower, and AFTER against BEFORE says the opposite."""
+    """Whatever the noise: no faster run is called slower, and AFTER against BEFORE says the opposite.
+
+    Equal runs are judged above, on fixed seeds: a 95 % interval may miss now and then (2 of 600 did).
+    """
     job = replace(JOB, num_steps=120, noise=noise, seed=seed)
     old, new = measured(job), measured(scaled(factor, seed + 1, job))
     there, back = compare(old, new), compare(new, old)
-    allowed = {"no change"} | ({"regressed"} if factor > 1 else {"improved"} if factor < 1 else set())
+    allowed = {"no change", "regressed" if factor > 1 else "improved"}
     assert there.verdict in allowed
     opposite = {"regressed": "improved", "improved": "regressed", "no change": "no change"}
     assert opposite[there.verdict] == back.verdict
