@@ -12,6 +12,7 @@ from snapshot import views
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.cli.errand import Errand, _capture_sentence, _stacks_sentence
 from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.stream.wish import Wish
 
 
 def ended(errand: Errand) -> str:
@@ -75,6 +76,19 @@ def test_a_rank_of_a_job_that_hangs_is_looked_at_and_not_profiled() -> None:
     feed.view = replace(view, findings=(replace(view.findings[0], id="hang"),))
     feed._obey("capture", 0)
     assert "there, run tuiadvisor stacks 0" in feed._notice()
+
+
+def test_detail_is_asked_of_ones_own_agents_only() -> None:
+    """All ranks, or the one that is open; the agents of another session take no wishes from here."""
+    wishes: list[Wish] = []
+    feed = LiveFeed(SimpleNamespace(status=None), lambda: None, wishes.append)  # type: ignore[arg-type]
+    feed._obey("detail", ())
+    feed._obey("detail", (2,))
+    assert [Wish(burst_ms=3000), Wish(burst_ms=3000, ranks=frozenset({2}))] == wishes
+    assert "rank 2: every call of the next 3 s" in feed._notice()
+    visitor = LiveFeed(SimpleNamespace(status=None), lambda: None)  # type: ignore[arg-type]
+    visitor._obey("detail", ())
+    assert "another session" in visitor._notice()
 
 
 def test_a_rank_on_another_machine_is_not_captured_from_here() -> None:

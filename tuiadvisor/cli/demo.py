@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
         with Session(
             [training.pid], None, script.name, f"demo/{script.name} " + " ".join(arguments)
         ) as session:
-            feed = LiveFeed(session.source(), session.agent_error)
+            feed = LiveFeed(session.source(), session.agent_error, session.wish)
             feed.start()
             try:
                 if headless:

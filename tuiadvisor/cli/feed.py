@@ -17,6 +17,7 @@ from tuiadvisor.cli.errand import Errand, capture_errand, stacks_errand
 from tuiadvisor.cli.recorded import finding_marks
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.events import NOTHING_GIVEN
+from tuiadvisor.stream.wish import Wish
 from tuiadvisor.tui.feed import FeedState, Mode, ReplayState
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tuiadvisor.stream.source import Source
 
 READ_S: Final = 0.2
+BURST_MS: Final = 3000
 VIEW_PERIOD_S: Final = 0.45
 VIEW_SHARE: Final = (
     1 / 3
@@ -151,9 +153,16 @@ class Feed:
 class LiveFeed(Feed):
     """A session's frames as they come."""
 
-    def __init__(self, source: Source, agent_error: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        agent_error: Callable[[], str | None],
+        wish: Callable[[Wish], None] | None = None,
+    ) -> None:
+        """wish: tells the agents what is wanted; None: they are another's."""
         super().__init__(source)
         self._agent_error = agent_error
+        self._wish = wish
         self._errand: Errand | None = None
         self._answer = ""
         self.answers: list[str] = []  # of errands, for the terminal when the screens are gone
@@ -188,9 +197,21 @@ class LiveFeed(Feed):
             self.frozen = True
         elif name == "capture" and isinstance(value, int):
             self._capture(value)
+        elif name == "detail" and isinstance(value, tuple):
+            self._detail(value)
         elif name in ("resume", "end"):
             self.frozen = False
             self._changed = True
+
+    def _detail(self, ranks: tuple[int, ...]) -> None:
+        if self._errand is not None and not self._errand.is_running:
+            self._errand = None  # its answer gives way to this one
+        if self._wish is None:
+            self._answer = "these ranks are watched by another session: whoever began it can ask for detail"
+            return
+        self._wish(Wish(burst_ms=BURST_MS, ranks=frozenset(ranks) or None))
+        whom = f"rank {ranks[0]}" if ranks else "all ranks"
+        self._answer = f"{whom}: every call of the next {BURST_MS // 1000} s is seen one by one"
 
     def _capture(self, rank: int) -> None:
         if self._errand is not None and self._errand.is_running:

@@ -203,6 +203,8 @@ class Visit:
         """The one viewer of this visit."""
         return self._source
 
+    wish = None  # they obey whoever started them
+
     def agent_error(self) -> str | None:
         """Agents are another's: what they lack comes with the frames."""
         return None

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if options.once and options.pid:
         refuse_without_torch(options.pid)
     with open_target(options) as session:
-        feed = LiveFeed(session.source(), session.agent_error)
+        feed = LiveFeed(session.source(), session.agent_error, session.wish)
         feed.start()
         try:
             if options.once or not sys.stdout.isatty():

@@ -103,6 +103,14 @@ COMMANDS = (
         "3 steps of this rank under PyTorch's profiler: exact overlap, a trace for Perfetto",
         "ranks",
     ),
+    Command(
+        "detail",
+        ("D",),
+        "D",
+        "Detail",
+        "each call of the next 3 s one by one: of all ranks, or of the one whose details are open",
+        "ranks",
+    ),
     Command("mark", ("m",), "m", "Mark", "mark a recording; two can be compared", "runs"),
     Command(
         "compare_marked", ("c",), "c", "Compare marked", "the two marked recordings, before and after", "runs"
@@ -152,6 +160,7 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         (name == "live" and not page.can_go_live, "this is the live run already, or there is none"),
         (name in _RANK_ONLY and page.name not in _SIDEWAYS, "only on a rank's details or in the advisor"),
         (name == "capture" and state.mode == "replay", "only in a live run: this is a recording"),
+        (name == "detail" and state.mode == "replay", "only in a live run: this is a recording"),
         (name == "capture" and rank_at(page) is None, "choose a rank first: press 2, then enter"),
         (name in _FINDINGS and not has_findings, "there is no finding to go to"),
         (

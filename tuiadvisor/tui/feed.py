@@ -25,6 +25,7 @@ COMMAND_VALUES: dict[str, type] = {
     "prev_finding": type(None),
     "end": type(None),  # the live edge, or the end of the recording
     "capture": int,  # the rank whose next steps are to be profiled
+    "detail": tuple,  # the ranks to see call by call for a while; empty: all
     "quit": type(None),
 }
 

@@ -432,6 +432,11 @@ class Navigator:
         if rank is not None:
             self.shell.ask("capture", rank)
 
+    def detail(self) -> None:
+        """Ask for steps in detail: of the rank whose details are open, else of all."""
+        rank = self.rank_page.rank if self.page is self.rank_page else None
+        self.shell.ask("detail", () if rank is None else (rank,))
+
     def toggle_pause(self) -> None:
         """Freeze or go on."""
         self.shell.ask("resume" if commands.is_paused(self.state) else "pause")
@@ -513,6 +518,7 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "reverse": lambda here: here.ranks.turn_round(),
     "filter": lambda here: here.open_prompt("filter", "/", here.filter_hint(), here.filtered().filter),
     "capture": Navigator.capture,
+    "detail": Navigator.detail,
     "pause": Navigator.toggle_pause,
     "seek": lambda here: here.open_prompt("seek", "step", SEEK_HINT),
     "speed": Navigator.next_speed,

@@ -31,8 +31,8 @@ OPS = {
     "gradient_barrier": "gradient exchange",
 }
 HOW_TO_SEE = (
-    "press P on a rank (2, enter) to trace its next steps with torch's profiler, "
-    "or read traces you have: tuiadvisor import kineto DIR"
+    "press D to see each call of the next 3 s, P on a rank (2, enter) to trace its next steps with "
+    "torch's profiler, or read traces you have: tuiadvisor import kineto DIR"
 )
 
 
@@ -41,7 +41,7 @@ class OverlapPage(Page):
 
     name = "overlap"
     title = "Overlap"
-    keys = ("ranks", "overview", "copy", "help", "pause", "quit")
+    keys = ("detail", "ranks", "overview", "copy", "help", "pause", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return lanes, shares and the table."""
