@@ -294,6 +294,17 @@ def test_the_gate(before: Measured, factor: float, limit: float, exceeded: bool)
     assert exceeded is gate.exceeded
 
 
+def test_a_gate_that_is_blind_does_not_pass() -> None:
+    """Recordings in which no slowdown of the limit would be seen, and that do not exclude one, decide nothing."""
+    noisy = replace(JOB, num_steps=60, noise=0.5, seed=3)
+    found = compare(measured(noisy), measured(scaled(1.0, 4, noisy)), Wishes(fail_if_slower=0.01))
+    assert found.gate is not None
+    assert found.smallest_detectable is not None
+    assert found.smallest_detectable > 0.01
+    assert found.gate.exceeded is None
+    assert any("cannot tell" in caution for caution in found.cautions)
+
+
 def test_the_gate_cannot_tell_what_is_not_comparable(before: Measured) -> None:
     """Another model neither passes nor fails."""
     gate = compare(before, measured(JOB, comm_bytes=1), Wishes(fail_if_slower=0.05)).gate

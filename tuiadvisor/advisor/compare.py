@@ -126,15 +126,17 @@ def compare(before: Measured, after: Measured, wishes: Wishes | None = None) -> 
             reasons.append(f"{busy}; measure again on a quiet machine, or pass --ignore-load")
     sides = _side(before), _side(after)
     throughput = _throughput(before, after, floor)
+    detectable = _detectable(change, floor)
     gate = None
     if wishes.fail_if_slower is not None:
-        gate = Gate(wishes.fail_if_slower, _exceeded(verdict, change, wishes.fail_if_slower))
+        exceeded = _exceeded(verdict, change, wishes.fail_if_slower, detectable)
+        gate = Gate(wishes.fail_if_slower, exceeded)
     if found.basis == "samples_per_device" and throughput.ratio is not None:
         cautions.append(f"all devices together do {_more(1 / throughput.ratio)} samples a second")
-    detectable = _detectable(change, floor)
-    if gate is not None and gate.exceeded is False and detectable is not None and detectable > gate.limit:
+    if gate is not None and gate.exceeded is None and verdict != "not comparable" and detectable is not None:
         cautions.append(
-            f"a slowdown of less than {percent(detectable)} would not be seen in these two recordings; record longer"
+            f"cannot tell whether it is {percent(gate.limit)} slower: less than {percent(detectable)} would not be "
+            "seen in these two recordings; record longer, or on a quiet machine"
         )
     return Comparison(
         schema=SCHEMA,
@@ -228,10 +230,14 @@ def _beyond_load(before: Measured, after: Measured, change: Change, floor: float
     return low * (1 - explained_s / slower_s) > 1 + floor
 
 
-def _exceeded(verdict: Outcome, change: Change, limit: float) -> bool | None:
-    if verdict == "not comparable" or change.low is None:
+def _exceeded(verdict: Outcome, change: Change, limit: float, detectable: float | None) -> bool | None:
+    if verdict == "not comparable" or change.low is None or change.high is None:
         return None
-    return verdict == "regressed" and change.low > 1 + limit
+    if verdict == "regressed" and change.low > 1 + limit:
+        return True
+    # A check that would not have seen a slowdown of the limit, and cannot exclude one, has not passed.
+    is_blind = detectable is None or detectable > limit
+    return None if is_blind and change.high > 1 + limit else False
 
 
 def _detectable(change: Change, floor: float) -> float | None:

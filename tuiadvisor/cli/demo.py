@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import subprocess
@@ -131,7 +132,9 @@ def run(options: argparse.Namespace) -> int:
         say_goodbye(feed.latest().view, None)
         print(NEXT)
     finally:
-        print("ending the demo's training ...", file=sys.stderr, flush=True)
+        # Whoever read what we print may be gone (`| head`): the training must not outlive us for that.
+        with contextlib.suppress(OSError):
+            print("ending the demo's training ...", file=sys.stderr, flush=True)
         end_training(training)
     return 0
 

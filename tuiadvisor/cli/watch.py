@@ -76,7 +76,8 @@ def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, sett
     if view.last_step is None and not view.findings and not view.ended:
         raise TuiadvisorError(
             f"no training step in {patience_s:.0f} s from {text_of.count(len(view.ranks), 'process', 'processes')}: "
-            "this is no PyTorch training, or its step is longer; wait longer with --for 5m"
+            "it hangs or is stopped (tuiadvisor stacks tells where), its step is longer (--for 5m waits longer), "
+            "or it is no PyTorch training"
         )
     print(plain_summary(view))
     return 0

@@ -180,8 +180,9 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
 def rank_at(page: Page) -> int | None:
     """Return the rank that is shown or selected."""
     shown: int | None = getattr(page, "rank", None)
-    if shown is None and page.cursor is not None and page.cursor[0] == "rank":
-        shown = int(page.cursor[1])
+    pointed = page.opened()
+    if shown is None and pointed is not None and pointed[0] == "rank":
+        shown = int(pointed[1])
     return shown
 
 

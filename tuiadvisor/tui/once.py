@@ -35,7 +35,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         BLANK,
         *_verdict(view),
         BLANK,
-        rule(sections.step_title("step", view), WIDTH, sections.window(view)),
+        *_step_head(view),
         sections.step_figures(view, WIDTH),
         *_phases(view),
         *sections.communication(view, WIDTH, 9),
@@ -53,6 +53,15 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
     ]
     text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"
     return to_ascii(text) if plain_ascii else text
+
+
+def _step_head(view: RunView) -> list[Line]:
+    """Return the head of the step's figures with their window, under it where both do not fit."""
+    title, window = sections.step_title("step", view), sections.window(view)
+    head = rule(title, WIDTH, window)
+    if window in head.text:
+        return [head]
+    return [rule(title, WIDTH), *(line((row, "dim")) for row in wrap(window, WIDTH))]
 
 
 def _job(view: RunView) -> list[Line]:

@@ -152,7 +152,9 @@ def _legend(width: int) -> list[Line]:
 
 def _seen(view: RunView) -> str:
     share = view.overlap.sampled_share
-    return f"{text_of.share(share)} of the steps seen in detail" if share else "no step seen in detail"
+    if not share:
+        return "no step seen in detail"
+    return f"in all and hidden: from the {text_of.share(share)} of steps seen in detail"
 
 
 def _shares(view: RunView, width: int) -> list[Line]:

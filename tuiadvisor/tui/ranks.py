@@ -61,6 +61,7 @@ class Ranks(Page):
         self.filter = ""
         self.order: list[RankRow] = []
         self.height = 1
+        self.previewed: Target | None = None  # the rank below the table
 
     def next_sort(self) -> str:
         """Sort by the next column; returns its name."""
@@ -96,11 +97,16 @@ class Ranks(Page):
         rows = [select(row, width) if row.target == self.cursor else row for row in rows]
         if not rows:
             rows = [indent(line((self._why_empty(view), "dim")), 1)]
+        self.previewed = None
         if len(rows) + PREVIEW_ROWS <= self.height:
             rows += self._preview(view, width, self.height - len(rows))
         head = rankrow.header(columns, _heat_title(view, left_step, length, columns.heat))
         rows += [BLANK] * (self.height - len(rows))
         return [indent(rule(*self._title(view, width - 2)), 1), indent(head, 1), *rows, self._legend(width)]
+
+    def opened(self) -> Target | None:
+        """Return the selected rank, else the one whose details are shown below."""
+        return super().opened() or self.previewed
 
     def _preview(self, view: RunView, width: int, height: int) -> list[Line]:
         """Return the selected rank, else the culprit, under a table that leaves room for it."""
@@ -108,6 +114,7 @@ class Ranks(Page):
         chosen = [rank for rank in self.order if str(rank.rank) == wanted] or [
             rank for rank in self.order if rank.is_culprit
         ]
+        self.previewed = ("rank", str(chosen[0].rank)) if chosen else None
         if not chosen:
             return []
         rows = [BLANK, *rank_lines(view, chosen[0], width - 2)][:height]

@@ -171,7 +171,7 @@ class Columns:
             Cell("name", self.name, "dim"),
             Cell("changed", WHEN_WIDTH, "dim"),
             Cell("ranks", 6, "dim", "right"),
-            Cell("steps", 8, "dim", "right"),
+            Cell("to step", 8, "dim", "right"),
             Cell("step", 8, "dim", "right"),
             Cell("trend", self.spark, "dim"),
             Cell("verdict", VERDICT_WIDTH, "dim"),

@@ -283,7 +283,7 @@ def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
 
 def probe_work(work: ProbeWork) -> str:
     """Return what the probes take of a step, and how many steps they saw in detail."""
-    over = f" (budget {text_of.small_share(work.budget)})" if work.is_over else ""
+    over = f" (over its budget of {text_of.small_share(work.budget)})" if work.is_over else ""
     return (
         f"probe {text_of.small_share(work.cost)} of step{over}, detail {text_of.share(work.detail)} of steps"
     )
