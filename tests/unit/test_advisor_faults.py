@@ -239,6 +239,12 @@ def test_two_faults_on_two_ranks_have_separate_shares() -> None:
     assert [("straggler", (1,), "forward"), ("straggler", (3,), "data_wait")] == above_info(view)
     assert lost_s == pytest.approx(sum(entry.loss_s_per_step for entry in view.stragglers), rel=0.1)
     assert view.stragglers[0].loss_s_per_step > view.stragglers[1].loss_s_per_step
+    # Curing one of two that are late in the same steps wins less than its share: promised is what both give.
+    assert "without that and without rank 3 being late too" in view.verdict.sentence
+    assert view.verdict.speedup is not None
+    without_both = simulate(job).cycle_s[2:].mean() / simulate(healthy).cycle_s[2:].mean()
+    assert view.verdict.speedup.expected == pytest.approx(without_both, rel=0.03)
+    assert view.verdict.speedup.low <= without_both <= view.verdict.speedup.high
 
 
 @pytest.mark.parametrize("ranks", [(1, 3), (0, 1, 2)])

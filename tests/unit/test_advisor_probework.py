@@ -67,7 +67,7 @@ def test_over_its_budget_is_said() -> None:
     view = view_of(with_bursts(Job(), every=10, budget_ppm=100))
     assert view.probe is not None
     assert view.probe.is_over
-    assert "of step (budget 0.01 %), detail" in plain_summary(view)
+    assert "of step (over its budget of 0.01 %), detail" in plain_summary(view)
 
 
 def test_unknown_is_not_zero() -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from tuiadvisor.advisor.evidence import rank_words
 from tuiadvisor.advisor.view import Decision, Speedup, Verdict
 from tuiadvisor.metrics.barrier import has_stages
+from tuiadvisor.metrics.whatif import Gain
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
 
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
+SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 COMPUTE: Final = ("forward", "backward", "optimizer", "other")
 
 
@@ -32,13 +35,15 @@ def verdict(
     if not above:
         return _keep(judged, diagnosis, job_seconds, num_not_compared)
     chosen = above[0]
-    following = next_constraint(chosen, judged, diagnosis, job_seconds)
+    beside = _beside(chosen, above)
+    gain = _together(chosen, beside)
+    following = next_constraint(chosen, judged, diagnosis, job_seconds, beside)
     return Verdict(
         decision=cast("Decision", chosen.rule.decision),
-        sentence=_sentence(chosen, diagnosis),
+        sentence=_sentence(chosen, diagnosis, gain, beside),
         finding=chosen.finding.id,
         pattern=chosen.finding.pattern,
-        speedup=_speedup(chosen),
+        speedup=Speedup(gain.speedup, gain.speedup_low, gain.speedup_high) if gain else None,
         next_constraint=following,
         because=chosen.finding.message,
         verify=chosen.rule.verify,
@@ -94,14 +99,47 @@ def _ranks(num_ranks: int) -> str:
     return "1 rank was" if num_ranks == 1 else f"{num_ranks} ranks were"
 
 
-def _sentence(chosen: Judged, diagnosis: Diagnosis) -> str:
-    gain = chosen.gain
+def _beside(chosen: Judged, above: list[Judged]) -> list[Judged]:
+    """Other late ranks. Where several are late in the same steps, each one's share is won only if all are cured."""
+    if chosen.rule.scope != "straggler" or chosen.gain is None:
+        return []
+    return [
+        entry for entry in above if entry is not chosen and entry.rule.id == chosen.rule.id and entry.gain
+    ]
+
+
+def _together(chosen: Judged, beside: list[Judged]) -> Gain | None:
+    """The gain if all of them are cured: their shares are parts of one loss, so they add up."""
+    if chosen.gain is None or not beside:
+        return chosen.gain
+    gains = [entry.gain for entry in (chosen, *beside) if entry.gain is not None]
+    step_s = chosen.gain.step_s
+    most = (1 - SMALLEST_REST) * step_s
+    loss_s, low_s, high_s = (
+        min(sum(values), most)
+        for values in (
+            [gain.loss_s for gain in gains],
+            [gain.loss_low_s for gain in gains],
+            [gain.loss_high_s for gain in gains],
+        )
+    )
+    factors = (step_s / (step_s - lost) for lost in (loss_s, low_s, high_s))
+    return Gain(step_s, loss_s, low_s, high_s, *factors)
+
+
+def _sentence(chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: list[Judged]) -> str:
     first = f"{chosen.rule.decision.capitalize()}: {chosen.headline}"
     if gain is None:
         return f"{first}."
     now, then = seconds(gain.step_s), seconds(gain.step_s - gain.loss_s)
     if _is_order_unknown(diagnosis):
         return f"{first}; without that a step would take at best {then} instead of {now}."
+    if beside:
+        named = rank_words(tuple(sorted(rank for entry in beside for rank in entry.finding.ranks)))
+        return (
+            f"{first}; without that and without {named} being late too, a step would take {then} instead of {now} "
+            f"({gain.speedup:.2f}x)."
+        )
     return f"{first}; without that a step would take {then} instead of {now} ({gain.speedup:.2f}x)."
 
 
@@ -111,26 +149,27 @@ def _is_order_unknown(diagnosis: Diagnosis) -> bool:
     return barrier.evidence == "none" and table.num_ranks > 1 and not has_stages(table)
 
 
-def _speedup(chosen: Judged) -> Speedup | None:
-    gain = chosen.gain
-    return None if gain is None else Speedup(gain.speedup, gain.speedup_low, gain.speedup_high)
-
-
 def next_constraint(
-    chosen: Judged | None, judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares
+    chosen: Judged | None,
+    judged: list[Judged],
+    diagnosis: Diagnosis,
+    job_seconds: Shares,
+    beside: list[Judged] | None = None,
 ) -> str | None:
     """What limits the step once the chosen finding is gone: the largest other loss, else the longest compute."""
     cycle = diagnosis.steady_barrier.cycle_K
     if not cycle.size:
         return None
-    remaining = float(cycle.mean()) - (chosen.gain.loss_s if chosen and chosen.gain else 0.0)
+    cured = [entry.finding for entry in ([chosen] if chosen else []) + (beside or [])]
+    gain = _together(chosen, beside or []) if chosen else None
+    remaining = float(cycle.mean()) - (gain.loss_s if gain else 0.0)
     losses: dict[str, float] = {}
     if diagnosis.input is not None and (chosen is None or chosen.rule.id != "input_bound"):
         losses["data_wait"] = diagnosis.input.gain.loss_s
     if diagnosis.transfer is not None and (chosen is None or chosen.rule.id != "communication_bound"):
         losses["comm_exposed"] = diagnosis.transfer.gain.loss_s
     for entry in judged:
-        same = chosen is not None and entry.finding is chosen.finding
+        same = any(entry.finding is finding for finding in cured)
         if (
             (entry.rule.scope == "job" and entry.rule.id != "pipeline_bubble")
             or same
