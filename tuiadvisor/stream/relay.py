@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tuiadvisor.stream.source import LiveSource
 
 READ_S: Final = 0.2
+READ_MS: Final = 200
 DRAIN_S: Final = 2.0
 MAX_SOURCES: Final = 16_384
 _SEND_HIGH_WATER: Final = 64
@@ -39,7 +40,9 @@ class Relay:
         self._key = upper.key
         self._source = source
         self._hellos: dict[str, bytes] = {}
+        self._is_connected = False
         self._num_connections = 0
+        self._num_greeted = 0
         self._stop_s: float | None = None  # when to give up what is left
         self._thread = threading.Thread(target=self._run, name="tuiadvisor-relay", daemon=True)
 
@@ -63,7 +66,7 @@ class Relay:
                 use_as_peer(pushing, self._key)
             if self._url.startswith("tcp://["):
                 pushing.set(zmq.IPV6, 1)
-            monitor = pushing.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+            monitor = pushing.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
             pushing.connect(self._url)
             try:
                 while not self._is_over():
@@ -89,10 +92,14 @@ class Relay:
             return True  # damaged on the lower hub's disk: the upper one sees the hole in the numbers
         if head.source == HUB_SOURCE or head.kind in {FrameKind.RUN, FrameKind.GAP}:
             return True  # what the lower hub says of itself; the upper one looks for gaps and silences on its own
-        while not pushing.poll(int(READ_S * 1000), zmq.POLLOUT):
+        self._look(monitor, 0)
+        # The socket takes frames a moment before it tells of the new connection: HELLO must be the first of them.
+        while not (self._is_connected and pushing.poll(READ_MS, zmq.POLLOUT)):
             if self._stop_s is not None and time.monotonic() > self._stop_s:
                 return False
-        if self._has_new_hub(monitor):
+            self._look(monitor, 0 if self._is_connected else READ_MS)
+        if self._num_connections > self._num_greeted:
+            self._num_greeted = self._num_connections
             for hello in self._hellos.values():
                 pushing.send(hello)
         if head.kind is FrameKind.HELLO and (head.source in self._hellos or len(self._hellos) < MAX_SOURCES):
@@ -103,9 +110,9 @@ class Relay:
         self.num_forwarded += 1
         return True
 
-    def _has_new_hub(self, monitor: zmq.Socket[bytes]) -> bool:
-        before = self._num_connections
-        while monitor.poll(0):
-            recv_monitor_message(monitor)
-            self._num_connections += 1
-        return self._num_connections > max(before, 1)
+    def _look(self, monitor: zmq.Socket[bytes], patience_ms: int) -> None:
+        """Take what the socket tells of its connection; wait so long for the first word."""
+        while monitor.poll(patience_ms):
+            patience_ms = 0
+            self._is_connected = recv_monitor_message(monitor)["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self._num_connections += self._is_connected
