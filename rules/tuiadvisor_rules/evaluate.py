@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor_rules.condition import RuleError, nearest, one_line
 from tuiadvisor_rules.loader import Rule, catalog_dir, load_catalog
-from tuiadvisor_rules.message import fill
+from tuiadvisor_rules.message import fill, generalize
 from tuiadvisor_rules.metric_names import METRICS
 from tuiadvisor_rules.questions import load_questions
 from tuiadvisor_rules.user import is_shipped, overlay, user_dir
@@ -86,6 +86,11 @@ def _wrong_questions(folder: Path) -> list[str]:
     return []
 
 
+def general_title(rule: Rule) -> str:
+    """A rule's title where no case is meant: without names of ranks to put in."""
+    return generalize(rule.title)
+
+
 def show(rule_id: str, rules: tuple[Rule, ...]) -> str:
     """What a rule finds, why it matters, its thresholds and what to do, as plain text. RuleError if unknown."""
     found = {rule.id: rule for rule in rules}
@@ -93,7 +98,7 @@ def show(rule_id: str, rules: tuple[Rule, ...]) -> str:
         raise RuleError(f"no rule {rule_id!r}{nearest(rule_id, found)}")
     rule = found[rule_id]
     lines = [
-        f"{rule.id}: {rule.title}" + ("" if is_shipped(rule) else f"  [{one_line(rule.path)}]"),
+        f"{rule.id}: {general_title(rule)}" + ("" if is_shipped(rule) else f"  [{one_line(rule.path)}]"),
         f"pattern {rule.pattern}, lens {', '.join((rule.lens, *rule.secondary_lenses))}, layer {rule.layer}"
         + (f", seen as {', '.join(rule.situations)}" if rule.situations else ""),
         "",

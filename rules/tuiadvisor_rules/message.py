@@ -33,6 +33,11 @@ def fill(text: str, values: Mapping[str, object]) -> str:
     return _FIELD.sub(lambda match: worded(match[1], values.get(match[1])), text)
 
 
+def generalize(text: str) -> str:
+    """The template where no case is meant: "Others wait for {ranks}" is said of some ranks."""
+    return _FIELD.sub(lambda match: f"some {match[1].replace('_', ' ')}", text)
+
+
 def worded(name: str, value: object) -> str:
     """One value as people read it: seconds scaled, shares in percent."""
     unit = METRICS[name].unit if name in METRICS else "text"

@@ -64,7 +64,11 @@ def recorded(case: Case, folder: Path) -> dict[str, object]:
         done = tuiadvisor("record", "--pid", str(training.pid), "-o", str(recording), *length)
         assert done.returncode == 0, done.stderr
         assert training.poll() is None, "the training must not notice"
-    return diagnosis(recording)
+    document = diagnosis(recording)
+    verdict = document["verdict"]
+    assert isinstance(verdict, dict)
+    assert verdict["sentence"] in done.stdout, "the closing line says what the file says"
+    return document
 
 
 def diagnosis(recording: Path) -> dict[str, object]:

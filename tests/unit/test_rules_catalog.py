@@ -16,7 +16,7 @@ from tuiadvisor.advisor.pipelines import find_pipelines
 from tuiadvisor.advisor.stages import pipeline_values, stage_subjects
 from tuiadvisor.metrics.diagnosis import diagnose_table
 from tuiadvisor_rules.condition import RuleError
-from tuiadvisor_rules.evaluate import check, judge, show
+from tuiadvisor_rules.evaluate import check, general_title, judge, show
 from tuiadvisor_rules.loader import Rule, catalog_dir, load_catalog, load_rule
 from tuiadvisor_rules.message import fill, seconds, worded
 from tuiadvisor_rules.metric_names import ALL, UNITS, names_for
@@ -58,6 +58,11 @@ def test_firing_cases_fill_their_message(rule: Rule) -> None:
         assert outcome.fires == (case.expect not in {"silent", "unknown"})
         assert "unknown" not in outcome.message
         assert "unknown" not in outcome.headline
+
+
+@pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
+def test_a_title_without_a_case_has_no_placeholders(rule: Rule) -> None:
+    assert "{" not in general_title(rule)
 
 
 def test_an_unknown_rule_gets_the_nearest_name() -> None:

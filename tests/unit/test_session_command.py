@@ -40,8 +40,9 @@ def test_intent_is_written_read_and_taken_back(here: Path, capsys: pytest.Captur
     assert Intent(objective="cost", deadline_h=48, price_per_device_hour=2.5) == read_intent(
         ".tuiadvisor.toml"
     )
-    shown = capsys.readouterr().out
-    assert "budget                 not stated" in shown
+    shown = capsys.readouterr()
+    assert "budget                 not stated" in shown.out
+    assert "written to .tuiadvisor.toml\n" == shown.err
     assert 0 == run(["intent", "--set", "objective="])
     assert Intent(deadline_h=48, price_per_device_hour=2.5) == read_intent(".tuiadvisor.toml")
     assert 0 == run(["intent", "--json"])

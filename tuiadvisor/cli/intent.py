@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     intent = changed(read_intent(options.file), parse_settings(options.settings))
     if options.settings:
         write_intent(options.file, intent)
+        print(f"written to {options.file}", file=sys.stderr)
     stated = asdict(intent)
     if options.json:
         sys.stdout.buffer.write(

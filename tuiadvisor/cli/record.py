@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.cli.background import run_in_background
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.survey import surveyed
 from tuiadvisor.cli.target import add_probe_options, add_remote_target, add_target, open_session
 from tuiadvisor.errors import FailureError
 
@@ -63,11 +64,12 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
         finally:
             feed.stop()
         error = session.agent_error()
-    view = feed.latest().view
     if feed.failure is not None:
         raise feed.failure
     if error is not None:
         raise FailureError(f"{error} (what was recorded before is in {options.output})")
+    # From the file, not from the feed, which was ended with frames still on their way: `diagnose` will say the same.
+    view = surveyed(options.output).view
     print(f"recorded {_progress(view)} in {options.output}")
     if view is not None and view.verdict.sentence:
         print(view.verdict.sentence)

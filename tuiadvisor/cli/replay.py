@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("file", metavar="FILE", help="a recording")
     parser.add_argument("--speed", type=_speed, default=1.0, metavar="4", help="recorded seconds a second")
-    parser.add_argument("--at", type=int, metavar="STEP", help="begin at this step")
+    parser.add_argument("--at", type=int, metavar="STEP", help="begin at this step, paused")
     parser.add_argument("--once", action="store_true", help="no screens: print the summary as text")
     add_work(parser)
 
@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
         feed.stop()
         raise
     if options.at is not None:
+        feed.command("pause")  # who asks for a step wants to look at it
         feed.command("seek_step", options.at)
     feed.start()
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor_rules.condition import one_line
-from tuiadvisor_rules.evaluate import check, show
+from tuiadvisor_rules.evaluate import check, general_title, show
 from tuiadvisor_rules.loader import load_catalog
 from tuiadvisor_rules.user import is_shipped, load_rules, user_dir
 
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             width = max(len(rule.id) for rule in rules)
             for rule in rules:
                 origin = "" if is_shipped(rule) else f"  [{one_line(rule.path)}]"
-                print(f"{rule.id:{width}}  {rule.pattern}  {rule.title}{origin}")
+                print(f"{rule.id:{width}}  {rule.pattern}  {general_title(rule)}{origin}")
             for name in sorted({rule.id for rule in load_catalog()} - {rule.id for rule in rules}):
                 print(f"{name:{width}}  --  switched off  [{user_dir()}]")
     except ValueError as error:  # the rules package knows nothing of ours: its RuleError is a ValueError
