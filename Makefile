@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
 
-.PHONY: demo test frameworks lint check format bench fuzz accuracy clean
+.PHONY: demo test frameworks lint format bench fuzz accuracy clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -20,8 +20,11 @@ $(VENV)/.dev-installed: $(VENV)/.installed
 demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the screens on it
 	$(BIN)/tuiadvisor demo $(SCENARIO)
 
-test: $(VENV)/.dev-installed  ## all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev-installed  ## all tests: the quick ones on two cores, then one by one those that start real trainings
+	@failed=0; \
+	$(BIN)/python -m pytest --numprocesses 2 --durations 15 tests/unit tests/snapshot || failed=1; \
+	$(BIN)/python -m pytest --durations 40 tests/integration tests/gpu || failed=1; \
+	exit $$failed
 
 frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning and DeepSpeed run
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed
