@@ -49,7 +49,7 @@ class Table:
 
 def read_table(path: str) -> Table:
     """The table in a CSV file. TuiadvisorError: what is wrong, on which line, what next."""
-    name = printable(path)
+    name = printable(path, 4096)  # whole: a path without its end names no file
     text = _text(path, name)
     header, lines = _lines(text, name)
     columns = columns_of(header, name)
