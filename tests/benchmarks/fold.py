@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "accuracy"))
 from worlds import World, frames
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.groups import groupings
 from tuiadvisor.stream.frames import FrameKind, decode, encode
 
 RANK_STEPS = 400_000  # as many in each world, so that each runs a few seconds
@@ -46,6 +47,9 @@ def measure(num_ranks: int, ranks_per_agent: int, *, profile: bool) -> str:
     view = advisor.view()
     view_s = process_time() - begin
     profiler.disable()
+    begin = process_time()
+    groupings(view.ranks, {rank.rank: (rank.rank % 8,) for rank in view.ranks}, {})
+    group_s = process_time() - begin
     if profile:
         pstats.Stats(profiler).sort_stats("cumulative").print_stats(PROFILE_LINES)
     assert view.last_step == num_steps - 1, view.last_step
@@ -53,7 +57,7 @@ def measure(num_ranks: int, ranks_per_agent: int, *, profile: bool) -> str:
     size = num_rows / max(len(decoded) - num_ranks // world.ranks_per_host, 1)
     return (
         f"| {num_ranks:6} | {size:6.0f} | {num_rows / fold_s:9,.0f} | {num_rows / (fold_s + decode_s):9,.0f} "
-        f"| {1e3 * view_s:6.0f} ms |"
+        f"| {1e3 * view_s:6.0f} ms | {1e3 * group_s:6.1f} ms |"
     )
 
 
@@ -64,7 +68,8 @@ def main() -> None:
     parser.add_argument("--ranks-per-agent", type=int, default=8)
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
-    print("| ranks | rows a frame | rank-steps/s, fold | with decoding | a view |\n|---|---|---|---|---|")
+    print("| ranks | rows a frame | rank-steps/s, fold | with decoding | a view | two groupings |")
+    print("|---|---|---|---|---|---|")
     for num_ranks in options.ranks:
         print(measure(num_ranks, options.ranks_per_agent, profile=options.profile), flush=True)
 

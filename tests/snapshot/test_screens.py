@@ -43,6 +43,18 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "ranks-unknown": (views.live(views.unknown_everything()), ("2",)),
     "ranks-1024-sorted": (views.live(views.many(1024)), ("2", "s", "down")),
     "ranks-1024-filtered": (views.live(views.many(1024)), ("2", "slash", "g", "p", "u", "0", "7")),
+    "ranks-hosts": (views.live(views.grouped_many()), ("2",)),
+    "ranks-stages": (views.live(views.grouped_many()), ("2", "a", "down", "enter")),
+    "ranks-replicas": (views.live(views.grouped_many()), ("2", "a", "a", "s", "down")),
+    "ranks-phases": (views.live(views.grouped_many()), ("2", "s", "M")),
+    "ranks-group-filtered": (
+        views.live(views.grouped_many()),
+        ("2", "slash", *"stage", "space", "2", "enter"),
+    ),
+    "ranks-16384": (views.live(views.grouped_many(16384, 8)), ("2",)),
+    "ranks-one": (views.live(views.one_rank()), ("2",)),
+    "ranks-finished": (views.live(views.finished(), phase="ended"), ("2",)),
+    "ranks-hub-lost": (views.hub_lost(), ("2",)),
     "ranks-replay-paused": (views.replay(paused=True), ("2",)),
     "pipeline": (views.live(views.pipeline()), ("3",)),
     "pipeline-even": (views.live(views.pipeline(num_chunks=32, heavy=None)), ("3", "down")),
@@ -125,6 +137,19 @@ def test_desk_in_sixteen_colours(snap_compare: Callable[..., bool], name: str) -
 def test_theme(snap_compare: Callable[..., bool], theme: str, keys: tuple[str, ...]) -> None:
     """The same screens in the other colours."""
     assert snap_compare(screens(views.live(views.straggler()), theme), press=keys)
+
+
+@pytest.mark.parametrize("theme", ["light", "terminal"])
+def test_groups_in_other_colours(snap_compare: Callable[..., bool], theme: str) -> None:
+    """A late rank in a group of others, in other colours."""
+    assert snap_compare(screens(views.live(views.grouped_many()), theme), press=("2", "a"))
+
+
+def test_groups_in_ascii(snap_compare: Callable[..., bool]) -> None:
+    """A glyph of its own for what stands out, without UTF-8."""
+    assert snap_compare(
+        screens(views.live(views.grouped_many()), "terminal", ascii_only=True), press=("2", "a")
+    )
 
 
 @pytest.mark.parametrize("theme", ["light", "terminal"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from tuiadvisor.advisor.groups import groupings
 from tuiadvisor.advisor.view import (
     Action,
     ChainLink,
@@ -88,6 +89,8 @@ def rank_row(
         last_arrivals=0.98 if culprit else 0.01,
         is_culprit=culprit,
         lateness_levels=bytes(levels),
+        phase_levels=bytes((6 if culprit else rank % 7 // 3, 255, *(rank * 7 % 3 // 2 for _ in range(8)))),
+        is_outlier=culprit,
     )
 
 
@@ -497,6 +500,25 @@ def finished() -> RunView:
             for rank in view.ranks
         ),
     )
+
+
+def grouped(view: RunView, num_stages: int = 0) -> RunView:
+    """The view with its ranks put together as a fold does it; with stages, each replica is a run of ranks."""
+    stages = {rank.rank: (rank.rank % num_stages,) for rank in view.ranks} if num_stages else {}
+    replicas = {rank.rank: rank.rank // num_stages * num_stages for rank in view.ranks} if num_stages else {}
+    return replace(view, groupings=groupings(view.ranks, stages, replicas))
+
+
+def grouped_many(num_ranks: int = 1024, num_stages: int = 4) -> RunView:
+    """Many ranks in groups: one late, one killed, one that computes longer without being named for it."""
+    view = many(num_ranks)
+    ranks = [rank if rank.is_culprit else replace(rank, last_arrivals=2e-5) for rank in view.ranks]
+    ranks[77] = replace(
+        ranks[77], state="killed", state_detail="killed by SIGKILL after step 341", now="", is_outlier=True
+    )
+    late = bytes(5 if step % 3 else 0 for step in range(120))
+    ranks[300] = replace(ranks[300], lateness_levels=late, is_outlier=True, last_arrivals=0.01)
+    return grouped(replace(view, ranks=tuple(ranks)), num_stages)
 
 
 def many(num_ranks: int = 1024, *, seed: int = 7) -> RunView:

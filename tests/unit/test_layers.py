@@ -16,6 +16,7 @@ ALLOWED = {
     "tuiadvisor/events.py": (),
     "tuiadvisor/tui": (
         "tuiadvisor.advisor.view",
+        "tuiadvisor.advisor.rankgroup",
         "tuiadvisor.advisor.comparison",
         "tuiadvisor.advisor.contents",
         "tuiadvisor.advisor.runlist.RunEntry",

@@ -68,6 +68,11 @@ class Keyboard:
     def page(self) -> str:
         return self.place.page.name
 
+    @property
+    def order(self) -> list[int]:
+        """The ranks that have a row."""
+        return self.place.ranks.order(self.place.state.view)
+
 
 @pytest.fixture
 def live() -> Keyboard:
@@ -157,11 +162,11 @@ def test_n_walks_the_findings(live: Keyboard) -> None:
 def test_sort_cycles_through_the_columns(live: Keyboard) -> None:
     """Largest first; r turns it round; the title says which."""
     live.press("2")
-    assert [0, 1, 2, 3] == [rank.rank for rank in live.place.ranks.order]
+    assert [0, 1, 2, 3] == live.order
     assert "ranks by caused wait" in live.press("s")
-    assert 2 == live.place.ranks.order[0].rank
+    assert 2 == live.order[0]
     assert "ranks by caused wait, reversed" in live.press("r")
-    assert 2 == live.place.ranks.order[-1].rank
+    assert 2 == live.order[-1]
     for _ in range(6):
         live.press("s")
     assert "rank" == live.place.ranks.sort
@@ -173,23 +178,23 @@ def test_unknown_values_sort_last() -> None:
     ranks = (replace(view.ranks[0], caused_wait_s=None), *view.ranks[1:])
     keyboard = Keyboard(views.live(replace(view, ranks=ranks)))
     keyboard.press("2", "s")
-    assert 0 == keyboard.place.ranks.order[-1].rank
+    assert 0 == keyboard.order[-1]
 
 
 def test_filter_keeps_what_contains_the_text() -> None:
     """Host, rank, state or culprit; enter keeps it, esc clears it."""
     keyboard = Keyboard(views.live(views.many(64)))
     text = keyboard.press("2", "/", *"gpu003")
-    assert list(range(24, 32)) == [rank.rank for rank in keyboard.place.ranks.order]
+    assert list(range(24, 32)) == keyboard.order
     assert "8 of 64" in text
     keyboard.press("enter")
     assert keyboard.place.prompt is None
-    assert 8 == len(keyboard.place.ranks.order)
+    assert 8 == len(keyboard.order)
     keyboard.press("escape")
-    assert 64 == len(keyboard.place.ranks.order)
+    assert 64 == len(keyboard.order)
     keyboard.press("/", *"culprit")
-    assert [63] == [rank.rank for rank in keyboard.place.ranks.order]
-    assert "contains" in keyboard.press("x")
+    assert [63] == keyboard.order
+    assert "is “culpritx”" in keyboard.press("x")
 
 
 def test_filter_can_be_edited() -> None:
@@ -208,14 +213,15 @@ def test_filter_can_be_edited() -> None:
 def test_a_long_table_scrolls_with_its_cursor() -> None:
     """Page keys, ends, and the wheel; the cursor stays in sight."""
     keyboard = Keyboard(views.live(views.many(1024)))
-    assert "1\u201319 of 1,024" in keyboard.press("2")
-    assert "1,006\u20131,024 of 1,024" in keyboard.press("G")
+    # Two rows below the table belong to rank 612, which is late and out of sight.
+    assert "1\u201317 of 1,024" in keyboard.press("2")
+    assert "1,008\u20131,024 of 1,024" in keyboard.press("G")
     assert ("rank", "1023") == keyboard.place.page.cursor
-    assert "1\u201319 of 1,024" in keyboard.press("g")
+    assert "1\u201317 of 1,024" in keyboard.press("g")
     keyboard.press("pagedown")
     assert ("rank", "18") == keyboard.place.page.cursor
     keyboard.place.page.scroll(3)
-    assert "4\u201322 of 1,024" in keyboard.draw()
+    assert "6\u201322 of 1,024" in keyboard.draw()
 
 
 def test_a_rank_opens_with_its_phases_and_neighbours(live: Keyboard) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from tuiadvisor.advisor.collectives import Collectives
 from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
+from tuiadvisor.advisor.groups import groupings
 from tuiadvisor.advisor.picture import (
     SCHEMA,
     chain,
@@ -182,6 +183,10 @@ class Advisor:
             num_not_compared += self.store.tracks.num - len(diagnosis.table.ranks)
         good, good_losses = goodput(diagnosis, judged)
         named = stragglers(diagnosis, judged)
+        stages = self.chunks.stages
+        rows = with_devices(
+            rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged), stages), devices
+        )
         probe = probe_work(diagnosis, self.roster.ranks.values())
         heat_first = None
         if diagnosis is not None:
@@ -195,9 +200,8 @@ class Advisor:
             overlap=overlap(diagnosis),
             slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
             stragglers=named,
-            ranks=with_devices(
-                rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged)), devices
-            ),
+            ranks=rows,
+            groupings=groupings(rows, stages, self.roster.replicas()),
             heat_first_step=heat_first,
             findings=self._findings(judged),
             verdict=stands_still(hang[0])

@@ -26,6 +26,7 @@ MAX_ROWS: Final = 1 << 18  # 17 MB: 2000 steps of 4 stages and 8 micro-batches, 
 READ_STEPS: Final = 160  # what a view looks at: the last so many that were recorded, one in 4 to 64 of all
 LOOK_BACK_STEPS: Final = 64 * READ_STEPS
 MAX_STAGE: Final = 1 << 14
+MAX_STAGES_A_RANK: Final = 16
 MAX_MICRO_BATCH: Final = 1 << 20
 MAX_CLOCK_NS: Final = 1 << 61
 MAX_CHUNK_NS: Final = 3600 * 10**9
@@ -50,6 +51,7 @@ class PipelineStore:
         self._blocks: list[Ints] = []  # (_KEPT and the host's index) x rows
         self._num_held = 0
         self._hosts: list[str] = []
+        self.stages: dict[int, tuple[int, ...]] = {}  # of each rank, those whose chunks were seen there
 
     def add(self, columns: Mapping[str, Ints], host: str) -> None:
         """Take the pipeline's rows of one frame."""
@@ -68,10 +70,18 @@ class PipelineStore:
             block[index] = columns[name][good]
         block[-1] = self._hosts.index(host)
         self._blocks.append(block)
+        self._note_stages(columns["rank"][good], columns["group"][good])
         self.num_rows += num
         self._num_held += num
         while self._num_held - self._blocks[0].shape[1] >= MAX_ROWS:
             self._num_held -= self._blocks.pop(0).shape[1]
+
+    def _note_stages(self, ranks: Ints, stages: Ints) -> None:
+        pairs = np.unique(ranks[stages >= 0] * MAX_STAGE + stages[stages >= 0])
+        for rank, stage in zip((pairs // MAX_STAGE).tolist(), (pairs % MAX_STAGE).tolist(), strict=True):
+            known = self.stages.get(rank, ())
+            if stage not in known and len(known) < MAX_STAGES_A_RANK:
+                self.stages[rank] = tuple(sorted((*known, stage)))
 
     def held(
         self, store: StepStore, clock_shift: Callable[[str, str], int | None], until_step: int | None = None

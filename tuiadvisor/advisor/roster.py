@@ -151,6 +151,11 @@ class Roster:
         elif frame.kind == FrameKind.GAP:
             self._gap(payload)
 
+    def replicas(self) -> dict[int, int]:
+        """The lowest rank of the pipeline that each rank says it is in."""
+        first = {rank: fact.pipeline.get("first_rank") for rank, fact in self.ranks.items() if fact.pipeline}
+        return {rank: number for rank, number in first.items() if number is not None}
+
     def clock_shift(self, host: str, other: str) -> int | None:
         """Nanoseconds to add to host's clock to read other's, by their wall clocks; None when not known."""
         shift, others = self._wall_shift_ns.get(host), self._wall_shift_ns.get(other)

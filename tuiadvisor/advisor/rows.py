@@ -5,7 +5,9 @@ In: Diagnosis and Roster.  Out: RankRow, by rank; None wherever nothing was obse
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from tuiadvisor.advisor.view import RankRow
 from tuiadvisor.events import PHASES
 from tuiadvisor.metrics.accounting import rank_seconds, rank_step_seconds, shares
-from tuiadvisor.metrics.arrays import Floats, finite_or_none, median_or_none, row_mean
+from tuiadvisor.metrics.arrays import Floats, column_median, finite_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.steptable import COMM, PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.advisor.roster import RankFacts
     from tuiadvisor.advisor.view import DeviceView, Shares
+    from tuiadvisor.metrics.arrays import Bools, Ints
     from tuiadvisor.metrics.barrier import Barrier
     from tuiadvisor.metrics.diagnosis import Diagnosis
 
@@ -29,6 +32,13 @@ UNKNOWN_LEVEL: Final = 255
 # Shares of the median step at which lateness reaches levels 1..7: doubling, so a glance tells the order.
 LEVEL_EDGES: Final = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
 COMPUTE: Final = ("forward", "backward", "optimizer")
+# A rank stands out whose lateness reached this level, 16 % of a step, in a quarter of the latest steps.
+OUTLIER_LEVEL: Final = 4
+OUTLIER_STEPS: Final = 40
+OUTLIER_SHARE: Final = 0.25
+MIN_OUTLIER_STEPS: Final = 8
+# States in which a rank stands out, unless most ranks are in the same.
+ODD_STATES: Final = frozenset({"waiting_to_attach", "exited", "killed", "refused"})
 
 
 def lateness_levels(barrier: Barrier, step_s: float | None) -> tuple[int, list[bytes]]:
@@ -47,16 +57,47 @@ def lateness_levels(barrier: Barrier, step_s: float | None) -> tuple[int, list[b
     return first, [row.tobytes() for row in levels]
 
 
+def phase_levels(seconds_PR: Floats, step_s: float | None, peers_R: Ints) -> list[bytes]:
+    """One byte string a row, one byte a phase: how much longer than the median of its peers, share of a step.
+
+    seconds_PR: P phases x R ranks. peers_R: a number a rank; ranks with the same one do the same work.
+    """
+    levels = np.full(seconds_PR.shape, UNKNOWN_LEVEL, dtype=np.uint8)
+    for number in np.unique(peers_R):
+        here = peers_R == number
+        if not step_s or here.sum() < 2:  # what a single rank takes cannot be long or short
+            continue
+        mine = seconds_PR[:, here]
+        excess = (mine - column_median(mine.T)[:, None]) / step_s
+        levels[:, here] = np.where(np.isnan(mine), UNKNOWN_LEVEL, np.digitize(excess, LEVEL_EDGES))
+    return [row.tobytes() for row in np.ascontiguousarray(levels.T)]
+
+
+def stands_out(levels: list[bytes]) -> Bools:
+    """Rows that are late again and again, whether or not a rule has named them yet."""
+    width = min(map(len, levels), default=0)
+    if not width:
+        return np.zeros(len(levels), dtype=np.bool_)
+    table = np.frombuffer(b"".join(levels), dtype=np.uint8).reshape(len(levels), width)[:, -OUTLIER_STEPS:]
+    known = table != UNKNOWN_LEVEL
+    late = (known & (table >= OUTLIER_LEVEL)).sum(axis=1)
+    num_known = known.sum(axis=1)
+    return np.asarray((num_known >= MIN_OUTLIER_STEPS) & (late >= OUTLIER_SHARE * num_known))
+
+
 def rank_rows(
     diagnosis: Diagnosis | None,
     facts: dict[int, RankFacts],
     last_steps: dict[int, int],
     culprits: frozenset[int] = frozenset(),
+    stages: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
 ) -> tuple[RankRow, ...]:
-    """Rows of every rank that was heard of, with steps or without."""
-    measured = {} if diagnosis is None else _measured(diagnosis, last_steps, facts, culprits)
+    """Rows of every rank that was heard of, with steps or without. stages: ranks of one stage do the same work."""
+    usual = Counter(fact.state for fact in facts.values()).most_common(1)
+    odd = ODD_STATES - {state for state, _ in usual}
+    measured = {} if diagnosis is None else _measured(diagnosis, last_steps, facts, culprits, odd, stages)
     rows = [
-        measured.get(rank) or _row(rank, facts.get(rank), last_steps.get(rank))
+        measured.get(rank) or _row(rank, facts.get(rank), last_steps.get(rank), odd)
         for rank in sorted({*facts, *measured, *last_steps})
     ]
     width = max((len(row.lateness_levels) for row in rows), default=0)
@@ -72,11 +113,13 @@ def _padded(row: RankRow, width: int) -> RankRow:
     return replace(row, lateness_levels=bytes([UNKNOWN_LEVEL]) * width)
 
 
-def _measured(
+def _measured(  # noqa: PLR0917 - one caller, above
     diagnosis: Diagnosis,
     last_steps: dict[int, int],
     facts: dict[int, RankFacts],
     culprits: frozenset[int],
+    odd: frozenset[str],
+    stages: Mapping[int, tuple[int, ...]],
 ) -> dict[int, RankRow]:
     table, barrier, steady = diagnosis.table, diagnosis.steady_barrier, diagnosis.steady
     step_R = rank_step_seconds(steady)
@@ -87,6 +130,9 @@ def _measured(
     total = steady.comm_total_s_RK
     exposed = np.where(np.isfinite(total), steady.phase_s_PRK[COMM], np.nan)
     total_R, exposed_R = row_mean(total), row_mean(exposed)
+    late_R = stands_out(levels)
+    peers_R = np.array([stages.get(rank, (-1,))[0] for rank in table.ranks], dtype=np.int64)
+    phases = phase_levels(diagnosis.seconds_PR, step_s, peers_R)
     rows = {}
     for row, rank in enumerate(table.ranks):
         seconds = rank_seconds(diagnosis.seconds_PR, row)
@@ -95,6 +141,7 @@ def _measured(
             rank,
             facts.get(rank),
             last_steps.get(rank),
+            odd,
             host=table.hosts[row],
             step_s=finite_or_none(step_R[row]),
             seconds=seconds,
@@ -104,7 +151,9 @@ def _measured(
             caused_wait_s=finite_or_none(caused_R[row]),
             last_arrivals=finite_or_none(last_R[row]),
             is_culprit=rank in culprits,
+            is_late=bool(late_R[row]),
             levels=levels[row],
+            phases=phases[row],
         )
     return rows
 
@@ -131,6 +180,7 @@ def _row(
     rank: int,
     facts: RankFacts | None,
     last_step: int | None,
+    odd: frozenset[str],
     *,
     host: str = "",
     step_s: float | None = None,
@@ -141,7 +191,9 @@ def _row(
     caused_wait_s: float | None = None,
     last_arrivals: float | None = None,
     is_culprit: bool = False,
+    is_late: bool = False,
     levels: bytes = b"",
+    phases: bytes = b"",
 ) -> RankRow:
     known_seconds: Shares = seconds if seconds is not None else dict.fromkeys(PHASES)
     share = shares(known_seconds)
@@ -167,6 +219,8 @@ def _row(
         last_arrivals=last_arrivals,
         is_culprit=is_culprit,
         lateness_levels=levels,
+        phase_levels=phases,
+        is_outlier=is_culprit or is_late or (facts is not None and facts.state in odd),
     )
 
 

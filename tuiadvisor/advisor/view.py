@@ -7,7 +7,10 @@ shown as "unknown", never as 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.rankgroup import Grouping
 
 Decision = Literal["tune", "rescale", "stop", "keep"]
 Severity = Literal["info", "warning", "critical"]
@@ -157,6 +160,10 @@ class RankRow:
     is_culprit: bool
     lateness_levels: bytes  # one byte a recent step: 0 in time .. 7 very late, 255 unknown; oldest first
     device: DeviceView | None = None
+    phase_levels: bytes = (
+        b""  # one byte a phase of PHASES: how much longer than its peers, scaled like lateness
+    )
+    is_outlier: bool = False  # stands out from the other ranks, by lateness or state; a culprit always does
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,3 +394,4 @@ class RunView:
     chain: tuple[ChainLink, ...] = ()
     collectives: tuple[CollectiveRow, ...] = ()
     probe: ProbeWork | None = None
+    groupings: tuple[Grouping, ...] = ()

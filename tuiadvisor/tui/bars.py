@@ -47,6 +47,16 @@ SHORT_NAMES = {
     "pipeline_idle": "pipe idle",
     "other": "other",
 }
+# Three to five cells, over the columns of a narrow heat map.
+TINY_NAMES = {
+    "data_wait": "data",
+    "h2d": "copy",
+    "forward": "fwd",
+    "backward": "bwd",
+    "comm_exposed": "comm",
+    "optimizer": "opt",
+    "other": "rest",
+}
 LEGEND_WIDTH = 25
 LEGEND_GAP = 1
 COLUMNS = "▁▂▃▄▅▆▇█"
@@ -221,11 +231,11 @@ def heat_row(levels: bytes, first_step: int | None, left_step: int, width: int) 
     return spans
 
 
-def level_legend(width: int) -> Line:
+def level_legend(width: int, least: str = "in time", most: str = "very late") -> Line:
     """Return what the heights of the heat map mean."""
-    spans: list[Span] = [("in time ", "dim")]
+    spans: list[Span] = [(f"{least} ", "dim")]
     spans += [(LEVELS[level], f"heat:{level}") for level in range(len(LEVELS))]
-    spans += [(" very late", "dim")]
+    spans += [(f" {most}", "dim")]
     return Line(tuple(spans)) if width >= 26 else Line()
 
 

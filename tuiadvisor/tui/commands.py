@@ -87,12 +87,15 @@ COMMANDS = (
     ),
     Command("sort", ("s",), "s", "Sort", "sort the ranks by the next column", "ranks"),
     Command("reverse", ("r",), "r", "Reverse", "turn the order round", "ranks"),
+    Command("group", ("a",), "a", "Group", "a row a host, a stage, a replica, a rank", "ranks"),
+    Command("open_all", ("e",), "e", "Open all", "open or close all groups; enter does one", "ranks"),
+    Command("heat", ("M",), "M", "Phases", "the map: ranks by steps, or ranks by phases", "ranks"),
     Command(
         "filter",
         ("/",),
         "/",
         "Filter",
-        "ranks by number, host or state; runs by name or verdict",
+        "ranks by number, host, group or state; runs by name or verdict",
         "ranks",
     ),
     Command(
@@ -137,7 +140,7 @@ SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _REPLAY_ONLY = frozenset(
     {"bookmark", "step_back", "step_forward", "mark_back", "mark_forward", "seek", "speed"}
 )
-_RANKS_ONLY = frozenset({"sort", "reverse"})
+_RANKS_ONLY = frozenset({"sort", "reverse", "group", "open_all", "heat"})
 _RUNS_ONLY = frozenset({"mark", "compare_marked", "refresh"})
 _SIDEWAYS = frozenset({"rank", "advisor"})
 _LISTS = frozenset({"ranks", "runs"})
@@ -205,6 +208,8 @@ def label(command: Command, state: FeedState, page: Page) -> str:
     """Return the footer's words: what the key would do next."""
     if command.name == "pause" and is_paused(state):
         return "Go on"
+    if command.name == "heat" and getattr(page, "shows_phases", False):
+        return "Steps"
     if command.name == "speed" and state.replay is not None:
         return f"Speed {state.replay.speed:g}{text_of.TIMES}"
     return page.labels.get(command.name, command.label)

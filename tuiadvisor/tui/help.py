@@ -19,7 +19,9 @@ ABOUT = {
     "overview": "Top to bottom: the decision, the step's time over the last steps, what a step is spent on, "
     "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶).",
     "ranks": "Each column of the heat map is a step: taller and warmer is later at the gradient barrier. "
-    "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together.",
+    "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together. "
+    "A group (+8: eight ranks, closed) has the mean of its ranks, causes and last summed, and its latest rank's map; "
+    "what stands out (▶ ◆) is always on the screen.",
     "pipeline": "One step, a row a rank: F forward, B backward, W weight gradients, a dot where it waits. The bubble "
     "is the idle share of all ranks; u is what even stages would take off it, f what more micro-batches would.",
     "advisor": "Six patterns, each with what was measured and what only you know. Answers are stated, never measured; "

@@ -349,6 +349,8 @@ class Navigator:
             self._ask_question()
         elif target[0] == "live":
             self.go_live()
+        elif target[0] == "group":
+            self.ranks.toggle(target[1])
         elif target[0] == "rank":
             self.rank_page.rank = int(target[1])
             self.rank_page.cursor = None
@@ -420,7 +422,7 @@ class Navigator:
         if self.page is self.advisor:
             self.advisor.side(by)
             return
-        order = [rank.rank for rank in self.ranks.chosen(self.state.view)] if self.state.view else []
+        order = self.ranks.order(self.state.view)
         if self.rank_page.rank in order:
             index = min(max(order.index(self.rank_page.rank) + by, 0), len(order) - 1)
             self.open_target(("rank", str(order[index])))
@@ -477,7 +479,7 @@ FEED_COMMANDS: dict[str, tuple[str, object]] = {
     "end": ("end", None),
 }
 
-FILTER_HINT = "rank, host or state; enter keeps it, esc clears it"
+FILTER_HINT = "7, 8-15, host, stage 2, live, outlier …; enter keeps it, esc clears it"
 RUNS_HINT = "name, job or verdict; enter keeps it, esc clears it"
 SEEK_HINT = "its number; enter goes there, esc closes"
 
@@ -516,6 +518,9 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "previous_rank": lambda here: here.next_rank(-1),
     "sort": lambda here: here.say(f"sorted by {here.ranks.next_sort()}"),
     "reverse": lambda here: here.ranks.turn_round(),
+    "group": lambda here: here.say(here.ranks.next_grouping(here.state.view)),
+    "open_all": lambda here: here.ranks.toggle_all(),
+    "heat": lambda here: here.ranks.change_map(),
     "filter": lambda here: here.open_prompt("filter", "/", here.filter_hint(), here.filtered().filter),
     "capture": Navigator.capture,
     "detail": Navigator.detail,
