@@ -38,6 +38,8 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "overview-hub-lost": (views.hub_lost(), ()),
     "overview-paused": (views.live(views.straggler(), phase="paused"), ()),
     "overview-replay": (views.replay(), ()),
+    "overview-past": (views.past(), ()),
+    "ranks-past": (views.past(), ("2",)),
     "ranks-straggler": (views.live(views.straggler()), ("2", "down")),
     "ranks-lost": (views.live(views.lost_ranks()), ("2", "G")),
     "ranks-unknown": (views.live(views.unknown_everything()), ("2",)),

@@ -30,7 +30,7 @@ from tuiadvisor.advisor.view import (
     Verdict,
     Window,
 )
-from tuiadvisor.tui.feed import FeedState, ReplayState
+from tuiadvisor.tui.feed import FeedState, PastState, ReplayState
 
 PARTS_S = {
     "data_wait": 0.0021,
@@ -560,6 +560,11 @@ def hub_lost() -> FeedState:
 def replay(view: RunView | None = None, *, paused: bool = False) -> FeedState:
     where = ReplayState(0.62, 341, 0, 549, 4.0, paused, ((0.47, "rank 2 late"), (0.8, "checkpoint")))
     return live(view or straggler(), mode="replay", phase="paused" if paused else "live", replay=where)
+
+
+def past() -> FeedState:
+    """A live run that is looked at as it was."""
+    return live(straggler(), phase="past", past=PastState(341, 120, 1840, 0.13))
 
 
 class FakeFeed:

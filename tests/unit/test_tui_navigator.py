@@ -240,16 +240,16 @@ def test_a_rank_opens_with_its_phases_and_neighbours(live: Keyboard) -> None:
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        ("[", "only in a replay"),
-        ("}", "only in a replay"),
-        ("S", "only in a replay"),
+        ("]", "this is the newest step already"),
+        ("}", "this is the newest step already"),
+        ("b", "only in a replay"),
         ("x", "only in a replay"),
         ("s", "only on the ranks screen"),
         ("/", "only on a list"),
         ("m", "only on the list of recordings"),
         ("w", "only on a comparison"),
         ("v", "this is the live run already"),
-        ("right", "only on a rank's details"),
+        ("right", "this is the newest step already"),
         ("end", "newest step already"),
         ("z", "does nothing here"),
     ],
@@ -350,7 +350,7 @@ def test_the_palette_finds_and_does(live: Keyboard, key: str) -> None:
 
 def test_the_palette_says_why_too(live: Keyboard) -> None:
     """A command that cannot be used now answers as its key would."""
-    assert "only in a replay" in live.press(":", *"seek", "enter").splitlines()[-1]
+    assert "only in a replay" in live.press(":", *"bookmark", "enter").splitlines()[-1]
     live.press(":", *"quit", "enter")
     assert 1 == live.shell.left
 

@@ -84,6 +84,14 @@ class Advisor:
         span = self.store.span()
         return span is not None and span[1] - self.store.axis_shift() > job_step
 
+    def held_steps(self) -> tuple[int, int] | None:
+        """(oldest, newest) job step that `view_at` can show; None before the first."""
+        span = self.store.span()
+        if span is None:
+            return None
+        shift = self.store.axis_shift()
+        return max(span[0], span[1] - self.store.capacity + 1) - shift, span[1] - shift
+
     def feed(self, frame: bytes, *, with_steps: bool = True) -> None:
         """Take one encoded frame; one that cannot be decoded is counted and otherwise ignored."""
         try:

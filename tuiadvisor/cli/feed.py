@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.cli.errand import Errand, capture_errand, stacks_errand
+from tuiadvisor.cli.lookback import LOOKS_BACK, Lookback
 from tuiadvisor.cli.recorded import finding_marks
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.stream.wish import Wish
-from tuiadvisor.tui.feed import FeedState, Mode, ReplayState
+from tuiadvisor.tui.feed import FeedState, Mode, PastState, ReplayState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tuiadvisor.stream.source import Source
 
 READ_S: Final = 0.2
+STRIDES: Final = 32  # of a recording, from its first step to its last
 BURST_MS: Final = 3000
 VIEW_PERIOD_S: Final = 0.45
 VIEW_SHARE: Final = (
@@ -102,12 +104,16 @@ class Feed:
         now = time.monotonic()
         is_behind = self._is_catching_up()
         if now >= (self._behind_due_s if is_behind else self._view_due_s):
-            if self._changed and not self.frozen and not is_behind:
+            if self._changed and not self._stands() and not is_behind:
                 self.view = self._picture()
                 self._changed = False
             cost_s = time.monotonic() - now
             self._view_due_s = self._behind_due_s = now + max(VIEW_PERIOD_S, cost_s / VIEW_SHARE)
             self._publish(self.source.status.note)
+
+    def _stands(self) -> bool:
+        """Whether the picture stays whatever comes."""
+        return self.frozen
 
     def _patience_s(self) -> float:
         """How long to wait for the next frames."""
@@ -132,6 +138,7 @@ class Feed:
             self._replay_state(),
             former.version,
             self._notice(),
+            self._past_state(),
         )
         if state != former:
             self._version += 1
@@ -141,6 +148,9 @@ class Feed:
         raise NotImplementedError
 
     def _replay_state(self) -> ReplayState | None:
+        return None
+
+    def _past_state(self) -> PastState | None:
         return None
 
     def _notice(self) -> str:
@@ -165,6 +175,7 @@ class LiveFeed(Feed):
         self._wish = wish
         self._errand: Errand | None = None
         self._answer = ""
+        self._lookback = Lookback()
         self.answers: list[str] = []  # of errands, for the terminal when the screens are gone
 
     def stop(self) -> None:
@@ -180,9 +191,20 @@ class LiveFeed(Feed):
         error = self._agent_error()
         if error is not None:
             return f"agent lost: {error}", None
+        if self._lookback.step is not None:
+            return "past", None
         if self.frozen:
             return "paused", None
         return attach_phase(self.view)
+
+    def _stands(self) -> bool:
+        return self._lookback.is_drawn if self._lookback.step is not None else self.frozen
+
+    def _picture(self) -> RunView:
+        return self._lookback.picture(self.advisor)
+
+    def _past_state(self) -> PastState | None:
+        return self._lookback.state(self.advisor)
 
     def _notice(self) -> str:
         errand = self._errand
@@ -201,7 +223,11 @@ class LiveFeed(Feed):
             self._detail(value)
         elif name in ("resume", "end"):
             self.frozen = False
-            self._changed = True
+            self._lookback.leave()
+        elif name in LOOKS_BACK:
+            self._answer = self._lookback.go(name, value, self.advisor, self.view)
+            if self._errand is not None and not self._errand.is_running:
+                self._errand = None
 
     def _detail(self, ranks: tuple[int, ...]) -> None:
         if self._errand is not None and not self._errand.is_running:
@@ -326,6 +352,8 @@ class ReplayFeed(Feed):
             source.clock.pause()
             forward = value in (None, 1)
             self._show_step(0 if here is None else here + (1 if forward else -1))
+        elif name == "stride" and isinstance(value, int):
+            self._show_step((here or 0) + value * max((self.last_step or 0) // STRIDES, 1))
         elif name == "end":
             self._go(len(source.index), source.duration_s)
         elif name == "mark" and isinstance(value, tuple):

@@ -26,6 +26,8 @@ def badge(state: FeedState) -> Span:
     failure = next((word for word in FAILURES if state.phase.startswith(word)), "")
     if failure:
         return f" ✖ {failure.upper()} ", "badge:lost"
+    if state.past is not None:
+        return " ◀ PAST ", "badge:paused"
     if state.replay is not None:
         return _replay_badge(state.phase, paused=state.replay.paused)
     if state.phase == "ended" or (state.view is not None and state.view.ended):
@@ -73,7 +75,14 @@ def notice(state: FeedState, width: int) -> list[Line]:
     if state.view is None:
         return []
     text, role = "", "warn"
-    if state.phase.startswith(FAILURES):
+    if state.past is not None:
+        text = (
+            f"◀ The past: as of step {state.past.step:,}. The run goes on, at step {state.past.last_step:,}; End goes "
+            "there. States of ranks and hosts are the present ones."
+        )
+        if state.phase.startswith(FAILURES):
+            text += f" ✖ {state.phase.rstrip('.')}."
+    elif state.phase.startswith(FAILURES):
         text, role = f"✖ {state.phase.rstrip('.')}; these are the last figures.", "bad"
     elif state.view.ended:
         text, role = f"■ {state.view.ended}: these are its last figures.", "accent"
@@ -98,8 +107,13 @@ def notice(state: FeedState, width: int) -> list[Line]:
 
 
 def replay_bar(state: FeedState, width: int) -> list[Line]:
-    """Return the recording as a line with its marks, in a replay."""
-    replay = state.replay
+    """Return the recording as a line with its marks, or the steps of a live run that one may look back on."""
+    replay, past = state.replay, state.past
+    if past is not None:
+        head = line((" ◀ ", "accent"), (f"step {past.step:,}  ", "strong"), (f"{past.first_step:,} ", "dim"))
+        end = f" {past.last_step:,} live "
+        track = bars.time_line(past.position, (), max(width - length(head) - len(end), 5))
+        return [crop(Line((*head.spans, *track, (end, "dim"))), width)]
     if replay is None:
         return []
     now = f"step {replay.step:,}" if replay.step is not None else "before the first step"
@@ -123,6 +137,8 @@ def footer(state: FeedState, page: Page, width: int, message: str, wire: str) ->
     names = ["page_down", *page.keys] if page.num_below else list(page.keys)
     if state.replay is not None and page.of_run:
         names = [*names[:3], "step_forward", "mark_forward", "seek", "speed", *names[3:]]
+    elif state.past is not None and page.of_run:
+        names = ["end", "step_back", "step_forward", "seek", *names]
     spans: list[Span] = [(" ", "header")]
     used = 1 + length(tail)
     shown = commands.usable(dict.fromkeys(names), state, page)

@@ -74,7 +74,7 @@ COMMANDS = (
         ("right", "l"),
         "right",
         "Next rank",
-        "the rank below in the table, the next pattern",
+        "the rank below, the next pattern; elsewhere on in time",
         "moving",
     ),
     Command(
@@ -82,7 +82,7 @@ COMMANDS = (
         ("left", "h"),
         "left",
         "Previous rank",
-        "the rank above in the table, the pattern before",
+        "the rank above, the pattern before; elsewhere back in time",
         "moving",
     ),
     Command("sort", ("s",), "s", "Sort", "sort the ranks by the next column", "ranks"),
@@ -126,7 +126,7 @@ COMMANDS = (
     Command("step_forward", ("]",), "]", "Step on", "one step on", "time"),
     Command("mark_back", ("{",), "{", "Finding before", "to the finding before, in time", "time"),
     Command("mark_forward", ("}",), "}", "Finding after", "to the next finding, in time", "time"),
-    Command("seek", ("S",), "S", "Seek", "to a step by its number", "time"),
+    Command("seek", ("S",), "S", "Seek", "to a step by its number; a live run goes on behind", "time"),
     Command("bookmark", ("b",), "b", "Bookmark", "mark this step with a note; { and } find it again", "time"),
     Command("speed", ("x",), "x", "Speed", "the next speed of the replay", "time"),
     Command("end", ("end",), "End", "Newest", "the newest step: the live edge or the end", "time"),
@@ -137,14 +137,16 @@ BY_NAME = {command.name: command for command in COMMANDS}
 BY_KEY = {key: command for command in COMMANDS for key in command.keys}
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
-_REPLAY_ONLY = frozenset(
-    {"bookmark", "step_back", "step_forward", "mark_back", "mark_forward", "seek", "speed"}
+_REPLAY_ONLY = frozenset({"bookmark", "speed"})
+_IN_TIME = frozenset(
+    {"step_back", "step_forward", "mark_back", "mark_forward", "seek", "next_rank", "previous_rank"}
 )
+_ONWARD = frozenset({"step_forward", "mark_forward", "next_rank"})
 _RANKS_ONLY = frozenset({"sort", "reverse", "group", "open_all", "heat"})
 _RUNS_ONLY = frozenset({"mark", "compare_marked", "refresh"})
 _SIDEWAYS = frozenset({"rank", "advisor"})
+_AROUND = frozenset({"next_rank", "previous_rank"})
 _LISTS = frozenset({"ranks", "runs"})
-_RANK_ONLY = frozenset({"next_rank", "previous_rank"})
 _FINDINGS = frozenset({"next_finding", "previous_finding"})
 _MARKS = frozenset({"mark_back", "mark_forward"})
 
@@ -154,6 +156,7 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
     view = state.view
     has_findings = view is not None and bool(view.findings)
     can_open = bool(page.targets) or page.name == "runs" or (has_findings and page.name == "overview")
+    moves_in_time = name in _IN_TIME and not (name in _AROUND and page.name in _SIDEWAYS)
     reasons = (
         (name in _REPLAY_ONLY and state.replay is None, "only in a replay: this run is live"),
         (name in _RANKS_ONLY and page.name != "ranks", "only on the ranks screen: press 2"),
@@ -161,7 +164,12 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         (name in _RUNS_ONLY and page.name != "runs", "only on the list of recordings: press 8"),
         (name == "swap" and page.name != "compare", "only on a comparison: press 7"),
         (name == "live" and not page.can_go_live, "this is the live run already, or there is none"),
-        (name in _RANK_ONLY and page.name not in _SIDEWAYS, "only on a rank's details or in the advisor"),
+        (moves_in_time and (view is None or view.last_step is None), "no step has been seen yet"),
+        (moves_in_time and not page.of_run, "only where the run is shown: press 1"),
+        (
+            moves_in_time and name in _ONWARD and state.replay is None and state.past is None,
+            "this is the newest step already",
+        ),
         (name == "capture" and state.mode == "replay", "only in a live run: this is a recording"),
         (name == "detail" and state.mode == "replay", "only in a live run: this is a recording"),
         (name == "capture" and rank_at(page) is None, "choose a rank first: press 2, then enter"),
@@ -173,7 +181,7 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         (name == "open" and not can_open, "there is nothing to open here"),
         (name == "pause" and view is None, "there is nothing to pause yet"),
         (
-            name == "end" and state.replay is None and state.phase != "paused",
+            name == "end" and state.replay is None and state.past is None and state.phase != "paused",
             "this is the newest step already",
         ),
     )
@@ -191,7 +199,9 @@ def rank_at(page: Page) -> int | None:
 
 def is_paused(state: FeedState) -> bool:
     """Return whether time stands still on the screen."""
-    return state.replay.paused if state.replay is not None else state.phase == "paused"
+    if state.replay is not None:
+        return state.replay.paused
+    return state.phase == "paused" or state.past is not None
 
 
 def next_speed(current: float) -> float:
@@ -207,7 +217,7 @@ def usable(names: Iterable[str], state: FeedState, page: Page) -> list[Command]:
 def label(command: Command, state: FeedState, page: Page) -> str:
     """Return the footer's words: what the key would do next."""
     if command.name == "pause" and is_paused(state):
-        return "Go on"
+        return "Go on" if state.past is None else "Live"
     if command.name == "heat" and getattr(page, "shows_phases", False):
         return "Steps"
     if command.name == "speed" and state.replay is not None:

@@ -21,6 +21,7 @@ COMMAND_VALUES: dict[str, type] = {
     "speed": float,  # the new factor
     "seek_step": int,  # the step to show
     "step": int,  # +1 or -1
+    "stride": int,  # +1 or -1: a part of what can be looked at
     "next_finding": type(None),
     "prev_finding": type(None),
     "end": type(None),  # the live edge, or the end of the recording
@@ -44,6 +45,16 @@ class ReplayState:
 
 
 @dataclass(frozen=True, slots=True)
+class PastState:
+    """Where one looks in a live run, while it goes on."""
+
+    step: int
+    first_step: int  # the oldest that is still held
+    last_step: int  # the newest, which the run has reached meanwhile
+    position: float  # 0..1 between them
+
+
+@dataclass(frozen=True, slots=True)
 class FeedState:
     """One moment: what to show and where it comes from."""
 
@@ -55,6 +66,7 @@ class FeedState:
     replay: ReplayState | None
     version: int  # grows with every change: an equal version needs no redraw
     notice: str = ""  # what came of a command that takes time, until the next one
+    past: PastState | None = None  # a live run is shown as it was at an earlier step
 
 
 class ViewFeed(Protocol):

@@ -265,18 +265,19 @@ class Navigator:
         return self.runs if self.page is self.runs else self.ranks
 
     def _seek(self, typed: str) -> None:
-        replay = self.state.replay
+        where = self.state.replay or self.state.past
         text = typed.replace(",", "").strip()
-        if replay is None or not text:
+        if not text:
             return
         if not (text.isascii() and text.isdecimal()):
             self.say(f"“{typed}” is not a step number: digits only")
             return
         step = int(text)
-        first, last = replay.first_step, replay.last_step
+        first, last = (where.first_step, where.last_step) if where is not None else (None, None)
         if (first is not None and step < first) or (last is not None and step > last):
             ends = f"{first or 0:,} to {last:,}" if last is not None else f"steps from {first:,} on"
-            self.say(f"step {step:,} is not in this recording: it holds {ends}")
+            what = "not in this recording: it" if self.state.replay is not None else "not held: the fold"
+            self.say(f"step {step:,} is {what} holds {ends}")
             return
         self.shell.ask("seek_step", step)
 
@@ -418,9 +419,12 @@ class Navigator:
         self.overview.cursor = ("finding", ids[index % len(ids)])
 
     def next_rank(self, by: int) -> None:
-        """Show the rank beside this one in the order of the table; in the session the next pattern."""
+        """Show the rank beside this one in the order of the table; in the session the next pattern; else go in time."""
         if self.page is self.advisor:
             self.advisor.side(by)
+            return
+        if self.page is not self.rank_page:
+            self.shell.ask("stride", by)
             return
         order = self.ranks.order(self.state.view)
         if self.rank_page.rank in order:
