@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 # Rules of whoever runs the tests must not decide them; processes that tests start inherit this.
 os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no-config")
+# A shell starts what runs in its background with ^C ignored, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # The default limit of 200 ms an example fails on a busy machine, and says nothing about the code.
 settings.register_profile("tuiadvisor", deadline=None)
 # A fixed seed where a change is judged; at a desk each run tries other examples.

@@ -409,10 +409,14 @@ while True:
                 stderr=subprocess.DEVNULL,
             )
             assert watcher.stdout is not None
-            watcher.stdout.readline()
-            time.sleep(0.013 * number)  # another moment of the injection each time
-            watcher.send_signal(signal_number)
-            watcher.communicate(timeout=PATIENCE_S)
+            try:
+                watcher.stdout.readline()
+                time.sleep(0.013 * number)  # another moment of the injection each time
+                watcher.send_signal(signal_number)
+                watcher.communicate(timeout=PATIENCE_S)
+            finally:
+                watcher.kill()
+                watcher.communicate()
         inject(target.pid, _writing(tmp_path / "marker"))
         _until((tmp_path / "marker").exists)
         _end(tmp_path, target)
