@@ -18,9 +18,17 @@ from tuiadvisor.advisor.comparison import (
     WorkUnit,
 )
 from tuiadvisor.advisor.runlist import RunEntry
+from tuiadvisor.scaling.columns import Quantity
+from tuiadvisor.scaling.cost import Intent as Wanted
+from tuiadvisor.scaling.onerun import Mode, Parts
+from tuiadvisor.scaling.picture import Picture
+from tuiadvisor.scaling.table import Row, Table
 from tuiadvisor.session.conduct import Recorded, conduct
+from tuiadvisor.session.entries import Stated
 from tuiadvisor.session.guided import Guided, guided
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.machine import Machine
+from tuiadvisor.session.sizing import Known, picture_of
 from tuiadvisor.tui.desk import NO_DESK, DeskState
 from tuiadvisor_rules.questions import load_questions
 
@@ -138,3 +146,45 @@ def guided_session(answers: dict[str, str | float] | None = None) -> Guided:
     questions = load_questions()
     intent = Intent(objective="cost", price_per_device_hour=2.5, remaining_steps=100_000)
     return guided(conduct([recorded], intent, answers or {}, questions), "saved in before.session.json")
+
+
+STEP = Quantity("step_s", "step", "s", 1.0)
+MEASURED = ((8, 1.0), (16, 0.53), (32, 0.30))
+LIMITS = Wanted(
+    price_per_device_hour=2.5, deadline_h=7.0, budget=1200.0, remaining_steps=100_000, efficiency_floor=0.8
+)
+
+
+def table(rows: tuple[tuple[int, float], ...] = MEASURED) -> Table:
+    """Sizes of one job, strong scaling."""
+    return Table(
+        "sizes.csv",
+        STEP,
+        tuple(Row(line, devices, value, 512.0, None, None) for line, (devices, value) in enumerate(rows, 2)),
+        (),
+    )
+
+
+def sized(
+    intent: Wanted = LIMITS,
+    candidates: tuple[int, ...] = (64, 128),
+    rows: tuple[tuple[int, float], ...] = MEASURED,
+) -> Picture:
+    """A table of sizes as the screen shows it."""
+    return picture_of(Known(table=table(rows)), Stated(intent, candidates), Machine())
+
+
+def bounded(intent: Wanted = LIMITS, mode: Mode = "weak", room: int = 16) -> Picture:
+    """One run of eight devices alone."""
+    from tuiadvisor.scaling.oneruncurves import one_run_picture
+    from tuiadvisor.session.entries import entries
+
+    parts = Parts(8, 1, 8, room, 0.1, 0.07, 0.045, 0.01, 0.02, 0.005, 0.005, 0.01, 256)
+    stated = Stated(intent, (), mode)
+    picture = one_run_picture("before", parts, intent, (), mode)
+    return picture.with_entries(entries(stated, STEP, is_one_run=True))
+
+
+def unsized() -> Picture:
+    """A run whose ranks share one host's cores: one size says nothing."""
+    return picture_of(Known(Recorded("before", views.straggler(), 268_800)), Stated(Wanted()), Machine())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from snapshot import desks, views
 
+from tuiadvisor.scaling.cost import Intent as Wanted
 from tuiadvisor.tui.app import Screens
 from tuiadvisor.tui.navigator import Navigator
 
@@ -105,6 +106,19 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
     ),
     "advisor-answer": (desks.desk(session=desks.guided_session()), ("5", "right", "right", "down", "enter")),
     "advisor-reading": (desks.desk(session_note="reading before.tuirec: 43 %"), ("5",)),
+    "scaling": (desks.desk(scaling=desks.sized()), ("6",)),
+    "scaling-entry": (desks.desk(scaling=desks.sized()), ("6", "down", "down")),
+    "scaling-typing": (desks.desk(scaling=desks.sized()), ("6", "enter", "backspace", "3")),
+    "scaling-nothing-stated": (desks.desk(scaling=desks.sized(Wanted(), ())), ("6",)),
+    "scaling-one-run": (desks.desk(scaling=desks.bounded()), ("6",)),
+    "scaling-one-host": (desks.desk(scaling=desks.bounded(Wanted(), "strong", 8)), ("6",)),
+    "scaling-no-data": (desks.desk(scaling=desks.unsized()), ("6",)),
+    "scaling-one-size": (desks.desk(scaling=desks.sized(rows=desks.MEASURED[:1])), ("6",)),
+    "scaling-reading": (desks.desk(scaling_note="reading before.tuirec: 43 %"), ("6",)),
+    "scaling-still-reading": (
+        desks.desk(scaling=desks.bounded(), scaling_note="reading after.tuirec, 2 recordings left: 43 %"),
+        ("6",),
+    ),
     "compare": (desks.desk(comparison=desks.comparison()), ("7",)),
     "compare-none": (desks.desk(), ("7",)),
     "compare-reading": (desks.desk(comparison_note="reading before.tuirec: 43 %"), ("7",)),
@@ -127,7 +141,7 @@ def test_desk(snap_compare: Callable[..., bool], name: str, size: tuple[int, int
     assert snap_compare(screens(views.live(views.straggler()), desk=desk), press=keys, terminal_size=size)
 
 
-@pytest.mark.parametrize("name", ["runs", "compare", "advisor-question"])
+@pytest.mark.parametrize("name", ["runs", "compare", "advisor-question", "scaling"])
 def test_desk_in_sixteen_colours(snap_compare: Callable[..., bool], name: str) -> None:
     """In the terminal's own colours."""
     desk, keys = DESKS[name]
@@ -163,6 +177,26 @@ def test_pipeline_in_other_colours(snap_compare: Callable[..., bool], theme: str
 def test_pipeline_in_ascii(snap_compare: Callable[..., bool]) -> None:
     """Letters, dots and equal signs: nothing of the chart needs more than ASCII."""
     assert snap_compare(screens(views.live(views.pipeline()), "terminal", ascii_only=True), press=("3",))
+
+
+def test_scaling_in_ascii(snap_compare: Callable[..., bool]) -> None:
+    """Curve, interval and limits stay apart without UTF-8."""
+    state = views.live(views.straggler())
+    beside = desks.desk(scaling=desks.sized())
+    assert snap_compare(screens(state, "terminal", ascii_only=True, desk=beside), press=("6",))
+
+
+def test_scaling_in_light_colours(snap_compare: Callable[..., bool]) -> None:
+    """On a light ground."""
+    beside = desks.desk(scaling=desks.sized())
+    assert snap_compare(screens(views.live(views.straggler()), "light", desk=beside), press=("6",))
+
+
+def test_scaling_without_colours(snap_compare: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under NO_COLOR glyphs alone tell the curve from its interval and the limits."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    beside = desks.desk(scaling=desks.sized())
+    assert snap_compare(screens(views.live(views.straggler()), "terminal", desk=beside), press=("6", "down"))
 
 
 def test_ascii(snap_compare: Callable[..., bool]) -> None:

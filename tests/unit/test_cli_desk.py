@@ -12,6 +12,9 @@ from unit.test_contents import recording
 from tuiadvisor.cli import main
 from tuiadvisor.cli.desk import Desk
 from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.sizing import Sizing
+from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.session.entries import Stated
 from tuiadvisor.stream.replay import ReplaySource
 
 if TYPE_CHECKING:
@@ -166,3 +169,59 @@ def test_the_list_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert max(len(row) for row in text.splitlines()) <= 80
     assert 2 == main(["runs", str(folder / "nowhere")])
     assert "no such folder" in capsys.readouterr().err
+
+
+def test_sizes_beside_the_run_are_read_and_what_is_stated_changes_the_picture(folder: Path) -> None:
+    """On processors that ranks share one size says nothing; a table is fitted, and follows what is typed at once."""
+    desk = Desk(None, folder, live_path=str(folder / "before.tuirec"))
+    desk.start()
+    try:
+        desk.command("scale")
+        wait_until(lambda: desk.desk().scaling is not None and not desk.desk().scaling_note)
+        picture = desk.desk().scaling
+        assert picture is not None
+        assert any("record this training at a second size" in text for text in picture.missing)
+        assert any("torn.tuirec" in note for note in picture.notes)
+    finally:
+        desk.stop()
+
+
+def test_a_table_on_the_screen_follows_what_is_typed(tmp_path: Path) -> None:
+    """A price changes the cost, a bad text is said and changes nothing."""
+    table = tmp_path / "sizes.csv"
+    table.write_text("devices,step_s,global_batch\n8,1.0,512\n16,0.53,512\n32,0.30,512\n")
+    desk = Desk(None, tmp_path, sizing=Sizing(str(table), Stated(Intent(remaining_steps=36_000))))
+    desk.start()
+    try:
+        desk.command("scale")
+        wait_until(lambda: desk.desk().scaling is not None)
+        desk.command("state_size", ("price", "2"))
+        wait_until(lambda: cost_at(desk, 8) == pytest.approx(160.0))
+        desk.command("nudge_size", ("price", 1))
+        wait_until(lambda: cost_at(desk, 8) == pytest.approx(176.0))
+        desk.command("state_size", ("price", "cheap"))
+        wait_until(lambda: "not a positive number" in desk.desk().answer)
+        desk.command("state_size", ("candidates", "48"))
+        wait_until(lambda: desk.desk().scaling.rows[-1].devices == 48)  # type: ignore[union-attr]
+        assert cost_at(desk, 8) == pytest.approx(176.0)
+    finally:
+        desk.stop()
+
+
+def cost_at(desk: Desk, devices: int) -> float:
+    picture = desk.desk().scaling
+    assert picture is not None
+    return next(row.cost.expected for row in picture.rows if row.devices == devices and row.cost is not None)
+
+
+def test_a_bad_table_is_one_line_before_anything_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2, with the file and what is wrong in it."""
+    table = tmp_path / "sizes.csv"
+    table.write_text("devices,step_s\n8,fast\n")
+    assert 2 == main(["scale", "--table", str(table), "--tui"])
+    assert 2 == main(["replay", str(tmp_path / "none.tuirec"), "--table", str(table)])
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 == len(lines)
+    assert all("line 2: step_s 'fast' is no positive number" in line for line in lines)

@@ -14,6 +14,9 @@ STATES = {
     "runs": (desks.desk(), ("8", "down", "m")),
     "runs replayed": (desks.desk(open_path="/runs/before.tuirec"), ("8",)),
     "compare": (desks.desk(comparison=desks.comparison()), ("7",)),
+    "scaling": (desks.desk(scaling=desks.sized()), ("6", "down")),
+    "scaling of one run": (desks.desk(scaling=desks.bounded()), ("6",)),
+    "scaling without data": (desks.desk(scaling=desks.unsized()), ("6",)),
     "advisor": (desks.desk(session=desks.guided_session()), ("5", "enter")),
 }
 
@@ -184,3 +187,55 @@ async def test_without_a_desk_the_screens_say_so() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("8")
         assert "not available here" in app.canvas.render_line(23).text
+
+
+def test_each_key_of_scaling_changes_what_is_stated() -> None:
+    """Enter types, left and right nudge, u looks again, up and down choose; the desk makes the next picture."""
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(scaling=desks.sized()))
+    text = keyboard.press("6")
+    assert [("scale", None)] == keyboard.shell.asked
+    assert "RESCALE to 64 devices" in text
+    assert "price of a device-hour" in keyboard.press("enter")
+    keyboard.press("backspace", "backspace", "backspace", *"3.1", "enter")
+    assert ("state_size", ("price", "3.1")) == keyboard.shell.asked[-1]
+    keyboard.press("down", "right", "left")
+    assert [("nudge_size", ("deadline", 1)), ("nudge_size", ("deadline", -1))] == keyboard.shell.asked[-2:]
+    num_asked = len(keyboard.shell.asked)
+    keyboard.press("enter", "escape")
+    keyboard.press("enter", "enter")
+    assert num_asked == len(keyboard.shell.asked), "nothing typed, nothing asked"
+    keyboard.press("enter", "ctrl+u", "enter")
+    assert ("state_size", ("deadline", "")) == keyboard.shell.asked[-1]
+    keyboard.press("u")
+    assert ("scale", None) == keyboard.shell.asked[-1]
+    assert "on scaling and cost" in keyboard.press("?")
+    keyboard.press("escape", ":", *"scaling", "enter")
+    assert "scaling" == keyboard.page
+    assert "More" in keyboard.press("up").splitlines()[-1]
+    keyboard.press("5", "6", "escape")
+    assert "overview" == keyboard.page
+
+
+def test_scaling_without_curves_says_why_and_what_next() -> None:
+    """Never an empty panel."""
+    for state, part in (
+        (desks.desk(), "not been looked at yet"),
+        (desks.desk(scaling_note="reading before.tuirec: 43 %"), "43 %"),
+        (desks.desk(scaling=desks.unsized()), "record this training at a second size"),
+    ):
+        assert part in " ".join(Keyboard(views.live(views.straggler()), desk=state).press("6").split())
+
+
+async def test_scaling_in_the_application() -> None:
+    """Keys by the names Textual gives them reach the desk."""
+    beside = desks.FakeDesk(desks.desk(scaling=desks.sized()))
+    app = Screens(views.FakeFeed(views.live(views.straggler())), theme="dark", ascii_only=False, desk=beside)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6", "down", "down", "right", "enter", "ctrl+u", "2", "d", "enter", "u")
+    asked = [command for command in beside.commands if command[0] != "want_runs"]
+    assert [
+        ("scale", None),
+        ("nudge_size", ("deadline", 1)),
+        ("state_size", ("deadline", "2d")),
+        ("scale", None),
+    ] == asked

@@ -11,22 +11,24 @@ import queue
 import threading
 import time
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.advisor.compare import compare, measure
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.runlist import RunEntry, summarized
+from tuiadvisor.advisor.runlist import summarized
 from tuiadvisor.cli.bookmarks import bookmarks, save_bookmark
 from tuiadvisor.cli.conductor import Conductor, session_file
 from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.folder import MAX_RUNS, recordings
 from tuiadvisor.cli.report import write_report
+from tuiadvisor.cli.sizing import Sizing
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.report.page import Dossier
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.desk import DESK_VALUES, DeskState
 from tuiadvisor.tui.feed import FeedState
 
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from tuiadvisor.cli.feed import Feed
     from tuiadvisor.session.intent import Intent
 
-SUFFIX: Final = ".tuirec"
-MAX_RUNS: Final = 2000
 PROGRESS_S: Final = 0.1
 NO_RUN: Final = FeedState(
     None, "replay", "no run is open", "8 lists the recordings here; enter opens one of them.", None, None, 0
@@ -58,17 +58,20 @@ class Desk:
         others: tuple[str, ...] = (),
         intent: Intent | None = None,
         session_file: str = "",
+        sizing: Sizing | None = None,
     ) -> None:
         """feed: what is shown first, started by the caller; open_path: its recording, "" for a live run.
 
         live_path: where a live run is recorded, if it is kept; others: recordings of other configurations for the
-        guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording.
+        guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording;
+        sizing: what the screen of scaling works on; None: this run and the recordings of the folder.
         """
         self.live_path = live_path
         self.others = others
         self._intent = intent
         self._session_file = session_file
         self._conductor: Conductor | None = None
+        self._sizing = sizing
         self.home = feed if not open_path else None
         self.folder = Path(folder)
         self._feed = feed
@@ -257,6 +260,53 @@ class Desk:
             self._conductor.answer(*value)
             self._change(session=self._conductor.conduct())
 
+    # --- sizes
+
+    def _scale(self, _value: object) -> None:
+        """Look anew what there is, then read it."""
+        self._change(scaling_note="reading …")
+        try:
+            if self._sizing is None:
+                self._sizing = Sizing()
+            # The run itself was read while it was shown, but for what only its recording tells, as its gradients.
+            path = self._state.open_path or self.live_path
+            self._sizing.look(self.folder, path, self.latest().view)
+        except TuiadvisorError as error:
+            self._change(scaling_note=str(error))
+            raise
+        self._read_sizes(None)
+
+    def _read_sizes(self, _value: object) -> None:
+        """Read one recording, show the picture, and come back for the next after whatever was asked meanwhile."""
+        sizing = self._sizing
+        if sizing is None:
+            return
+        path = sizing.next_waiting()
+        if path is not None:
+            doing = f"reading {Path(path).name}, {text_of.count(sizing.num_waiting(), 'recording')} left"
+            sizing.read(path, self._frames(path, doing, self._note_scaling))
+            self._commands.put(("read_sizes", None))
+        self._show_scaling(sizing)
+
+    def _state_size(self, value: object) -> None:
+        if self._sizing is not None and isinstance(value, tuple):
+            self._sizing.state(*value)
+            self._show_scaling(self._sizing)
+
+    def _nudge_size(self, value: object) -> None:
+        if self._sizing is not None and isinstance(value, tuple):
+            self._sizing.nudge(*value)
+            if self._commands.empty():  # a key held down: the last one is worth a picture
+                self._show_scaling(self._sizing)
+
+    def _show_scaling(self, sizing: Sizing) -> None:
+        left = sizing.num_waiting()
+        note = f"{text_of.count(left, 'recording')} still to be read" if left else ""
+        self._change(scaling=sizing.picture(), scaling_note=note)
+
+    def _note_scaling(self, text: str) -> None:
+        self._change(scaling_note=text)
+
     def _note_session(self, text: str) -> None:
         self._change(session_note=text)
 
@@ -355,25 +405,8 @@ COMMANDS: Final[dict[str, Callable[[Desk, object], None]]] = {
     "bookmark": Desk._bookmark,  # noqa: SLF001
     "advise": Desk._advise,  # noqa: SLF001
     "answer": Desk._answer,  # noqa: SLF001
+    "scale": Desk._scale,  # noqa: SLF001
+    "read_sizes": Desk._read_sizes,  # noqa: SLF001
+    "state_size": Desk._state_size,  # noqa: SLF001
+    "nudge_size": Desk._nudge_size,  # noqa: SLF001
 }
-
-
-def recordings(folder: Path) -> list[RunEntry]:
-    """The recordings of a folder and of the folders in it, newest first. TuiadvisorError if it cannot be read."""
-    found: list[tuple[float, RunEntry]] = []
-    try:
-        paths = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/*{SUFFIX}")]
-    except OSError as error:
-        raise TuiadvisorError(f"{folder}: cannot be read: {error.strerror}") from error
-    this_year = datetime.now().astimezone().year
-    for path in paths:
-        try:
-            stat = path.stat()
-        except OSError:
-            continue
-        changed = datetime.fromtimestamp(stat.st_mtime).astimezone()
-        when = changed.strftime("%m-%d %H:%M" if changed.year == this_year else "%Y-%m-%d")
-        name = str(path.relative_to(folder)).removesuffix(SUFFIX)
-        found.append((stat.st_mtime, RunEntry(str(path), name, when, stat.st_size)))
-    found.sort(key=lambda pair: (-pair[0], pair[1].name))
-    return [entry for _, entry in found[:MAX_RUNS]]

@@ -10,6 +10,7 @@ from tuiadvisor.cli.bookmarks import bookmarks
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.recorded import whole_view
+from tuiadvisor.cli.sizing import add_sizes, sizes_of
 from tuiadvisor.cli.work_options import add_work, work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
@@ -23,11 +24,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", type=int, metavar="STEP", help="begin at this step, paused")
     parser.add_argument("--once", action="store_true", help="no screens: print the summary as text")
     add_work(parser)
+    add_sizes(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the recording until the user leaves."""
     work = work_of(options)
+    sizing = sizes_of(options)
     if options.once or not sys.stdout.isatty():
         whole = whole_view(options.file, work)
         _check_step(options, whole.last_step)
@@ -45,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         feed.command("seek_step", options.at)
     feed.start()
     try:
-        show_screens(Desk(feed, Path(options.file).parent, options.file))
+        show_screens(Desk(feed, Path(options.file).parent, options.file, sizing=sizing))
     finally:
         feed.stop()
     if feed.failure is not None:

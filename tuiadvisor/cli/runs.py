@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.runlist import summarized
-from tuiadvisor.cli.desk import Desk, recordings, show_screens
+from tuiadvisor.cli.desk import Desk, show_screens
+from tuiadvisor.cli.folder import recordings
 from tuiadvisor.cli.recorded import whole_view
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.tui import format as text_of

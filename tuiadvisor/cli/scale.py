@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 from argparse import ArgumentTypeError
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Final
 
 import orjson
 
 from tuiadvisor.advisor.compare import measure
+from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.cli.sizing import Sizing
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse, pick
 from tuiadvisor.scaling.cost import Intent
@@ -22,6 +26,8 @@ from tuiadvisor.scaling.series import Target
 from tuiadvisor.scaling.table import MAX_DEVICES, normal_layout, printable, read_table
 from tuiadvisor.scaling.text import text
 from tuiadvisor.session.conduct import Recorded
+from tuiadvisor.session.entries import MAX_CANDIDATES, Stated, stated_in
+from tuiadvisor.session.intent import FILE_NAME, read_intent
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.recordedsizes import parts_of, table_of
 
@@ -75,6 +81,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--current", type=_size, metavar="N", help="devices in use; default: the largest measured"
     )
+    parser.add_argument(
+        "--tui", action="store_true", help="as a screen: prices and limits change it while you look"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
 
 
@@ -84,6 +93,8 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError("give recordings, or --table CSV: one of the two")
     if len(options.runs) > MAX_RUNS:
         raise TuiadvisorError(f"{len(options.runs)} recordings; give at most {MAX_RUNS}")
+    if options.tui:
+        return _screen(options)
     if len(options.runs) == 1:
         return _one_run(options)
     table = (
@@ -93,7 +104,19 @@ def run(options: argparse.Namespace) -> int:
     targets = [Target(devices, options.global_batch, layout) for devices in options.predict]
     if not targets and (options.global_batch is not None or layout is not None):
         raise TuiadvisorError("--global-batch and --layout say at what to predict: add --predict N,N")
-    intent = Intent(
+    intent = _intent(options)
+    reports = pick(analyse(table, targets, intent), options.label)
+    if options.json:
+        sys.stdout.buffer.write(
+            orjson.dumps(document(table, reports, intent), option=orjson.OPT_INDENT_2) + b"\n"
+        )
+    else:
+        sys.stdout.write(text(table, reports, intent))
+    return 0
+
+
+def _intent(options: argparse.Namespace) -> Intent:
+    return Intent(
         objective=options.objective,
         price_per_device_hour=options.price_per_device_hour,
         deadline_h=None if options.deadline is None else options.deadline / 3600,
@@ -104,13 +127,32 @@ def run(options: argparse.Namespace) -> int:
         noise_scale=options.noise_scale,
         current=options.current,
     )
-    reports = pick(analyse(table, targets, intent), options.label)
-    if options.json:
-        sys.stdout.buffer.write(
-            orjson.dumps(document(table, reports, intent), option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def _screen(options: argparse.Namespace) -> int:
+    """The sixth screen on the table, on the recordings, or on a single one among those beside it."""
+    given = [
+        name
+        for name in ("global_batch", "layout", "label", "noise_scale")
+        if getattr(options, name) is not None
+    ]
+    if given:
+        raise TuiadvisorError(
+            f"--{given[0].replace('_', '-')} cannot be shown with --tui; leave one of the two out"
         )
-    else:
-        sys.stdout.write(text(table, reports, intent))
+    known = stated_in(read_intent(FILE_NAME), Intent().efficiency_floor)
+    typed = {
+        name: value
+        for name, value in asdict(_intent(options)).items()
+        if value is not None and name != "efficiency_floor"
+    }
+    stated = Stated(replace(known.intent, **typed), tuple(options.predict)[:MAX_CANDIDATES])
+    several = tuple(options.runs) if len(options.runs) > 1 else ()
+    sizing = Sizing(options.table or "", stated, chosen=several)
+    alone = options.runs[0] if len(options.runs) == 1 else ""
+    desk = Desk(None, Path(options.runs[0] if options.runs else ".").parent, live_path=alone, sizing=sizing)
+    desk.command("scale")
+    show_screens(desk, first_page="scaling")
     return 0
 
 

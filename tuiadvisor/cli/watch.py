@@ -11,6 +11,7 @@ from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.sizing import add_sizes, sizes_of
 from tuiadvisor.cli.target import add_probe_options, add_remote_target, add_target, add_visit, open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.tui import format as text_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.advisor.view import RunView
     from tuiadvisor.cli.session import Session, Visit
+    from tuiadvisor.cli.sizing import Sizing
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_probe_options(parser)
     add_visit(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="keep the recording in this file")
+    add_sizes(parser)
     parser.add_argument("--once", action="store_true", help="no screens: print one summary as text and leave")
     parser.add_argument(
         "--for", dest="duration", type=seconds, default=30.0, metavar="30s",
@@ -43,13 +46,14 @@ def run(options: argparse.Namespace) -> int:
     catalog()  # a wrong rule file is said before anything is put into a training
     if options.once and options.pid:
         refuse_without_torch(options.pid)
+    sizing = sizes_of(options)
     with open_target(options) as session:
         feed = LiveFeed(session.source(), session.agent_error, session.wish)
         feed.start()
         try:
             if options.once or not sys.stdout.isatty():
                 return watch_once(session, feed, options.duration)
-            show(feed, recording=options.output or "")
+            show(feed, recording=options.output or "", sizing=sizing)
         finally:
             feed.stop()
     say_goodbye(feed.latest().view, options.output)
@@ -58,9 +62,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def show(feed: LiveFeed, intro: str | None = None, recording: str = "") -> None:
+def show(feed: LiveFeed, intro: str | None = None, recording: str = "", sizing: Sizing | None = None) -> None:
     """The screens, until the user leaves; a failure of the feed's thread comes out as itself."""
-    show_screens(Desk(feed, ".", live_path=recording), intro=intro)
+    show_screens(Desk(feed, ".", live_path=recording, sizing=sizing), intro=intro)
     if feed.failure is not None:
         raise feed.failure
 

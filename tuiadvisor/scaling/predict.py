@@ -7,6 +7,7 @@ which law holds, what its coefficients are (refitted to perturbed rows), and the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 from typing import Final
 
@@ -55,26 +56,36 @@ def predict(choice: Choice, sizes: tuple[int, ...]) -> list[Range]:
 
 def _draws(choice: Choice, targets: Array) -> tuple[Array, Array]:
     """Possible device-times, draws x targets, and the weight of each draw."""
+    drawn, weights = [], []
+    for fit, weight, refits in zip(choice.fits, choice.weights, _refits(choice), strict=True):
+        ahead = design_of(fit.law, targets)
+        for coefficients, error in refits:
+            drawn.append(fit.evaluate(ahead, coefficients) * np.exp(error))
+            weights.append(weight / NUM_DRAWS)
+    return np.array(drawn), np.array(weights)
+
+
+# A screen asks for the same rows at other sizes and prices, again and again; fitting is what takes long.
+@lru_cache(maxsize=16)
+def _refits(choice: Choice) -> tuple[tuple[tuple[Array, float], ...], ...]:
+    """For each law its coefficients in every draw, and the log error of a measurement in that draw."""
     # A fixed seed: the same table gives the same answer, and a change of unit changes nothing but the unit.
     random = np.random.default_rng(20)
     devices = np.array(choice.devices)
-    drawn, weights = [], []
-    for fit, weight in zip(choice.fits, choice.weights, strict=True):
+    found = []
+    for fit in choice.fits:
         freedom = NOISE_ROWS + fit.num_rows - fit.law.num_coefficients
         squares = fit.squares + NOISE_ROWS * NOISE_FLOOR**2
         sigmas = np.sqrt(squares / random.chisquare(freedom, NUM_DRAWS))
         noise = random.standard_normal((NUM_DRAWS, fit.num_rows + 1))
-        fitted, design, ahead = (
-            fit.device_time(devices),
-            design_of(fit.law, devices),
-            design_of(fit.law, targets),
-        )
+        fitted, design = fit.device_time(devices), design_of(fit.law, devices)
+        refits = []
         for sigma, errors in zip(sigmas.tolist(), noise, strict=True):
             rows = fitted * np.exp(sigma * errors[:-1])
             weighted = design * rows[:, None] if fit.law.inverse else design / rows[:, None]
-            drawn.append(fit.evaluate(ahead, solve(weighted)) * np.exp(sigma * errors[-1]))
-            weights.append(weight / NUM_DRAWS)
-    return np.array(drawn), np.array(weights)
+            refits.append((solve(weighted), float(sigma * errors[-1])))
+        found.append(tuple(refits))
+    return tuple(found)
 
 
 def interval_sd(choice: Choice, size: float) -> float:

@@ -52,7 +52,7 @@ def _report(report: Report) -> str:
     lines += [f"flag: {sized(flag.row.devices)}: {flag.why}" for flag in report.flags]
     lines += [f"refused: {sized(one.devices)}: {one.why}" for one in report.refused]
     lines += [f"note: {note}" for note in report.notes]
-    lines += _answers(report)
+    lines += answers(report)
     lines.append(f"{decision_words(report)}: {report.decision.because}")
     return "\n".join(lines)
 
@@ -93,9 +93,10 @@ def _bar(share: float, character: str) -> str:
     return character * min(round(share * BAR), BAR + 4)
 
 
-def _answers(report: Report) -> list[str]:
+def answers(report: Report) -> list[str]:
+    """What the limits and the fitted curve answer, a line each."""
     frontier = report.frontier
-    answers = [
+    found = [
         (report.fastest_within_budget, "fastest within the budget"),
         (report.cheapest_by_deadline, "cheapest by the deadline"),
         (frontier.efficiency_floor if frontier else None, "most devices above the efficiency floor, about"),
@@ -105,4 +106,4 @@ def _answers(report: Report) -> list[str]:
         ),
         (frontier.fastest if frontier else None, "beyond this the run gets slower, about"),
     ]
-    return [f"{what}: {sized(devices)}" for devices, what in answers if devices is not None]
+    return [f"{what}: {sized(devices)}" for devices, what in found if devices is not None]

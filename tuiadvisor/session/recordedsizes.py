@@ -41,7 +41,7 @@ def table_of(runs: Sequence[Recorded]) -> Table:
     notes: list[str] = []
     for run in runs:
         known = facts(run.name, run.view, run.gradient_bytes)
-        why = _why_unusable(run.view, known)
+        why = why_unusable(run.view, known)
         if why:
             notes.append(f"{printable(run.name)} is left out: {why}")
             continue
@@ -83,7 +83,7 @@ def parts_of(run: Recorded, machine: Machine | None = None) -> Parts:
     """The parts of one run's step. TuiadvisorError where they do not say how it would scale."""
     known, view = facts(run.name, run.view, run.gradient_bytes, run.num_collectives), run.view
     name = printable(run.name)
-    why = _why_unusable(view, known, needs_batch=False)
+    why = why_unusable(view, known, needs_batch=False)
     if why:
         raise TuiadvisorError(f"{name}: {why}")
     layout = _layout(view)
@@ -147,7 +147,8 @@ def _parts(view: RunView, known: Facts) -> Parts:
     )
 
 
-def _why_unusable(view: RunView, known: Facts, *, needs_batch: bool = True) -> str:
+def why_unusable(view: RunView, known: Facts, *, needs_batch: bool = True) -> str:
+    """Why a recording says nothing about its size; empty if it does."""
     if not known.enough or known.step_s is None:
         return f"{view.window.num_missing_steps} more steady steps are needed"
     if view.run.world_size is None:

@@ -50,6 +50,14 @@ COMMANDS = (
         "screens",
     ),
     Command("advisor", ("5",), "5", "Advisor", "the guided session: six patterns, one decision", "screens"),
+    Command(
+        "scaling",
+        ("6",),
+        "6",
+        "Scaling",
+        "efficiency and cost of other sizes, your limits, one decision",
+        "screens",
+    ),
     Command("compare", ("7",), "7", "Compare", "two recordings, before and after", "screens"),
     Command("runs", ("8",), "8", "Runs", "the recordings of this folder: open, compare", "screens"),
     Command("log", ("L",), "L", "Log", "what the tool did: attaching, ranks, losses, answers", "screens"),
@@ -74,7 +82,7 @@ COMMANDS = (
         ("right", "l"),
         "right",
         "Next rank",
-        "the rank below, the next pattern; elsewhere on in time",
+        "the rank below, the next pattern, a little more; elsewhere on in time",
         "moving",
     ),
     Command(
@@ -82,7 +90,7 @@ COMMANDS = (
         ("left", "h"),
         "left",
         "Previous rank",
-        "the rank above, the pattern before; elsewhere back in time",
+        "the rank above, the pattern before, a little less; elsewhere back in time",
         "moving",
     ),
     Command("sort", ("s",), "s", "Sort", "sort the ranks by the next column", "ranks"),
@@ -143,8 +151,9 @@ _IN_TIME = frozenset(
 )
 _ONWARD = frozenset({"step_forward", "mark_forward", "next_rank"})
 _RANKS_ONLY = frozenset({"sort", "reverse", "group", "open_all", "heat"})
-_RUNS_ONLY = frozenset({"mark", "compare_marked", "refresh"})
-_SIDEWAYS = frozenset({"rank", "advisor"})
+_RUNS_ONLY = frozenset({"mark", "compare_marked"})
+_LOOKING = frozenset({"runs", "scaling"})
+_SIDEWAYS = frozenset({"rank", "advisor", "scaling"})
 _AROUND = frozenset({"next_rank", "previous_rank"})
 _LISTS = frozenset({"ranks", "runs"})
 _FINDINGS = frozenset({"next_finding", "previous_finding"})
@@ -162,6 +171,10 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         (name in _RANKS_ONLY and page.name != "ranks", "only on the ranks screen: press 2"),
         (name == "filter" and page.name not in _LISTS, "only on a list: 2 ranks or 8 runs"),
         (name in _RUNS_ONLY and page.name != "runs", "only on the list of recordings: press 8"),
+        (
+            name == "refresh" and page.name not in _LOOKING,
+            "only on the recordings or on scaling: press 8 or 6",
+        ),
         (name == "swap" and page.name != "compare", "only on a comparison: press 7"),
         (name == "live" and not page.can_go_live, "this is the live run already, or there is none"),
         (moves_in_time and (view is None or view.last_step is None), "no step has been seen yet"),

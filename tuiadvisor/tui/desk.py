@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tuiadvisor.advisor.comparison import Comparison
     from tuiadvisor.advisor.runlist import RunEntry
+    from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
 
 # Every name a screen may pass to Desk.command, with the type of its value.
@@ -26,6 +27,9 @@ DESK_VALUES: dict[str, type | tuple[type, ...]] = {
     "bookmark": tuple,  # (step, note) in the recording that is shown
     "advise": type(None),  # the guided session on the run that is shown
     "answer": tuple,  # (question id, text); an empty text takes the answer back
+    "scale": type(None),  # how the run scales: look anew at it and at the recordings beside it
+    "state_size": tuple,  # (entry, text); an empty text takes it back
+    "nudge_size": tuple,  # (entry, 1 or -1): a little more or less of it
 }
 
 
@@ -42,6 +46,8 @@ class DeskState:
     comparison_note: str = ""
     session: Guided | None = None
     session_note: str = ""
+    scaling: Picture | None = None
+    scaling_note: str = ""
     answer: str = ""  # to the last command, in one line
     num_answers: int = 0  # an answer that counts up is a new one
     version: int = 0

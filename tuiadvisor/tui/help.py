@@ -26,6 +26,9 @@ ABOUT = {
     "is the idle share of all ranks; u is what even stages would take off it, f what more micro-batches would.",
     "advisor": "Six patterns, each with what was measured and what only you know. Answers are stated, never measured; "
     "they can forbid, price or end something. left and right change the pattern, up and down the question.",
+    "scaling": "Curves over devices: what is expected, within its 90 % interval (one run alone: best to worst case). "
+    "Cost and hours are of the work that is left. A limit counts as kept where the whole interval keeps it. Enter on a "
+    "row of what is stated changes it, left and right a tenth; curves and decision follow.",
     "log": "What the tool itself did and met since the screens were opened, newest last.",
     "overlap": "Communication is cheap where compute hides it and dear where it is exposed: then either the last "
     "rank is waited for (skew), or data are moving (transfer). Each collective is seen in steps watched in detail.",

@@ -58,8 +58,13 @@ _ASCII = str.maketrans(
         "…": "~",
         **dict.fromkeys("“”", '"'),
         **dict.fromkeys("─╌┄", "-"),
-        **dict.fromkeys("│║▏", "|"),
-        **dict.fromkeys("╭╮╰╯├┤┬┴", "+"),
+        **dict.fromkeys("│║▏┊", "|"),
+        **dict.fromkeys("╭╮╰╯├┤┬┴└", "+"),
+        # A curve of braille: high, in the middle or low in its cell.
+        **{
+            chr(0x2800 + dots): '"' if not dots & 0xF6 else "_" if not dots & 0x3F else "="
+            for dots in range(1, 256)
+        },
         **dict(zip("━●○◌◇◆■✖⊘▲▼▶◀✓", "=*o~.*#x!^v><+", strict=True)),
         **dict(zip("⇄→←↑↓↵≥≤", "=><^v/><", strict=True)),
         **dict(zip("▁▂▃▄▅▆▇█░", ":-=+*%%#.", strict=True)),

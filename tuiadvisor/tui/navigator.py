@@ -22,6 +22,7 @@ from tuiadvisor.tui.pipeline import Pipeline
 from tuiadvisor.tui.prompt import Prompt
 from tuiadvisor.tui.ranks import Ranks
 from tuiadvisor.tui.runs import Runs
+from tuiadvisor.tui.scaling import ScalingPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +88,7 @@ class Navigator:
         self.runs = Runs()
         self.compare = ComparePage()
         self.advisor = Guidance()
+        self.scaling = ScalingPage()
         self.journal = Journal()
         self.log = LogPage(self.journal)
         self.help = HelpPage()
@@ -102,6 +104,7 @@ class Navigator:
                 self.pipeline,
                 self.overlap,
                 self.advisor,
+                self.scaling,
                 self.compare,
                 self.runs,
             )
@@ -123,7 +126,7 @@ class Navigator:
 
     def take_desk(self, desk: DeskState) -> None:
         """Show what lies beside the run; say the answer to the last command."""
-        self.desk = self.runs.desk = self.compare.desk = self.advisor.desk = desk
+        self.desk = self.runs.desk = self.compare.desk = self.advisor.desk = self.scaling.desk = desk
         for page in self.stack:
             page.can_go_live = desk.has_live and bool(desk.open_path)
         if desk.num_answers != self.num_answers:
@@ -252,6 +255,8 @@ class Navigator:
             self._bookmark(prompt.typed)
         elif prompt.name == "answer" and keep:
             self._answer(prompt.typed)
+        elif prompt.name == "size" and keep:
+            self._state_size(prompt.typed)
         elif prompt.name == "seek" and keep:
             self._seek(prompt.typed)
         elif prompt.name == "palette":
@@ -315,6 +320,16 @@ class Navigator:
         else:
             self.say("that was the last open question of this pattern: right goes on to the next")
 
+    def _ask_size(self) -> None:
+        entry = self.scaling.entry()
+        if entry is not None:
+            self.open_prompt("size", entry.label, f"{entry.hint}; empty takes it back, esc stops", entry.text)
+
+    def _state_size(self, typed: str) -> None:
+        entry = self.scaling.entry()
+        if entry is not None and typed.strip() != entry.text:
+            self.shell.ask("state_size", (entry.name, typed))
+
     def open_prompt(self, name: str, question: str, hint: str, typed: str = "") -> None:
         """Ask for a text in the footer."""
         self.prompt = Prompt(name, question, hint, typed)
@@ -348,6 +363,8 @@ class Navigator:
             self.advisor.show_pattern(target[1])
         elif target[0] == "question":
             self._ask_question()
+        elif target[0] == "entry":
+            self._ask_size()
         elif target[0] == "live":
             self.go_live()
         elif target[0] == "group":
@@ -387,6 +404,15 @@ class Navigator:
         self.shell.ask("advise")
         self.show_page(self.advisor)
 
+    def show_scaling(self) -> None:
+        """How what is shown scales."""
+        self.shell.ask("scale")
+        self.show_page(self.scaling)
+
+    def look_again(self) -> None:
+        """Look into the folder for new recordings."""
+        self.shell.ask("scale" if self.page is self.scaling else "list_runs")
+
     def compare_marked(self) -> None:
         """Compare the two marked recordings."""
         if len(self.runs.marked) < 2:
@@ -420,6 +446,11 @@ class Navigator:
 
     def next_rank(self, by: int) -> None:
         """Show the rank beside this one in the order of the table; in the session the next pattern; else go in time."""
+        if self.page is self.scaling:
+            pointed = self.scaling.opened()
+            if pointed is not None:
+                self.shell.ask("nudge_size", (pointed[1], by))
+            return
         if self.page is self.advisor:
             self.advisor.side(by)
             return
@@ -495,6 +526,7 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "compare": lambda here: here.show_page(here.compare),
     "overlap": lambda here: here.show_page(here.overlap),
     "advisor": Navigator.show_advisor,
+    "scaling": Navigator.show_scaling,
     "log": lambda here: here.show_page(here.log),
     "report": lambda here: here.shell.ask("report"),
     "copy": Navigator.copy_page,
@@ -503,7 +535,7 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "mark": lambda here: here.say(here.runs.mark()),
     "compare_marked": Navigator.compare_marked,
     "swap": Navigator.swap,
-    "refresh": lambda here: here.shell.ask("list_runs"),
+    "refresh": Navigator.look_again,
     "live": Navigator.go_live,
     "help": Navigator.show_help,
     "palette": Navigator.show_palette,

@@ -1,0 +1,235 @@
+"""A judged table as the picture its screen shows.
+
+In: Table, Intent, sizes to predict, the report of `analysis`.  Out: Picture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.scaling.analysis import analyse
+from tuiadvisor.scaling.cost import Intent, cost, cost_unit, hours, run_length_known
+from tuiadvisor.scaling.decide import sized, time_words
+from tuiadvisor.scaling.efficiency import baseline
+from tuiadvisor.scaling.picture import Curve, Picture, Point, SizeRow, deadline_words, meets
+from tuiadvisor.scaling.predict import Range, predict
+from tuiadvisor.scaling.series import Target
+from tuiadvisor.scaling.text import answers, decision_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.scaling.analysis import Measured, Predicted, Report
+    from tuiadvisor.scaling.series import Series
+    from tuiadvisor.scaling.table import Table
+
+NUM_SIZES: Final = 25  # of a curve: the eye sees no more, and each costs a column of draws
+MAX_ROWS: Final = 60
+
+
+def picture(table: Table, intent: Intent, candidates: Sequence[int], line: int | None = None) -> Picture:
+    """The picture of the report that holds the row of this line, else of the first.
+
+    A limit that cannot be judged is left out and said to be missing. TuiadvisorError where no law can be fitted.
+    """
+    missing: tuple[str, ...] = ()
+    if not run_length_known(intent, table.quantity):
+        named = [
+            name
+            for name, value in (("deadline", intent.deadline_h), ("budget", intent.budget))
+            if value is not None
+        ]
+        left = "steps left" if table.quantity.kind == "step" else "samples left"
+        if named:
+            missing = (
+                f"the {' and the '.join(named)} cannot be judged without the length of the run: state {left}",
+            )
+        else:
+            missing = (f"cost and hours of the whole run need its length: state {left}",)
+        intent = replace(intent, deadline_h=None, budget=None, price_of_time=None)
+    reports = analyse(table, [Target(devices) for devices in candidates], intent)
+    held = (one for one in reports if any(row.row.line == line for row in one.rows))
+    report = next(held, reports[0])
+    return _picture(table, report, intent, missing)
+
+
+def _picture(table: Table, report: Report, intent: Intent, missing: tuple[str, ...]) -> Picture:
+    series = report.main.series
+    yours = _yours(series, intent)
+    rows = _rows(report, intent)
+    curves = _curves(report, intent, table)
+    sure = [one.devices for one in rows if one.in_time == "yes"]
+    if curves:
+        hour = curves[-1]
+        sure += [
+            devices
+            for devices, high in zip(hour.devices, hour.high, strict=True)
+            if hour.name == "hours" and intent.deadline_h is not None and high <= intent.deadline_h
+        ]
+    first = min(sure, default=None)
+    if report.main.choice is None:
+        missing = (*missing, f"no curve: {report.decision.because}")
+    return Picture(
+        source=f"{table.name}{f', {report.label}' if report.label else ''}",
+        basis=_basis(report),
+        decision=report.decision.decision,
+        words=decision_words(report),
+        because=report.decision.because,
+        yours=yours,
+        chosen=report.decision.devices,
+        deadline_from=first,
+        deadline_note=deadline_words(first, intent.deadline_h),
+        curves=curves,
+        rows=rows,
+        time_unit=time_words(series.quantity.unit),
+        cost_unit=cost_unit(intent, series.quantity),
+        answers=tuple(answers(report)),
+        missing=missing,
+        notes=(
+            *(f"{sized(flag.row.devices)}: {flag.why}" for flag in report.flags),
+            *(f"not predicted: {sized(one.devices)}: {one.why}" for one in report.refused),
+            *report.notes,
+            *table.notes,
+        ),
+    )
+
+
+def _basis(report: Report) -> str:
+    series, choice = report.main.series, report.main.choice
+    if choice is None:
+        return f"{series.what()}, one size"
+    loo = f", each size from the others within {choice.loo_error:.1%}" if choice.loo_error is not None else ""
+    return f"{series.regime} scaling, {series.what()}; {len(choice.fits)} laws averaged{loo}"
+
+
+def _yours(series: Series, intent: Intent) -> int:
+    at_most = [size for size in series.sizes if intent.current is None or size <= intent.current]
+    return (at_most or series.sizes)[-1]
+
+
+def _rows(report: Report, intent: Intent) -> tuple[SizeRow, ...]:
+    flagged = {flag.row.line: flag.why for flag in report.flags}
+    rows = [_measured(one, intent, flagged.get(one.row.line, "")) for one in report.rows]
+    rows += [_predicted(one, intent) for one in report.predictions]
+    rows.sort(key=lambda one: (one.devices, not one.is_measured))
+    return tuple(rows[:MAX_ROWS])
+
+
+def _measured(one: Measured, intent: Intent, note: str) -> SizeRow:
+    hour = hours(one.series, intent, one.row.devices, one.time)
+    spent, time = _exact(one.cost), None if hour is None else _exact(hour)
+    return SizeRow(
+        one.row.devices,
+        is_measured=True,
+        time=_exact(one.time),
+        efficiency=None if one.efficiency is None else _exact(one.efficiency),
+        cost=spent,
+        hours=time,
+        in_time=meets(time, intent.deadline_h),
+        in_budget=meets(spent, intent.budget),
+        note=note,
+    )
+
+
+def _predicted(one: Predicted, intent: Intent) -> SizeRow:
+    return SizeRow(
+        one.target.devices,
+        is_measured=False,
+        time=one.time,
+        efficiency=one.efficiency,
+        cost=one.cost,
+        hours=one.hours,
+        in_time=meets(one.hours, intent.deadline_h),
+        in_budget=meets(one.cost, intent.budget),
+    )
+
+
+def _exact(value: float) -> Range:
+    return Range(value, value, value)
+
+
+def _curves(report: Report, intent: Intent, table: Table) -> tuple[Curve, ...]:
+    """Efficiency, cost and, where the run's length is known, hours."""
+    series, choice = report.main.series, report.main.choice
+    mine = [one for one in report.predictions if _is_same(one.series, series)]
+    sizes: list[int] = []
+    if choice is not None:
+        ends = [*series.sizes, *(one.target.devices for one in mine)]
+        between = np.unique(np.round(np.geomspace(min(ends), max(ends), NUM_SIZES))).astype(int).tolist()
+        sizes = sorted({*between, *ends})
+    work = predict(choice, tuple(sizes)) if choice is not None else []
+    times = [one.times(1 / series.factor(size)) for one, size in zip(work, sizes, strict=True)]
+    best = baseline(series)
+    shares = [Range(best / one.expected, best / one.high, best / one.low) for one in work]
+    costs = [one.times(cost(series, intent, size, 1.0)) for one, size in zip(times, sizes, strict=True)]
+    measured = [one for one in report.rows if _is_same(one.series, series)]
+    unit = cost_unit(intent, table.quantity)
+    found = [
+        _curve(
+            ("efficiency", ""),
+            sizes,
+            shares,
+            [
+                *(Point(one.row.devices, one.efficiency or 1.0, is_measured=True) for one in measured),
+                *(Point(one.target.devices, one.efficiency.expected, is_measured=False) for one in mine),
+            ],
+            (intent.efficiency_floor, f"floor {intent.efficiency_floor:g}"),
+        ),
+        _curve(
+            ("cost", unit),
+            sizes,
+            costs,
+            [
+                *(Point(one.row.devices, one.cost, is_measured=True) for one in measured),
+                *(Point(one.target.devices, one.cost.expected, is_measured=False) for one in mine),
+            ],
+            (intent.budget, "" if intent.budget is None else f"budget {intent.budget:,g}"),
+        ),
+    ]
+    if run_length_known(intent, table.quantity):
+        whole = [hours(series, intent, size, 1.0) or 0.0 for size in sizes]
+        lasts = [(one.row.devices, hours(series, intent, one.row.devices, one.time)) for one in measured]
+        found.append(
+            _curve(
+                ("hours", "h per run"),
+                sizes,
+                [one.times(each) for one, each in zip(times, whole, strict=True)],
+                [
+                    *(Point(devices, hour or 0.0, is_measured=True) for devices, hour in lasts),
+                    *(
+                        Point(one.target.devices, one.hours.expected, is_measured=False)
+                        for one in mine
+                        if one.hours
+                    ),
+                ],
+                (intent.deadline_h, "" if intent.deadline_h is None else f"deadline {intent.deadline_h:g} h"),
+            )
+        )
+    return tuple(found)
+
+
+def _is_same(one: Series, other: Series) -> bool:
+    """Whether two are of one setting; without their outliers they are other objects."""
+    return one is other or (one.what(), one.regime) == (other.what(), other.regime)
+
+
+def _curve(
+    named: tuple[str, str],
+    sizes: list[int],
+    values: list[Range],
+    points: list[Point],
+    limit: tuple[float | None, str],
+) -> Curve:
+    seen = {one.devices for one in points if one.is_measured}
+    return Curve(
+        *named,
+        tuple(sizes),
+        tuple(one.expected for one in values),
+        tuple(one.low for one in values),
+        tuple(one.high for one in values),
+        tuple(one for one in points if one.is_measured or one.devices not in seen),
+        *limit,
+    )
