@@ -10,7 +10,7 @@ SCENARIO ?= slow-backward
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,scale,parquet]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,scale,parquet,web]"
 	touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.installed

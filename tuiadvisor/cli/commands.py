@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "stacks": ("stacks", "where ranks that hang are, and in which collective"),
     "replay": ("replay", "the same screens on a recording"),
     "runs": ("runs", "the recordings of a folder: open, search, compare"),
+    "serve": ("serve", "the screens as a web page of this machine"),
     "diagnose": ("diagnose", "the verdict on a recording, as text or JSON"),
     "advise": ("advise", "the guided session: six patterns, your answers, one decision"),
     "intent": ("intent", "what the training is for: objective, limits, prices, what remains"),

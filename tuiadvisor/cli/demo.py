@@ -17,6 +17,7 @@ from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.session import Session
 from tuiadvisor.cli.watch import say_goodbye, show, watch_once
 from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.tui.environment import shows_screens
 
 if TYPE_CHECKING:
     import argparse
@@ -108,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     catalog()  # a wrong rule file is said before the training is started
     arguments, what = SCENARIOS[options.scenario]
     script = training_script("pipeline.py" if options.scenario.startswith("pipeline") else "train.py")
-    headless = options.headless or not sys.stdout.isatty()
+    headless = options.headless or not shows_screens()
     say = sys.stdout if headless else sys.stderr
     print(
         f"starting a training of {options.ranks} ranks ({options.scenario}: {what}) ...", file=say, flush=True

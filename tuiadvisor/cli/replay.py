@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from tuiadvisor.cli.bookmarks import bookmarks
@@ -14,6 +13,7 @@ from tuiadvisor.cli.sizing import add_sizes, sizes_of
 from tuiadvisor.cli.work_options import add_work, work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui.environment import shows_screens
 from tuiadvisor.tui.once import plain_summary
 
 
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     """Show the recording until the user leaves."""
     work = work_of(options)
     sizing = sizes_of(options)
-    if options.once or not sys.stdout.isatty():
+    if options.once or not shows_screens():
         whole = whole_view(options.file, work)
         _check_step(options, whole.last_step)
         print(plain_summary(whole))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from tuiadvisor.cli.folder import recordings
 from tuiadvisor.cli.recorded import whole_view
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.environment import shows_screens
 from tuiadvisor.tui.runs import plain_runs
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     if not folder.is_dir():
         raise TuiadvisorError(f"{folder}: no such folder; tuiadvisor runs DIR lists the recordings of DIR")
-    if options.once or not sys.stdout.isatty():
+    if options.once or not shows_screens():
         entries = [read(entry) for entry in recordings(folder)]
         print(plain_runs(tuple(entries), f"{text_of.count(len(entries), 'recording')} in {folder}"), end="")
         return 0

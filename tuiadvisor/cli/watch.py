@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from tuiadvisor.cli.sizing import add_sizes, sizes_of
 from tuiadvisor.cli.target import add_probe_options, add_remote_target, add_target, add_visit, open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.environment import shows_screens
 from tuiadvisor.tui.once import plain_summary
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         feed = LiveFeed(session.source(), session.agent_error, session.wish)
         feed.start()
         try:
-            if options.once or not sys.stdout.isatty():
+            if options.once or not shows_screens():
                 return watch_once(session, feed, options.duration)
             show(feed, recording=options.output or "", sizing=sizing)
         finally:

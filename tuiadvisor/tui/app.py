@@ -111,7 +111,7 @@ class Screens(WireApp, inherit_bindings=False):
     def tick(self) -> None:
         """Look for a newer state; called twice a second, heeded less often where nobody looks or bytes are dear."""
         if not self.is_headless:
-            if not terminal_is_there():
+            if not environment.is_there():
                 self.leave()
                 return
             if not self.budget.allows(monotonic()):
@@ -230,14 +230,6 @@ class Screens(WireApp, inherit_bindings=False):
         """Scroll the page."""
         self.place.page.scroll(-3)
         self.draw()
-
-
-def terminal_is_there() -> bool:
-    """Return whether stdin still is a terminal; after a hang-up it has no name any more."""
-    try:
-        return sys.__stdin__ is not None and os.ttyname(sys.__stdin__.fileno()) != ""
-    except OSError:
-        return False
 
 
 def run_app(

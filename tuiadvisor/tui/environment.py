@@ -6,6 +6,7 @@ In: os.environ, sys streams.  Out: switches for Textual, whether to write ASCII 
 from __future__ import annotations
 
 import os
+import select
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,35 @@ def prepare() -> None:
         os.environ.setdefault(name, value)
 
 
+def in_browser(environ: Mapping[str, str]) -> bool:
+    """Return whether `textual serve` runs us: keys and frames are packets on stdin and stdout then."""
+    return environ.get("TEXTUAL_DRIVER", "").endswith("web_driver:WebDriver")
+
+
+def shows_screens() -> bool:
+    """Return whether somebody looks: stdout is a terminal, or a web page's."""
+    return sys.stdout.isatty() or in_browser(os.environ)
+
+
+def is_there() -> bool:
+    """Return whether the terminal or the page still is; a terminal has no name any more after a hang-up."""
+    if sys.__stdin__ is None:
+        return False
+    try:
+        if not in_browser(os.environ):
+            return os.ttyname(sys.__stdin__.fileno()) != ""
+        look = select.poll()
+        look.register(sys.__stdin__.fileno(), 0)
+        # A server that was killed has closed its end; one that ends in order says so by a packet.
+        return not any(event & (select.POLLHUP | select.POLLERR) for _, event in look.poll(0))
+    except OSError:
+        return False
+
+
 def require_terminal() -> None:
     """Raise where screens cannot be drawn. Textual reads keys from stdin and draws on stderr."""
+    if in_browser(os.environ):
+        return
     if not sys.__stdin__ or not sys.__stdin__.isatty() or not sys.__stderr__ or not sys.__stderr__.isatty():
         raise TuiadvisorError(
             "the screens need a terminal on stdin and stderr: use --once, or record and diagnose"
@@ -46,6 +74,8 @@ def ascii_only(environ: Mapping[str, str], encoding: str | None) -> bool:
     """
     if environ.get("TUIADVISOR_ASCII", "") not in {"", "0"}:
         return True
+    if in_browser(environ):
+        return False
     if environ.get("TERM", "") in _POOR_TERMINALS:
         return True
     if (encoding or "ascii").lower().replace("-", "").replace("_", "") != "utf8":

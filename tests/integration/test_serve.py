@@ -1,0 +1,183 @@
+"""The screens as a web page: a real server, a real browser, keys pressed in it; nobody without the address gets in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from chromium import Tab, executable
+
+from tuiadvisor.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE_S = 90.0
+needs_server = pytest.mark.skipif(
+    "not __import__('importlib.util').util.find_spec('textual_serve')",
+    reason="textual-serve is not installed: pip install 'tuiadvisor[web]'",
+)
+needs_browser = pytest.mark.skipif(
+    executable() is None, reason="no Chromium here: apt-get install chromium shows the page in a real browser"
+)
+
+
+class Serving:
+    """`tuiadvisor serve` on a recording."""
+
+    def __init__(self, folder: Path) -> None:
+        sys.path.append(str(Path(__file__).parents[1] / "unit"))
+        from synthetic_run import Fault, Job
+        from unit.test_contents import recording
+
+        file = folder / "before.tuirec"
+        recording(file, Job(num_steps=200, faults=(Fault("backward", (2,), 0.015),)))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tuiadvisor.cli", "serve", "--port", str(self.port), "--", "replay", str(file),
+             "--at", "199"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TERM": "dumb", "XDG_CONFIG_HOME": str(folder), "XDG_CACHE_HOME": str(folder)},
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
+        assert ready, "the server said nothing"
+        self.address = self.process.stdout.readline().removeprefix("open ").strip()
+
+    def viewers(self) -> list[int]:
+        """The processes behind the open pages."""
+        return [child.pid for child in psutil.Process(self.process.pid).children()]
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+            self.process.wait(30)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    server = Serving(tmp_path)
+    yield server
+    left = server.viewers() if server.process.poll() is None else []
+    server.end()
+    wait_until(lambda: not any(alive(pid) for pid in left))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+async def shows(tab: Tab, *parts: str) -> str:
+    """Wait until the terminal in the page shows all parts."""
+    text = ""
+    for _ in range(int(PATIENCE_S / 0.3)):
+        text = await tab.text()
+        if all(part in text for part in parts):
+            return text
+        await asyncio.sleep(0.3)
+    raise AssertionError(f"not shown: {parts}; the page shows:\n{text}")
+
+
+@needs_server
+@needs_browser
+async def test_a_recording_is_replayed_in_a_browser(serving: Serving, tmp_path: Path) -> None:
+    """The overview with its verdict; a key changes the screen; the process behind the page ends with it."""
+    async with Tab(tmp_path) as tab:
+        await tab.open(serving.address)
+        await shows(tab, "TUNE", "where a step goes", "REPLAY")
+        await tab.picture(tmp_path / "overview.png")
+        assert 1 == len(serving.viewers())
+        await tab.press("2")
+        await shows(tab, "ranks by rank")
+        await tab.press("6")
+        await shows(tab, "scaling and cost", "what is stated")
+        await tab.picture(tmp_path / "scaling.png")
+        for name in ("overview", "scaling"):
+            assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        # Fonts of another host stand in the page of textual-serve: they are asked for in vain.
+        sizes = await tab.evaluate(
+            "performance.getEntriesByType('resource').map(one => [one.name, one.transferSize])"
+        )
+        assert [] == [
+            each for each in sizes if each[1] and not each[0].startswith(f"http://127.0.0.1:{serving.port}/")
+        ]
+        await tab.press("q")
+        await asyncio.to_thread(wait_until, lambda: not serving.viewers())
+        assert "-closed" in await tab.evaluate("document.body.className")
+
+
+@needs_server
+def test_nobody_without_the_address_gets_in(serving: Serving) -> None:
+    """Every other path is not there, and a page may load nothing from elsewhere."""
+    from urllib.error import HTTPError
+    from urllib.request import urlopen
+
+    root = f"http://127.0.0.1:{serving.port}/"
+    for path in ("", "ws", "static/js/textual.js", f"{serving.address.split('/')[3][:-1]}/"):
+        with pytest.raises(HTTPError) as caught:
+            urlopen(root + path, timeout=30)  # noqa: S310  ours
+        assert 404 == caught.value.code
+        caught.value.close()
+    with urlopen(serving.address, timeout=30) as page:  # noqa: S310  ours
+        assert "default-src 'self'" in page.headers["Content-Security-Policy"]
+        assert "no-referrer" == page.headers["Referrer-Policy"]
+        # Found by the host the browser used: the other end of an ssh tunnel may have another port.
+        assert f'"ws://127.0.0.1:{serving.port}/' in page.read().decode()
+    assert [] == serving.viewers()
+
+
+@needs_server
+@needs_browser
+async def test_a_server_that_is_killed_leaves_no_viewer_behind(serving: Serving, tmp_path: Path) -> None:
+    """The process behind the page notices that nobody is there."""
+    async with Tab(tmp_path) as tab:
+        await tab.open(serving.address)
+        await shows(tab, "TUNE")
+        (viewer,) = serving.viewers()
+        serving.end(signal.SIGKILL)
+        await asyncio.to_thread(wait_until, lambda: not alive(viewer))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing to show"),
+        (["--", "record", "-o", "x"], "'record' shows no screens"),
+        (["--", "replay", "x.tuirec", "--once"], "leave --once out"),
+        (["--", "compare", "a", "b"], "add --tui"),
+    ],
+)
+def test_what_shows_no_screens_is_refused_at_once(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, before a page is opened on it."""
+    assert 2 == main(["serve", *arguments])
+    lines = capsys.readouterr().err.splitlines()
+    assert 1 == len(lines)
+    assert said in lines[0]

@@ -1,0 +1,62 @@
+"""The web server around the screens: textual-serve's, below a secret path and without any other host.
+
+Imports textual-serve and aiohttp, which only `pip install "tuiadvisor[web]"` brings.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+from aiohttp import web
+from textual_serve.server import Server
+
+# The page names a web server of fonts; nothing is fetched from anywhere but here.
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Page(Server):  # type: ignore[misc]
+    """Serves one command to whoever has the address."""
+
+    def __init__(self, command: str, title: str, host: str, port: int) -> None:
+        super().__init__(command, host=host, port=port, title=title)
+        # In the path and in no cookie: a browser sends cookies of one port to every port of the host.
+        self.key = secrets.token_urlsafe(24)
+
+    @property
+    def address(self) -> str:
+        """Where to look."""
+        return f"http://{self.host}:{self.port}/{self.key}/"
+
+    async def _make_app(self) -> web.Application:
+        inner = await super()._make_app()
+        outer = web.Application()
+        outer.add_subapp(f"/{self.key}", inner)
+        outer.on_response_prepare.append(_add_headers)
+        return outer
+
+    async def handle_index(self, request: web.Request) -> Any:
+        """The page; its parts are looked for where the browser found it, which may be another port of an ssh tunnel."""
+        self.public_url = f"{request.scheme}://{request.host}"
+        return await super().handle_index(request)
+
+    def initialize_logging(self) -> None:
+        """No log of every request: it would hold the key."""
+
+    async def on_startup(self, _app: web.Application) -> None:
+        """Say where to look."""
+        print(f"open {self.address}", flush=True)
+        print(
+            f"from your own machine: ssh -L {self.port}:{self.host}:{self.port} HOST, then the same address. "
+            "Ctrl-C ends it.",
+            flush=True,
+        )
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
