@@ -361,10 +361,8 @@ class Navigator:
             self.show_page(self.overview)
         elif target[0] == "pattern":
             self.advisor.show_pattern(target[1])
-        elif target[0] == "question":
-            self._ask_question()
-        elif target[0] == "entry":
-            self._ask_size()
+        elif target[0] in ASKING:
+            ASKING[target[0]](self)
         elif target[0] == "live":
             self.go_live()
         elif target[0] == "group":
@@ -517,6 +515,12 @@ FEED_COMMANDS: dict[str, tuple[str, object]] = {
 FILTER_HINT = "7, 8-15, host, stage 2, live, outlier …; enter keeps it, esc clears it"
 RUNS_HINT = "name, job or verdict; enter keeps it, esc clears it"
 SEEK_HINT = "its number; enter goes there, esc closes"
+
+# What enter asks for in the footer.
+ASKING: dict[str, Callable[[Navigator], None]] = {
+    "question": Navigator._ask_question,  # noqa: SLF001 - the class's own table
+    "entry": Navigator._ask_size,  # noqa: SLF001
+}
 
 ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "overview": lambda here: here.show_page(here.overview),
