@@ -37,7 +37,7 @@ _OPTIONS: Final = (
     "ControlPath=none",
     "ConnectTimeout=15",
     "ServerAliveInterval=5",
-    "ServerAliveCountMax=3",
+    "ServerAliveCountMax=12",  # a minute: TCP outlives a cut of the network, and so do the agents
 )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -45,6 +46,7 @@ RECEIVE_HIGH_WATER: Final = 64
 DRAIN_S: Final = 2.0
 RETRY_DISK_S: Final = 1.0
 TICK_S: Final = 1.0
+MAX_DESCRIPTORS: Final = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +255,20 @@ class Hub:
 
 def run_hub(config: HubConfig, announce: Callable[[str], None]) -> None:
     """Run a hub in this process until a signal ends it; `announce` gets one JSON line once it listens."""
+    _raise_descriptor_limit()
     hub = Hub(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: hub.stop())
     announce(orjson.dumps(hub.endpoints).decode())
     hub.run()
+
+
+def _raise_descriptor_limit() -> None:
+    """A connection each for thousands of agents: the usual soft limit of 1,024 is for programs that use select(2)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _address(listening: zmq.Socket[bytes]) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from tuiadvisor.stream.connecting import connect
 from tuiadvisor.stream.frames import FrameKind, encode
-from tuiadvisor.stream.keys import use_as_peer
 from tuiadvisor.stream.wire import check_endpoint
 
 if TYPE_CHECKING:
@@ -62,13 +62,8 @@ class AgentLink:
         self._context = zmq.Context(io_threads=1)
         self._socket = self._context.socket(zmq.PUSH)
         self._socket.set(zmq.SNDHWM, _SEND_HIGH_WATER)
-        self._socket.set(zmq.RECONNECT_IVL_MAX, 1000)
         self._monitor = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
-        if key is not None:
-            use_as_peer(self._socket, key)
-        if endpoint.startswith("tcp://["):
-            self._socket.set(zmq.IPV6, 1)
-        self._socket.connect(endpoint)
+        connect(self._socket, endpoint, key)
 
     @property
     def num_dropped(self) -> int:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from tuiadvisor.stream.connecting import connect
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameError, FrameKind, peek
-from tuiadvisor.stream.keys import use_as_peer
 from tuiadvisor.stream.wire import check_endpoint
 
 if TYPE_CHECKING:
@@ -59,15 +59,10 @@ class Relay:
     def _run(self) -> None:
         with zmq.Context(io_threads=1) as context, context.socket(zmq.PUSH) as pushing:
             pushing.set(zmq.SNDHWM, _SEND_HIGH_WATER)
-            pushing.set(zmq.RECONNECT_IVL_MAX, 1000)
             pushing.set(zmq.IMMEDIATE, 1)  # nothing queues for a hub that is not there
             pushing.set(zmq.LINGER, int(DRAIN_S * 1000))
-            if self._key is not None:
-                use_as_peer(pushing, self._key)
-            if self._url.startswith("tcp://["):
-                pushing.set(zmq.IPV6, 1)
             monitor = pushing.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
-            pushing.connect(self._url)
+            connect(pushing, self._url, self._key)
             try:
                 while not self._is_over():
                     for data in self._source.read(READ_S):

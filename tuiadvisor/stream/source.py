@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import zmq
 
+from tuiadvisor.stream.connecting import connect
 from tuiadvisor.stream.frames import FrameError, split
-from tuiadvisor.stream.keys import use_as_peer
 from tuiadvisor.stream.recording import CHUNK_BYTES, FILE_HEADER_BYTES, RecordingReader
 from tuiadvisor.stream.wire import Request, check_endpoint, unpack_reply
 
@@ -119,12 +119,7 @@ class LiveSource:
     def _connect(self) -> zmq.Socket[bytes]:
         connected = self._context.socket(zmq.DEALER)
         connected.set(zmq.LINGER, 0)
-        connected.set(zmq.RECONNECT_IVL_MAX, 1000)
-        if self._url.startswith("tcp://["):
-            connected.set(zmq.IPV6, 1)
-        if self._key is not None:
-            use_as_peer(connected, self._key)
-        connected.connect(self._url)
+        connect(connected, self._url, self._key)
         return connected
 
     def _ask(self) -> None:
