@@ -1,4 +1,4 @@
-"""The one exception a user may see: what went wrong, where, and what to do next, in one line.
+"""The one exception a user may see: what went wrong, where, and what to do next, in one line of letters.
 
 `cli.main` catches it once and prints it; anything else is a bug and propagates.
 """
@@ -10,6 +10,15 @@ class TuiadvisorError(Exception):
     """A mistake of the user or of the system around us. `exit_code` is 2 for the first, 1 for the second."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        """What to show; names within may be a stranger's, and a terminal must not obey them."""
+        return one_line(super().__str__())
+
+
+def one_line(text: str) -> str:
+    """The text with every control, direction and undecodable character as "?"."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
 
 class FailureError(TuiadvisorError):

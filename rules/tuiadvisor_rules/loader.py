@@ -359,8 +359,11 @@ def _case(entry: dict[str, Any], names: frozenset[str]) -> Case:
     for name in metrics:
         if name not in names:
             raise RuleError(f"no metric {name!r} for a case{nearest(name, names)}")
-        if isinstance(metrics[name], str):
-            _one_line(name, metrics[name])
+        value = metrics[name]
+        if isinstance(value, str):
+            _one_line(name, value)
+        elif isinstance(value, int | float) and not -LARGEST <= value <= LARGEST:
+            raise RuleError(f"metric {name!r} of a case is not between -1e18 and 1e18")
     expect = _one_of(entry, "expect", (*LEVELS, "silent", "unknown"))
     return Case(_text(entry, "name"), expect, dict(metrics))
 

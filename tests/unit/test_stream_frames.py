@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import zlib
 
 import numpy as np
@@ -170,6 +171,33 @@ def test_columns_in_a_circle_are_refused() -> None:
     columns = {"a": {**plane, "at": [["b"], []]}, "b": {**plane, "at": [["a"], []]}}
     with pytest.raises(FrameError, match="defined by itself"):
         unpack_columns({"rows": 3, "columns": columns}, "ab")
+
+
+def test_columns_that_lead_far_away_are_refused() -> None:
+    """A chain of references as long as a frame may have is one line, no exhausted stack."""
+    plane = {"w": 1, "lo": 0, "p": "AQID"}
+    chain: dict[str, object] = {f"c{i}": {**plane, "at": [[f"c{i + 1}"], []]} for i in range(255)}
+    with pytest.raises(FrameError, match="references away"):
+        unpack_columns({"rows": 3, "columns": {**chain, "c255": plane}}, ("c0",))
+
+
+def test_columns_that_unfold_to_too_much_are_refused() -> None:
+    """Each column is within its bounds, and two hundred of them are not taken for the sake of one."""
+    constants: dict[str, object] = {f"c{i}": i for i in range(200)}
+    wide = {"w": 1, "lo": 0, "p": base64.b64encode(bytes(MAX_ROWS)).decode()}
+    groups = {f"g{i}": {**wide, "at": [[f"c{16 * i + j}" for j in range(16)], []]} for i in range(12)}
+    top = {**wide, "at": [list(groups), []]}
+    with pytest.raises(FrameError, match="values"):
+        unpack_columns({"rows": MAX_ROWS, "columns": {**constants, **groups, "rank": top}}, ("rank",))
+
+
+def test_a_strangers_column_name_is_not_repeated() -> None:
+    """It may hold an escape sequence, and an error is shown on a terminal."""
+    odd = "\x1b[2J"
+    columns = {"rank": {"w": 1, "lo": 0, "p": "AQID", "at": [[odd], []]}, odd: "no column"}
+    with pytest.raises(FrameError) as refusal:
+        unpack_columns({"rows": 3, "columns": columns}, ("rank",))
+    assert str(refusal.value).isprintable()
 
 
 def test_a_bomb_is_refused_before_it_unfolds() -> None:

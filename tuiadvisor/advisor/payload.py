@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 MAX_TEXT_CHARS: Final = 2000
+MAX_NAME_CHARS: Final = 100
 Payload = dict[str, object]
 
 
@@ -40,7 +41,7 @@ def objects(payload: Payload, name: str) -> list[Payload]:
 
 
 def counts(payload: Payload, name: str) -> dict[str, int]:
-    """A map of names to non-negative integers."""
+    """A map of printable names to non-negative integers."""
     value = payload.get(name)
     if not isinstance(value, dict):
         return {}
@@ -48,6 +49,8 @@ def counts(payload: Payload, name: str) -> dict[str, int]:
         key: entry
         for key, entry in value.items()
         if isinstance(key, str)
+        and key.isprintable()
+        and len(key) <= MAX_NAME_CHARS
         and isinstance(entry, int)
         and not isinstance(entry, bool)
         and 0 <= entry < 1 << 31

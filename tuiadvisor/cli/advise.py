@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
 from tuiadvisor.advisor.compare import measure
 from tuiadvisor.cli.desk import Desk, show_screens
+from tuiadvisor.cli.document import document_bytes, print_document
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.intent_options import add_intent_options, intent_of
 from tuiadvisor.cli.progress import read_frames
@@ -75,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         text = _json(session) if options.output.endswith(".json") else markdown(session).encode()
         _write(options.output, text)
     if options.json:
-        sys.stdout.buffer.write(_json(session))
+        print_document(document(session))
     elif options.why:
         print("\n".join(why_lines(session.whys[NAMES.index(options.why)])))
     elif asks:
@@ -158,7 +157,7 @@ def _ask(asked: Asked, read: Callable[[str], str]) -> str:
 
 
 def _json(session: Session) -> bytes:
-    return orjson.dumps(document(session), option=orjson.OPT_INDENT_2) + b"\n"
+    return document_bytes(document(session))
 
 
 def _write(path: str, content: bytes) -> None:

@@ -13,10 +13,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from tuiadvisor.agent.capture import RankCapture, capture
 from tuiadvisor.agent.company import Company
+from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.rank_set import rank_set, said
 from tuiadvisor.cli.target import add_target, ranks_of
@@ -76,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         raise FailureError("no trace: " + "; ".join(map(_failure, results)))
     document = _document(folder, options.steps, results, missing)
     if options.json:
-        sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+        print_document(document)
     else:
         print("\n".join(_lines(document, results, missing)))
     return int(bool(missing) or any(result.file is None for result in results))

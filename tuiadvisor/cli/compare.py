@@ -12,14 +12,12 @@ A performance check in CI, against a baseline kept from the main branch:
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Final
 
-import orjson
-
 from tuiadvisor.advisor.compare import NOISE_FLOOR, Wishes, compare, measure
 from tuiadvisor.cli.desk import Desk, show_screens
+from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.progress import read_frames
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.tui.comparison import plain_comparison
@@ -71,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         show_screens(desk, first_page="compare")
     elif options.json:
         document = comparison_document(comparison)
-        sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+        print_document(document)
     else:
         print(plain_comparison(comparison), end="")
     return CODES[comparison.gate.exceeded] if comparison.gate else 0

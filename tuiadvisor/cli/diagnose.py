@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-import orjson
-
 from tuiadvisor.advisor.fold import diagnose
+from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.intent_options import add_intent_options, intent_of
 from tuiadvisor.cli.recorded import frames_of
 from tuiadvisor.cli.step_range import step_range
@@ -36,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     economics = economy(view, intent)
     if options.json:
         whole = {**document(view), "economics": economics}
-        sys.stdout.buffer.write(orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n")
+        print_document(whole)
     else:
         print("\n".join([plain_summary(view), *economy_lines(economics, intent)]))
     return 0

@@ -11,11 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import orjson
-
 from tuiadvisor import __version__
 from tuiadvisor.agent.gpu import GpuSampler
 from tuiadvisor.agent.stacks import find_spy
+from tuiadvisor.cli.document import print_document
 from tuiadvisor.inject.armed import waiting_processes
 from tuiadvisor.inject.permission import tracing_forbidden, yama_scope
 from tuiadvisor.inject.refusals import has_ptrace_capability
@@ -52,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     ]
     if options.json:
         document = {"schema": 1, "tuiadvisor": __version__, "checks": [asdict(check) for check in checks]}
-        sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+        print_document(document)
     else:
         for check in checks:
             print(f"{check.state:8} {check.name:10} {check.found}")

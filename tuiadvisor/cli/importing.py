@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from tuiadvisor.cli.document import print_document
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.machine import FILE_NAME, save_ceiling
 
@@ -38,9 +39,7 @@ def show(
         )
     document = read(Path(options.path))
     if options.json:
-        sys.stdout.buffer.write(
-            orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n"
-        )
+        print_document(document, orjson.OPT_NON_STR_KEYS)
     else:
         # Names come from files of others: a terminal must not obey them.
         print("".join(c if c.isprintable() or c == "\n" else "?" for c in summary(document)))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-import orjson
-
 from tuiadvisor.advisor.contents import contents
+from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.progress import read_frames
 from tuiadvisor.report.contents import contents_document
 from tuiadvisor.stream.recording import read_summary
@@ -27,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     """Read and print."""
     held = contents(options.file, read_frames(options.file), read_summary(options.file))
     if options.json:
-        sys.stdout.buffer.write(orjson.dumps(contents_document(held), option=orjson.OPT_INDENT_2) + b"\n")
+        print_document(contents_document(held))
     else:
         print(plain_contents(held), end="")
     return 0

@@ -6,8 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import orjson
-
+from tuiadvisor.cli.document import print_document
 from tuiadvisor.session.intent import FILE_NAME, MEANINGS, changed, parse_settings, read_intent, write_intent
 
 if TYPE_CHECKING:
@@ -37,9 +36,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"written to {options.file}", file=sys.stderr)
     stated = asdict(intent)
     if options.json:
-        sys.stdout.buffer.write(
-            orjson.dumps({"schema": 1, "intent": stated}, option=orjson.OPT_INDENT_2) + b"\n"
-        )
+        print_document({"schema": 1, "intent": stated})
         return 0
     for name, value in stated.items():
         shown = "not stated" if value is None else f"{value:g}" if isinstance(value, float) else value

@@ -9,10 +9,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-import orjson
-
 from tuiadvisor.advisor.compare import measure
 from tuiadvisor.cli.desk import Desk, show_screens
+from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.progress import read_frames
 from tuiadvisor.cli.sizing import Sizing
@@ -107,9 +106,7 @@ def run(options: argparse.Namespace) -> int:
     intent = _intent(options)
     reports = pick(analyse(table, targets, intent), options.label)
     if options.json:
-        sys.stdout.buffer.write(
-            orjson.dumps(document(table, reports, intent), option=orjson.OPT_INDENT_2) + b"\n"
-        )
+        print_document(document(table, reports, intent))
     else:
         sys.stdout.write(text(table, reports, intent))
     return 0
@@ -166,9 +163,7 @@ def _one_run(options: argparse.Namespace) -> int:
     found = one_run(parts_of(_recorded(options.runs[0]), read_machine()), options.predict)
     name = printable(options.runs[0])
     if options.json:
-        sys.stdout.buffer.write(
-            orjson.dumps(one_run_document(name, found), option=orjson.OPT_INDENT_2) + b"\n"
-        )
+        print_document(one_run_document(name, found))
     else:
         sys.stdout.write(one_run_text(name, found))
     return 0

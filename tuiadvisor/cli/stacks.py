@@ -5,12 +5,10 @@ Each rank tells its stack and how far its process groups got; py-spy adds frames
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from tuiadvisor.agent.stacks import RankStacks, find_spy, stacks_of
+from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.rank_set import rank_set, said
 from tuiadvisor.cli.target import add_target, ranks_of
 from tuiadvisor.errors import FailureError, TuiadvisorError
@@ -55,10 +53,7 @@ def run(options: argparse.Namespace) -> int:
         else stuck_calls([_place(one) for one in found if one.was_asked and one.rank is not None])
     )
     if options.json:
-        sys.stdout.buffer.write(
-            orjson.dumps(_document(shown, calls, spy, stopped, moving=moving), option=orjson.OPT_INDENT_2)
-        )
-        sys.stdout.buffer.write(b"\n")
+        print_document(_document(shown, calls, spy, stopped, moving=moving))
     else:
         print("\n".join(_lines(shown, calls, spy, stopped, moving=moving)))
     return 0

@@ -36,6 +36,8 @@ Column = npt.NDArray[np.int64]
 MAX_ROWS: Final = 1 << 18
 MAX_COLUMNS: Final = 256
 MAX_REFERENCES: Final = 16
+MAX_CHAIN: Final = 16  # columns that lead to one another; ours are four at most
+MAX_CELLS: Final = 1 << 24  # 128 MiB unfolded, twice what the most rows of all our columns take
 _MAX_SAMPLE: Final = 512
 _MARGIN_BITS: Final = 0.25  # differencing pure noise adds half a bit: leave a plain column plain
 
@@ -166,6 +168,10 @@ class _Reader:
             return done
         if name in self._open:
             raise FrameError(f"frame columns: {name[:40]} is defined by itself")
+        if len(self._open) >= MAX_CHAIN:
+            raise FrameError(f"frame columns: {name[:40]} is more than {MAX_CHAIN} references away")
+        if len(self._values) * self.num_rows > MAX_CELLS:
+            raise FrameError(f"frame columns: more than {MAX_CELLS} values")
         self._open.add(name)
         value = self._resolve(name, self.columns.get(name, UNKNOWN))
         self._open.discard(name)
@@ -225,7 +231,7 @@ class _Reader:
         if type(part) is not list or len(part) > MAX_REFERENCES:
             raise FrameError(f"frame columns: {name[:40]} has no readable reference")
         for other in part:
-            if type(other) is not str or other not in self.columns:
+            if type(other) is not str or other not in self.columns or not other.isprintable():
                 raise FrameError(f"frame columns: {name[:40]} refers to a column that is not there")
         return part
 
@@ -234,7 +240,7 @@ class _Reader:
         column = self.columns.get(after) if type(after) is str else None
         if type(column) is not dict or column.get("at") != [[name], []]:
             raise FrameError(f"frame columns: {name[:40]} follows a column that does not depend on it")
-        return self._planes(column, str(after))
+        return self._planes(column, name)
 
 
 def _int64(value: object, name: str) -> int:
