@@ -47,6 +47,7 @@ bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, m
 	$(BIN)/python tests/benchmarks/hook_cost.py
 	$(BIN)/python tests/benchmarks/attach_pause.py
 	$(BIN)/python tests/benchmarks/screens.py
+	$(BIN)/python tests/benchmarks/slow_line.py
 	$(BIN)/python tests/benchmarks/fold.py
 	$(BIN)/python tests/benchmarks/recordings.py
 	$(BIN)/python tests/benchmarks/scale.py

@@ -17,6 +17,7 @@ import signal
 import statistics
 import struct
 import sys
+import tempfile
 import termios
 import time
 from dataclasses import replace
@@ -30,12 +31,15 @@ ASK = b"\x1b[6n"
 class MovingFeed:
     """A feed whose every look shows a run that went on: noise on the figures, new steps in the heat map."""
 
-    def __init__(self, num_ranks: int, steps_per_frame: int) -> None:
+    def __init__(self, num_ranks: int, steps_per_frame: int, made_file: Path | None = None) -> None:
+        """made_file: where to tell the CPU seconds that making the views took."""
+        self.made_file = made_file
         sys.path.insert(0, str(HERE.parent / "snapshot"))
         import views
 
         self.views = views
-        self.view = views.many(num_ranks)
+        self.view = views.grouped(views.many(num_ranks))
+        self.made_cpu_s = 0.0  # what this feed itself takes: not the screens'
         self.steps_per_frame = steps_per_frame
         self.noise = Random(1)  # noqa: S311  # the same noise on every run
         self.version = 0
@@ -46,7 +50,11 @@ class MovingFeed:
         due = int((time.monotonic() - self.started_s) * 2)
         if due > self.version:
             self.version = due
+            begin_s = time.thread_time()
             self.view = self._moved()
+            self.made_cpu_s += time.thread_time() - begin_s
+            if self.made_file is not None:
+                self.made_file.write_text(str(self.made_cpu_s))
         return self.views.live(self.view, version=self.version)
 
     def _moved(self) -> object:
@@ -63,7 +71,7 @@ class MovingFeed:
             for rank in view.ranks
         )
         trend = replace(view.trend, step_s=(*view.trend.step_s[1:], 0.0286 + noise.random() * 2e-3))
-        return replace(
+        moved = replace(
             view,
             ranks=ranks,
             trend=trend,
@@ -73,28 +81,75 @@ class MovingFeed:
             num_frames=view.num_frames + 2,
             event_time_s=(view.event_time_s or 0.0) + 0.5,
         )
+        return self.views.grouped(moved)
 
     def command(self, name: str, value: object = None) -> None:
         """Nothing to do."""
 
 
-def child(num_ranks: int, steps_per_frame: int) -> None:
+def child(num_ranks: int, steps_per_frame: int, made_file: str = "") -> None:
     """Run the screens in this process."""
     from tuiadvisor.tui.app import run_app
 
-    run_app(MovingFeed(num_ranks, steps_per_frame))  # type: ignore[arg-type]
+    run_app(MovingFeed(num_ranks, steps_per_frame, Path(made_file) if made_file else None))  # type: ignore[arg-type]
+
+
+def busy_child(path: str, speed: float) -> None:
+    """The screens over a live feed that folds a recording at this speed, as it comes."""
+    from tuiadvisor.cli.feed import LiveFeed
+    from tuiadvisor.cli.footprint import give_back_large_blocks
+    from tuiadvisor.stream.replay import ReplaySource
+    from tuiadvisor.tui.app import run_app
+
+    feed = LiveFeed(ReplaySource(path, speed), lambda: None)
+    give_back_large_blocks()  # as `watch` does
+    feed.start()
+    run_app(feed)
+    feed.stop()
+
+
+def busy(num_ranks: int, rate: int, seconds: float) -> str:
+    """Key latency and CPU while so many rank-steps a second are folded in the same process."""
+    from generated import STEP_S, straggling, write_recording
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "busy.tuirec"
+        write_recording(path, straggling(num_ranks, int(rate * (seconds + 15))))
+        speed = rate / (num_ranks / STEP_S)
+        terminal = Terminal(["--busy-child", str(path), str(speed)], 80, 24)
+        terminal.read(30.0, rb"step \d")
+        terminal.read(3.0)
+        cpu_s, begin_s = terminal.cpu_s(), time.monotonic()
+        latencies = []
+        while time.monotonic() - begin_s < seconds:
+            latencies.append(key_latency_s(terminal))
+        cpu = (terminal.cpu_s() - cpu_s) / (time.monotonic() - begin_s)
+        ordered = sorted(latencies)
+        p99_s = ordered[int(0.99 * (len(ordered) - 1))]
+        row = (
+            f"{rate:,} rank-steps/s of {num_ranks} ranks folded beside: {len(ordered)} keys, "
+            f"median {statistics.median(ordered) * 1e3:.0f} ms, p99 {p99_s * 1e3:.0f} ms, "
+            f"worst {ordered[-1] * 1e3:.0f} ms; cpu with the fold {cpu:.0%}, rss {terminal.rss_mb():.0f} MB"
+        )
+        terminal.close()
+    return row
 
 
 class Terminal:
     """The other end of a pseudo-terminal: counts what comes, answers where the cursor is."""
 
-    def __init__(self, arguments: list[str], columns: int, rows: int) -> None:
+    def __init__(
+        self, arguments: list[str], columns: int, rows: int, program: list[str] | None = None
+    ) -> None:
+        """program: what to run on it instead of the screens, with its arguments."""
+        size = struct.pack("HHHH", rows, columns, 0, 0)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, size)
             os.environ.update(TERM="xterm-256color", LANG="C.UTF-8")
             os.environ.pop("NO_COLOR", None)
-            os.execv(sys.executable, [sys.executable, __file__, *arguments])  # noqa: S606  # no shell wanted
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            command = program or [sys.executable, __file__, *arguments]
+            os.execv(command[0], command)  # noqa: S606  # no shell wanted
         self.num_bytes = 0
         self.num_frames = 0
 
@@ -131,7 +186,8 @@ class Terminal:
 
     def close(self) -> None:
         """End the child."""
-        os.write(self.fd, b"q")
+        with contextlib.suppress(OSError):
+            os.write(self.fd, b"q")
         self.read(2.0)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
@@ -139,30 +195,36 @@ class Terminal:
         os.close(self.fd)
 
 
-def measure(num_ranks: int, steps_per_frame: int, size: tuple[int, int], key: bytes, seconds: float) -> str:
+def measure(num_ranks: int, steps_per_frame: int, size: tuple[int, int], keys: str, seconds: float) -> str:
     """Return a row of figures for one screen."""
-    started_s = time.monotonic()
-    terminal = Terminal(["--child", str(num_ranks), str(steps_per_frame)], *size)
-    terminal.read(20.0, b"pretrain-7b")
-    first_frame_s = time.monotonic() - started_s
-    first_bytes = terminal.num_bytes
-    terminal.read(2.0)
-    os.write(terminal.fd, key)
-    terminal.read(2.0)
-    before, frames, cpu_s = terminal.num_bytes, terminal.num_frames, terminal.cpu_s()
-    terminal.read(seconds)
-    steady = (terminal.num_bytes - before) / seconds
-    per_s = (terminal.num_frames - frames) / seconds
-    cpu = (terminal.cpu_s() - cpu_s) / seconds
-    latencies = [key_latency_s(terminal) for _ in range(20)]
-    row = (
-        f"{num_ranks:>5} ranks {steps_per_frame:>3} steps/frame {size[0]}x{size[1]} screen {key.decode()}: "
-        f"first frame {first_frame_s * 1e3:4.0f} ms ({first_bytes:,} B), steady {steady:6,.0f} B/s "
-        f"at {per_s:.1f} frames/s, "
-        f"cpu {cpu:4.1%}, rss {terminal.rss_mb():.0f} MB, "
-        f"key median {statistics.median(latencies) * 1e3:.0f} ms, worst {max(latencies) * 1e3:.0f} ms"
-    )
-    terminal.close()
+    with tempfile.TemporaryDirectory() as folder:
+        made_file = Path(folder) / "made"
+        made_file.write_text("0")
+        started_s = time.monotonic()
+        terminal = Terminal(["--child", str(num_ranks), str(steps_per_frame), str(made_file)], *size)
+        terminal.read(20.0, b"pretrain-7b")
+        first_frame_s, first_cpu_s = time.monotonic() - started_s, terminal.cpu_s()
+        first_bytes = terminal.num_bytes
+        terminal.read(2.0)
+        for key in keys:
+            os.write(terminal.fd, key.encode())
+            terminal.read(0.7)
+        terminal.read(2.0)
+        before, frames = terminal.num_bytes, terminal.num_frames
+        cpu_s = terminal.cpu_s() - float(made_file.read_text())
+        terminal.read(seconds)
+        steady = (terminal.num_bytes - before) / seconds
+        per_s = (terminal.num_frames - frames) / seconds
+        cpu = (terminal.cpu_s() - float(made_file.read_text()) - cpu_s) / seconds
+        latencies = [key_latency_s(terminal) for _ in range(20)]
+        row = (
+            f"{num_ranks:>5} ranks {steps_per_frame:>3} steps/frame {size[0]}x{size[1]} keys {keys:4}: "
+            f"first frame {first_frame_s * 1e3:4.0f} ms, {first_cpu_s * 1e3:4.0f} ms CPU ({first_bytes:,} B), "
+            f"steady {steady:6,.0f} B/s at {per_s:.1f} frames/s, "
+            f"cpu {cpu:4.1%}, rss {terminal.rss_mb():.0f} MB, "
+            f"key median {statistics.median(latencies) * 1e3:.0f} ms, worst {max(latencies) * 1e3:.0f} ms"
+        )
+        terminal.close()
     return row
 
 
@@ -183,16 +245,25 @@ def main() -> None:
     """Print a row for each screen and size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--child", nargs=2, type=int)
+    parser.add_argument("--child", nargs="+")
+    parser.add_argument("--busy-child", nargs=2)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[4, 1024])
+    parser.add_argument("--only", default="", help="screens whose keys are these")
     options = parser.parse_args()
     if options.child:
-        child(*options.child)
+        child(int(options.child[0]), int(options.child[1]), *options.child[2:3])
         return
-    for num_ranks in (4, 1024):
+    if options.busy_child:
+        busy_child(options.busy_child[0], float(options.busy_child[1]))
+        return
+    print(busy(64, 10_000, options.seconds), flush=True)
+    for num_ranks in options.ranks:
         for size in ((80, 24), (200, 50)):
-            for key in (b"1", b"2"):
+            # Overview; ranks; of many ranks also a row each, and the map of phases.
+            for keys in ("1", "2") if num_ranks < 129 else ("1", "2", "2a", "2M"):
                 for steps_per_frame in (2, 17):
-                    print(measure(num_ranks, steps_per_frame, size, key, options.seconds), flush=True)
+                    if options.only in ("", keys):
+                        print(measure(num_ranks, steps_per_frame, size, keys, options.seconds), flush=True)
 
 
 if __name__ == "__main__":

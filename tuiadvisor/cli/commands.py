@@ -59,7 +59,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser; `only`: load one command's options and leave the other modules unimported."""
+    """The parser; `only`: load one command's options and leave the other modules unimported; "": none at all."""
     parser = OneLineParser(
         prog="tuiadvisor",
         description="Watch running PyTorch training, find the straggler, decide: tune, rescale or stop.",
@@ -80,7 +80,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 def run(arguments: list[str]) -> int:
     """Parse, run, and turn what went wrong into one line and an exit code."""
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
-    options = build_parser(named if named in COMMANDS else None).parse_args(arguments)
+    options = build_parser(named if named in COMMANDS else "").parse_args(arguments)
     module = importlib.import_module(f"tuiadvisor.cli.{COMMANDS[options.command][0]}")
     try:
         code: int = module.run(options)

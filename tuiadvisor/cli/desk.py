@@ -14,18 +14,15 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.advisor.compare import compare, measure
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.runlist import summarized
 from tuiadvisor.cli.bookmarks import bookmarks, save_bookmark
-from tuiadvisor.cli.conductor import Conductor, session_file
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.folder import MAX_RUNS, recordings
-from tuiadvisor.cli.report import write_report
+from tuiadvisor.cli.footprint import give_back_large_blocks
 from tuiadvisor.cli.sizing import Sizing
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.report.page import Dossier
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui import format as text_of
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.cli.conductor import Conductor
     from tuiadvisor.cli.feed import Feed
     from tuiadvisor.session.intent import Intent
 
@@ -187,6 +185,9 @@ class Desk:
         self._change(open_path="")
 
     def _compare(self, value: object) -> None:
+        # Here and below: what only some keys need is loaded with the first of them, not before the first frame.
+        from tuiadvisor.advisor.compare import compare, measure  # noqa: PLC0415
+
         before, after = value if isinstance(value, tuple) else ("", "")
         self._change(comparison=None, comparison_note=f"reading {Path(before).name} …")
         sides = []
@@ -200,6 +201,9 @@ class Desk:
         self._change(comparison=compare(sides[0], sides[1]), comparison_note="")
 
     def _report(self, _value: object) -> None:
+        from tuiadvisor.cli.report import write_report  # noqa: PLC0415
+        from tuiadvisor.report.page import Dossier  # noqa: PLC0415
+
         view = self.latest().view
         if view is None:
             self._say("R: no run is open, so there is nothing to report")
@@ -243,6 +247,8 @@ class Desk:
         self._change(session=self._conductor.conduct(), session_note="")
 
     def _new_conductor(self, path: str) -> Conductor:
+        from tuiadvisor.cli.conductor import Conductor, session_file  # noqa: PLC0415
+
         file = Path(self._session_file) if self._session_file else session_file(path or self.live_path)
         try:
             conductor = Conductor(path, file, self.others, self._intent)
@@ -389,6 +395,7 @@ def show_screens(desk: Desk, *, first_page: str = "overview", intro: str | None 
     """The screens over this desk, until the user leaves."""
     from tuiadvisor.tui.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
 
+    give_back_large_blocks()
     desk.start()
     try:
         run_app(desk, desk=desk, first_page=first_page, intro=intro)

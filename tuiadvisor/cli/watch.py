@@ -10,6 +10,7 @@ from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.footprint import load_screens_meanwhile
 from tuiadvisor.cli.sizing import add_sizes, sizes_of
 from tuiadvisor.cli.target import add_probe_options, add_remote_target, add_target, add_visit, open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
@@ -47,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
     if options.once and options.pid:
         refuse_without_torch(options.pid)
     sizing = sizes_of(options)
+    if not options.once and shows_screens():
+        load_screens_meanwhile()
     with open_target(options) as session:
         feed = LiveFeed(session.source(), session.agent_error, session.wish)
         feed.start()

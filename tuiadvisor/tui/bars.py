@@ -64,6 +64,8 @@ COLUMNS = "▁▂▃▄▅▆▇█"
 LEVELS = "._▂▃▄▅▆█"
 NOT_SEEN = "?"
 LEVEL_UNKNOWN = 255
+# In a field of a thousand cells jitter is noise, on the eye and on the wire: only lateness is drawn.
+VISIBLE_LEVEL = 3
 
 
 def known_phases(shares: Shares) -> list[tuple[str, float]]:
@@ -216,10 +218,12 @@ def first_heat_step(first_step: int, num_steps: int, width: int) -> int:
     return aligned if aligned >= earliest else -(-earliest // block) * block
 
 
-def heat_row(levels: bytes, first_step: int | None, left_step: int, width: int) -> list[Span]:
-    """Return one rank's recent lateness, a column a step, height and colour by level."""
+def heat_row(levels: bytes, first_step: int | None, left_step: int, width: int, least: int = 0) -> list[Span]:
+    """Return one rank's recent lateness, a column a step, height and colour by level; below `least` as in time."""
     skip = left_step - first_step if first_step is not None else max(len(levels) - width, 0)
     shown = levels[max(skip, 0) :][:width]
+    if least:
+        shown = shown.translate(bytes(level if level >= least else 0 for level in range(256)))
     lead = " " * min(max(-skip, 0), width)
     spans: list[Span] = [(lead, "heat:0")] if lead else []
     for level, group in groupby(shown):

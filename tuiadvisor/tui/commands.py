@@ -103,7 +103,7 @@ COMMANDS = (
         ("/",),
         "/",
         "Filter",
-        "ranks by number, host, group or state; runs by name or verdict",
+        "ranks by number, host, group, state; runs by name",
         "ranks",
     ),
     Command(

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 WIDE = 120  # columns from which findings stand beside
 MARGIN = 1
-# In a field of a thousand cells jitter is noise, on the eye and on the wire: only lateness is drawn.
-VISIBLE_LEVEL = 3
 
 
 class Overview(Page):
@@ -240,6 +238,6 @@ def _cell(rank: RankRow) -> Span:
     level = rank.lateness_levels[-1] if rank.lateness_levels else bars.LEVEL_UNKNOWN
     if level >= len(bars.LEVELS):
         return bars.NOT_SEEN, "heat:unknown"
-    if level < VISIBLE_LEVEL:
+    if level < bars.VISIBLE_LEVEL:
         return bars.LEVELS[0], "heat:0"
     return bars.LEVELS[level], f"heat:{level}"

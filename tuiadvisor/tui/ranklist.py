@@ -89,7 +89,8 @@ class RankList:
     groups: dict[str, RankGroup]  # those with a row
     outliers: list[Target]  # ranks that stand out and pass the filter, the most waited for first
     grouping: Grouping | None
-    num_live: int  # of all ranks
+    num_all: int  # ranks, whether they pass the filter or not
+    num_live: int  # of these
     num_levels: int  # steps in the heat map
     number_width: int
     name_width: int  # of hosts and groups
@@ -129,6 +130,7 @@ def listed(view: RunView, choice: Choice) -> RankList:
         groups=groups,
         outliers=marked,
         grouping=grouping,
+        num_all=len(view.ranks),
         num_live=len([row for row in view.ranks if row.state == "live"]),
         num_levels=max((len(row.lateness_levels) for row in view.ranks), default=0),
         number_width=max(

@@ -51,6 +51,7 @@ class Columns:
     heat: int
     now: int
     phases: bool = False  # the heat map's columns are phases, not steps
+    least: int = 0  # the heat map draws this level and those above
 
 
 FIGURES = {
@@ -167,7 +168,8 @@ def _measured(
     if columns.heat and columns.phases:
         fields.append(tuple(phase_cells(row, columns.heat)))
     elif columns.heat:
-        fields.append(tuple(bars.heat_row(row.lateness_levels, heat_first_step, left_step, columns.heat)))
+        heat = bars.heat_row(row.lateness_levels, heat_first_step, left_step, columns.heat, columns.least)
+        fields.append(tuple(heat))
     return fields
 
 

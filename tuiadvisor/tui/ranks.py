@@ -13,7 +13,7 @@ from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.details import rank_lines
 from tuiadvisor.tui.line import BLANK, Line, Span, Target, indent, length, line, rule, select, spread
 from tuiadvisor.tui.page import Page
-from tuiadvisor.tui.ranklist import SORTS, Choice, RankList, listed, shown_grouping
+from tuiadvisor.tui.ranklist import GROUPED_FROM, SORTS, Choice, RankList, listed, shown_grouping
 from tuiadvisor.tui.waiting import waiting
 
 if TYPE_CHECKING:
@@ -293,4 +293,5 @@ def table_columns(shown: RankList, width: int, *, phases: bool) -> rankrow.Colum
     now = 18 if left >= 90 else 0
     left -= now + 1 if now else 0
     bar = min(max(left // 3, NARROWEST_BAR), 30)
-    return rankrow.Columns(number, host, names, bar, max(left - bar - 2, 0), now)
+    least = bars.VISIBLE_LEVEL if shown.num_all >= GROUPED_FROM else 0
+    return rankrow.Columns(number, host, names, bar, max(left - bar - 2, 0), now, least=least)

@@ -1,0 +1,36 @@
+"""Memory and first frame of the process behind the screens: give large blocks back, load the screens meanwhile."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import threading
+from contextlib import suppress
+from typing import Final
+
+# <malloc.h> of glibc. Setting a threshold also stops glibc from raising it to 32 MB after the first large array, which
+# kept 30 MB of passing arrays in the process (129 MB instead of 98 with 10,000 rank-steps/s of 64 ranks coming in).
+M_TRIM_THRESHOLD: Final = -1
+M_MMAP_THRESHOLD: Final = -3
+M_ARENA_MAX: Final = -8  # a second arena, of the feed's thread, does not shrink
+LARGE_BYTES: Final = 1 << 20
+
+
+def give_back_large_blocks() -> None:
+    """Have freed arrays go back to the system; elsewhere than on glibc nothing happens."""
+    with suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_ARENA_MAX, 1)
+        mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(M_TRIM_THRESHOLD, LARGE_BYTES)
+
+
+def load_screens_meanwhile() -> None:
+    """Import Textual in a thread of its own, while hub and agents, which are other processes, start."""
+    threading.Thread(target=_load, name="tuiadvisor-load", daemon=True).start()
+
+
+def _load() -> None:
+    # A thread must not report what the main thread meets again, in its own place, a moment later.
+    with suppress(Exception):
+        importlib.import_module("tuiadvisor.tui.app")
