@@ -92,7 +92,14 @@ def screens(
     desk: DeskState | None = None,
 ) -> Screens:
     beside = desks.FakeDesk(desk) if desk is not None else None
-    return Screens(views.FakeFeed(state), theme=theme, ascii_only=ascii_only, intro=intro, desk=beside)
+    return Screens(
+        views.FakeFeed(state),
+        theme=theme,
+        ascii_only=ascii_only,
+        intro=intro,
+        desk=beside,
+        preferences_file="/home/me/.config/tuiadvisor/preferences.toml",
+    )
 
 
 DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
@@ -119,6 +126,7 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
         desks.desk(scaling=desks.bounded(), scaling_note="reading after.tuirec, 2 recordings left: 43 %"),
         ("6",),
     ),
+    "preferences": (desks.desk(), ("comma", "down")),
     "compare": (desks.desk(comparison=desks.comparison()), ("7",)),
     "compare-none": (desks.desk(), ("7",)),
     "compare-reading": (desks.desk(comparison_note="reading before.tuirec: 43 %"), ("7",)),

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 ALLOWED = {
     "tuiadvisor/errors.py": (),
     "tuiadvisor/events.py": (),
+    "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
     "tuiadvisor/tui": (
         "tuiadvisor.advisor.view",
         "tuiadvisor.advisor.rankgroup",
@@ -28,6 +29,7 @@ ALLOWED = {
         "tuiadvisor.session.stages.Stage",
         "tuiadvisor.events",
         "tuiadvisor.errors",
+        "tuiadvisor.preferences",
         "tuiadvisor.tui",
         "textual",
         "rich",

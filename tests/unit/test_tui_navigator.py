@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from snapshot import views
 
+from tuiadvisor.preferences import Preferences
 from tuiadvisor.tui import commands
 from tuiadvisor.tui.desk import NO_DESK, DeskState
 from tuiadvisor.tui.feed import COMMAND_VALUES, FeedState
@@ -21,6 +22,7 @@ class FakeShell:
         self.left = 0
         self.redrawn = 0
         self.copied: list[str] = []
+        self.preferred: list[Preferences] = []
 
     def ask(self, name: str, value: object = None) -> None:
         self.asked.append((name, value))
@@ -33,6 +35,9 @@ class FakeShell:
 
     def next_theme(self) -> str:
         return "light"
+
+    def prefer(self, preferences: Preferences) -> None:
+        self.preferred.append(preferences)
 
     def copy(self, text: str) -> str:
         self.copied.append(text)
@@ -376,7 +381,7 @@ def test_any_key_closes_the_intro_and_screen_keys_act() -> None:
 
 def test_theme_and_redraw(live: Keyboard) -> None:
     """The theme is named with how to keep it."""
-    assert "TUIADVISOR_THEME=light" in live.press("t")
+    assert "colours: light (, keeps them" in live.press("t")
     live.press("ctrl+l")
     assert 1 == live.shell.redrawn
 

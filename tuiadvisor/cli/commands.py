@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 
 from tuiadvisor import __version__
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.tui.environment import shows_screens
 
 # name -> (module, one line). An explicit list: what is not here does not exist.
 COMMANDS: Final = {
@@ -42,6 +43,9 @@ COMMANDS: Final = {
     "doctor": ("doctor", "what works on this machine, and the remedy for what does not"),
     "demo": ("demo", "a real training with a fault, and the screens on it"),
 }
+
+
+SCREENS: Final = frozenset({"watch", "replay", "run", "runs", "demo"})
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -77,12 +81,24 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+def wants_screens(options: argparse.Namespace) -> bool:
+    """Whether screens will be shown: scripts do not fail by a file that only screens read."""
+    if not (options.command in SCREENS or getattr(options, "tui", False)):
+        return False
+    if any(getattr(options, name, False) for name in ("once", "no_ui", "headless")):
+        return False
+    return shows_screens()
+
+
 def run(arguments: list[str]) -> int:
     """Parse, run, and turn what went wrong into one line and an exit code."""
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
     options = build_parser(named if named in COMMANDS else "").parse_args(arguments)
     module = importlib.import_module(f"tuiadvisor.cli.{COMMANDS[options.command][0]}")
     try:
+        if wants_screens(options):
+            # Before a training is touched: a bad file is said first.
+            importlib.import_module("tuiadvisor.cli.preferences").load()
         code: int = module.run(options)
         sys.stdout.flush()
     except TuiadvisorError as error:

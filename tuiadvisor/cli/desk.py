@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.runlist import summarized
+from tuiadvisor.cli import preferences
 from tuiadvisor.cli.bookmarks import bookmarks, save_bookmark
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.folder import MAX_RUNS, recordings
 from tuiadvisor.cli.footprint import give_back_large_blocks
-from tuiadvisor.cli.sizing import Sizing
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.preferences import Preferences
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui import format as text_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.view import RunView
     from tuiadvisor.cli.conductor import Conductor
     from tuiadvisor.cli.feed import Feed
+    from tuiadvisor.cli.sizing import Sizing
     from tuiadvisor.session.intent import Intent
 
 PROGRESS_S: Final = 0.1
@@ -266,6 +268,12 @@ class Desk:
             self._conductor.answer(*value)
             self._change(session=self._conductor.conduct())
 
+    def _save_preferences(self, value: object) -> None:
+        if isinstance(value, Preferences):
+            self._say(f"saved in {preferences.save(value)}")
+            if self._sizing is not None and self._sizing.prefer(value.efficiency_floor):
+                self._show_scaling(self._sizing)
+
     # --- sizes
 
     def _scale(self, _value: object) -> None:
@@ -273,6 +281,8 @@ class Desk:
         self._change(scaling_note="reading …")
         try:
             if self._sizing is None:
+                from tuiadvisor.cli.sizing import Sizing  # noqa: PLC0415 - only when asked for
+
                 self._sizing = Sizing()
             # The run itself was read while it was shown, but for what only its recording tells, as its gradients.
             path = self._state.open_path or self.live_path
@@ -391,14 +401,24 @@ class Desk:
         self._opening = FeedState(None, "replay", doing, path, progress, None, version)
 
 
-def show_screens(desk: Desk, *, first_page: str = "overview", intro: str | None = None) -> None:
-    """The screens over this desk, until the user leaves."""
+def show_screens(desk: Desk, *, first_page: str = "", intro: str | None = None) -> None:
+    """The screens over this desk, until the user leaves; first_page: "" for the one that is preferred."""
     from tuiadvisor.tui.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
 
     give_back_large_blocks()
+    preferred = preferences.current()
+    if not first_page and preferred.first_screen == "runs":
+        desk.command("list_runs")
     desk.start()
     try:
-        run_app(desk, desk=desk, first_page=first_page, intro=intro)
+        run_app(
+            desk,
+            desk=desk,
+            first_page=first_page or preferred.first_screen,
+            intro=intro,
+            preferences=preferred,
+            preferences_file=str(preferences.path()),
+        )
     finally:
         desk.stop()
 
@@ -412,6 +432,7 @@ COMMANDS: Final[dict[str, Callable[[Desk, object], None]]] = {
     "bookmark": Desk._bookmark,  # noqa: SLF001
     "advise": Desk._advise,  # noqa: SLF001
     "answer": Desk._answer,  # noqa: SLF001
+    "save_preferences": Desk._save_preferences,  # noqa: SLF001
     "scale": Desk._scale,  # noqa: SLF001
     "read_sizes": Desk._read_sizes,  # noqa: SLF001
     "state_size": Desk._state_size,  # noqa: SLF001

@@ -9,7 +9,7 @@ from tuiadvisor.cli.bookmarks import bookmarks
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.recorded import whole_view
-from tuiadvisor.cli.sizing import add_sizes, sizes_of
+from tuiadvisor.cli.size_options import add_sizes, sizes_of
 from tuiadvisor.cli.work_options import add_work, work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource

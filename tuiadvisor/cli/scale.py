@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tuiadvisor.advisor.compare import measure
+from tuiadvisor.cli import preferences
 from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.duration import seconds
@@ -137,7 +138,7 @@ def _screen(options: argparse.Namespace) -> int:
         raise TuiadvisorError(
             f"--{given[0].replace('_', '-')} cannot be shown with --tui; leave one of the two out"
         )
-    known = stated_in(read_intent(FILE_NAME), Intent().efficiency_floor)
+    known = stated_in(read_intent(FILE_NAME), preferences.current().efficiency_floor)
     typed = {
         name: value
         for name, value in asdict(_intent(options)).items()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.compare import measure
+from tuiadvisor.cli import preferences
 from tuiadvisor.cli.folder import recordings
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.table import printable, read_table
@@ -21,7 +22,6 @@ from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.sizing import Known, picture_of
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
 
     from tuiadvisor.advisor.view import RunView
@@ -29,20 +29,6 @@ if TYPE_CHECKING:
 
 MAX_OTHERS: Final = 16
 MAX_BYTES: Final = 200_000_000  # of one recording: half a minute of reading
-
-
-def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """--table, of the commands that show a run."""
-    parser.add_argument(
-        "--table",
-        metavar="CSV",
-        help="measured sizes for the screen of scaling (6); default: the recordings in the same folder",
-    )
-
-
-def sizes_of(options: argparse.Namespace) -> Sizing | None:
-    """What --table says. TuiadvisorError if the table is bad."""
-    return Sizing(options.table) if options.table else None
 
 
 class Sizing:
@@ -54,13 +40,12 @@ class Sizing:
         stated: Stated | None = None,
         *,
         chosen: tuple[str, ...] = (),
-        efficiency_floor: float = 0.8,
     ) -> None:
         """table: a CSV instead of recordings; chosen: these recordings instead of those that lie beside the run.
 
         stated: None reads the project's file. TuiadvisorError if that or the table is bad.
         """
-        self.stated = stated or stated_in(read_intent(FILE_NAME), efficiency_floor)
+        self.stated = stated or stated_in(read_intent(FILE_NAME), preferences.current().efficiency_floor)
         self.known = Known(table=read_table(table) if table else None)
         self.chosen = chosen
         self._machine = read_machine()
@@ -125,6 +110,12 @@ class Sizing:
             self.known = replace(self.known, current=found)
         else:
             self.known = replace(self.known, others=(*self.known.others, found))
+
+    def prefer(self, efficiency_floor: float) -> bool:
+        """Judge by this floor from now on; returns whether that changes anything."""
+        former = self.stated
+        self.stated = replace(former, intent=replace(former.intent, efficiency_floor=efficiency_floor))
+        return self.stated != former
 
     def state(self, name: str, typed: str) -> None:
         """Take what was typed. TuiadvisorError if it cannot be."""

@@ -11,7 +11,7 @@ from tuiadvisor.cli.desk import Desk, show_screens
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.footprint import load_screens_meanwhile
-from tuiadvisor.cli.sizing import add_sizes, sizes_of
+from tuiadvisor.cli.size_options import add_sizes, sizes_of
 from tuiadvisor.cli.target import add_probe_options, add_remote_target, add_target, add_visit, open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.tui import format as text_of

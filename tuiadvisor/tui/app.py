@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING  # noqa: E402
 
 from textual.screen import Screen  # noqa: E402
 
+from tuiadvisor.preferences import Preferences  # noqa: E402
 from tuiadvisor.tui import colours, outbox  # noqa: E402
+from tuiadvisor.tui import format as text_of  # noqa: E402
 from tuiadvisor.tui.canvas import Canvas  # noqa: E402
 from tuiadvisor.tui.desk import DESK_VALUES  # noqa: E402
 from tuiadvisor.tui.feed import FeedState, ReplayState, ViewFeed  # noqa: E402
@@ -32,12 +34,12 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.timer import Timer
 
     from tuiadvisor.tui.desk import Desk
 
 __all__ = ["FeedState", "ReplayState", "Screens", "ViewFeed", "run_app"]
 
-REFRESH_S = 0.5
 UNFOCUSED_REFRESH_S = 2.0
 # The answer to a command comes as a later state: look for it sooner than the usual refresh.
 ANSWER_POLL_S = 0.05
@@ -64,24 +66,35 @@ class Screens(WireApp, inherit_bindings=False):
         intro: str | None = None,
         theme: str | None = None,
         ascii_only: bool | None = None,
+        preferences: Preferences | None = None,
+        preferences_file: str = "",
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """desk: what lies beside the run; theme, ascii_only: None reads them off the terminal."""
+        """desk: what lies beside the run; theme, ascii_only: None takes what is preferred, else reads them
+        off the terminal; preferences_file: where changed ones are kept.
+        """
         super().__init__()
         self.feed = feed
         self.clock = clock
         self.beside = desk
-        self.place = Navigator(self, feed.latest(), intro=intro, first_page=first_page, clock=clock)
-        self._wanted: tuple[str, ...] = ()
-        num_colours = NUM_COLOURS.get(self.console.color_system or "")
-        self.colour_theme = theme or environment.first_theme(os.environ, num_colours)
-        encoding = getattr(sys.__stderr__, "encoding", None)
-        self.canvas = Canvas(self.draw)
-        self.canvas.ascii_only = (
-            environment.ascii_only(os.environ, encoding) if ascii_only is None else ascii_only
+        self.preferences = preferences or Preferences()
+        self.place = Navigator(
+            self,
+            feed.latest(),
+            intro=intro,
+            first_page=first_page,
+            preferences=self.preferences,
+            preferences_file=preferences_file,
+            clock=clock,
         )
+        self._wanted: tuple[str, ...] = ()
+        self.colour_theme = theme or self._preferred_theme()
+        self.canvas = Canvas(self.draw)
+        self.canvas.ascii_only = self._prefers_ascii() if ascii_only is None else ascii_only
+        self._use_units()
         self.canvas.theme_name = self.colour_theme
         self.ansi_color = self.colour_theme == "terminal"
+        self._ticks: Timer | None = None
         self._answer_polls = 0
         self._unfocused_due_s = 0.0
 
@@ -99,7 +112,36 @@ class Screens(WireApp, inherit_bindings=False):
         if not self.is_headless:
             # With SIGHUP ignored (nohup) a lost terminal would spin a core on reads that return at once.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.leave)
-        self.set_interval(REFRESH_S, self.tick)
+        self._ticks = self.set_interval(self.preferences.refresh_s, self.tick)
+
+    # --- preferences
+
+    def _preferred_theme(self) -> str:
+        num_colours = NUM_COLOURS.get(self.console.color_system or "")
+        return environment.first_theme(os.environ, num_colours, self.preferences.theme)
+
+    def _prefers_ascii(self) -> bool:
+        encoding = getattr(sys.__stderr__, "encoding", None)
+        return self.preferences.glyphs == "ascii" or environment.ascii_only(os.environ, encoding)
+
+    def _use_units(self) -> None:
+        text_of.use_binary_bytes(binary=self.preferences.bytes == "binary")
+        self.slow_line_s = self.preferences.slow_line_ms / 1e3
+
+    def prefer(self, preferences: Preferences) -> None:
+        """Show everything as preferred from now on."""
+        former, self.preferences = self.preferences, preferences
+        self._use_units()
+        if preferences.refresh_s != former.refresh_s and self._ticks is not None:
+            self._ticks.stop()
+            self._ticks = self.set_interval(preferences.refresh_s, self.tick)
+        if preferences.theme != former.theme:
+            self.colour_theme = self._preferred_theme()
+            self.ansi_color = self.colour_theme == "terminal"
+            self._paint_ground()
+        if preferences.glyphs != former.glyphs:
+            self.canvas.ascii_only = self._prefers_ascii()
+        self.canvas.restyle(self.colour_theme)
 
     def _paint_ground(self) -> None:
         foreground, background = colours.ground(self.colour_theme)
@@ -233,8 +275,21 @@ class Screens(WireApp, inherit_bindings=False):
 
 
 def run_app(
-    feed: ViewFeed, *, desk: Desk | None = None, first_page: str = "overview", intro: str | None = None
+    feed: ViewFeed,
+    *,
+    desk: Desk | None = None,
+    first_page: str = "overview",
+    intro: str | None = None,
+    preferences: Preferences | None = None,
+    preferences_file: str = "",
 ) -> None:
     """Show the screens until the user leaves. Raises TuiadvisorError where there is no usable terminal."""
     environment.require_terminal()
-    Screens(feed, desk=desk, first_page=first_page, intro=intro).run()
+    Screens(
+        feed,
+        desk=desk,
+        first_page=first_page,
+        intro=intro,
+        preferences=preferences,
+        preferences_file=preferences_file,
+    ).run()

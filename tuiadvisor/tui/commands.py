@@ -138,6 +138,14 @@ COMMANDS = (
     Command("bookmark", ("b",), "b", "Bookmark", "mark this step with a note; { and } find it again", "time"),
     Command("speed", ("x",), "x", "Speed", "the next speed of the replay", "time"),
     Command("end", ("end",), "End", "Newest", "the newest step: the live edge or the end", "time"),
+    Command(
+        "preferences",
+        (",",),
+        ",",
+        "Preferences",
+        "colours, units, thresholds, first screen; kept in a file",
+        "looks",
+    ),
     Command("theme", ("t",), "t", "Colours", "dark, light, or the terminal's own colours", "looks"),
     Command("redraw", ("ctrl+l",), "^L", "Redraw", "draw the whole screen anew", "looks"),
 )
@@ -153,7 +161,7 @@ _ONWARD = frozenset({"step_forward", "mark_forward", "next_rank"})
 _RANKS_ONLY = frozenset({"sort", "reverse", "group", "open_all", "heat"})
 _RUNS_ONLY = frozenset({"mark", "compare_marked"})
 _LOOKING = frozenset({"runs", "scaling"})
-_SIDEWAYS = frozenset({"rank", "advisor", "scaling"})
+_SIDEWAYS = frozenset({"rank", "advisor", "scaling", "preferences"})
 _AROUND = frozenset({"next_rank", "previous_rank"})
 _LISTS = frozenset({"ranks", "runs"})
 _FINDINGS = frozenset({"next_finding", "previous_finding"})

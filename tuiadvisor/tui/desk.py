@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tuiadvisor.preferences import Preferences
+
 if TYPE_CHECKING:
     from tuiadvisor.advisor.comparison import Comparison
     from tuiadvisor.advisor.runlist import RunEntry
@@ -27,6 +29,7 @@ DESK_VALUES: dict[str, type | tuple[type, ...]] = {
     "bookmark": tuple,  # (step, note) in the recording that is shown
     "advise": type(None),  # the guided session on the run that is shown
     "answer": tuple,  # (question id, text); an empty text takes the answer back
+    "save_preferences": Preferences,
     "scale": type(None),  # how the run scales: look anew at it and at the recordings beside it
     "state_size": tuple,  # (entry, text); an empty text takes it back
     "nudge_size": tuple,  # (entry, 1 or -1): a little more or less of it

@@ -90,11 +90,16 @@ def _own_ctype(environ: Mapping[str, str]) -> str:
     return "" if ctype == "C.UTF-8" else ctype
 
 
-def first_theme(environ: Mapping[str, str], num_colours: int | None) -> str:
-    """Return the theme to start with: the user's, else the terminal's own colours where there are few."""
+def first_theme(environ: Mapping[str, str], num_colours: int | None, preferred: str = "auto") -> str:
+    """Return the theme to start with: the user's, else the terminal's own colours where there are few.
+
+    preferred: of the file of preferences; a variable wins over it, because it is nearer.
+    """
     asked = environ.get("TUIADVISOR_THEME", "")
     if asked in {"dark", "light", "terminal"}:
         return asked
+    if preferred in {"dark", "light", "terminal"} and "NO_COLOR" not in environ:
+        return preferred
     if "NO_COLOR" in environ or num_colours is None or num_colours <= 16:
         return "terminal"
     # COLORFGBG is "foreground;background" of the terminal, 7 and 15 are light grounds.

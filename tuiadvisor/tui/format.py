@@ -15,6 +15,10 @@ UNKNOWN = "unknown"
 TIMES = "\u00d7"
 TO = "\u2013"  # between the ends of a range
 
+DECIMAL = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"))
+BINARY = ((1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"))
+_UNITS_OF_BYTES: list[tuple[float, str]] = list(DECIMAL)
+
 PHASE_NAMES = {
     "data_wait": "data wait",
     "h2d": "copy to device",
@@ -104,14 +108,20 @@ def rate(value: float | None, unit: str) -> str:
     return f"{significant(value)} {unit}"
 
 
+def use_binary_bytes(*, binary: bool) -> None:
+    """Show bytes in KiB, MiB and GiB from now on, or in kB, MB and GB."""
+    _UNITS_OF_BYTES[:] = BINARY if binary else DECIMAL
+
+
 def num_bytes(value: float | None) -> str:
-    """'512 B', '12.3 kB', '1.20 GB': decimal units."""
+    """'512 B', '12.3 kB', '1.20 GB': decimal units, unless binary ones are preferred."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    for limit, divisor, unit in ((999.5, 1, "B"), (999.5e3, 1e3, "kB"), (999.5e6, 1e6, "MB")):
-        if abs(value) < limit:
+    *smaller, (largest, name) = _UNITS_OF_BYTES
+    for divisor, unit in smaller:
+        if abs(value) < 999.5 * divisor:
             return f"{value:.0f} B" if divisor == 1 else f"{significant(value / divisor)} {unit}"
-    return f"{significant(value / 1e9)} GB"
+    return f"{significant(value / largest)} {name}"
 
 
 def factor(value: float | None) -> str:

@@ -29,6 +29,7 @@ ABOUT = {
     "scaling": "Curves over devices: what is expected, within its 90 % interval (one run alone: best to worst case). "
     "Cost and hours are of the work that is left. A limit counts as kept where the whole interval keeps it. Enter on a "
     "row of what is stated changes it, left and right a tenth; curves and decision follow.",
+    "preferences": "What is changed here is shown at once and written to the file, whole, each time.",
     "log": "What the tool itself did and met since the screens were opened, newest last.",
     "overlap": "Communication is cheap where compute hides it and dear where it is exposed: then either the last "
     "rank is waited for (skew), or data are moving (transfer). Each collective is seen in steps watched in detail.",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from time import monotonic, strftime
 from typing import TYPE_CHECKING, Protocol
 
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.preferences import Preferences, changed, moved, shown
 from tuiadvisor.tui import chrome, commands
 from tuiadvisor.tui.comparison import ComparePage
 from tuiadvisor.tui.desk import NO_DESK
@@ -19,6 +21,7 @@ from tuiadvisor.tui.line import BLANK
 from tuiadvisor.tui.overlap import OverlapPage
 from tuiadvisor.tui.overview import Overview
 from tuiadvisor.tui.pipeline import Pipeline
+from tuiadvisor.tui.preferences import PreferencesPage
 from tuiadvisor.tui.prompt import Prompt
 from tuiadvisor.tui.ranks import Ranks
 from tuiadvisor.tui.runs import Runs
@@ -56,6 +59,10 @@ class Shell(Protocol):
         """Use the next set of colours; returns its name."""
         ...
 
+    def prefer(self, preferences: Preferences) -> None:
+        """Show everything as preferred from now on."""
+        ...
+
     def copy(self, text: str) -> str:
         """Put a text where the user can take it; returns where it is."""
         ...
@@ -75,6 +82,8 @@ class Navigator:
         *,
         intro: str | None = None,
         first_page: str = "overview",
+        preferences: Preferences | None = None,
+        preferences_file: str = "",
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.shell = shell
@@ -89,6 +98,7 @@ class Navigator:
         self.compare = ComparePage()
         self.advisor = Guidance()
         self.scaling = ScalingPage()
+        self.preferences = PreferencesPage(preferences or Preferences(), preferences_file)
         self.journal = Journal()
         self.log = LogPage(self.journal)
         self.help = HelpPage()
@@ -257,6 +267,8 @@ class Navigator:
             self._answer(prompt.typed)
         elif prompt.name == "size" and keep:
             self._state_size(prompt.typed)
+        elif prompt.name == "preference" and keep:
+            self._prefer_typed(prompt.typed)
         elif prompt.name == "seek" and keep:
             self._seek(prompt.typed)
         elif prompt.name == "palette":
@@ -329,6 +341,36 @@ class Navigator:
         entry = self.scaling.entry()
         if entry is not None and typed.strip() != entry.text:
             self.shell.ask("state_size", (entry.name, typed))
+
+    def show_preferences(self) -> None:
+        """What is preferred, over whatever is open."""
+        self._show_detail(self.preferences)
+
+    def _ask_preference(self) -> None:
+        option = self.preferences.option()
+        if option is None:
+            return
+        if option.choices:
+            self._prefer(moved(self.preferences.held, option.name, 1))
+        else:
+            typed = shown(self.preferences.held, option.name)
+            self.open_prompt("preference", option.label, f"{option.about}; esc stops", typed)
+
+    def _prefer_typed(self, typed: str) -> None:
+        option = self.preferences.option()
+        if option is None:
+            return
+        try:
+            self._prefer(changed(self.preferences.held, option.name, typed.strip()))
+        except TuiadvisorError as error:
+            self.say(str(error))
+
+    def _prefer(self, preferences: Preferences) -> None:
+        """Show it at once and keep it."""
+        if preferences != self.preferences.held:
+            self.preferences.held = preferences
+            self.shell.prefer(preferences)
+            self.shell.ask("save_preferences", preferences)
 
     def open_prompt(self, name: str, question: str, hint: str, typed: str = "") -> None:
         """Ask for a text in the footer."""
@@ -444,6 +486,11 @@ class Navigator:
 
     def next_rank(self, by: int) -> None:
         """Show the rank beside this one in the order of the table; in the session the next pattern; else go in time."""
+        if self.page is self.preferences:
+            pointed = self.preferences.opened()
+            if pointed is not None:
+                self._prefer(moved(self.preferences.held, pointed[1], by))
+            return
         if self.page is self.scaling:
             pointed = self.scaling.opened()
             if pointed is not None:
@@ -500,7 +547,7 @@ class Navigator:
     def change_theme(self) -> None:
         """Use the next set of colours."""
         name = self.shell.next_theme()
-        self.say(f"colours: {name} (TUIADVISOR_THEME={name} keeps them)")
+        self.say(f"colours: {name} (, keeps them as a preference)")
 
 
 # Commands that only pass through to the feed.
@@ -520,6 +567,7 @@ SEEK_HINT = "its number; enter goes there, esc closes"
 ASKING: dict[str, Callable[[Navigator], None]] = {
     "question": Navigator._ask_question,  # noqa: SLF001 - the class's own table
     "entry": Navigator._ask_size,  # noqa: SLF001
+    "preference": Navigator._ask_preference,  # noqa: SLF001
 }
 
 ACTIONS: dict[str, Callable[[Navigator], None]] = {
@@ -568,5 +616,6 @@ ACTIONS: dict[str, Callable[[Navigator], None]] = {
     "seek": lambda here: here.open_prompt("seek", "step", SEEK_HINT),
     "speed": Navigator.next_speed,
     "theme": Navigator.change_theme,
+    "preferences": Navigator.show_preferences,
     "redraw": lambda here: here.shell.redraw(),
 }

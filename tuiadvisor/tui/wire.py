@@ -32,6 +32,8 @@ SMALL_BYTES_PER_S = 850.0
 BYTES_PER_S_PER_CELL = 0.22
 # Bytes that may be saved up, in seconds of the above: one whole frame of a busy screen.
 SAVED_S = 3.0
+# From here on it is worth a word how long the terminal takes to answer.
+SLOW_LINE_S = 0.3
 # However dear a frame is, the next one is drawn after this long.
 LONGEST_WAIT_S = 4.0
 
@@ -76,6 +78,7 @@ class WireApp(App[None]):
         self.round_trip_s: float | None = None
         self.num_merged_frames = 0
         self.budget = Budget()
+        self.slow_line_s = SLOW_LINE_S
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Take a frame from Textual's compositor (private, the same in all of 8.x)."""
@@ -157,6 +160,6 @@ class WireApp(App[None]):
 
     def wire_note(self) -> str:
         """Return how slow the line is, where it is worth a word."""
-        if self.round_trip_s is None or self.round_trip_s < 0.3:
+        if self.round_trip_s is None or self.round_trip_s < self.slow_line_s:
             return ""
         return f"line {self.round_trip_s * 1e3:,.0f} ms, {self.num_merged_frames:,} frames merged"

@@ -1,0 +1,82 @@
+"""The file of preferences: read once before screens are shown, written whole when one of them is changed.
+
+~/.config/tuiadvisor/preferences.toml, or where XDG_CONFIG_HOME says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from platformdirs import user_config_path
+
+from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.preferences import Preferences, parsed, toml
+
+MAX_BYTES: Final = 64 << 10
+_held: list[Preferences] = [Preferences()]
+
+
+def path() -> Path:
+    """Where it lies."""
+    folder = user_config_path("tuiadvisor", appauthor=False)
+    if not folder.is_absolute():  # the XDG convention: a relative path is ignored
+        folder = Path.home() / ".config" / "tuiadvisor"
+    return folder / "preferences.toml"
+
+
+def current() -> Preferences:
+    """What was read, or what nobody changed."""
+    return _held[0]
+
+
+def load() -> Preferences:
+    """Read the file; without one nothing is preferred. TuiadvisorError with line and key for a bad one."""
+    _held[0] = read(path())
+    return current()
+
+
+def read(file: Path) -> Preferences:
+    """The preferences in a file. TuiadvisorError if it is bad."""
+    try:
+        if not file.exists():
+            return Preferences()
+        if not file.is_file():
+            raise TuiadvisorError(f"{file}: is no file; move it away to begin anew")
+        with file.open("rb") as opened:
+            raw = opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FailureError(f"{file}: cannot be read: {error.strerror}") from error
+    if len(raw) > MAX_BYTES:
+        raise TuiadvisorError(f"{file}: larger than {MAX_BYTES >> 10} KiB; are these preferences?")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise TuiadvisorError(f"{file} line {line}: not UTF-8") from error
+    return parsed(text, str(file))
+
+
+def save(held: Preferences) -> Path:
+    """Write all of them in one step: whoever reads meanwhile sees the old file or the new one. FailureError if not."""
+    # A link into a folder of dotfiles stays a link.
+    file = Path(os.path.realpath(path()))
+    beside = ""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, beside = tempfile.mkstemp(prefix=".preferences-", dir=file.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+            opened.write(toml(held))
+            opened.flush()
+            os.fsync(opened.fileno())
+        Path(beside).replace(file)
+    except OSError as error:
+        if beside:
+            with contextlib.suppress(OSError):
+                Path(beside).unlink()
+        raise FailureError(f"{file}: cannot be written: {error.strerror}") from error
+    _held[0] = held
+    return file
