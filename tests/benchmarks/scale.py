@@ -63,8 +63,7 @@ def watch(viewer: str, num_ranks: int, num_rank_steps: int, answer: Any) -> None
     num_views, half_mb = 0, 0.0
     num_steps = straggling(num_ranks, num_rank_steps).num_steps
     while True:
-        for data in source.read(1.0):
-            advisor.feed(data)
+        advisor.feed_many(source.read(1.0))
         done = max(advisor.store.last_job_steps().values(), default=-1) if advisor.num_frames else -1
         now_s = time.process_time()
         if now_s >= due_s or done == num_steps - 1:

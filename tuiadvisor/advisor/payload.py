@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 MAX_TEXT_CHARS: Final = 2000
@@ -15,13 +14,15 @@ def text(payload: Payload, name: str) -> str | None:
     value = payload.get(name)
     if not isinstance(value, str):
         return None
+    if value.isprintable() and len(value) <= MAX_TEXT_CHARS:
+        return value
     return "".join(char if char.isprintable() else " " for char in value[:MAX_TEXT_CHARS])
 
 
 def integer(payload: Payload, name: str) -> int | None:
     """An integer of at most 64 bits that is not negative (negative means unknown)."""
     value = payload.get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
+    if type(value) is not int:  # a bool is none either
         return None
     return value if 0 <= value < 1 << 63 else None
 
@@ -29,9 +30,9 @@ def integer(payload: Payload, name: str) -> int | None:
 def number(payload: Payload, name: str) -> float | None:
     """A finite number that is not negative."""
     value = payload.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) is not float and type(value) is not int:  # a bool is none either
         return None
-    return float(value) if math.isfinite(value) and 0 <= value < 1e30 else None
+    return float(value) if 0 <= value < 1e30 else None  # NaN and infinity are not below
 
 
 def objects(payload: Payload, name: str) -> list[Payload]:

@@ -35,6 +35,7 @@ MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
+_WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
 _STATES: Final = frozenset(state.name.lower() for state in RankState)
 
 
@@ -155,6 +156,15 @@ class Roster:
         """The lowest rank of the pipeline that each rank says it is in."""
         first = {rank: fact.pipeline.get("first_rank") for rank, fact in self.ranks.items() if fact.pipeline}
         return {rank: number for rank, number in first.items() if number is not None}
+
+    def learns_clock(self, frame: Frame) -> bool:
+        """Whether this frame may be the first to say what a host's clock shows."""
+        if frame.kind not in _WITH_CLOCK:
+            return False
+        agent = self.agents.get(frame.source)
+        if agent is None or agent.wall_shift_ns is None:
+            return True
+        return (text(frame.payload, "host") or agent.host) not in self._wall_shift_ns
 
     def clock_shift(self, host: str, other: str) -> int | None:
         """Nanoseconds to add to host's clock to read other's, by their wall clocks; None when not known."""

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.alignment import Alignments
+from tuiadvisor.advisor.nextsteps import MAX_LEAP_STEPS, Batch
 from tuiadvisor.advisor.tracks import MAX_RANKS, NONE, RankTracks
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
 from tuiadvisor.metrics.align import RankSteps
 from tuiadvisor.metrics.steptable import StepTable, build_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.alignment import ClockShift
     from tuiadvisor.metrics.arrays import Bools, Ints
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 MAX_STEP: Final = 1 << 40
 MAX_CLOCK_NS: Final = 1 << 61
 MAX_DURATION_NS: Final = 86_400 * 10**9
-MAX_LEAP_STEPS: Final = 1 << 20  # a gap beyond this is a damaged number, not a loss
 EARLY_STEPS: Final = 256  # kept for good: the warm-up must not scroll away
 MAX_EARLY_RANKS: Final = 1024  # their median stands for the others'
 # (ranks up to, steps kept a rank): 24 columns of 8 bytes, so at most about 100 MB.
@@ -52,6 +52,7 @@ FOLDED: Final = ("rank", "step", *KEPT)  # what is read of a frame
 _BEGIN, _END, _ARRIVE, _RELEASE = (
     FOLDED.index(name) for name in ("begin_ns", "end_ns", "arrive_ns", "release_ns")
 )
+_KEYS: Final = (0, 1, _BEGIN, _END)
 _DURATION_ROWS: Final = np.array([FOLDED.index(name) for name in _DURATIONS])
 _COUNT_ROWS: Final = np.array([FOLDED.index(name) for name in ("group_seq", "samples", "tokens", "flags")])
 
@@ -76,27 +77,85 @@ class StepStore:
 
     def add(self, columns: Mapping[str, Ints], host: str, clock_shift: ClockShift) -> None:
         """Take the rows of one frame. clock_shift(host, other) is added to host's clock to read other's."""
-        self._tick += 1
-        records = _Records(np.stack([columns[name] for name in FOLDED]))
+        self.add_many([(np.stack([columns[name] for name in FOLDED]), host)], clock_shift)
+
+    def add_many(self, frames: Sequence[tuple[Ints, str]], clock_shift: ClockShift) -> None:
+        """Take frames in order, each as a table of FOLDED x rows with its host; one by one gives the same."""
+        if not frames:
+            return
+        batch = Batch([table for table, _ in frames], _KEYS)
+        hosts = [self.tracks.host_index(host) for _, host in frames]
+        batch.judge(_plausible(batch), self.tracks, np.array(hosts), self.capacity)
+        _sanitize(batch.table)
+        tick, first = self._tick, 0
+        is_odd, capacity = batch.is_odd, self.capacity
+        # Ranks that went the careful way: what was foreseen of them may not hold.
+        changed = np.zeros(MAX_RANKS if is_odd.any() else 0, dtype=np.bool_)
+        special = np.arange(len(frames)) if changed.size else np.flatnonzero(batch.is_due)
+        for frame in special.tolist():
+            runs = batch.runs(frame, frame + 1)
+            is_odd[frame] |= capacity != self.capacity
+            if is_odd[frame] or (changed.size and changed[batch.run_rank[runs]].any()):
+                self._store(batch, first, frame, tick)
+                self._tick = tick + frame + 1
+                self._add(_Records(batch.table[:, batch.rows(frame, frame + 1)]), hosts[frame], clock_shift)
+                changed[np.clip(batch.run_rank[runs], 0, MAX_RANKS - 1)] = True
+                first = frame + 1
+            elif batch.is_due[frame]:
+                self._store(batch, first, frame + 1, tick)
+                self._report_all(self.alignments.update(batch.run_row[runs], clock_shift, tick + frame + 1))
+                first = frame + 1
+        self._store(batch, first, len(frames), tick)
+        self._tick = tick + len(frames)
+
+    def _store(self, batch: Batch, first: int, stop: int, tick: int) -> None:
+        """Keep the rows of plain frames first..stop - 1."""
+        rows, runs = batch.rows(first, stop), batch.runs(first, stop)
+        if rows.start == rows.stop:
+            return
+        tracks = self.tracks
+        run_row, size = batch.run_row[runs], batch.run_size[runs]
+        row, step = np.repeat(run_row, size), batch.step[rows]
+        duration = batch.end[rows] - batch.begin[rows]
+        early = np.flatnonzero(step < EARLY_STEPS)
+        early = early[tracks.restarted[row[early]] == 0]
+        self._early[row[early], step[early]] = duration[early]
+        cell = row * self.capacity + step % self.capacity
+        self._steps.reshape(-1)[cell] = step
+        for values, column in zip(
+            self._values.reshape(len(KEPT), -1), batch.table[NUM_KEYS:, rows], strict=True
+        ):
+            values[cell] = column
+        np.add.at(tracks.num_rows, run_row, size)
+        tracks.last_step[run_row], tracks.last_end_ns[run_row] = (
+            batch.run_last_step[runs],
+            batch.run_last_end[runs],
+        )
+        tracks.last_tick[run_row] = tick + 1 + batch.run_frame[runs]
+        offset = tracks.offset[row]
+        known = offset != NONE
+        if known.all():
+            self._aligned.append((step + offset, duration))
+        elif known.any():
+            self._aligned.append((step[known] + offset[known], duration[known]))
+
+    def _add(self, records: _Records, host: int, clock_shift: ClockShift) -> None:
+        """Take the rows of one frame, sorted by rank and begin, whatever they are."""
         keep = _plausible(records)
         self.num_bad_rows += int(keep.size - keep.sum())
         if not keep.any():
             return
         if not keep.all():
             records = records.take(keep)
-        rank, begin = records.rank, records.begin
-        if np.any((rank[1:] < rank[:-1]) | ((rank[1:] == rank[:-1]) & (begin[1:] < begin[:-1]))):
-            records = records.take(np.lexsort((begin, rank)))
-        _sanitize(records.table)
         rows = self._rows(records.rank)
-        begins = self._begins(rows, records, self.tracks.host_index(host))
+        begins = self._begins(rows, records, host)
         first = np.concatenate(([True], rows[1:] != rows[:-1]))
         again = np.cumsum(begins & ~first)
         generation = again - again[first][np.cumsum(first) - 1]
         self.num_bad_rows += int((generation >= MAX_GENERATIONS).sum())
         for number in range(min(int(generation.max()) + 1, MAX_GENERATIONS)):
             here = np.flatnonzero(generation == number)
-            self._begin(rows, records, here[begins[here]], self.tracks.host_index(host))
+            self._begin(rows, records, here[begins[here]], host)
             touched = self._take(rows, records, here)
             self._report_all(self.alignments.update(touched, clock_shift, self._tick))
 
@@ -355,7 +414,7 @@ class _Records:
         return _Records(self.table[:, which])
 
 
-def _plausible(records: _Records) -> Bools:
+def _plausible(records: _Records | Batch) -> Bools:
     rank, step, begin, end = records.rank, records.step, records.begin, records.end
     good = (rank >= 0) & (rank < MAX_RANKS) & (step >= 0) & (step < MAX_STEP)
     good &= (begin > 0) & (end > begin) & (end < MAX_CLOCK_NS)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NUM_BUCKETS: Final = 240
 MAX_STEP: Final = 1 << 50
+NS: Final = 10**9
 
 
 class TrendHistory:
@@ -26,11 +27,13 @@ class TrendHistory:
     def __init__(self) -> None:
         self.first_step: int | None = None
         self.steps_per_bucket = 1
-        self._seconds = np.zeros(NUM_BUCKETS)
+        # Whole numbers, so that the order in which steps come does not show in the last digit of a mean.
+        self._seconds = np.zeros(NUM_BUCKETS, dtype=np.int64)
+        self._rest_ns = np.zeros(NUM_BUCKETS, dtype=np.int64)
         self._counts = np.zeros(NUM_BUCKETS, dtype=np.int64)
 
     def add(self, job_steps: Ints, durations_ns: Ints) -> None:
-        """Steps of one rank; steps before the first one ever added are left out."""
+        """Steps of any ranks, in any order; steps before the first one ever added are left out."""
         if job_steps.size == 0:
             return
         if self.first_step is None:
@@ -43,12 +46,14 @@ class TrendHistory:
         while int(relative.max()) // self.steps_per_bucket >= NUM_BUCKETS:
             self._merge()
         bucket = relative // self.steps_per_bucket
-        self._seconds += np.bincount(bucket, weights=durations_ns * 1e-9, minlength=NUM_BUCKETS)
+        seconds, rest_ns = np.divmod(durations_ns, NS)
+        self._seconds += np.bincount(bucket, weights=seconds, minlength=NUM_BUCKETS).astype(np.int64)
+        self._rest_ns += np.bincount(bucket, weights=rest_ns, minlength=NUM_BUCKETS).astype(np.int64)
         self._counts += np.bincount(bucket, minlength=NUM_BUCKETS)
 
     def _merge(self) -> None:
         half = NUM_BUCKETS // 2
-        for values in (self._seconds, self._counts):
+        for values in (self._seconds, self._rest_ns, self._counts):
             values[:half] = values.reshape(half, 2).sum(axis=1)
             values[half:] = 0
         self.steps_per_bucket *= 2
@@ -56,9 +61,10 @@ class TrendHistory:
     def trend(self, axis_shift: int, marks: tuple[tuple[int, str], ...]) -> Trend:
         """One value a bucket up to the newest one; None where no step was seen."""
         used = int(np.flatnonzero(self._counts)[-1]) + 1 if self._counts.any() else 0
+        totals = self._seconds[:used] + self._rest_ns[:used] * 1e-9
         means = [
             float(total) / int(count) if count else None
-            for total, count in zip(self._seconds[:used], self._counts[:used], strict=True)
+            for total, count in zip(totals, self._counts[:used], strict=True)
         ]
         return Trend(
             first_step=(self.first_step or 0) - axis_shift,

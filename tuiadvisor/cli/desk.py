@@ -365,8 +365,7 @@ class Desk:
             while taken := reader.take():
                 if self._stopped.is_set():
                     return None
-                for located in taken:
-                    advisor.feed(located.data)
+                advisor.feed_many(located.data for located in taken)
         return advisor.view()
 
     def _next_row(self) -> str | None:

@@ -98,8 +98,7 @@ class Feed:
         if self.source.status.num_restarts != self._num_restarts:
             self._num_restarts = self.source.status.num_restarts
             self.advisor = Advisor(given=self._given)
-        for frame in frames:
-            self.advisor.feed(frame)
+        self.advisor.feed_many(frames)
         self._changed = self._changed or bool(frames)
         now = time.monotonic()
         is_behind = self._is_catching_up()

@@ -28,8 +28,7 @@ def frames_of(path: str) -> Iterator[bytes]:
 def whole_view(path: str, given: GivenWork = NOTHING_GIVEN) -> RunView:
     """The view at a recording's end; given: work of a step, wins over what the recording says."""
     advisor = Advisor(given=given)
-    for frame in frames_of(path):
-        advisor.feed(frame)
+    advisor.feed_many(frames_of(path))
     return advisor.view()
 
 

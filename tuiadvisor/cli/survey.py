@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.view import RunView
     from tuiadvisor.events import GivenWork
 
-PIECE_BYTES: Final = 1 << 16
+PIECE_BYTES: Final = 1 << 15
 
 
 class Survey:
@@ -78,11 +78,13 @@ class Survey:
         taken = self._reader.take(PIECE_BYTES)
         if self._max_frames is not None:
             taken = taken[: self._max_frames - self.num_frames]
-        for located in taken:
-            self._advisor.feed(located.data)
-            self.num_frames += 1
-            self.checkpoints.offer(self._advisor, self.num_frames, len(located.data))
-        if not taken:
+        if taken:
+            self._advisor.feed_many(located.data for located in taken)
+            self.num_frames += len(taken)
+            self.checkpoints.offer(
+                self._advisor, self.num_frames, sum(len(located.data) for located in taken)
+            )
+        else:
             self.view = self._advisor.view()
             self.checkpoints.keep(self._advisor, self.num_frames)
             self._advisor = Advisor()

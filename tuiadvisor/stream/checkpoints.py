@@ -34,7 +34,7 @@ class _Checkpoint:
 
 
 class Checkpoints(Generic[State]):
-    """Mutable: offer it the state after every frame, in order."""
+    """Mutable: offer it the state after every few frames, in order."""
 
     def __init__(self, max_held_bytes: int = MAX_HELD_BYTES, stretch_bytes: int = MIN_STRETCH_BYTES) -> None:
         self._max_held_bytes = max_held_bytes
@@ -53,7 +53,7 @@ class Checkpoints(Generic[State]):
         return self._num_held_bytes
 
     def offer(self, state: State, num_frames: int, frame_bytes: int) -> None:
-        """Keep this state if the last one is far enough away; frame_bytes: of the newest frame."""
+        """Keep this state if the last one is far enough away; frame_bytes: of the frames since the last offer."""
         self._num_bytes_since += frame_bytes
         if self._num_bytes_since >= self._stretch_bytes:
             self.keep(state, num_frames)

@@ -1,0 +1,143 @@
+"""A whole recording cut at each of its bytes, and with single bytes changed: what is whole is shown, what is not is said.
+
+The recording holds every kind of frame. Reader, index, replay and diagnosis are all asked, none may end in a traceback.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from fuzzing import chances
+from synthetic_run import Fault, Job, encoded, frames
+
+from tuiadvisor.advisor.contents import contents
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.cli.recorded import frames_of
+from tuiadvisor.cli.survey import Survey
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import EVENT_COLUMNS
+from tuiadvisor.stream.frames import FrameKind, encode, pack_columns
+from tuiadvisor.stream.recording import FILE_HEADER_BYTES, RecordingReader, RecordingWriter, read_summary
+from tuiadvisor.stream.replay import ReplaySource
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AGENT: Final = "node0/1/1"
+JOB: Final = Job(num_steps=48, num_ranks=2, faults=(Fault("backward", (1,), 0.015, onset=10),))
+
+
+def _said(kind: FrameKind, source: str, seq: int, payload: dict[str, object]) -> bytes:
+    return encode(kind, source, seq, 2_000_000_000, payload)
+
+
+def _whole() -> list[bytes]:
+    run = _said(FrameKind.RUN, "hub", 0, {"schema": 1, "label": "train.py"})
+    steps = [encoded(frame) for frame in frames(JOB, rows_per_frame=12)]
+    events = pack_columns([(0, 1, *range(len(EVENT_COLUMNS)))] * 3, ("rank", "kind", *EVENT_COLUMNS))
+    ranks = [{"rank": rank, "state": "live", "phase": "forward", "step": 20} for rank in range(2)]
+    clocks: dict[str, object] = {
+        "host": "node0",
+        "mono_ns": 2_000_000_000,
+        "wall_ns": 1_700_000_000_000_000_000,
+    }
+    lost = {"what": "frames missing", "source": AGENT, "num_frames": 2, "why": "lost on the way"}
+    return [
+        run,
+        *steps[:3],
+        _said(FrameKind.STATUS, AGENT, 50, clocks | {"ranks": ranks}),
+        _said(FrameKind.HOST, AGENT, 51, clocks | {"cpu": 0.5, "num_cpus": 2}),
+        _said(FrameKind.EVENTS, AGENT, 52, events),
+        _said(FrameKind.GAP, "hub", 1, lost),
+        *steps[3:],
+        _said(FrameKind.BYE, AGENT, 60, {"reason": "all ranks ended"}),
+    ]
+
+
+FRAMES: Final = _whole()
+ENDS: Final = [*accumulate([FILE_HEADER_BYTES, *map(len, FRAMES)])]
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> bytes:
+    """The recording's bytes."""
+    writer = RecordingWriter(tmp_path / "whole.tuirec", FRAMES[0])
+    for data in FRAMES[1:]:
+        writer.append(data)
+    writer.close()
+    return (tmp_path / "whole.tuirec").read_bytes()
+
+
+def test_every_kind_of_frame_is_in_it(whole: bytes) -> None:
+    """Otherwise a kind would be left out of all that follows."""
+    assert len(whole) == ENDS[-1]
+    assert set(FrameKind) == {FrameKind(data[9]) for data in FRAMES}
+
+
+def test_a_recording_cut_at_each_of_its_bytes_shows_its_whole_frames(tmp_path: Path, whole: bytes) -> None:
+    """All frames before the cut, none beyond, and the tail is said; the diagnosis is that of these frames."""
+    path = tmp_path / "cut.tuirec"
+    advisor, views, num_fed = Advisor(), [], 0
+    for length in range(len(whole) + 1):
+        path.write_bytes(whole[:length])
+        if length < FILE_HEADER_BYTES:
+            with pytest.raises(TuiadvisorError, match="cut inside its header"):
+                ReplaySource(path)
+            continue
+        num_whole = sum(end <= length for end in ENDS) - 1
+        source = ReplaySource(path)
+        source.seek_frame(len(FRAMES))
+        assert FRAMES[:num_whole] == source.read(0.0)
+        assert num_whole == len(source.index)
+        tail = length - ENDS[num_whole]
+        assert (tail, 0) == (source.index.summary.num_tail_bytes, source.index.summary.num_bad_bytes)
+        assert bool(tail) == bool(source.status.note)
+        source.close()
+        if num_whole > num_fed or not views:  # what is beyond the last whole frame does not change these
+            advisor.feed_many(FRAMES[num_fed:num_whole])
+            views, num_fed = [*views, advisor.view()], num_whole
+            assert views[-1] == Survey(path).whole().view
+        elif tail == 1:
+            again = Advisor()
+            again.feed_many(frames_of(str(path)))
+            assert views[-1] == again.view()
+    assert len(FRAMES) + 1 == len(views)
+
+
+def test_single_bytes_changed_anywhere_cost_one_frame_and_are_said(tmp_path: Path, whole: bytes) -> None:
+    """Each byte of each frame's header, and bytes of payloads by lot: the other frames are read, the damage is said."""
+    path = tmp_path / "flipped.tuirec"
+    lots = next(iter(chances(1)))
+    headers = [begin + offset for begin in ENDS[:-1] for offset in range(32)]
+    for position in [*headers, *(lots.randrange(FILE_HEADER_BYTES, len(whole)) for _ in range(300))]:
+        data = bytearray(whole)
+        data[position] ^= 1 << lots.randrange(8)
+        path.write_bytes(data)
+        hit = sum(end <= position for end in ENDS) - 1
+        with RecordingReader(path) as reader:
+            assert FRAMES[:hit] + FRAMES[hit + 1 :] == [located.data for located in reader.frames()]
+            assert reader.summary().notes
+        source = ReplaySource(path)
+        source.seek_frame(len(FRAMES))
+        assert len(FRAMES) - 1 == len(source.read(0.0)) == len(source.index)
+        source.close()
+
+
+def test_cuts_and_changes_together_never_end_in_a_traceback(tmp_path: Path, whole: bytes) -> None:
+    """Several at once: contents, survey and view come out of what is left, or one line says why not."""
+    path = tmp_path / "damaged.tuirec"
+    for lots in chances(40):
+        data = bytearray(whole[: lots.randrange(len(whole)) + 1])
+        for _ in range(lots.randrange(4)):
+            data[lots.randrange(len(data))] = lots.randrange(256)
+        path.write_bytes(data)
+        try:
+            view = Survey(path).whole().view
+            found = contents(str(path), frames_of(str(path)), read_summary(path))
+        except TuiadvisorError as error:
+            assert "\n" not in str(error)
+            continue
+        assert view is not None
+        assert view.losses == found.losses
