@@ -3,7 +3,7 @@
 Run: python tests/benchmarks/scale.py [--ranks 64 1024 4096 16384 65536] [--rank-steps 2000000].  The frames are made
 beforehand and sent by a process of their own; hub and viewer are two processes. What counts is the CPU time of those
 two together, so other jobs on the machine matter little, and the rate is that of one core which does both. As on the
-screen, views are made twice a second of the viewer's time, or take a third of it where one takes longer.
+screen, views are made twice a second of the viewer's time, or take a fifth of it where one takes longer.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.tracks import NONE
+from tuiadvisor.advisor.tracks import MAX_RANKS, NONE
 from tuiadvisor.metrics.align import MIN_MATCHES, RankBlock, RankSteps, align, confirm, likely_offsets
 
 if TYPE_CHECKING:
@@ -117,8 +117,11 @@ class Alignments:
         tracks = self._tracks
         near = candidates[tracks.host[candidates] == host]
         pool = near if near.size >= MAX_REFERENCES else candidates
-        order = np.lexsort((tracks.rank[pool], tracks.host[pool] != host))
-        return pool[order[:MAX_REFERENCES]]
+        order = tracks.rank[pool] + MAX_RANKS * (tracks.host[pool] != host)
+        if pool.size > MAX_REFERENCES:  # sorting all of them for each new agent would be quadratic in ranks
+            best = np.argpartition(order, MAX_REFERENCES)[:MAX_REFERENCES]
+            pool, order = pool[best], order[best]
+        return pool[np.argsort(order)]
 
     # -- one by one ------------------------------------------------------------------------------------------
 

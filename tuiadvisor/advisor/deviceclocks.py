@@ -68,7 +68,10 @@ class DeviceClocks:
             samples.clear()  # another boot, or another agent's clock
         why = None
         if isinstance(reasons, list):
-            why = frozenset(word for word in reasons[:MAX_REASONS] if isinstance(word, str)) - NOT_HELD_BACK
+            words = (word for word in reasons[:MAX_REASONS] if isinstance(word, str))
+            why = frozenset(words) - NOT_HELD_BACK
+            if samples and why == samples[-1][2]:
+                why = samples[-1][2]  # a set of its own for every sample would be most of the memory
         samples.append((now_ns, clock_mhz, why))
 
     def clocks(

@@ -5,6 +5,7 @@ In: HOST payloads.  Out: Filling, the memory that is full first; None where none
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -26,30 +27,33 @@ class Series:
     """Mutable: a quantity over any length of time in bounded memory, ever coarser."""
 
     def __init__(self) -> None:
-        self._samples: list[tuple[int, float]] = []
+        # Numbers, not objects: in a world of thousands of ranks the tuples of their samples took 250 MB.
+        self._times = array("q")
+        self._values = array("d")
         self._gap_ns = 0
 
     def add(self, now_ns: int, value: float) -> None:
         """Keep it if it comes long enough after the one before; a clock that runs backwards begins anew."""
-        if self._samples and now_ns <= self._samples[-1][0]:
-            self._samples, self._gap_ns = [], 0
-        if self._samples and now_ns - self._samples[-1][0] < self._gap_ns:
-            return
-        self._samples.append((now_ns, value))
-        if len(self._samples) > MAX_SAMPLES:
-            self._samples = self._samples[::2]
-            self._gap_ns = (self._samples[-1][0] - self._samples[0][0]) // (len(self._samples) - 1) * 9 // 10
+        times = self._times
+        if times:
+            since_ns = now_ns - times[-1]
+            if since_ns <= 0:
+                self._times, self._values, self._gap_ns = array("q"), array("d"), 0
+            elif since_ns < self._gap_ns:
+                return
+        self._times.append(now_ns)
+        self._values.append(value)
+        if len(self._times) > MAX_SAMPLES:
+            self._times, self._values = self._times[::2], self._values[::2]
+            self._gap_ns = (self._times[-1] - self._times[0]) // (len(self._times) - 1) * 9 // 10
 
     def creep(self) -> Creep | None:
         """Steady growth, if there is any."""
         # Most memory does not grow: a microsecond instead of a fit of 200, for each of thousands of ranks.
-        if (
-            not self._samples
-            or self._samples[-1][1] - self._samples[len(self._samples) // 4][1] < MIN_GROWTH / 2
-        ):
+        values = self._values
+        if not values or values[-1] - values[len(values) // 4] < MIN_GROWTH / 2:
             return None
-        times = np.array([now_ns for now_ns, _ in self._samples], dtype=np.float64)
-        return find_creep(times / 1e9, np.array([value for _, value in self._samples], dtype=np.float64))
+        return find_creep(np.array(self._times, dtype=np.float64) / 1e9, np.array(values, dtype=np.float64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
+_COUNTS: Final = ("lost_steps", "lost_events", "hooks_disabled")
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
 _STATES: Final = frozenset(state.name.lower() for state in RankState)
 
@@ -263,8 +264,8 @@ class Roster:
         self._host_row(agent, payload)
 
     def _state(self, facts: RankFacts, entry: Payload) -> None:
-        state = text(entry, "state")
-        if state in _STATES:
+        state = entry.get("state")
+        if isinstance(state, str) and state in _STATES:
             facts.state = state
             facts.detail = text(entry, "detail") or ""
 
@@ -277,8 +278,8 @@ class Roster:
                 continue
             facts.source, facts.host = agent.source, agent.host
             self._state(facts, entry)
-            phase, since_ns = text(entry, "phase"), integer(entry, "phase_since_ns")
-            facts.phase = phase if phase in PHASES else None
+            phase, since_ns = entry.get("phase"), integer(entry, "phase_since_ns")
+            facts.phase = phase if isinstance(phase, str) and phase in PHASES else None
             facts.phase_for_s = None
             if now_ns is not None and since_ns is not None and 0 < since_ns <= now_ns:
                 facts.phase_for_s = (now_ns - since_ns) / 1e9
@@ -290,13 +291,12 @@ class Roster:
                     facts.phase_for_s,
                     facts.step,
                 )
-                thread = text(entry, "thread")
-                facts.still_thread = thread if thread in THREAD_STATES else None
+                thread = entry.get("thread")
+                facts.still_thread = thread if isinstance(thread, str) and thread in THREAD_STATES else None
             elif facts.step != facts.still_step:  # it has moved since
                 facts.still_phase = facts.still_s = facts.still_step = facts.still_thread = None
-            for name in ("lost_steps", "lost_events", "hooks_disabled"):
-                value = integer(entry, name)
-                if value is not None:
+            for name in _COUNTS:
+                if name in entry and (value := integer(entry, name)) is not None:
                     setattr(facts, name, value)
 
     def _host(self, agent: Agent, payload: Payload) -> None:

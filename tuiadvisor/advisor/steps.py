@@ -359,9 +359,11 @@ class StepStore:
             start = max(start, first + shift - 1)  # the step before: work begins at its release
         jobs = np.arange(start, max(stop, start - 1) + 1)
         local = jobs[None, :] - self.tracks.offset[aligned][:, None]
-        slots, rows = local % self.capacity, aligned[:, None]
-        present = (self._steps[rows, slots] == local) & (local >= 0)
-        columns = {name: self._values[index][rows, slots] for name, index in _INDEX.items()}
+        cells = local % self.capacity + aligned[:, None] * self.capacity
+        present = (self._steps.reshape(-1).take(cells) == local) & (local >= 0)
+        # Flat, a third of the time that two indices a cell take: there are 1.4 million of them.
+        values = self._values.reshape(len(KEPT), -1)
+        columns = {name: values[index].take(cells) for name, index in _INDEX.items()}
         table = build_table(
             tuple(self.tracks.rank[aligned].tolist()),
             tuple(self.tracks.hosts[host] for host in self.tracks.host[aligned].tolist()),

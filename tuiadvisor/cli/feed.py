@@ -33,9 +33,7 @@ READ_S: Final = 0.2
 STRIDES: Final = 32  # of a recording, from its first step to its last
 BURST_MS: Final = 3000
 VIEW_PERIOD_S: Final = 0.45
-VIEW_SHARE: Final = (
-    1 / 3
-)  # of the thread's time at most: in worlds of thousands of ranks a view takes a second
+VIEW_SHARE: Final = 0.2  # of the thread's time at most: in worlds of thousands of ranks a view takes a second
 SURVEY_TURN_S: Final = 0.05  # a key waits no longer than this for the look at the whole recording
 
 
