@@ -1,4 +1,4 @@
-"""A burst while the hub stands still: nothing waits, detail goes first, steps last, and the viewer says what is missing."""
+"""A burst while the hub stands still: nothing waits, detail goes first, steps last; the viewer says what is missing."""
 
 from __future__ import annotations
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from synthetic_run import Fault, Job, encoded, frames
 
@@ -55,6 +57,27 @@ def test_every_state_goes_on_as_if_it_had_never_been_kept(data: list[bytes]) -> 
             again.feed(frame)
         assert views[-1] == again.view()
         assert views[found - 1] == kept.restore(found).view()
+
+
+def test_a_state_from_before_all_ranks_were_known_goes_on_too(data: list[bytes]) -> None:
+    """Ranks that come later find the ranks of the kept state as they were; whole and patched states alike."""
+    late = replace(JOB, num_ranks=6, ranks_per_host=2, attach=(0, 0, 30, 30, 90, 90))
+    run = [RUN, *map(encoded, frames(late, rows_per_frame=5))]
+    kept: Checkpoints[Advisor] = Checkpoints()
+    advisor, counts = Advisor(), []
+    for number, frame in enumerate(run, 1):
+        advisor.feed(frame)
+        kept.keep(advisor, number)
+        counts.append(advisor.store.tracks.num)
+    assert {2, 4, 6} <= set(counts)
+    assert any(one.base is not None for one in kept._held)
+    for number in (counts.index(2) + 3, counts.index(4) + 3, len(run) - 5):
+        again = kept.restore(number)
+        assert counts[number - 1] == again.store.tracks.num
+        again.feed_many(run[number:])
+        assert advisor.view() == again.view()
+        num = advisor.store.tracks.num
+        assert np.array_equal(advisor.store.tracks._table[:, :num], again.store.tracks._table[:, :num])
 
 
 def test_before_the_first_state_there_is_none(data: list[bytes]) -> None:

@@ -62,6 +62,15 @@ class RankTracks:
         self._table = np.zeros((len(_COLUMNS), 8), dtype=np.int64)
         self._expose()
 
+    def __getstate__(self) -> dict[str, object]:
+        """Without the columns that are views of the table: a copy of each would be a column of nobody's table."""
+        return {name: value for name, value in self.__dict__.items() if name not in _COLUMNS}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """The columns again as views."""
+        self.__dict__.update(state)
+        self._expose()
+
     def _expose(self) -> None:
         for index, name in enumerate(_COLUMNS):
             setattr(self, name, self._table[index, : self.num])

@@ -87,6 +87,7 @@ class Survey:
         else:
             self.view = self._advisor.view()
             self.checkpoints.keep(self._advisor, self.num_frames)
+            self.checkpoints.seal()
             self._advisor = Advisor()
             self.close()
 
