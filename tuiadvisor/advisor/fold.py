@@ -15,6 +15,7 @@ from tuiadvisor.advisor.collectives import Collectives
 from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.groups import groupings
+from tuiadvisor.advisor.payload import integer
 from tuiadvisor.advisor.picture import (
     SCHEMA,
     chain,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 STEP_NAMES = ("rank", *STEP_COLUMNS)
 # Folded in one go: enough frames that numpy's calls cost little, few enough that their rows stay in the cache.
 CHUNK_FRAMES = 256
-CHUNK_BYTES = 1 << 19
+CHUNK_ROWS = 1 << 15  # a small frame can promise a quarter of a million rows: bound what lies unfolded
 NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of the steps asked for
 
 
@@ -102,16 +103,19 @@ class Advisor:
     def feed_many(self, frames: Iterable[bytes], *, with_steps: bool = True) -> None:
         """Take encoded frames in order: what `feed` does with each, several times as fast."""
         chunk: list[Frame | TuiadvisorError] = []
-        num_bytes = 0
+        num_rows = 0
         for frame in frames:
             try:
-                chunk.append(decode(frame))
+                decoded = decode(frame)
             except TuiadvisorError as error:
                 chunk.append(error)
-            num_bytes += len(frame)
-            if len(chunk) >= CHUNK_FRAMES or num_bytes >= CHUNK_BYTES:
+            else:
+                chunk.append(decoded)
+                if decoded.kind == FrameKind.STEPS:
+                    num_rows += integer(decoded.payload, "rows") or 0
+            if len(chunk) >= CHUNK_FRAMES or num_rows >= CHUNK_ROWS:
                 self._take(chunk, with_steps=with_steps)
-                chunk, num_bytes = [], 0
+                chunk, num_rows = [], 0
         self._take(chunk, with_steps=with_steps)
 
     def feed_frame(self, frame: Frame) -> None:

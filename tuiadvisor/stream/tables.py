@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuiadvisor.events import UNKNOWN
-from tuiadvisor.stream.columns import MAX_COLUMNS, MAX_REFERENCES, MAX_ROWS, Column, unpack_columns
+from tuiadvisor.stream.columns import MAX_CHAIN, MAX_COLUMNS, MAX_REFERENCES, MAX_ROWS, Column, unpack_columns
 from tuiadvisor.stream.shapes import INT64_MAX, INT64_MIN, FrameError
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class _Group:
                 value = value["lo"]
             noted.lows.append(_int64(value))
         # Tables are resolved column by column: one may only be near an earlier one, if that is near another itself.
+        if len(noted.near) > MAX_CHAIN // 2:
+            raise _UnusualError
         is_near = {column for column, _, _ in noted.near}
         for column, plus, minus in noted.near:
             if any(other >= column and other in is_near for other in plus + minus):
