@@ -26,25 +26,37 @@ from tuiadvisor.stream.source import LiveSource
 from tuiadvisor.stream.wire import Request
 
 PATIENCE_S = 30.0
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested
 REFUSAL_S = 1.0  # a loopback handshake takes milliseconds: silence for so long is a refusal
+
+
+def own_address() -> str:
+    """This machine's address on a network; loopback where it has none. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
+    return "127.0.0.1"
 
 
 class SecureHub:
     """A hub process whose tcp ports demand keys, and those who try."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
         self.keys: SessionKeys = make_session_keys()
         self.record = folder / "run.tuirec"
         command = [sys.executable, "-m", "tuiadvisor.stream.hub", "--record", str(self.record), "--keys"]
-        command += ["--endpoint", "tcp://127.0.0.1:*", "--viewer", f"ipc://{folder}/s/viewer"]
-        command += ["--share", "tcp://127.0.0.1:*"]
+        command += ["--endpoint", f"tcp://{address}:*", "--viewer", f"ipc://{folder}/s/viewer"]
+        command += ["--share", f"tcp://{address}:*"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(orjson.dumps(self.keys.hub.document()) + b"\n")
         self.process.stdin.close()
         said = orjson.loads(self.process.stdout.readline())
-        self.agents, self.local, self.shared = said["endpoint"], said["viewer"], said["share"]
+        self.local = said["viewer"]
+        self.agents, self.shared = (
+            said[name].replace(EVERYWHERE, own_address()) for name in ("endpoint", "share")
+        )
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sockets: list[zmq.Socket[bytes]] = []
         self._closers: list[Callable[[], object]] = []
@@ -161,6 +173,27 @@ def test_a_peer_with_a_key_is_not_believed_more(hub: SecureHub) -> None:
     (bad,) = [frame for frame in frames if frame.payload.get("what") == BAD_FRAMES]
     assert 3 == bad.payload["num_frames"]
     assert {"hub"} == {frame.source for frame in hub.recorded()}
+
+
+def test_on_every_address_at_once_keys_decide_as_on_one(tmp_path: Path) -> None:
+    """A hub on 0.0.0.0, reached from the network: who has no key reads nothing, writes nothing and is counted."""
+    hub = SecureHub(tmp_path, EVERYWHERE)
+    try:
+        writer = hub.socket(zmq.PUSH, hub.agents, None)
+        writer.set(zmq.SNDTIMEO, 500)
+        with suppress(zmq.Again):
+            writer.send(encode(FrameKind.STATUS, "h/6/6", 0, 1, {"host": "forged"}))
+        reader = hub.socket(zmq.DEALER, hub.shared, None)
+        reader.send(Request(1, 0, 0, 1 << 20).pack(), zmq.NOBLOCK)
+        hub.link(hub.keys.agent).send(FrameKind.STATUS, {"host": "h"})
+        read_until(
+            hub.watch(hub.shared, hub.keys.viewer), lambda got: any(one.source == "h/1/2" for one in got)
+        )
+        assert 0 == reader.poll(int(REFUSAL_S * 1000))
+        read_until(hub.watch(hub.local), has(PEERS_REFUSED))
+        assert {"hub", "h/1/2"} == {frame.source for frame in hub.recorded()}
+    finally:
+        hub.close()
 
 
 def test_raw_bytes_on_the_port_are_counted_and_survived(hub: SecureHub) -> None:
