@@ -15,6 +15,7 @@ from tuiadvisor.metrics.arrays import Floats, mad_sigma
 
 MIN_SEGMENT_STEPS: Final = 8  # a level needs this many steps to be believed
 NUM_STANDARD_ERRORS: Final = 4.0
+NUM_STANDARD_ERRORS_OF_MEAN: Final = 3.0
 PURITY: Final = 0.8  # share of each side that must lie on its own side of the midpoint
 SMOOTHING_STEPS: Final = 5  # single steps scatter across the midpoint of a small change; five together do not
 NEIGHBOURHOOD_STEPS: Final = 64  # what is compared around a change: far history may have other levels
@@ -70,11 +71,20 @@ def _verify(values: Floats, index: int, min_shift: float, reach_steps: int) -> C
         return None
     middle = (level_before + level_after) / 2
     reach = shift + 4 * sigma  # a spike may not tip its neighbours
+    if not _means_differ(before, after, middle, reach):
+        return None
     pure_before = np.mean((_smooth(before, level_before, reach) > middle) == (level_before > middle))
     pure_after = np.mean((_smooth(after, level_after, reach) > middle) == (level_after > middle))
     if min(pure_before, pure_after) < PURITY:
         return None
     return Change(index, level_before, level_after)
+
+
+def _means_differ(before: Floats, after: Floats, middle: float, reach: float) -> bool:
+    """A median jumps by the whole distance where a few more steps than half are long by chance; a mean does not."""
+    before, after = (np.clip(side, middle - reach, middle + reach) for side in (before, after))
+    error = float(np.sqrt(before.var() / before.size + after.var() / after.size))
+    return abs(float(after.mean() - before.mean())) > NUM_STANDARD_ERRORS_OF_MEAN * error
 
 
 def _steepest(values: Floats) -> int | None:

@@ -15,6 +15,7 @@ import numpy as np
 from tuiadvisor.events import PHASES
 from tuiadvisor.metrics.arrays import Floats, Ints, column_median
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change, find_changes, split_scores
+from tuiadvisor.metrics.meanshift import MIN_SIDE_STEPS, find_mean_changes
 from tuiadvisor.metrics.steptable import PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ SETTLED_STEPS: Final = 20
 ONE_PHASE: Final = 0.8  # of the growth in one phase: a change of the program, not of the machine
 SCREEN_SCORE: Final = 6.0  # standard errors at which a rank's series is searched for changes
 MAX_SEARCHED_RANKS: Final = 32
+MIN_QUIET_GAPS: Final = 3  # bursts that come back after a while: three times as long without one, and they had not begun
 COMPARED_STEPS: Final = 64
 
 
@@ -66,17 +68,95 @@ def _alternates(changes: tuple[Change, ...]) -> bool:
     return ups >= 2 and len(changes) - ups >= 1
 
 
-def _rank_changes(work_RK: Floats, min_shift: float) -> dict[int, tuple[Change, ...]]:
+@dataclass(frozen=True, slots=True)
+class _RankChanges:
+    """Of single ranks, by row: levels in most steps, and means of those that are late now and then."""
+
+    levels: dict[int, tuple[Change, ...]]
+    means: dict[int, tuple[Change, ...]]  # where no level changes
+    intermittent: frozenset[int]
+
+    @property
+    def dating(self) -> dict[int, tuple[Change, ...]]:
+        """What dates a rank's lateness, in order."""
+        result = {}
+        for row in sorted(self.levels.keys() | self.means.keys()):
+            means, levels = self.means.get(row, ()), self.levels.get(row, ())
+            # Of one that comes and goes the levels are its bursts.
+            changes = means if row in self.intermittent and means else levels + means
+            result[row] = tuple(sorted(changes, key=lambda change: change.index))
+        return result
+
+
+def _rank_changes(work_RK: Floats, min_shift: float) -> _RankChanges:
     if work_RK.shape[0] < 2:
-        return {}
+        return _RankChanges({}, {}, frozenset())
     deviation_RK = deviations(work_RK)
+    if work_RK.shape[0] == 2:  # one is ahead by what the other is behind: one search serves both
+        levels, means, comes_and_goes = _series_changes(deviation_RK[1], min_shift)
+        return _RankChanges(
+            {0: _mirrored(levels), 1: levels} if levels else {},
+            {0: _mirrored(means), 1: means} if means else {},
+            frozenset((0, 1)) if comes_and_goes or _alternates(_mirrored(levels)) else frozenset(),
+        )
     scores, _ = split_scores(deviation_RK)
     suspects = np.argsort(-scores, kind="stable")[:MAX_SEARCHED_RANKS]
     found = {
-        row: find_changes(deviation_RK[row], min_shift)
+        row: _series_changes(deviation_RK[row], min_shift)
         for row in sorted(int(r) for r in suspects if scores[r] > SCREEN_SCORE)
     }
-    return {row: changes for row, changes in found.items() if changes}
+    return _RankChanges(
+        {row: levels for row, (levels, _, _) in found.items() if levels},
+        {row: means for row, (_, means, _) in found.items() if means},
+        frozenset(row for row, (_, _, comes_and_goes) in found.items() if comes_and_goes),
+    )
+
+
+def _series_changes(
+    deviation_K: Floats, min_shift: float
+) -> tuple[tuple[Change, ...], tuple[Change, ...], bool]:
+    """(changes of level, changes of the mean that are none of level, whether it comes and goes)."""
+    levels = find_changes(deviation_K, min_shift)
+    comes_and_goes = _alternates(levels) or not _hold(levels, deviation_K)
+    # Of a rank that is late in a part of its steps no level moves; of one that comes and goes, too many do.
+    edges = [] if comes_and_goes else [change.index for change in levels]
+    means = tuple(
+        change
+        for change in find_mean_changes(deviation_K, min_shift)
+        if all(abs(change.index - edge) > MIN_SIDE_STEPS for edge in edges)
+    )
+    if comes_and_goes and not means:
+        means = _first_burst(levels, deviation_K, min_shift)
+    return levels, means, comes_and_goes
+
+
+def _hold(levels: tuple[Change, ...], deviation_K: Floats) -> bool:
+    """Whether most steps from each change to the next keep to its level: at the edge of a short burst they do not."""
+    edges = [0, *(change.index for change in levels), deviation_K.size]
+    medians = [float(np.median(deviation_K[at:end])) for at, end in zip(edges[:-1], edges[1:], strict=True)]
+    return all(
+        (before - middle) * (change.before - middle) > 0 and (after - middle) * (change.after - middle) > 0
+        for change, before, after in zip(levels, medians[:-1], medians[1:], strict=True)
+        for middle in [(change.before + change.after) / 2]
+    )
+
+
+def _first_burst(levels: tuple[Change, ...], deviation_K: Floats, min_shift: float) -> tuple[Change, ...]:
+    """The beginning of a series of bursts, if it was quiet before for much longer than between them."""
+    first, later = levels[0], levels[1:]
+    gaps = [
+        up.index - down.index
+        for down, up in zip(later[:-1], later[1:], strict=True)
+        if down.shift < 0 < up.shift
+    ]
+    if first.shift < 0 or not gaps or first.index < MIN_QUIET_GAPS * max(gaps):
+        return ()
+    begun = Change(first.index, first.before, float(deviation_K[first.index :].mean()))
+    return (begun,) if begun.shift >= min_shift else ()
+
+
+def _mirrored(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    return tuple(Change(change.index, -change.before, -change.after) for change in changes)
 
 
 def find_regime(table: StepTable, columns: Ints, work_RK: Floats, cycle_K: Floats) -> Regime:
@@ -87,15 +167,15 @@ def find_regime(table: StepTable, columns: Ints, work_RK: Floats, cycle_K: Float
     if cycle_K.size < 2 * MIN_SEGMENT_STEPS:
         return WHOLE
     cycle_s = float(np.median(cycle_K))
-    by_row = _rank_changes(work_RK, MIN_SHIFT_SHARE * cycle_s)
+    found = _rank_changes(work_RK, MIN_SHIFT_SHARE * cycle_s)
+    by_row, intermittent = found.dating, found.intermittent
     cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)
-    intermittent = frozenset(row for row, changes in by_row.items() if _alternates(changes))
-    bursts = [change.index for row in intermittent for change in by_row[row]]
+    bursts = [change.index for row in intermittent for change in found.levels[row]]
     # Two ranks deviate from their own middle: each by half of what is between them.
     large = NEW_REGIME_SHARE * cycle_s * (0.5 if work_RK.shape[0] == 2 else 1.0)
     starts: list[tuple[int | None, Change]] = [
         (row, change)
-        for row, changes in by_row.items()
+        for row, changes in found.levels.items()
         if row not in intermittent
         for change in changes
         # A rank falls back among the others whenever those are held up for a moment: wait whether it lasts.
@@ -113,10 +193,26 @@ def find_regime(table: StepTable, columns: Ints, work_RK: Floats, cycle_K: Float
         for row, change in starts
         if all(abs(change.index - index) > MIN_SEGMENT_STEPS for index in bursts)
     ]
+    lasting += [
+        (row, change)
+        for row, changes in found.means.items()
+        for change in changes
+        if change.shift >= large or (change.shift <= -large and cycle_K.size - change.index >= SETTLED_STEPS)
+    ]
     if not lasting:
         return Regime(0, cycle_changes, by_row, intermittent)
     row, latest = max(lasting, key=lambda entry: (entry[1].index, abs(entry[1].shift)))
+    if row is not None and work_RK.shape[0] == 2:
+        row, latest = _own_change(work_RK, latest)
     return Regime(latest.index, cycle_changes, by_row, intermittent, latest, row)
+
+
+def _own_change(work_RK: Floats, change: Change) -> tuple[int, Change]:
+    """Of two ranks the one whose own work changed more, and by how much."""
+    before = work_RK[:, max(0, change.index - COMPARED_STEPS) : change.index].mean(axis=1)
+    after = work_RK[:, change.index : change.index + COMPARED_STEPS].mean(axis=1)
+    row = int(np.argmax(np.abs(after - before)))
+    return row, Change(change.index, float(before[row]), float(after[row]))
 
 
 def _is_believed(table: StepTable, columns: Ints, index: int, num_steps: int) -> bool:

@@ -35,6 +35,9 @@ MIN_STALL_LOSS: Final = 0.03  # of the time
 STALL_CHANCE: Final = (
     5e-3  # that stalls which hit ranks by lot would hit one rank so often: 5 of 5 among 4 ranks
 )
+MODE_PERCENTILES: Final = (10, 90)
+MIN_MODE_SHARE: Final = 0.15  # of the steps in either mode; below that the median alone tells
+MIN_MODE_SIGMAS: Final = 4.0  # between the modes: halves of one mode are 2 (normal) to 2.7 (uniform) apart
 SCALED_NOISE: Final = 1.25  # noise so much beyond its peers': the rank is slower by a factor, not by a delay
 
 
@@ -122,7 +125,22 @@ def _persistence(excess_K: Floats) -> tuple[float, float, bool]:
     typical_s = float(np.median(excess_K))
     low, high = np.percentile(excess_K, (2, 98))
     mean_s = float(np.clip(excess_K, low, high).mean())
-    return typical_s, mean_s, typical_s >= PERSISTENT_MEDIAN * mean_s
+    persistent = typical_s >= PERSISTENT_MEDIAN * mean_s and _between_modes(excess_K) is None
+    return typical_s, mean_s, persistent
+
+
+def _between_modes(excess_K: Floats) -> float | None:
+    """Seconds between two clearly apart kinds of steps, as of a rank late in every second one; None with one kind.
+
+    There the median lies in either of them, or in between where no step is.
+    """
+    low, high = np.percentile(excess_K, MODE_PERCENTILES)
+    middle_s = float(low + high) / 2
+    short, long = excess_K[excess_K <= middle_s], excess_K[excess_K > middle_s]
+    if min(short.size, long.size) < MIN_MODE_SHARE * excess_K.size:
+        return None
+    apart_s = float(np.median(long) - np.median(short))
+    return middle_s if apart_s > MIN_MODE_SIGMAS * max(mad_sigma(short), mad_sigma(long)) else None
 
 
 def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats, noise_s: float) -> Floats:
@@ -155,9 +173,15 @@ def _late(
     persistent = persistent and not intermittent and not is_rare
     if persistent:
         hit_K = excess_K > 0.5 * typical_s
+    elif not is_rare and (middle_s := _between_modes(excess_K)) is not None:
+        hit_K = excess_K > middle_s
+        typical_s = float(np.median(excess_K[hit_K]))
     elif hit_K.any():
         typical_s = float(np.median(excess_K[hit_K]))
-    onset = changes[0].index if intermittent and changes else _onset(changes, typical_s)
+    # Late now and then: what has changed at the onset is the mean.
+    onset = _onset(changes, typical_s if persistent else mean_s)
+    if intermittent and changes:  # each burst is a change: what counts is the first
+        onset = changes[0].index if changes[0].shift > 0 else None
     if is_rare:
         onset = int(np.argmax(hit_K))
     return Late(
@@ -203,7 +227,9 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     stall_RK[rows] = False  # late often enough to be known by that
     rows = np.union1d(rows, np.flatnonzero(stall_RK.any(axis=1)))
     hit_RK = np.where(stall_RK.any(axis=1, keepdims=True), stall_RK, hit_RK)
-    excess_RK = deviation_RK - (np.median(deviation_RK, axis=1) - excess_R)[:, None]
+    # Two ranks deviate from their own middle, each by half of what is between them.
+    apart_RK = deviation_RK * (2.0 if work.shape[0] == 2 else 1.0)
+    excess_RK = apart_RK - (np.median(apart_RK, axis=1) - excess_R)[:, None]
     while rows.size:
         peers = np.setdiff1d(np.arange(work.shape[0]), rows)
         noise_s = float(np.median([mad_sigma(row) for row in work[peers[:MAX_PEERS]]]))

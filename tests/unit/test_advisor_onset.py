@@ -1,0 +1,75 @@
+"""A rank that is late in a part of its steps since some step: dated to it, sized from it on."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
+
+ONSET = 200
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("data", (1,), 15 * MS, onset=ONSET),
+        Fault("data", (1,), 15 * MS, onset=ONSET, every=2),
+        Fault("data", (1,), 15 * MS, onset=ONSET, every=3),
+        Fault("data", (1,), 15 * MS, onset=ONSET, every=5),
+        Fault("data", (1,), 15 * MS, onset=ONSET, chance=0.33),
+        Fault("data", (1,), 15 * MS, onset=ONSET, chance=0.5),
+        Fault("backward", (1,), 8 * MS, onset=ONSET, every=3),
+    ],
+    ids=lambda fault: f"{fault.kind}-{fault.every}-{fault.chance}",
+)
+def test_onset_loss_and_gain_are_those_since_the_step(num_ranks: int, fault: Fault) -> None:
+    """The onset within five steps, loss and speed-up within a tenth of what the steps since then really lose."""
+    healthy = Job(num_ranks=num_ranks, num_steps=2 * ONSET)
+    job = healthy.with_faults(fault)
+    with_it, without = (simulate(one).cycle_s[ONSET:].mean() for one in (job, healthy))
+    view = final_view(job)
+    phase = "data_wait" if fault.kind == "data" else fault.kind
+    assert [("straggler", (1,), phase)] == above_info(view)
+    (late,) = view.stragglers
+    assert ONSET == pytest.approx(late.since_step, abs=5)
+    assert ONSET == pytest.approx(view.window.first_step, abs=5)
+    assert with_it - without == pytest.approx(late.loss_s_per_step, rel=0.1)
+    assert view.verdict.speedup is not None
+    assert with_it / without == pytest.approx(view.verdict.speedup.expected, rel=0.05)
+    assert (fault.every == 1 and fault.chance == 1) == late.persistent
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_lateness_is_told_as_long_as_it_is(num_ranks: int) -> None:
+    """15 ms every third step: late by 15 ms, also of two ranks, where none is the middle."""
+    view = final_view(Job(num_ranks=num_ranks, num_steps=300, faults=(Fault("data", (1,), 15 * MS, every=3),)))
+    (finding,) = [entry for entry in view.findings if entry.id == "straggler"]
+    assert 15 * MS == pytest.approx(finding.evidence["excess_s"], rel=0.1)
+    assert 1 / 3 == pytest.approx(finding.evidence["hit_share"], abs=0.05)
+
+
+def test_late_now_and_then_from_the_beginning_has_no_onset() -> None:
+    """What was always so is dated to nothing."""
+    for seed in range(6):
+        view = final_view(Job(num_steps=300, seed=seed, faults=(Fault("data", (1,), 15 * MS, every=3),)))
+        (late,) = view.stragglers
+        assert (1, 1) == (late.since_step, view.window.first_step), seed
+
+
+def test_late_now_and_then_until_a_step_is_over() -> None:
+    """The window begins where it ended."""
+    view = final_view(Job(num_steps=400, faults=(Fault("data", (1,), 15 * MS, until=ONSET, every=3),)))
+    assert [] == above_info(view)
+    assert ONSET == pytest.approx(view.window.first_step, abs=5)
+
+
+def test_bursts_are_sized_from_the_first_one_on() -> None:
+    """Ten steps of thirty since step 200: the steps before it were free of it."""
+    faults = tuple(Fault("data", (2,), 15 * MS, onset=at, until=at + 10) for at in range(ONSET, 440, 30))
+    healthy = Job(num_steps=440)
+    job = healthy.with_faults(*faults)
+    lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s)[ONSET:].mean()
+    view = final_view(job)
+    assert [("straggler", (2,), "data_wait")] == above_info(view)
+    assert ONSET == pytest.approx(view.stragglers[0].since_step, abs=5)
+    assert lost_s == pytest.approx(view.stragglers[0].loss_s_per_step, rel=0.1)
