@@ -62,7 +62,15 @@ job overlap share of communication that compute hides
 job straggler_share share of the step that all stragglers together cost
 job num_stragglers count ranks that others wait for
 job straggler_slowdown ratio mean step against every rank at the mean of its peers (S)
-job turn_taking_share share of the step lost to ranks taking turns at being last
+job turn_taking_share share of the step lost to ranks taking turns at being last, each step anew
+job turn_taking_s s a step, gone if each step's work were spread evenly over the ranks
+job wandering_s s a step, gone if no rank were late for a stretch of steps, one after another
+job wandering_share share of the step
+job wandering_share_low share lower end of its interval
+job wandering_steps steps typical length of such a stretch
+job wandering_since steps job step since which lateness wanders; unknown where it always did
+job wandering_phase text phase that most of that lateness lies in
+job wandering_words text the ranks that were late in stretches, and the phase that most of it lies in
 job length_fit share of the variance of the ranks' lateness that the tokens of their batches explain
 job length_spread share by which tokens differ between the ranks of a step: standard deviation, of the mean
 job length_loss_s s a step, gone if every step's tokens were spread evenly over the ranks

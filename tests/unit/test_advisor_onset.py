@@ -42,7 +42,9 @@ def test_onset_loss_and_gain_are_those_since_the_step(num_ranks: int, fault: Fau
 @pytest.mark.parametrize("num_ranks", [2, 4])
 def test_lateness_is_told_as_long_as_it_is(num_ranks: int) -> None:
     """15 ms every third step: late by 15 ms, also of two ranks, where none is the middle."""
-    view = final_view(Job(num_ranks=num_ranks, num_steps=300, faults=(Fault("data", (1,), 15 * MS, every=3),)))
+    view = final_view(
+        Job(num_ranks=num_ranks, num_steps=300, faults=(Fault("data", (1,), 15 * MS, every=3),))
+    )
     (finding,) = [entry for entry in view.findings if entry.id == "straggler"]
     assert 15 * MS == pytest.approx(finding.evidence["excess_s"], rel=0.1)
     assert 1 / 3 == pytest.approx(finding.evidence["hit_share"], abs=0.05)

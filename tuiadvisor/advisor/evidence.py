@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BREAK_EVEN_SHARE: Final = 0.05
 LEVEL_SHIFT_EXPLAINED_STEPS: Final = 10
+EXPLAINED_BY_TOKENS: Final = 0.5  # as in rules/catalog/uneven_lengths.toml: then that is the finding
 COMPUTE: Final = ("forward", "backward", "optimizer")
 PHASE_WORDS: Final = {
     "data_wait": "waiting for its next batch",
@@ -118,7 +119,7 @@ def job_values(
         "straggler_share": _share(float(loss_K.mean()), step_s) if compared and loss_K.size else None,
         "num_stragglers": len(diagnosis.stragglers) if compared else None,
         "straggler_slowdown": diagnosis.slowdown.S if diagnosis.slowdown else None,
-        "turn_taking_share": diagnosis.turn_taking,
+        **_turn_values(diagnosis),
         **_drift_values(diagnosis, step_s),
         **_length_values(diagnosis),
         **_warmup_values(diagnosis, observed_s),
@@ -166,6 +167,43 @@ def _drift_values(diagnosis: Diagnosis, step_s: float | None) -> dict[str, objec
         "data_wait_last_s": drift.last_s if drift else None,
         "data_wait_growth_share": _share(drift.growth_s, step_s) if drift else None,
     }
+
+
+def _turn_values(diagnosis: Diagnosis) -> dict[str, object]:
+    """Lateness of no single rank: in stretches, and drawn anew each step."""
+    turns, wanders = diagnosis.turn_taking, diagnosis.wandering
+    compared = diagnosis.compared_rows.size > 1 and bool(diagnosis.steady.num_steps)
+    share = 0.0 if compared else None
+    values: dict[str, object] = {
+        "turn_taking_s": turns.loss_s if turns else None,
+        "turn_taking_share": turns.loss_s / turns.step_s if turns else None,
+        "wandering_share": share,
+        "wandering_share_low": share,
+        **dict.fromkeys(("wandering_s", "wandering_steps", "wandering_since", "wandering_phase")),
+        "wandering_words": "",
+    }
+    explained = diagnosis.lengths is not None and diagnosis.lengths.fit >= EXPLAINED_BY_TOKENS
+    if wanders is not None and share is not None and not explained:
+        loss = wandering_gain(diagnosis)
+        whole = f", mostly {PHASE_WORDS.get(wanders.phase, wanders.phase)}" if wanders.phase else ""
+        values |= {
+            "wandering_s": loss.loss_s,
+            "wandering_share": loss.loss_s / loss.step_s,
+            "wandering_share_low": loss.loss_low_s / loss.step_s,
+            "wandering_steps": round(wanders.found.stretch_steps),
+            "wandering_since": wanders.since_step,
+            "wandering_phase": wanders.phase,
+            "wandering_words": f"{rank_words(wanders.ranks)}{whole if wanders.cover >= MIN_COVER else ''}",
+        }
+    return values
+
+
+def wandering_gain(diagnosis: Diagnosis) -> Gain:
+    """Of the window. ValueError where no lateness wanders."""
+    if diagnosis.wandering is None:
+        raise ValueError("no lateness wanders")
+    cycle_K = diagnosis.steady_barrier.cycle_K
+    return gain(cycle_K, diagnosis.wandering.found.loss_K[-cycle_K.size :])
 
 
 def _length_values(diagnosis: Diagnosis) -> dict[str, object]:

@@ -13,6 +13,7 @@ from tuiadvisor.advisor.evidence import (
     memory_values,
     pause_subjects,
     straggler_subjects,
+    wandering_gain,
 )
 from tuiadvisor.advisor.stages import explains_shift, pipeline_values, stage_subjects
 from tuiadvisor.advisor.view import Action, Finding, Severity
@@ -164,6 +165,10 @@ def _judge(
         gain = diagnosis.transfer.gain
     elif rule.id == "uneven_lengths" and diagnosis is not None and diagnosis.lengths is not None:
         gain = diagnosis.lengths.gain
+    elif rule.id == "wandering_lateness" and diagnosis is not None and diagnosis.wandering is not None:
+        gain = wandering_gain(diagnosis)
+    elif rule.id == "taking_turns" and diagnosis is not None:
+        gain = diagnosis.turn_taking
     elif rule.id == "pipeline_bubble" and pipelines is not None and pipelines.shown is not None:
         gain = pipelines.shown.fill_gain
     evidence: dict[str, float | int | str | None] = {
@@ -184,7 +189,7 @@ def _judge(
         severity=cast("Severity", outcome.level),
         ranks=() if job_wide and rule.loss is None else subject.ranks,
         hosts=() if job_wide and rule.loss is None else subject.hosts,
-        phase=rule.phase or subject.phase or _text_or_none(subject.values.get("level_shift_phase"), rule),
+        phase=rule.phase or subject.phase or _phase_of_job(rule, subject),
         since_step=int(since) if isinstance(since, int | float) else None,
         evidence=evidence,
         loss_s_per_step=float(loss) if isinstance(loss, int | float) else None,
@@ -195,8 +200,12 @@ def _judge(
     return Judged(finding, rule, gain, outcome.headline)
 
 
-def _text_or_none(value: object, rule: Rule) -> str | None:
-    return value if isinstance(value, str) and rule.id == "slower_since" else None
+_PHASE_METRICS: Final = {"slower_since": "level_shift_phase", "wandering_lateness": "wandering_phase"}
+
+
+def _phase_of_job(rule: Rule, subject: Subject) -> str | None:
+    value = subject.values.get(_PHASE_METRICS.get(rule.id, ""))
+    return value if isinstance(value, str) else None
 
 
 def _title(rule: Rule, subject: Subject) -> str:

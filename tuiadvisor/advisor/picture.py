@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.evidence import overlap_seconds
+from tuiadvisor.advisor.evidence import overlap_seconds, wandering_gain
 from tuiadvisor.advisor.roster import GONE, Roster
 from tuiadvisor.advisor.view import (
     ChainLink,
@@ -235,6 +235,8 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
     scale = 1.0 if steady_s <= 0 else num / elapsed
     if any(entry.rule.scope == "straggler" for entry in judged):
         losses["straggler"] = max(float(diagnosis.straggler_loss_K.mean()), 0.0) * scale
+    if any(entry.rule.id == "wandering_lateness" for entry in judged):
+        losses["wandering_lateness"] = max(wandering_gain(diagnosis).loss_s, 0.0) * scale
     if diagnosis.input is not None:
         losses["data_wait"] = diagnosis.input.gain.loss_s * scale
     if diagnosis.transfer is not None:

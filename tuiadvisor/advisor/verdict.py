@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from tuiadvisor.advisor.evidence import rank_words
+from tuiadvisor.advisor.evidence import rank_words, wandering_gain
 from tuiadvisor.advisor.view import Decision, Speedup, Verdict
 from tuiadvisor.metrics.barrier import has_stages
 from tuiadvisor.metrics.whatif import Gain
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
+NOBODYS_FAULT: Final = ("wandering_lateness", "taking_turns")
 COMPUTE: Final = ("forward", "backward", "optimizer", "other")
 
 
@@ -60,6 +61,7 @@ def not_yet(num_missing_steps: int, any_steps: bool) -> Verdict:
 def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_not_compared: int) -> Verdict:
     step = diagnosis.steady_barrier.cycle_K
     mean_s = float(step.mean())
+    unblamed = next((entry for entry in judged if entry.rule.id in NOBODYS_FAULT), None)
     sentence = f"Keep: nothing found is worth acting on; a step takes {seconds(mean_s)}."
     if _is_order_unknown(diagnosis):
         sentence = f"Keep: a step takes {seconds(mean_s)}; whether a rank is late could not be observed."
@@ -67,6 +69,12 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
         sentence = (
             f"Keep: nothing found in what was seen; a step takes {seconds(mean_s)}. "
             f"{_ranks(num_not_compared)} not compared and may be late."
+        )
+    elif unblamed is not None:
+        # A loss stands beside this verdict: it must not say that there is none.
+        sentence = (
+            f"Keep: a step takes {seconds(mean_s)}. No rank or phase is to blame, but {unblamed.headline}: "
+            "noise of the machine, or work that differs from batch to batch."
         )
     healthy = next((entry for entry in judged if entry.rule.final), None)
     return Verdict(
@@ -76,7 +84,7 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
         pattern=healthy.finding.pattern if healthy else None,
         speedup=None,
         next_constraint=next_constraint(None, judged, diagnosis, job_seconds),
-        because=healthy.finding.message if healthy else sentence,
+        because=unblamed.finding.message if unblamed else healthy.finding.message if healthy else sentence,
         verify=healthy.rule.verify if healthy else "",
     )
 
@@ -168,6 +176,8 @@ def next_constraint(
         losses["data_wait"] = diagnosis.input.gain.loss_s
     if diagnosis.transfer is not None and (chosen is None or chosen.rule.id != "communication_bound"):
         losses["comm_exposed"] = diagnosis.transfer.gain.loss_s
+    if diagnosis.wandering is not None and (chosen is None or chosen.rule.id != "wandering_lateness"):
+        losses["wandering_lateness"] = wandering_gain(diagnosis).loss_s
     for entry in judged:
         same = any(entry.finding is finding for finding in cured)
         if (

@@ -26,7 +26,7 @@ from tuiadvisor.metrics.causes import (
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, find_changes
 from tuiadvisor.metrics.drift import Drift, find_drift
 from tuiadvisor.metrics.lengths import LengthLoss, length_loss
-from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_share
+from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_loss
 from tuiadvisor.metrics.pauses import Steadiness, find_steady
 from tuiadvisor.metrics.regime import (
     MIN_SHIFT_SHARE,
@@ -38,7 +38,8 @@ from tuiadvisor.metrics.regime import (
 )
 from tuiadvisor.metrics.steptable import PHASE_INDEX, StepTable, select
 from tuiadvisor.metrics.stragglers import Late, find_stragglers
-from tuiadvisor.metrics.whatif import Slowdown, slowdown
+from tuiadvisor.metrics.wandering import Wandering, find_wandering, phase_shares
+from tuiadvisor.metrics.whatif import Gain, Slowdown, slowdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +71,17 @@ class LateRank:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanderers:
+    """Lateness that goes from rank to rank, with its onset and phase."""
+
+    found: Wandering
+    ranks: tuple[int, ...]
+    since_step: int | None  # None: it was there from the start
+    phase: str | None
+    cover: float  # share of the lateness in that phase
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Everything measured. Rows of arrays follow table.ranks."""
 
@@ -89,7 +101,8 @@ class Diagnosis:
     compared_rows: Ints  # ranks whose arrival was compared
     input: CommonLoss | None
     transfer: CommonLoss | None
-    turn_taking: float | None
+    turn_taking: Gain | None
+    wandering: Wanderers | None
     lengths: LengthLoss | None
     slowdown: Slowdown | None
     level_shift: LevelShift | None
@@ -167,7 +180,13 @@ def _diagnose_steady(
     if rows.size:
         columns = columns[np.isfinite(barrier.work_RK[np.ix_(rows, columns)]).all(axis=0)]
     work, cycle = barrier.work_RK[np.ix_(rows, columns)], barrier.cycle_K[columns]
+    # What goes from rank to rank has no level of its own; who is late besides it is found without it.
+    wandering = find_wandering(work, cycle)
+    if wandering is not None:
+        work, cycle = wandering.heal(work), np.maximum(cycle - wandering.loss_K, 0.0)
     regime = find_regime(table, columns, work, cycle) if columns.size else WHOLE
+    if wandering is not None and wandering.since > regime.start:
+        regime = replace(regime, start=wandering.since, begun_by=None, begun_by_row=None)
     late, loss_K = find_stragglers(work, cycle, regime)
     window = columns[regime.start :]
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
@@ -182,7 +201,8 @@ def _diagnose_steady(
         ],
         dtype=np.int64,
     )
-    data = input_loss(steady, steady_barrier, peers) if peers.size and window.size else None
+    settled, settled_barrier = _without(wandering, steady, steady_barrier, rows, regime.start)
+    data = input_loss(settled, settled_barrier, peers) if peers.size and window.size else None
     transfer = transfer_loss(steady_barrier) if window.size and all_ranks_seen else None
     steps = table.first_step + columns
     return Diagnosis(
@@ -202,7 +222,8 @@ def _diagnose_steady(
         compared_rows=rows,
         input=data,
         transfer=transfer,
-        turn_taking=turn_taking_share(steady_barrier, peers) if rows.size else None,
+        turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size else None,
+        wandering=_wanderers(table, wandering, rows, columns),
         lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
         if rows.size
         else None,
@@ -212,6 +233,40 @@ def _diagnose_steady(
         input_drift=find_drift(column_median(_phase(table, "data_wait", columns))),
         transfer_since=_since(barrier.transfer_K[columns], steps, cycle),
     )
+
+
+def _wanderers(table: StepTable, found: Wandering | None, rows: Ints, columns: Ints) -> Wanderers | None:
+    if found is None:
+        return None
+    late_RK = np.zeros((rows.size, columns.size), dtype=np.bool_)
+    late_RK[found.culprits] = found.late_CK
+    phases = {name: values[np.ix_(rows, columns)] for name, values in phases_before_barrier(table).items()}
+    shares = phase_shares(phases, late_RK)
+    phase = max(shares, key=lambda name: shares[name], default=None)
+    return Wanderers(
+        found=found,
+        ranks=tuple(table.ranks[row] for row in rows[found.culprits].tolist()),
+        since_step=table.step_of(columns[found.since]) if found.since else None,
+        phase=phase,
+        cover=shares[phase] if phase is not None else 0.0,
+    )
+
+
+def _without(
+    found: Wandering | None, steady: StepTable, barrier: Barrier, rows: Ints, start: int
+) -> tuple[StepTable, Barrier]:
+    """The window as if no lateness wandered: what is left is lost by all alike."""
+    if found is None:
+        return steady, barrier
+    culprits, work_RK = rows[found.culprits], barrier.work_RK.copy()
+    work_RK[culprits] = found.healed_CK[:, start:]
+    phase_s_PRK = steady.phase_s_PRK.copy()
+    wait_RK = phase_s_PRK[PHASE_INDEX["data_wait"]]
+    late_RK = np.zeros(wait_RK.shape, dtype=np.bool_)
+    late_RK[culprits] = found.late_CK[:, start:]
+    usual_RK = np.broadcast_to(column_median(np.where(late_RK, np.nan, wait_RK)), wait_RK.shape)
+    phase_s_PRK[PHASE_INDEX["data_wait"]] = np.where(late_RK, np.fmin(wait_RK, usual_RK), wait_RK)
+    return replace(steady, phase_s_PRK=phase_s_PRK), replace(barrier, work_RK=work_RK)
 
 
 def _phase(table: StepTable, name: str, columns: Ints) -> Floats:

@@ -71,9 +71,9 @@ def hideable_s(transfer_s: float, compute_s: float, hidden_s: float | None) -> f
     return min(transfer_s, max(compute_s - (hidden_s or 0.0), 0.0))
 
 
-def turn_taking_share(barrier: Barrier, peers: Ints) -> float | None:
-    """Share of the step lost to ranks taking turns at being last (noise, sequence lengths)."""
+def turn_taking_loss(barrier: Barrier, peers: Ints) -> Gain | None:
+    """What ranks taking turns at being last cost (noise, sequence lengths): the last against the mean of them all."""
     if barrier.evidence == "none" or peers.size < 2 or not barrier.cycle_K.size:
         return None
     work = barrier.work_RK[peers]
-    return float((work.max(axis=0) - work.mean(axis=0)).mean() / barrier.cycle_K.mean())
+    return gain(barrier.cycle_K, work.max(axis=0) - work.mean(axis=0))

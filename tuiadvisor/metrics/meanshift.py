@@ -8,6 +8,7 @@ Source: Greyhound (act on a verified mean shift only).
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Final
 
@@ -19,10 +20,10 @@ from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
 if TYPE_CHECKING:
     from tuiadvisor.metrics.arrays import Floats
 
-NUM_STANDARD_ERRORS: Final = 3.25
+NUM_STANDARD_ERRORS: Final = 4.0
 MIN_STRETCHES: Final = 8
 NUM_NOISE_SIGMAS: Final = 4.0  # beyond the median: a step that is long for a reason
-MIN_SIDE_STEPS: Final = 2 * MIN_SEGMENT_STEPS  # a share of the steps is less sure than a level
+MIN_SIDE_STEPS: Final = 3 * MIN_SEGMENT_STEPS  # a share of the steps is less sure than a level
 MIN_LONG_STEPS: Final = 5  # fewer of them are chance
 MAX_CHANGES: Final = 8
 
@@ -43,7 +44,7 @@ def find_mean_changes(values: Floats, min_shift: float) -> tuple[Change, ...]:
             found.append(start + index)
             pending += [(start, start + index), (start + index, stop)]
     edges = [0, *sorted(found), clipped.size]
-    means = [float(clipped[start:stop].mean()) for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    means = [float(clipped[start:stop].mean()) for start, stop in itertools.pairwise(edges)]
     return tuple(
         Change(index, before, after)
         for index, before, after in zip(sorted(found), means[:-1], means[1:], strict=True)

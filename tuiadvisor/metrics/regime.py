@@ -7,6 +7,7 @@ twenty steps at a time: a change counts at once only if it is one rank's or one 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +28,9 @@ SETTLED_STEPS: Final = 20
 ONE_PHASE: Final = 0.8  # of the growth in one phase: a change of the program, not of the machine
 SCREEN_SCORE: Final = 6.0  # standard errors at which a rank's series is searched for changes
 MAX_SEARCHED_RANKS: Final = 32
-MIN_QUIET_GAPS: Final = 3  # bursts that come back after a while: three times as long without one, and they had not begun
+MIN_QUIET_GAPS: Final = (
+    3  # bursts that come back after a while: three times as long without one, and they had not begun
+)
 COMPARED_STEPS: Final = 64
 
 
@@ -133,7 +136,7 @@ def _series_changes(
 def _hold(levels: tuple[Change, ...], deviation_K: Floats) -> bool:
     """Whether most steps from each change to the next keep to its level: at the edge of a short burst they do not."""
     edges = [0, *(change.index for change in levels), deviation_K.size]
-    medians = [float(np.median(deviation_K[at:end])) for at, end in zip(edges[:-1], edges[1:], strict=True)]
+    medians = [float(np.median(deviation_K[at:end])) for at, end in itertools.pairwise(edges)]
     return all(
         (before - middle) * (change.before - middle) > 0 and (after - middle) * (change.after - middle) > 0
         for change, before, after in zip(levels, medians[:-1], medians[1:], strict=True)
@@ -144,11 +147,7 @@ def _hold(levels: tuple[Change, ...], deviation_K: Floats) -> bool:
 def _first_burst(levels: tuple[Change, ...], deviation_K: Floats, min_shift: float) -> tuple[Change, ...]:
     """The beginning of a series of bursts, if it was quiet before for much longer than between them."""
     first, later = levels[0], levels[1:]
-    gaps = [
-        up.index - down.index
-        for down, up in zip(later[:-1], later[1:], strict=True)
-        if down.shift < 0 < up.shift
-    ]
+    gaps = [up.index - down.index for down, up in itertools.pairwise(later) if down.shift < 0 < up.shift]
     if first.shift < 0 or not gaps or first.index < MIN_QUIET_GAPS * max(gaps):
         return ()
     begun = Change(first.index, first.before, float(deviation_K[first.index :].mean()))

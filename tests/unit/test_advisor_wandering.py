@@ -1,0 +1,114 @@
+"""Lateness that goes from rank to rank in stretches: one finding, one loss, one verdict; noise is none of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
+
+from tuiadvisor.advisor.view import RunView
+from tuiadvisor.metrics.wandering import find_wandering
+
+
+def in_turns(
+    num_ranks: int, stretch: int, amount_s: float, *, begin: int = 0, end: int = 400
+) -> tuple[Fault, ...]:
+    """Rank 0 late in forward for so many steps, then rank 1, and so on."""
+    return tuple(
+        Fault("forward", (number % num_ranks,), amount_s, onset=at, until=min(at + stretch, end))
+        for number, at in enumerate(range(begin, end, stretch))
+    )
+
+
+def wandering(view: RunView) -> list[object]:
+    """The findings of it."""
+    return [finding for finding in view.findings if finding.id == "wandering_lateness"]
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4, 8])
+@pytest.mark.parametrize("stretch", [12, 25, 50])
+def test_verdict_finding_and_loss_agree(num_ranks: int, stretch: int) -> None:
+    """Nobody is named as a straggler; what curing it gives is what the job without it really gains."""
+    healthy = Job(num_ranks=num_ranks, num_steps=400, seed=stretch)
+    job = healthy.with_faults(*in_turns(num_ranks, stretch, 12 * MS))
+    with_it, without = (simulate(one).cycle_s[2:].mean() for one in (job, healthy))
+    view = final_view(job)
+    assert [("wandering_lateness", tuple(range(num_ranks)), "forward")] == above_info(view)
+    assert () == view.stragglers
+    (finding,) = wandering(view)
+    assert ("tune", "wandering_lateness") == (view.verdict.decision, view.verdict.finding)
+    assert with_it - without == pytest.approx(finding.loss_s_per_step, rel=0.1)
+    assert view.verdict.speedup is not None
+    assert with_it / without == pytest.approx(view.verdict.speedup.expected, rel=0.05)
+    assert stretch == pytest.approx(finding.evidence["wandering_steps"], rel=0.2)
+    assert finding.loss_s_per_step / with_it == pytest.approx(
+        view.goodput_losses["wandering_lateness"], rel=0.05
+    )
+    assert 1 == pytest.approx(view.goodput + sum(view.goodput_losses.values()))
+
+
+def test_it_is_dated_and_sized_from_its_onset() -> None:
+    """Since step 200: the window begins there."""
+    healthy = Job(num_steps=400)
+    job = healthy.with_faults(*in_turns(4, 25, 12 * MS, begin=200))
+    lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s)[200:].mean()
+    (finding,) = wandering(final_view(job))
+    assert 200 == pytest.approx(finding.since_step, abs=5)
+    assert lost_s == pytest.approx(finding.loss_s_per_step, rel=0.1)
+
+
+def test_a_rank_that_is_late_throughout_is_named_beside_it() -> None:
+    """Rank 3 has 6 ms more in backward all the time, and lateness goes round: both, no more than is lost."""
+    healthy = Job(num_steps=400)
+    job = healthy.with_faults(Fault("backward", (3,), 6 * MS), *in_turns(4, 25, 15 * MS))
+    lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s)[2:].mean()
+    view = final_view(job)
+    assert {("wandering_lateness", (0, 1, 2, 3)), ("straggler", (3,))} == {
+        (name, ranks) for name, ranks, _ in above_info(view)
+    }
+    losses = [finding.loss_s_per_step for finding in view.findings if finding.loss_s_per_step]
+    assert sum(losses) <= 1.1 * lost_s
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_work_drawn_anew_each_step_does_not_wander(seed: int) -> None:
+    """Lengths by lot, and healthy ranks with much noise: nothing in stretches."""
+    for job in (
+        Job(num_steps=400, seed=seed, noise=0.25),
+        Job(num_steps=400, seed=seed, faults=(Fault("length", None, 20 * MS),)),
+    ):
+        assert [] == wandering(final_view(job))
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (Fault("forward", (1,), 12 * MS, until=200), Fault("forward", (2,), 12 * MS, onset=200)),
+        tuple(Fault("forward", (1,), 12 * MS, onset=at, until=at + 25) for at in range(0, 400, 50)),
+        (Fault("forward", (1,), 12 * MS), Fault("data", (2,), 12 * MS, onset=100)),
+    ],
+    ids=["moved once", "one rank in bursts", "two ranks for good"],
+)
+def test_what_one_or_two_ranks_have_is_theirs(faults: tuple[Fault, ...]) -> None:
+    """Stragglers, as ever."""
+    view = final_view(Job(num_steps=400, faults=faults))
+    assert [] == wandering(view)
+    assert {"straggler"} == {name for name, _, _ in above_info(view)}
+
+
+def test_a_remark_beside_keep_is_in_the_verdict() -> None:
+    """Noise that costs a fifth of the step on a crowded machine: nothing to act on, but not nothing."""
+    view = final_view(Job(num_steps=400, noise=0.45, spike_chance=0))
+    remarks = [finding.id for finding in view.findings]
+    assert "taking_turns" in remarks
+    assert "keep" == view.verdict.decision
+    assert "nothing found" not in view.verdict.sentence
+    assert "ranks take turns at being late" in view.verdict.sentence
+
+
+def test_short_or_single_series_have_none() -> None:
+    """One rank, or too few steps for three handovers."""
+    work = np.ones((1, 400))
+    assert find_wandering(work, np.ones(400)) is None
+    assert find_wandering(np.ones((4, 20)), np.ones(20)) is None
+    assert find_wandering(np.ones((4, 400)), np.ones(400)) is None

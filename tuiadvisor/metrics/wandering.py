@@ -1,0 +1,129 @@
+"""Lateness that wanders: one rank is late for a stretch of steps, then another one, so that nobody is late for long.
+
+In: work between barriers of the steady steps, R ranks x K steps, no NaN.  Out: Wandering, None where no lateness
+wanders in stretches: what it costs a step, and who had it. Lateness drawn anew each step (noise of a crowded machine,
+sequence lengths by lot) has no stretches and is none of this; one rank that comes and goes is a straggler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.arrays import column_median, row_mad_sigma
+from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS
+from tuiadvisor.metrics.whatif import Gain, gain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuiadvisor.metrics.arrays import Bools, Floats, Ints
+
+WINDOW_STEPS: Final = MIN_SEGMENT_STEPS + 1  # the middle of so many steps: late in most of them
+MIN_EXCESS_SHARE: Final = 0.05  # of the step
+NUM_NOISE_SIGMAS: Final = 2.0  # of a single step: five of the middle of nine
+MIN_CULPRITS: Final = 3  # or both of two ranks: fewer are stragglers that come and go
+MIN_HANDOVERS: Final = 3  # one rank after another once is a fault that has moved
+MAX_SHARE_OF_ONE: Final = 0.7  # of the loss
+MIN_LOSS_SHARE: Final = 0.02
+MAX_SEARCHED_RANKS: Final = 64
+MIN_QUIET_STRETCHES: Final = 3  # of the usual length without any, and it had not begun
+
+
+@dataclass(frozen=True, slots=True)
+class Wandering:
+    """late_CK and healed_CK: rows `culprits`, columns as given."""
+
+    gain: Gain  # from `since` on
+    culprits: Ints
+    late_CK: Bools
+    healed_CK: Floats  # their work without it
+    loss_K: Floats
+    since: int  # column; 0 when it was there from the start
+    num_handovers: int
+    stretch_steps: float  # typical
+
+    def heal(self, work_RK: Floats) -> Floats:
+        """The same work with nobody late in stretches."""
+        result = work_RK.copy()
+        result[self.culprits] = self.healed_CK
+        return result
+
+
+def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
+    """Lateness that goes from rank to rank in stretches of steps."""
+    num_ranks, num_steps = work_RK.shape
+    if num_ranks < 2 or num_steps < (MIN_HANDOVERS + 1) * WINDOW_STEPS:
+        return None
+    rows = _suspects(work_RK)
+    excess = _stretches(work_RK, rows, float(np.median(cycle_K)))
+    if not excess.any():
+        return None
+    healed = work_RK[rows] - excess
+    others = np.delete(work_RK, rows, axis=0).max(axis=0, initial=-np.inf)
+    loss_K = work_RK.max(axis=0) - np.maximum(healed.max(axis=0), others)
+    last_K = np.where(excess.max(axis=0) > 0, np.argmax(excess, axis=0), -1)
+    by_row = np.bincount(last_K[last_K >= 0], weights=loss_K[last_K >= 0], minlength=rows.size)
+    culprits = np.flatnonzero(by_row > 0)
+    owners, lengths, begins = _runs(last_K)
+    num_handovers = int((owners[1:] != owners[:-1]).sum()) if owners.size else 0
+    if culprits.size < min(MIN_CULPRITS, num_ranks) or num_handovers < MIN_HANDOVERS:
+        return None
+    if float(by_row.max()) > MAX_SHARE_OF_ONE * float(by_row.sum()):
+        return None
+    stretch = float(np.median(lengths))
+    since = int(begins[0]) if begins[0] >= MIN_QUIET_STRETCHES * stretch else 0
+    what_if = gain(cycle_K[since:], loss_K[since:])
+    if what_if.loss_low_s <= 0 or what_if.loss_s < MIN_LOSS_SHARE * what_if.step_s:
+        return None
+    late = excess[culprits] > 0
+    return Wandering(what_if, rows[culprits], late, healed[culprits], loss_K, since, num_handovers, stretch)
+
+
+def _suspects(work_RK: Floats) -> Ints:
+    """The ranks that are last most often: of thousands only few can be late for a stretch."""
+    num_ranks = work_RK.shape[0]
+    if num_ranks <= MAX_SEARCHED_RANKS:
+        return np.arange(num_ranks)
+    times = np.bincount(np.argmax(work_RK, axis=0), minlength=num_ranks)
+    return np.sort(np.argsort(-times, kind="stable")[:MAX_SEARCHED_RANKS])
+
+
+def _stretches(work_RK: Floats, rows: Ints, cycle_s: float) -> Floats:
+    """Seconds, rows x K, by which a rank is late in a stretch, beyond its own usual place; 0 outside."""
+    reference_K = np.partition(work_RK, (work_RK.shape[0] - 1) // 4, axis=0)[(work_RK.shape[0] - 1) // 4]
+    deviation = work_RK[rows] - reference_K
+    half = WINDOW_STEPS // 2
+    padded = np.pad(deviation, ((0, 0), (half, half)), mode="edge")
+    smooth = np.median(np.lib.stride_tricks.sliding_window_view(padded, WINDOW_STEPS, axis=1), axis=2)
+    excess = smooth - np.percentile(smooth, 25, axis=1, keepdims=True)
+    # Differences of neighbours tell the noise of a step, whatever the stretches.
+    noise_s = float(np.median(row_mad_sigma(np.diff(deviation, axis=1)))) / np.sqrt(2)
+    limit = max(MIN_EXCESS_SHARE * cycle_s, NUM_NOISE_SIGMAS * noise_s)
+    return np.where(excess > limit, excess, 0.0)
+
+
+def _runs(last_K: Ints) -> tuple[Ints, Ints, Ints]:
+    """(owner, length, first step) of stretches with one last rank, short ones left out."""
+    begins = np.flatnonzero(np.concatenate(([True], last_K[1:] != last_K[:-1])))
+    lengths = np.diff(np.append(begins, last_K.size))
+    keep = (last_K[begins] >= 0) & (lengths > WINDOW_STEPS // 2)
+    return last_K[begins][keep], lengths[keep], begins[keep]
+
+
+def phase_shares(phases: Mapping[str, Floats], late_RK: Bools) -> dict[str, float]:
+    """Share of the lateness in each phase: late ranks against those that are not late in the same step.
+
+    phases: name -> R x K seconds before the barrier, NaN where not observed. Empty where none of it was observed.
+    """
+    growth: dict[str, float] = {}
+    for name, values in phases.items():
+        usual_K = column_median(np.where(late_RK, np.nan, values))
+        beyond = (values - usual_K)[late_RK]
+        beyond = beyond[np.isfinite(beyond)]
+        if beyond.size:
+            growth[name] = max(float(beyond.mean()), 0.0)
+    total = sum(growth.values())
+    return {name: value / total for name, value in growth.items()} if total > 0 else {}
