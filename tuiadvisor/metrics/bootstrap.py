@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CONFIDENCE: Final = 0.95
 NUM_RESAMPLES: Final = 2000
+NUM_INTERVAL_RESAMPLES: Final = 200  # an interval is asked for with every view, a comparison once
+MAX_INTERVAL_BLOCKS: Final = 48
 MIN_BLOCKS: Final = 8
 MAX_BLOCKS: Final = 512
 MAX_CORRELATION: Final = 0.95  # a series that only drifts: no more than a few observations in it
@@ -46,14 +48,14 @@ class Blocks:
     variance: float
 
 
-def blocks(values: Floats) -> Blocks:
+def blocks(values: Floats, max_blocks: int = MAX_BLOCKS) -> Blocks:
     """The block length among 1, 2, 4, ... n/8 at which the mean looks least certain.
 
     Batch means: with independent steps every length gives the same variance; slow changes make it grow until the
     blocks are as long as they are. Blocks that still resemble their neighbours are fewer observations than they
     count: (1 + r) / (1 - r) with r, their correlation, corrected for its bias in short series (Marriott and Pope).
     """
-    shortest = max(1, -(-values.size // MAX_BLOCKS))
+    shortest = max(1, -(-values.size // max_blocks))
     best = Blocks(shortest, max(values.size // shortest, 2), -1.0)
     length = shortest
     while length == shortest or length <= values.size // MIN_BLOCKS:
@@ -106,18 +108,30 @@ def difference_of_means(before: Floats, after: Floats) -> tuple[float, float, fl
     return middle, min(float(low), middle), max(float(high), middle)
 
 
-def _resampled_means(values: Floats) -> Floats:
-    """Means of NUM_RESAMPLES series made of blocks of this one, spread as far as its mean is uncertain."""
-    found = blocks(values)
+def mean_interval(values: Floats, confidence: float) -> tuple[float, float]:
+    """(low, high) of the mean of one series in step order; both the mean of fewer than two steps. No NaN."""
+    mean = float(values.mean())
+    if values.size < 2:
+        return mean, mean
+    drawn = _resampled_means(values, NUM_INTERVAL_RESAMPLES, MAX_INTERVAL_BLOCKS, floor=False)
+    low, high = np.percentile(drawn, (50 - 50 * confidence, 50 + 50 * confidence))
+    return min(float(low), mean), max(float(high), mean)
+
+
+def _resampled_means(
+    values: Floats, num_resamples: int = NUM_RESAMPLES, max_blocks: int = MAX_BLOCKS, *, floor: bool = True
+) -> Floats:
+    """Means of series made of blocks of this one, spread as far as its mean is uncertain; floor: above zero."""
+    found = blocks(values, max_blocks)
     length, num_blocks = found.num_steps, found.num_blocks
     sums = np.concatenate(([0.0], np.cumsum(np.concatenate((values, values[: length - 1])))))
     block_means = (sums[length:] - sums[:-length]) / length  # one a start, the series taken as a circle
     stream = np.random.default_rng(zlib.crc32(np.ascontiguousarray(values).tobytes()))
-    means = block_means[stream.integers(0, block_means.size, (NUM_RESAMPLES, num_blocks))].mean(axis=1)
+    means = block_means[stream.integers(0, block_means.size, (num_resamples, num_blocks))].mean(axis=1)
     middle, drawn = float(values.mean()), float(means.std())
     # Few blocks understate the spread, and their tails are Student's.
     wanted = max(drawn, math.sqrt(max(found.variance, 0.0))) * _student(num_blocks - 1) / _Z
-    smallest = 1e-6 * middle if middle > 0 else -math.inf
+    smallest = 1e-6 * middle if floor and middle > 0 else -math.inf
     return np.asarray(
         np.maximum(middle + (means - means.mean()) * (wanted / drawn if drawn > 0 else 0.0), smallest)
     )

@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 
 from tuiadvisor.metrics.arrays import Bools, Floats, Ints, lower_quartile, mad_sigma, row_mad_sigma
+from tuiadvisor.metrics.bootstrap import mean_interval
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
 from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, Regime, deviations
-from tuiadvisor.metrics.whatif import Gain, gain, like_peers, shared_loss
+from tuiadvisor.metrics.whatif import CONFIDENCE, Gain, gain, like_peers, shared_loss
 
 MIN_EXCESS_SHARE: Final = 0.02
 MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name
@@ -205,7 +206,7 @@ def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats) -> Bools:
     cycle_s = float(cycle_K.mean())
     alone = parts_CK.mean(axis=1) > MIN_LOSS_SHARE * cycle_s
     for index in np.flatnonzero(alone):
-        alone[index] = gain(cycle_K, parts_CK[index]).loss_low_s > 0
+        alone[index] = mean_interval(parts_CK[index], CONFIDENCE)[0] > 0
     crowd = np.array([_persistence(excess_K)[2] for excess_K in excess_CK], dtype=np.bool_)
     crowd &= np.median(excess_CK, axis=1) > MIN_CROWD_EXCESS * cycle_s
     if np.count_nonzero(crowd) >= MIN_CROWD:

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.bootstrap import mean_interval
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tuiadvisor.metrics.arrays import Floats, Ints
 
-NUM_RESAMPLES: Final = 200
-NUM_BLOCKS: Final = 40  # steps near each other resemble each other: whole blocks are resampled
-INTERVAL: Final = (5.0, 95.0)
-SEED: Final = 20250101  # the same frames must give the same view
+CONFIDENCE: Final = 0.9
+MAX_LOSS: Final = 0.99  # of the step
+MAX_SPEEDUP: Final = 1 / (1 - MAX_LOSS)
 MAX_POOL: Final = 4096
 SLOWEST_WORKERS: Final = 0.03
 MAX_WHAT_IF_CELLS: Final = 1 << 15
@@ -81,27 +82,28 @@ def shared_loss(work_RK: Floats, culprits: Ints, cured_CK: Floats) -> tuple[Floa
 
 
 def gain(step_K: Floats, loss_K: Floats) -> Gain:
-    """Step time and loss over the window with a block-bootstrap interval; both in step order, no NaN."""
+    """Step time and loss over the window with its 90 % interval; both in step order, no NaN.
+
+    Steps near each other resemble each other, so the intervals come from blocks of them as long as they do. The
+    speed-up's is that of a series whose mean moves as it does: to first order, what each step adds to it.
+    """
     step_s, loss_s = float(step_K.mean()), float(loss_K.mean())
-    num_blocks = min(NUM_BLOCKS, step_K.size)
-    edges = np.linspace(0, step_K.size, num_blocks + 1).astype(np.int64)[:-1]
-    step_B, loss_B = np.add.reduceat(step_K, edges), np.add.reduceat(loss_K, edges)
-    count_B = np.diff(np.append(edges, step_K.size))
-    picks = np.random.default_rng(SEED).integers(0, num_blocks, (NUM_RESAMPLES, num_blocks))
-    steps = step_B[picks].sum(axis=1)
-    losses = np.minimum(loss_B[picks].sum(axis=1), 0.99 * steps)
-    low, high = np.percentile(losses / count_B[picks].sum(axis=1), INTERVAL)
-    speedup = np.percentile(steps / (steps - losses), INTERVAL)
-    loss_s = min(loss_s, 0.99 * step_s)
-    expected = step_s / (step_s - loss_s) if step_s > 0 else 1.0
+    low_s, high_s = mean_interval(loss_K, CONFIDENCE)
+    loss_s = min(loss_s, MAX_LOSS * step_s)
+    rest_s = step_s - loss_s
+    expected = step_s / rest_s if rest_s > 0 else 1.0
+    low = high = 0.0
+    if rest_s > 0:
+        moves_K = (step_K - step_s) / rest_s - expected / rest_s * (step_K - loss_K - rest_s)
+        low, high = mean_interval(moves_K - moves_K.mean(), CONFIDENCE)
     return Gain(
         step_s=step_s,
         loss_s=loss_s,
-        loss_low_s=min(float(low), loss_s),
-        loss_high_s=max(float(high), loss_s),
+        loss_low_s=min(low_s, loss_s),
+        loss_high_s=min(max(high_s, loss_s), MAX_LOSS * step_s),
         speedup=expected,
-        speedup_low=min(float(speedup[0]), expected),
-        speedup_high=max(float(speedup[1]), expected),
+        speedup_low=min(max(expected + low, 1 / MAX_SPEEDUP), expected),
+        speedup_high=max(min(expected + high, MAX_SPEEDUP), expected),
     )
 
 
