@@ -82,6 +82,15 @@ ROWS = [
     Row("ddp:evaluation", finding="", ranks=(), seconds=14),
     Row("ddp:balanced", finding="", ranks=()),
     Row("ddp:wandering", finding="taking_turns", ranks=None, arguments=("--ms", "30")),
+    Row("ddp:turns", finding="wandering_lateness", ranks=None, arguments=("--ms", "12"), seconds=14),
+    Row(
+        "ddp:collect",
+        finding="periodic_pause",
+        ranks=None,
+        arguments=("--every", "30", "--bad", "0", "1", "2", "3"),
+        seconds=14,
+    ),
+    Row("ddp:data", phases=("data_wait",), arguments=("--every", "3", "--onset", "200"), seconds=16),
     Row("ddp:lengths", finding="uneven_lengths", ranks=None, arguments=("--ms", "30")),
     Row(
         "ddp:decay", finding="loader_decays", ranks=None, arguments=("--bad", "0", "1", "2", "3"), seconds=12

@@ -27,7 +27,7 @@ STYLES = ("ddp", "manual", "flat", "batchnorm", "accumulate", "barrier", "lossre
           "workers", "alternate")  # fmt: skip
 FAULTS = ("none", "data", "forward", "backward", "optimizer", "logging", "spin", "evaluation", "wandering",
           "balanced", "two", "intermittent", "decay", "saveall", "savemine", "everyone-forward", "moving", "recovering",
-          "uneven", "lengths", "collect", "hang", "hang-backward")  # fmt: skip
+          "uneven", "lengths", "collect", "turns", "hang", "hang-backward")  # fmt: skip
 
 
 def wait(milliseconds: float) -> None:
@@ -51,19 +51,25 @@ class Slow:
             options.fault, options.ms, options.bad, options.onset, rank,
         )  # fmt: skip
         self.scale, self.work = options.scale, (spin if options.busy else wait)
-        self.step = 0
+        self.step, self.every, self.stretch = 0, options.every, options.stretch
         # What the collector has to look at each time, as a program with many objects has.
         self.heap: list[list[int]] = [[] for _ in range(400_000 if options.fault == "collect" else 0)]
 
     def collect(self) -> None:
         """Collect garbage, if this rank does that now and then."""
-        if self.fault == "collect" and self.rank in self.bad and self.step % 6 == 0:
+        if self.fault == "collect" and self.rank in self.bad and self.is_hit(6):
             gc.collect()
+
+    def is_hit(self, usual: int = 1) -> bool:
+        """Whether the fault hits this step."""
+        return self.step >= self.onset and self.step % (self.every or usual) == 0
 
     def extra_ms(self, phase: str) -> float:
         """Milliseconds."""
-        if self.step < self.onset:
+        if not self.is_hit():
             return 0.0
+        if self.fault == "turns" and phase == "forward":  # one rank for a stretch of steps, then the next
+            return self.ms if self.step // self.stretch % dist.get_world_size() == self.rank else 0.0
         mine = self.rank in self.bad
         if mine and (self.fault == phase or (self.fault, phase) == ("savemine", "backward")):
             return self.ms
@@ -271,6 +277,10 @@ def main() -> None:
     parser.add_argument("--bad", type=int, nargs="*", default=[1])
     parser.add_argument("--ms", type=float, default=15.0)
     parser.add_argument("--onset", type=int, default=0)
+    parser.add_argument(
+        "--every", type=int, default=0, help="hits each so many steps; default all, collections 6"
+    )
+    parser.add_argument("--stretch", type=int, default=50, help="turns: steps of one rank")
     parser.add_argument("--scale", type=float, default=1.0, help="of all waits")
     parser.add_argument(
         "--busy", action="store_true", help="compute on the CPU instead of waiting for a device"

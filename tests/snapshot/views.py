@@ -204,7 +204,7 @@ def straggler() -> RunView:
             shares(PARTS_S | {"data_wait": 0.0051}),
             PARTS_S | {"data_wait": 0.0051},
         ),
-        overlap=Overlap(0.0131, 0.0049, 0.31, 0.0009, 0.0040, 0.03),
+        overlap=Overlap(0.0131, 0.0049, 0.31, 0.0009, 0.0040, 0.03, 0.0041, 13, 0.0090, 0.0080),
         slowdown=1.69,
         stragglers=(Straggler(2, 0.61, "data_wait", 0.0118, 257, persistent=True),),
         ranks=tuple(rank_row(rank, late_from=36 if rank == 2 else None) for rank in range(4)),

@@ -69,7 +69,9 @@ def test_the_interval_of_a_window_covers_the_truth(
     true_speedup = step.mean() / (step.mean() - true_s)
     starts = random.integers(0, NUM_STEPS - num_steps, NUM_WINDOWS)
     found = [gain(step[at : at + num_steps], loss[at : at + num_steps]) for at in starts]
-    least = LEAST if (series, num_steps) != (bursts, 100) else 0.7  # two or three bursts say little of their rate
+    least = (
+        LEAST if (series, num_steps) != (bursts, 100) else 0.7
+    )  # two or three bursts say little of their rate
     assert np.mean([one.loss_low_s <= true_s <= one.loss_high_s for one in found]) >= least
     assert np.mean([one.speedup_low <= true_speedup <= one.speedup_high for one in found]) >= least
 

@@ -64,7 +64,7 @@ def test_what_was_not_seen_is_said() -> None:
     assert "How many messages a step sends was not observed" in found.unknown
     assert "The ceiling is of 8 ranks" in found.unknown
     assert "The hidden part of the exchange was not observed" in found.unknown
-    seen = link(run(comm_total_s=3 * IDEAL, skew_s=IDEAL, transfer_s=0.0), MACHINE)
+    seen = link(run(comm_total_s=3 * IDEAL, skew_sampled_s=IDEAL, skew_s=9 * IDEAL, transfer_s=0.0), MACHINE)
     assert "The link is slow" in seen.answer
     assert "2.0x" in seen.answer
     assert "" == seen.unknown

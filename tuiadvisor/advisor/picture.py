@@ -158,7 +158,8 @@ def overlap(diagnosis: Diagnosis | None) -> Overlap:
     if diagnosis is None:
         return Overlap(None, None, None, None, None, None)
     total, exposed_detail, detail = overlap_seconds(diagnosis)
-    num_sampled = int(np.isfinite(diagnosis.steady.comm_total_s_RK).any(axis=0).sum())
+    sampled_RK = np.isfinite(diagnosis.steady.comm_total_s_RK)
+    num_sampled = int(sampled_RK.any(axis=0).sum())
     exposed = job_seconds(diagnosis.seconds_PR)["comm_exposed"]
     transfer_s = diagnosis.transfer.gain.loss_s if diagnosis.transfer else None
     hidden = 1 - min(exposed_detail / total, 1.0) if total and exposed_detail is not None else None
@@ -173,6 +174,8 @@ def overlap(diagnosis: Diagnosis | None) -> Overlap:
         if total is not None and exposed_detail is not None
         else None,
         num_sampled_steps=num_sampled,
+        exposed_sampled_s=exposed_detail,
+        skew_sampled_s=mean_or_none(np.where(sampled_RK, diagnosis.steady_barrier.wait_RK, np.nan)),
     )
 
 

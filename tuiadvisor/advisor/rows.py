@@ -128,7 +128,7 @@ def _measured(  # noqa: PLR0917 - one caller, above
     wait_R = row_mean(barrier.wait_RK)
     caused_R, last_R = _caused(barrier)
     total = steady.comm_total_s_RK
-    exposed = np.where(np.isfinite(total), steady.phase_s_PRK[COMM], np.nan)
+    exposed = np.where(np.isfinite(total), np.fmin(steady.phase_s_PRK[COMM], total), np.nan)
     total_R, exposed_R = row_mean(total), row_mean(exposed)
     late_R = stands_out(levels)
     peers_R = np.array([stages.get(rank, (-1,))[0] for rank in table.ranks], dtype=np.int64)

@@ -91,7 +91,11 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Communication, and how much of it compute hides. Seconds a step, mean over ranks."""
+    """Communication, and how much of it compute hides. Seconds a step, mean over ranks.
+
+    Two bases: comm_total_s, overlap, hidden_s and the *_sampled_s are of the steps in which all communication was timed
+    (total = hidden + exposed there); comm_exposed_s, transfer_s and skew_s are of all steps of the window.
+    """
 
     comm_total_s: float | None
     comm_exposed_s: float | None
@@ -101,6 +105,9 @@ class Overlap:
     sampled_share: float | None  # share of steps in which all communication was timed
     hidden_s: float | None = None  # of comm_total_s, behind compute
     num_sampled_steps: int | None = None
+    # Of the sampled steps, so that it may be set against comm_total_s; the others are of all steps.
+    exposed_sampled_s: float | None = None
+    skew_sampled_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,12 +80,13 @@ def overlap_facts(view: RunView) -> list[tuple[str, str]]:
     overlap = view.overlap
     seen = text_of.share(overlap.sampled_share)
     return [
-        ("communication a step", text_of.seconds(overlap.comm_total_s)),
-        ("exposed", text_of.seconds(overlap.comm_exposed_s)),
-        ("hidden behind compute", text_of.share(overlap.overlap)),
+        ("exposed communication a step", text_of.seconds(overlap.comm_exposed_s)),
         ("exposed: waiting for the last rank", text_of.seconds(overlap.skew_s)),
         ("exposed: moving data", text_of.seconds(overlap.transfer_s)),
         ("steps seen in detail", seen),
+        ("in those: communication a step", text_of.seconds(overlap.comm_total_s)),
+        ("in those: exposed", text_of.seconds(overlap.exposed_sampled_s)),
+        ("in those: hidden behind compute", text_of.share(overlap.overlap)),
     ]
 
 

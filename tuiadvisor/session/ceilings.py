@@ -64,8 +64,10 @@ def _link(run: Facts, network: Network) -> tuple[str, str]:
     ring = _ring(run.num_devices or 2) / _ring(network.num_ranks or run.num_devices or 2)
     ideal = messages * network.time(each) * ring
     share = each / network.time(each) / network.best_rate()
-    is_total = run.comm_total_s is not None
-    spent = (run.comm_total_s or 0.0) - (run.skew_s or 0.0) if is_total else run.transfer_s or 0.0
+    # Both of the steps seen in detail: waiting of all steps against communication of some could be more than it.
+    total_s, skew_s = run.comm_total_s, run.skew_sampled_s
+    is_total = total_s is not None and skew_s is not None
+    spent = max((total_s or 0.0) - (skew_s or 0.0), 0.0) if is_total else run.transfer_s or 0.0
     answer = (
         f"A step exchanges {_mb(size)} in {messages} message{'s' * (messages > 1)} of {_mb(each)}"
         f"{' on average' * (messages > 1)}. nccl-tests needed {seconds(ideal)} for that on a link without other "

@@ -35,6 +35,8 @@ class Facts:
     comm_exposed_s: float | None
     transfer_s: float | None
     skew_s: float | None
+    hidden_s: float | None  # this and skew_sampled_s: of the steps that comm_total_s is of
+    skew_sampled_s: float | None
     overlap: float | None
     goodput: float | None
     goodput_losses: dict[str, float]
@@ -73,6 +75,8 @@ def facts(
         comm_exposed_s=view.overlap.comm_exposed_s,
         transfer_s=view.overlap.transfer_s,
         skew_s=view.overlap.skew_s,
+        hidden_s=view.overlap.hidden_s,
+        skew_sampled_s=view.overlap.skew_sampled_s,
         overlap=view.overlap.overlap,
         goodput=view.goodput,
         goodput_losses=dict(view.goodput_losses),

@@ -124,9 +124,6 @@ def _parts(view: RunView, known: Facts) -> Parts:
         known.transfer_s or 0.0,
         known.skew_s or 0.0,
     )
-    hidden = None
-    if known.comm_total_s is not None and known.comm_exposed_s is not None:
-        hidden = max(known.comm_total_s - known.comm_exposed_s, 0.0)
     a_host = max(Counter(row.host for row in view.ranks).values(), default=devices)
     devices_seen = [len(host.gpus) for host in view.hosts if host.gpus]
     return Parts(
@@ -138,7 +135,7 @@ def _parts(view: RunView, known: Facts) -> Parts:
         compute_s=compute,
         backward_s=known.seconds.get("backward") or 0.0,
         transfer_s=transfer,
-        hidden_s=hidden,
+        hidden_s=known.hidden_s,
         skew_s=skew,
         data_wait_s=data_wait,
         # The rest, so that the parts are the step: optimizer, logging, Python, what no hook saw.

@@ -88,7 +88,10 @@ def _allreduce(run: Facts) -> Why:
             f"{seconds(run.skew_s)} are waiting for the last rank and would be paid without any data to send."
         )
     if run.overlap is not None and run.comm_total_s is not None:
-        answer += f" Of {seconds(run.comm_total_s)} of communication {_percent(run.overlap)} is hidden under compute."
+        answer += (
+            f" In the steps seen in detail, of {seconds(run.comm_total_s)} of communication {_percent(run.overlap)} is "
+            "hidden under compute."
+        )
         return Why("allreduce", question, answer, "")
     return Why(
         "allreduce", question, answer,

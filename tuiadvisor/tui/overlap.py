@@ -154,18 +154,19 @@ def _seen(view: RunView) -> str:
     share = view.overlap.sampled_share
     if not share:
         return "no step seen in detail"
-    return f"in all and hidden: from the {text_of.share(share)} of steps seen in detail"
+    return f"* of the {text_of.share(share)} of steps seen in detail; the others of all"
 
 
 def _shares(view: RunView, width: int) -> list[Line]:
     overlap = view.overlap
     facts = (
-        ("in all", text_of.seconds(overlap.comm_total_s), ""),
+        ("in all*", text_of.seconds(overlap.comm_total_s), ""),
         (
-            "hidden",
+            "hidden*",
             text_of.seconds(overlap.hidden_s),
             f"{text_of.share(overlap.overlap)} of it, behind compute",
         ),
+        ("exposed*", text_of.seconds(overlap.exposed_sampled_s), "the rest of it"),
         (
             "exposed",
             text_of.seconds(overlap.comm_exposed_s),

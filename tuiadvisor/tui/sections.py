@@ -134,17 +134,17 @@ def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
     total = text_of.seconds(overlap.comm_total_s)
     exposed = text_of.seconds(overlap.comm_exposed_s)
     hidden = text_of.share(overlap.overlap)
-    text = f"communication {total} a step, {hidden} hidden behind compute; exposed {exposed}"
-    if overlap.comm_total_s is None:
-        text = f"exposed communication {exposed} a step (how much more is hidden is unknown)"
+    unseen = " (how much more is hidden is unknown)" if overlap.comm_total_s is None else ""
+    text = f"exposed communication {exposed} a step{unseen}"
     if overlap.skew_s is not None and overlap.transfer_s is not None:
         late, moving = text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)
         text += f": {late} waiting for the last rank, {moving} moving data"
-    if overlap.sampled_share and overlap.sampled_share < 1:
-        sample = f"{text_of.share(overlap.sampled_share)} of the steps"
+    if overlap.comm_total_s is not None:
+        # The hidden part is timed in some steps only, and those may not be like all of them: a statement of its own.
+        sample = f"the {text_of.share(overlap.sampled_share)} of steps seen in detail"
         if overlap.num_sampled_steps is not None:
-            sample = f"{text_of.count(overlap.num_sampled_steps, 'step')}, {sample}"
-        text += f" (timed in {sample})"
+            sample = f"{text_of.count(overlap.num_sampled_steps, 'step')} seen in detail"
+        text += f". In {sample}: {total} in all, {hidden} of it hidden behind compute"
     return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
 
 
