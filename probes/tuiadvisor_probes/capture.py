@@ -97,6 +97,8 @@ class Window:
             except Exception as error:  # noqa: BLE001 - the guard: a torch we were not written for
                 self.end(REFUSED, "the profiler failed: " + type(error).__name__ + ": " + str(error)[:200])
         self.former()
+        if not self.is_over:
+            self.probe.clock.max_kept = 1  # at every border
 
     def look(self) -> None:
         """Begin, go on or end, whichever it is time for."""

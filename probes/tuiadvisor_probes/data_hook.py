@@ -31,15 +31,18 @@ def install(probe: Probe) -> None:
 
 def _patch_loader(probe: Probe, module: Any) -> None:
     clock = probe.clock
-    hook = probe.hook("data_wait")
+    hook, seen = probe.hook("data_wait"), 1 << sc.DATA_WAIT
 
     def after(_begin_ns: int, _end_ns: int, _args: tuple[Any, ...], batch: Any) -> None:
-        clock.observed |= 1 << sc.DATA_WAIT
         if batch is not None and clock.phase != sc.DATA_WAIT:  # a loader inside a loader's dataset
             count_batch(clock, batch)
 
     iterator = module._BaseDataLoaderIter
-    probe.patch(iterator, "__next__", lambda original: timed(original, hook, clock, sc.DATA_WAIT, after))
+    probe.patch(
+        iterator,
+        "__next__",
+        lambda original: timed(original, hook, clock, sc.DATA_WAIT, after, observes=seen),
+    )
     _patch_epoch_start(probe, module.DataLoader, "data_wait")
 
 

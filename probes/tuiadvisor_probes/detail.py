@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 BUDGET_WORD, BURST_WORD = ring_file.OFFSET_BUDGET // 8, ring_file.OFFSET_BURST // 8
 MAX_BURST_NS = 600 * 10**9  # a word beyond it was not written by our agent
 MICROSECOND_BITS = 10  # 2^10 ns
+STEPS_ONE_BY_ONE = 32  # after the attach: parts that load late and the first figures on a screen do not wait
 
 
 class Layer:
@@ -90,8 +91,8 @@ class Detail:
         """Call it at each burst's end."""
         self.endings.append(function)
 
-    def after_step(self) -> None:
-        """Between two steps: begin or end a burst."""
+    def after_steps(self) -> None:
+        """Between two steps, after some were written: begin or end a burst, and say when to look again."""
         clock, duty = self.clock, self.duty
         words = clock.words
         if clock.step < 2:  # the first record is of a part of a step
@@ -99,19 +100,28 @@ class Detail:
         said = words[BUDGET_WORD]
         if said and said - 1 != duty.budget_ppm:
             duty.allow(min(max(said - 1, 0), dt.PPM))
-        begin_ns = clock.begin
-        mode = duty.after_step(
-            clock.last_step_ns,
-            clock.last_step_own_ns,
-            sc.UNKNOWN if self.has_point_to_point else clock.last_seq,
-            begin_ns + self.wall_shift_ns >> MICROSECOND_BITS,
-            self._is_asked(begin_ns),
-        )
+        is_asked = self._is_asked(clock.begin)
+        mode = duty.mode
+        last_ns = clock.settled[-1][0]
+        for end_ns, step_ns, cost_ns, seq, _ in clock.settled:
+            mode = duty.after_step(
+                step_ns,
+                cost_ns,
+                sc.UNKNOWN if self.has_point_to_point else seq,
+                end_ns + self.wall_shift_ns >> MICROSECOND_BITS,
+                is_asked and end_ns == last_ns,
+            )
         clock.measuring = mode != dt.LIGHT
         if mode == dt.DETAIL and not clock.detail_flag:
             self.begin()
         elif mode != dt.DETAIL and clock.detail_flag:
             self.end()
+        clock.max_kept = duty.num_until_due() if clock.step >= STEPS_ONE_BY_ONE else 1
+        position = duty.next_position()
+        clock.settle_at_seq = sc.FAR if duty.by_clock else position
+        if duty.by_clock:
+            due_ns = (position << MICROSECOND_BITS) - self.wall_shift_ns
+            clock.settle_at_ns = min(clock.settle_at_ns, due_ns)
 
     def _is_asked(self, now_ns: int) -> bool:
         until_ns: int = self.clock.words[BURST_WORD]

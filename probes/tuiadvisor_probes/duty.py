@@ -22,7 +22,9 @@ FIRST_STEPS = 3  # measured before the first burst; the very first is a part of 
 AFTER_STEPS = 2  # measured after a burst: the first of them pays for its end
 MIN_PERIOD_STEPS = 4 * BURST_STEPS  # however cheap: detail fills the recording too
 RETHINK_STEPS = 64  # without bursts, cost is measured anew this often
+MAX_TOGETHER = 32  # light steps told together
 OFF = -1
+NEVER = 1 << 60  # a position beyond all sequence numbers and microseconds
 LEAST_SHARE = (
     0.1  # of what the always-on tier takes: where that alone is over budget, bursts add no more than this
 )
@@ -112,6 +114,16 @@ class Duty:
         elif self.mode == MEASURED or self.num_left <= -RETHINK_STEPS:
             self._think()
         return self.mode
+
+    def num_until_due(self) -> int:
+        """How many steps may end before `after_step` must be told of them, one after the other; a burst aside."""
+        return max(1, min(MAX_TOGETHER, self.num_left + RETHINK_STEPS)) if self.mode == LIGHT else 1
+
+    def next_position(self) -> int:
+        """The step that reaches it may be followed by a burst: `after_step` must hear of that step at once."""
+        if self.mode != LIGHT or self.bits == OFF:
+            return NEVER
+        return (self.position >> self.bits) + 1 << self.bits
 
     def allow(self, budget_ppm: int) -> None:
         """A new budget."""

@@ -69,6 +69,7 @@ class EvalSpan:
             self.begin_ns, self.step, self.num_forwards = begin_ns, clock.step, 0
             self._flag()
         self.end_ns = end_ns
+        clock.settle_at_ns = 0  # the span ends with the step at the latest
         self.num_forwards += 1
         self.totals = list(clock.totals)
 

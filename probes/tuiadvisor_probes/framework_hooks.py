@@ -75,9 +75,7 @@ def _patch_deepspeed(probe: Probe, engine: Any) -> None:
     """The engine's forward, backward and step; an overflow skips the update."""
     clock, forwards = probe.clock, probe.forwards
     hook = probe.hook("deepspeed")
-    probe.patch(
-        engine, "__call__", lambda original: timed(original, hook, clock, forwards.phase, forwards.after)
-    )
+    probe.patch(engine, "__call__", lambda original: forwards.timed(original, hook, forwards.phase))
 
     def backward_phase(_args: tuple[Any, ...]) -> int:
         if probe.eval_span.end_ns:

@@ -12,11 +12,14 @@ from time import monotonic_ns
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from .step_clock import ABSORBS, BEGINS_ITERATION, MAX_DEPTH, NOW_PHASE, NOW_SINCE, OTHER
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .step_clock import StepClock
 
+ANY_PHASE = -1
 MAX_ERRORS_PER_HOOK = 1  # a hook that failed once has met a world it was not written for
 
 
@@ -54,32 +57,54 @@ def attempt(hook: Hook, function: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-def timed(
+def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     original: Callable[..., Any],
     hook: Hook,
     clock: StepClock,
     phase_of: Callable[[tuple[Any, ...]], int] | int,
     after: Callable[[int, int, tuple[Any, ...], Any], None] | None = None,
+    *,
+    observes: int = 0,
+    after_phase: int = ANY_PHASE,
 ) -> Callable[..., Any]:
     """Wrap `original` so that the training thread's time inside belongs to a phase.
 
     phase_of: the phase, or a function of the arguments that gives it, negative to stay out of this call.
-    after(begin_ns, end_ns, args, result) runs when the call has returned or raised (result None). One frame of ours
-    around each call of the host, nothing else: cold code is what a hook costs.
+    after(begin_ns, end_ns, args, result) runs when the call has returned or raised (result None); where after_phase is
+    given, only after calls that were in that phase. observes: bits of the clock's `observed` to set then.
+    One frame of ours around each call of the host, and in it the lines of the clock's `enter` and `leave`: cold code
+    is what a hook costs, and each function more that it calls is cold too.
     """
     constant = phase_of if isinstance(phase_of, int) else None
+    in_any_phase = after_phase == ANY_PHASE
     own = clock.own  # emptied in a forked child: a loader worker never gets past the first test
 
-    def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:
+    def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912, PLR0915 - likewise
         if not hook.active or get_ident() != own[0]:
             return original(*args, **kwargs)
         called_ns = monotonic_ns() if clock.measuring else 0
+        begin_ns = 0
         try:
             phase = constant if constant is not None else phase_of(args)  # type: ignore[operator]
-            begin_ns = clock.enter(phase) if phase >= 0 else 0
+            outer, depth = clock.phase, clock.depth
+            if phase >= 0 and depth < MAX_DEPTH and not ABSORBS[outer]:
+                now = monotonic_ns()
+                if clock.stepped and not depth and BEGINS_ITERATION[phase]:
+                    clock.close_step(now)
+                if clock.active:
+                    clock.totals[outer] += now - clock.since
+                    clock.outers[depth] = outer
+                    clock.depth = depth + 1
+                    clock.phase = phase
+                    clock.since = begin_ns = now
+                    clock.num_transitions += 2
+                    words = clock.words
+                    words[NOW_PHASE] = phase
+                    words[NOW_SINCE] = now
+                    if clock.device is not None:
+                        clock.device.begins(phase, outer, now)
         except Exception as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
-            begin_ns = 0
         if called_ns:
             clock.count_entry(monotonic_ns() - called_ns, begin_ns)
         if not begin_ns:
@@ -89,11 +114,26 @@ def timed(
             result = original(*args, **kwargs)
         finally:
             try:
-                end_ns = clock.leave()
-                if after is not None and clock.active:
-                    after(begin_ns, end_ns, args, result)
+                now = monotonic_ns()
+                if clock.active:
+                    ended, depth = clock.phase, clock.depth
+                    clock.totals[ended] += now - clock.since
+                    clock.since = now
+                    outer = OTHER
+                    if depth:
+                        clock.depth = depth = depth - 1
+                        outer = clock.outers[depth]
+                    clock.phase = outer
+                    words = clock.words
+                    words[NOW_PHASE] = outer
+                    words[NOW_SINCE] = now
+                    if clock.device is not None:
+                        clock.device.ends(ended, outer, now)
+                    clock.observed |= observes
+                    if after is not None and (in_any_phase or ended == after_phase):
+                        after(begin_ns, now, args, result)
                 if called_ns:
-                    clock.count_exit(monotonic_ns() - end_ns)
+                    clock.count_exit(monotonic_ns() - now)
             except Exception as error:  # noqa: BLE001 - this is the guard
                 hook.failed(error)
         return result
@@ -114,6 +154,10 @@ def guarded_callback(hook: Hook, function: Callable[..., None]) -> Callable[...,
             except Exception as error:  # noqa: BLE001 - this is the guard
                 hook.failed(error)
 
-    # A compiled optimizer.step calls its hooks from compiled code: not to be traced, and not to be left out.
-    tuiadvisor_callback._torchdynamo_disable = True  # type: ignore[attr-defined]
+    not_traced(tuiadvisor_callback)
     return tuiadvisor_callback
+
+
+def not_traced(callback: Any) -> None:
+    """A compiled optimizer.step calls its hooks from compiled code: not to be traced, and not to be left out."""
+    callback._torchdynamo_disable = True

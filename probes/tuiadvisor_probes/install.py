@@ -80,9 +80,9 @@ class Probe:
         self.known_ddp: dict[int, Any] = {}  # id -> weak reference
         self.first_buckets: dict[int, tuple[int, ...]] = {}  # by id of a DDP module
         self.awaited_modules: list[tuple[str, str | None, Callable[[Any], None]]] = []
-        # Bits of `observed` that hold for one step only: a forward may vanish into compiled code later.
-        self.momentary = 1 << sc.FORWARD | 1 << sc.EVAL
+        self.clock.momentary = 1 << sc.FORWARD | 1 << sc.EVAL  # a forward may vanish into compiled code later
         self.num_modules = 0  # in sys.modules, when we last looked
+        self.next_look = 0  # a step
         self.awaited: list[tuple[Callable[[], bool], str | None, Callable[[], None]]] = []
         self.barrier = Barrier(self.clock)
         self.detail = Detail(self.clock)
@@ -215,7 +215,7 @@ class Probe:
         return found
 
     def on_step(self) -> None:
-        """After each step: the agent's wishes, and its lease."""
+        """After a step, when it and those before it were written: the agent's wishes, and its lease."""
         words = self.clock.words
         if words[COMMAND_WORD]:
             self.remove(REASON_ASKED)
@@ -226,12 +226,12 @@ class Probe:
         if self.eval_span.end_ns:
             self.eval_span.close()
         if self.detail_hook.active:
-            attempt(self.detail_hook, self.detail.after_step)
+            attempt(self.detail_hook, self.detail.after_steps)
         step = self.clock.step
-        is_due = step < BUSY_STEPS or step % SELDOM == 0
+        is_due = step >= self.next_look
         if len(sys.modules) != self.num_modules or (is_due and self.awaited):
+            self.next_look = step + (1 if step < BUSY_STEPS else SELDOM)
             self._look_for_late_parts()
-        self.clock.observed &= ~self.momentary
 
     def put_info(self) -> None:
         """Describe rank, versions and hooks in the ring's info area."""
@@ -339,9 +339,10 @@ class Probe:
         forget_modules()
 
     def _flush_last_step(self) -> None:
-        # Only from the training thread: another thread would race with a step in the making.
-        if threading.get_ident() == self.clock.thread_ident and self.clock.stepped:
+        if threading.get_ident() == self.clock.thread_ident:
             self.clock.flush()
+        else:  # the step in the making is the training thread's own
+            self.clock.write_kept(0)
 
 
 def breathe() -> None:

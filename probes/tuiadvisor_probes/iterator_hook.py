@@ -117,7 +117,7 @@ class IteratorSearch:
             monitoring.set_local_events(self.tool, code, wanted)
         monitoring.set_events(self.tool, events.PY_UNWIND)  # cannot be had for single code
         # Another generator may take over and would not be seen: each step says for itself whether this one ran.
-        self.probe.momentary |= 1 << sc.DATA_WAIT
+        self.clock.momentary |= 1 << sc.DATA_WAIT
         self.probe.absences.pop("data_wait", None)
         self.probe.put_info()
 

@@ -17,9 +17,11 @@ from .guard import timed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .guard import Hook
     from .install import Probe
 
 STAY_OUT = -1
+SEEN = 1 << sc.FORWARD | 1 << sc.EVAL  # by the forward of a root
 NUM_UNTIL_REBUILT = (
     10  # iterations; DDP rebuilds its buckets in the second or never, and tells it by the tenth
 )
@@ -36,15 +38,19 @@ class Forwards:
 
     def phase(self, args: tuple[Any, ...]) -> int:
         """Forward of a module in training; else evaluation, unless a backward shows otherwise."""
+        span = self.span
         if args[0].training and self.is_grad_enabled():
-            if self.span.end_ns:
-                self.span.close()
+            if span.end_ns:
+                span.close()
             return sc.FORWARD
-        return self.span.phase(grad_enabled=self.is_grad_enabled())
+        return span.phase(grad_enabled=self.is_grad_enabled())
 
-    def after(self, begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        """The forward has returned."""
-        self.clock.observed |= 1 << sc.FORWARD | 1 << sc.EVAL
+    def timed(self, original: Callable[..., Any], hook: Hook, phase: Any) -> Callable[..., Any]:
+        """The wrapper of a root's forward; phase(args) as for guard.timed."""
+        return timed(original, hook, self.clock, phase, self.after_eval, observes=SEEN, after_phase=sc.EVAL)
+
+    def after_eval(self, begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
+        """An evaluating forward has returned."""
         if self.span.inside:
             self.span.after_forward(begin_ns, end_ns)
 
@@ -81,7 +87,8 @@ def _patch_ddp(probe: Probe, ddp_class: Any, pending: PendingBarrier) -> None:
 
     def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], result: Any) -> None:
         module = args[0]
-        forwards.after(begin_ns, end_ns, args, result)
+        if forwards.span.inside:
+            forwards.after_eval(begin_ns, end_ns, args, result)
         if module.training and module.require_backward_grad_sync and forwards.is_grad_enabled():
             # prepare_for_backward, the reducer's time base, was the last thing forward did.
             pending.module, pending.base_ns, pending.pending = module, end_ns, True
@@ -89,7 +96,11 @@ def _patch_ddp(probe: Probe, ddp_class: Any, pending: PendingBarrier) -> None:
                 probe.found_ddp(module)
 
     hook = probe.hook("forward_ddp")
-    probe.patch(ddp_class, "forward", lambda original: timed(original, hook, clock, forwards.phase, after))
+    probe.patch(
+        ddp_class,
+        "forward",
+        lambda original: timed(original, hook, clock, forwards.phase, after, observes=SEEN),
+    )
 
     def buffers_phase(args: tuple[Any, ...]) -> int:
         return sc.COMM_EXPOSED if args[0].will_sync_module_buffers() else STAY_OUT
@@ -111,7 +122,7 @@ def _patch_fsdp1(probe: Probe, fsdp_class: Any) -> None:
         return STAY_OUT if clock.phase == sc.FORWARD else forwards.phase(args)
 
     hook = probe.hook("forward_fsdp1")
-    probe.patch(fsdp_class, "forward", lambda original: timed(original, hook, clock, phase, forwards.after))
+    probe.patch(fsdp_class, "forward", lambda original: forwards.timed(original, hook, phase))
 
 
 def _patch_backward(probe: Probe, autograd: Any, pending: PendingBarrier) -> None:
@@ -123,7 +134,6 @@ def _patch_backward(probe: Probe, autograd: Any, pending: PendingBarrier) -> Non
         return sc.BACKWARD
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        clock.observed |= 1 << sc.BACKWARD
         clock.backward_ended = True
         if clock.phase != sc.BACKWARD:  # else an engine's or a pipeline chunk's backward counts it
             clock.micro_steps += 1
@@ -132,8 +142,10 @@ def _patch_backward(probe: Probe, autograd: Any, pending: PendingBarrier) -> Non
             _book_barrier(probe, pending, begin_ns, end_ns)
             pending.module = None
 
-    hook = probe.hook("backward")
-    probe.patch(autograd, "backward", lambda original: timed(original, hook, clock, phase, after))
+    hook, seen = probe.hook("backward"), 1 << sc.BACKWARD
+    probe.patch(
+        autograd, "backward", lambda original: timed(original, hook, clock, phase, after, observes=seen)
+    )
 
 
 def _book_barrier(probe: Probe, pending: PendingBarrier, begin_ns: int, now: int) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
 from .device_times import look_for_device
-from .guard import attempt, guarded_callback, timed
+from .guard import attempt, not_traced, timed
 
 if TYPE_CHECKING:
     from .install import Probe
@@ -39,15 +39,18 @@ class OptimizerSteps:
         self.done_in: dict[int, int] = {}  # id of the optimizer -> the clock's step it last finished in
         self.open: list[tuple[Any, int]] = []  # (frame of optimizer.step, depth of the clock's stack inside)
 
-    def begin(self, optimizer: Any) -> None:
-        """optimizer.step has been entered."""
+    def begin(self, optimizer: Any, frame: Any) -> int:
+        """optimizer.step, whose frame that is, has been entered; for count_entry: when, or when a step was closed."""
         clock = self.clock
         if self.open:
             self._close_dead()
-        if clock.stepped and not clock.stack and self.done_in.get(id(optimizer)) == clock.step:
-            clock.close_step(monotonic_ns())  # model and data run inside its closure and begin no iteration
-        depth = len(clock.stack) if clock.enter(sc.OPTIMIZER) else 0
-        self.open.append((sys._getframe(3), depth))
+        closed_ns = 0
+        if clock.stepped and not clock.depth and self.done_in.get(id(optimizer)) == clock.step:
+            # Model and data run inside its closure and begin no iteration.
+            closed_ns = clock.close_step(monotonic_ns())
+        begin_ns = clock.enter(sc.OPTIMIZER)
+        self.open.append((frame, clock.depth if begin_ns else 0))
+        return closed_ns or begin_ns
 
     def end(self, optimizer: Any) -> None:
         """optimizer.step returns."""
@@ -69,7 +72,7 @@ class OptimizerSteps:
         clock = self.clock
         while self.open and self.open[-1][0] not in alive:
             depth = self.open.pop()[1]
-            while depth and len(clock.stack) >= depth:
+            while depth and clock.depth >= depth:
                 clock.leave()
 
 
@@ -85,28 +88,51 @@ def install(probe: Probe) -> None:
     hook = probe.hook("optimizer")
     span, roots = probe.eval_span, probe.roots
 
+    # The guard is inside of these two: a frame less.
     def before(optimizer: Any, *_rest: Any) -> None:
-        if get_ident() == own[0] and clock.active:
+        if not hook.active or get_ident() != own[0] or not clock.active:
+            return
+        try:
+            called_ns = monotonic_ns() if clock.measuring else 0
             if span.end_ns:
                 span.close()
-            steps.begin(optimizer)
+            begin_ns = steps.begin(optimizer, sys._getframe(1))
+            if called_ns:
+                clock.count_entry(monotonic_ns() - called_ns, begin_ns)
+        except Exception as error:  # noqa: BLE001 - this is the guard
+            hook.failed(error)
 
     def after(optimizer: Any, *_rest: Any) -> None:
-        if not clock.active:
+        if not hook.active or not clock.active:
             return
-        if get_ident() != own[0]:
-            if own[0] and clock.phase == sc.BACKWARD:
-                clock.stepped = True
-            return
-        steps.end(optimizer)
-        if probe.looks_for_device:
-            probe.looks_for_device = False
-            attempt(hook, look_for_device, probe, optimizer)
-        if clock.step >= STEPS_BEFORE_ROOT_SEARCH and not probe.has_wrapper and roots.is_due(optimizer):
-            roots.search(optimizer)
+        try:
+            if get_ident() != own[0]:
+                if own[0] and clock.phase == sc.BACKWARD:
+                    clock.stepped = True
+                return
+            called_ns = monotonic_ns() if clock.measuring else 0
+            steps.end(optimizer)
+            if called_ns:
+                clock.count_exit(monotonic_ns() - called_ns)
+            if (
+                clock.step >= STEPS_BEFORE_ROOT_SEARCH
+                and (clock.step >= roots.next_search or id(optimizer) not in roots.searched)
+                and not probe.has_wrapper
+                and roots.is_due(optimizer)
+            ):
+                roots.search(optimizer)
+            if probe.looks_for_device:
+                probe.looks_for_device = False
+                attempt(hook, look_for_device, probe, optimizer)
+        except Exception as error:  # noqa: BLE001 - this is the guard
+            hook.failed(error)
 
-    probe.registration(module.register_optimizer_step_pre_hook(guarded_callback(hook, before)))
-    probe.registration(module.register_optimizer_step_post_hook(guarded_callback(hook, after)))
+    for register, callback in (
+        (module.register_optimizer_step_pre_hook, before),
+        (module.register_optimizer_step_post_hook, after),
+    ):
+        not_traced(callback)
+        probe.registration(register(callback))
     probe.when_loaded("torch.amp.grad_scaler", "scaler", lambda module: _patch_scaler(probe, module, steps))
 
 

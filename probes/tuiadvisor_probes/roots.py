@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
-from .guard import attempt, timed
+from .guard import attempt
 
 if TYPE_CHECKING:
     from .install import Probe
@@ -69,7 +69,7 @@ class Roots:
 
     def _check(self) -> None:
         """A root that is never called is no observation."""
-        if not self.probe.clock.observed & 1 << sc.FORWARD:
+        if not self.probe.clock.settled[-1][4] & 1 << sc.FORWARD:
             self.probe.absent("forward_root", NOT_CALLED)
 
     def add(self, module: Any) -> None:
@@ -79,15 +79,21 @@ class Roots:
         if owner in self.classes:
             return
         self.classes.add(owner)
-        ids, forwards = self.ids, self.probe.forwards
+        ids, forwards, hook = self.ids, self.probe.forwards, self.hook
+
+        span, is_grad_enabled = forwards.span, forwards.is_grad_enabled
 
         def phase(args: tuple[Any, ...]) -> int:
-            return forwards.phase(args) if id(args[0]) in ids else STAY_OUT
+            module = args[0]
+            if id(module) not in ids:
+                return STAY_OUT
+            if (
+                module.training and not span.end_ns and is_grad_enabled()
+            ):  # what forwards.phase finds, a call less
+                return sc.FORWARD
+            return forwards.phase(args)
 
-        hook, clock = self.hook, self.probe.clock
-        self.probe.patch(
-            owner, "__call__", lambda original: timed(original, hook, clock, phase, forwards.after)
-        )
+        self.probe.patch(owner, "__call__", lambda original: forwards.timed(original, hook, phase))
 
 
 def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:

@@ -1,9 +1,13 @@
 """Self times of the phases of a step, one record a step, written by the training thread alone.
 
-A stack of phases: time always belongs to the innermost one, so nested phases (a collective inside forward, a backward
+Phases nest: time always belongs to the innermost one, so nested phases (a collective inside forward, a backward
 inside the optimizer's closure) are counted once and the parts sum to the step exactly. A step ends where the next
 iteration begins: at the first data, forward or backward event after an optimizer step. Budget: about 1 us a
 transition with warm caches, no lock, no allocation beyond the record.
+
+What a step costs is decided by the caches, which the training's own work has emptied: the same lines take ten times as
+long after a matrix product. So an ended step is only kept (`close_step`), and kept steps are written together
+(`settle`), several in a row with warm caches, after 0.2 s at the latest; the first of them pays for all.
 """
 
 from __future__ import annotations
@@ -31,9 +35,9 @@ if TYPE_CHECKING:
     PIPELINE_IDLE,
     OTHER,
 ) = range(10)
-_BEGINS_ITERATION = (True, False, True, True, False, False, False, True, True, False)
+BEGINS_ITERATION = (True, False, True, True, False, False, False, True, True, False)
 # What happens inside these is part of them: the loads of an evaluation, the barrier of a checkpoint.
-_ABSORBS = (False, False, False, False, False, False, True, True, False, False)
+ABSORBS = (False, False, False, False, False, False, True, True, False, False)
 
 FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC, FLAG_DETAIL, FLAG_NO_SYNC = (
     1,
@@ -49,6 +53,9 @@ NOW_PHASE, NOW_SINCE, NOW_STEP = range(ring_file.OFFSET_NOW // 8, ring_file.OFFS
 UNKNOWN = -1
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
 LONG_GC_NS = 1_000_000
+MAX_DEPTH = 64  # of phases inside phases
+MAX_KEPT_NS = 200_000_000  # a step is written at most so long after its end, if another one ends by then
+FAR = 1 << 62
 
 
 class StepClock:
@@ -62,21 +69,24 @@ class StepClock:
         "comm_before_ns",
         "comm_bytes",
         "comm_hidden_ns",
+        "depth",
         "detail_flag",
         "device",
         "flags",
         "gc_ns",
         "group_seq",
+        "kept",
         "last_cpu_ns",
         "last_seq",
-        "last_step_ns",
-        "last_step_own_ns",
+        "max_kept",
         "measuring",
         "micro_steps",
+        "momentary",
         "num_measured",
         "num_transitions",
         "observed",
         "on_step",
+        "outers",
         "own",
         "own_ns",
         "phase",
@@ -85,8 +95,11 @@ class StepClock:
         "release_ns",
         "ring",
         "samples",
+        "settle_at_ns",
+        "settle_at_seq",
+        "settled",
+        "share_ns",
         "since",
-        "stack",
         "step",
         "stepped",
         "thread_ident",
@@ -98,7 +111,10 @@ class StepClock:
     )
 
     def __init__(self, ring: Any, thread_ident: int, on_step: Callable[[], None]) -> None:
-        """on_step() is called after each written step: the place for leases, commands and late discoveries."""
+        """on_step() is called when steps were written: the place for leases, commands and late discoveries.
+
+        It finds them in `settled`, and says by max_kept, settle_at_ns and settle_at_seq when the next are due.
+        """
         self.ring = ring
         self.words = ring.words  # the ring's header, for the three words that say where the thread is now
         self.thread_ident = thread_ident
@@ -107,20 +123,25 @@ class StepClock:
         self.pid = os.getpid()
         self.active = True
         self.step = 0
-        self.stack: list[int] = []
+        self.outers = [OTHER] * MAX_DEPTH  # the phases around this one
+        self.depth = 0  # how many of them there are
         self.phase = OTHER
         self.observed = 0
         self.device: Any = None  # DeviceTimes, where the training is on a device
         self.group_seq: Callable[[], int] | None = None  # sequence number of the gradient group
         self.last_seq = UNKNOWN
         self.last_cpu_ns = UNKNOWN
-        self.write_ns = 0  # what writing the last record cost
+        self.kept: list[tuple[Any, ...]] = []  # ended steps that are not written yet
+        self.settled: list[tuple[int, int, int, int, int]] = []  # of the steps just written, see _write
+        self.max_kept = 1
+        self.settle_at_ns = self.settle_at_seq = FAR
+        self.momentary = 0  # bits of `observed` that hold for one step only
+        self.write_ns = 0  # what closing and writing took at the last transition
+        self.share_ns = 0  # ... of it, a step, where several were written together
         self.transition_ns = 0  # cost of one transition: calibrated, then measured in steps of the training
         self.price_ns = Median(0)
         self.measuring = False  # hooks time themselves in this step
         self.detail_flag = 0  # FLAG_DETAIL while calls are recorded one by one
-        self.last_step_ns = 0
-        self.last_step_own_ns = 0  # what the probe took of the last step
         self.comm_bytes = UNKNOWN
         self.comm_before_ns = 0  # exposed communication of all closed steps
         self.since = self.begin = monotonic_ns()
@@ -144,16 +165,22 @@ class StepClock:
         self.backward_ended = False  # gradients are there; a collective from now on may be their reduction
 
     def enter(self, phase: int) -> int:
-        """Time from now on belongs to `phase`; returns the clock, 0 to stay out (probe gone, absorbing phase)."""
-        if _ABSORBS[self.phase]:
+        """Time from now on belongs to `phase`; returns the clock, 0 to stay out (probe gone, absorbing phase).
+
+        `guard.timed` has the same lines inline, as it has those of `leave`: there a call more is felt.
+        """
+        outer = self.phase
+        if ABSORBS[outer]:
             return 0
         now = monotonic_ns()
-        if self.stepped and _BEGINS_ITERATION[phase] and not self.stack:
-            now = self.close_step(now)
-        if not self.active:
+        depth = self.depth
+        if self.stepped and BEGINS_ITERATION[phase] and not depth:
+            self.close_step(now)
+        if not self.active or depth >= MAX_DEPTH:
             return 0
-        self.totals[self.phase] += now - self.since
-        self.stack.append(self.phase)
+        self.totals[outer] += now - self.since
+        self.outers[depth] = outer
+        self.depth = depth + 1
         self.phase = phase
         self.since = now
         self.num_transitions += 2
@@ -161,7 +188,7 @@ class StepClock:
         words[NOW_PHASE] = phase
         words[NOW_SINCE] = now
         if self.device is not None:
-            self.device.begins(phase, self.stack[-1], now)
+            self.device.begins(phase, outer, now)
         return now
 
     def leave(self) -> int:
@@ -172,7 +199,11 @@ class StepClock:
         ended = self.phase
         self.totals[ended] += now - self.since
         self.since = now
-        self.phase = phase = self.stack.pop() if self.stack else OTHER
+        phase = OTHER
+        if self.depth:
+            self.depth = depth = self.depth - 1
+            phase = self.outers[depth]
+        self.phase = phase
         words = self.words
         words[NOW_PHASE] = phase
         words[NOW_SINCE] = now
@@ -201,10 +232,7 @@ class StepClock:
         self.totals[target] += duration_ns
 
     def close_step(self, now: int) -> int:
-        """Write the record of the step that ends at `now`; returns the clock after writing."""
-        if os.getpid() != self.pid:  # a forked child (loader worker) inherited us: the ring is not ours
-            self.active = False
-            return now
+        """Keep the step that ends at `now`, write all that are kept if it is time; returns `now`."""
         self.totals[self.phase] += now - self.since
         self.since = now
         self.comm_before_ns += self.totals[COMM_EXPOSED]
@@ -219,70 +247,136 @@ class StepClock:
         if self.last_cpu_ns != UNKNOWN:
             cpu_ns = thread_time_ns() - self.last_cpu_ns
             self.last_cpu_ns = UNKNOWN
-        device_ns = self.device.cost_ns if self.device is not None else 0
-        own_ns = self.write_ns + device_ns + self._hooks_ns(device_ns)
-        self.last_step_ns = now - self.begin
-        self.last_step_own_ns = own_ns
-        flags = self.flags | self.detail_flag
-        if self.arrive_ns == UNKNOWN:
-            flags |= FLAG_NO_SYNC
-        if self.gc_ns > LONG_GC_NS:
-            flags |= FLAG_GC
-        hidden_ns = self.comm_hidden_ns
-        comm_total_ns = UNKNOWN if hidden_ns == UNKNOWN else hidden_ns + self.totals[COMM_EXPOSED]
-        self.ring.put_step(
+        device_ns = 0
+        if self.device is not None:
+            device_ns = self.device.cost_ns
+            self.device.close_step(self.step, now - self.begin)
+        step, flags = self.step, self.flags
+        self.kept.append(
             (
-                self.step,
+                step,
                 self.begin,
                 now,
-                *self.totals,
+                self.totals,
                 self.arrive_ns,
                 self.release_ns,
-                comm_total_ns,
+                self.comm_hidden_ns,
                 seq,
                 num_collectives,
                 self.comm_bytes,
                 self.micro_steps,
                 self.samples,
                 self.tokens,
-                flags,
-                self.observed | 1 << OTHER,
-                own_ns,
+                flags | self.detail_flag,
+                self.observed,
                 self.gc_ns,
+                cpu_ns,
+                device_ns,
+                self.own_ns,
+                self.num_measured,
+                self.num_transitions,
+            )
+        )
+        self.observed &= ~self.momentary
+        self.step = step = step + 1
+        self.words[NOW_STEP] = step
+        self.begin = now
+        self._reset()
+        if not step % CPU_PERIOD:
+            self.last_cpu_ns = thread_time_ns()
+        # What is out of the ordinary (compiled, evaluated, skipped, captured) is told at once.
+        if flags or len(self.kept) >= self.max_kept or now >= self.settle_at_ns or seq >= self.settle_at_seq:
+            self.settle(now)
+        return now
+
+    def settle(self, now: int) -> None:
+        """Write the kept steps, the last of which ended at `now`, and look after everything that can wait."""
+        if os.getpid() != self.pid:  # a forked child (loader worker) inherited us: the ring is not ours
+            self.active = False
+            return
+        begin_ns = monotonic_ns()
+        self.write_kept(begin_ns - now)
+        self.settle_at_ns = now + MAX_KEPT_NS
+        self.on_step()
+        after = monotonic_ns()
+        self.share_ns = (after - begin_ns) // max(1, len(self.settled))
+        self.write_ns = after - now
+
+    def write_kept(self, closing_ns: int) -> None:
+        """The kept steps into the ring, and nothing else; closing_ns: what keeping one of them took."""
+        kept, self.kept = self.kept, []
+        self.settled = [self._write(step, closing_ns) for step in kept]
+
+    def _write(self, kept: tuple[Any, ...], closing_ns: int) -> tuple[int, int, int, int, int]:
+        """One record; returns what decides on the steps to come: its end, length, own cost, seq and observed."""
+        (
+            step,
+            begin,
+            end,
+            totals,
+            arrive_ns,
+            release_ns,
+            hidden_ns,
+            seq,
+            num_collectives,
+            comm_bytes,
+            micro_steps,
+            samples,
+            tokens,
+            flags,
+            observed,
+            gc_ns,
+            cpu_ns,
+            device_ns,
+            hooks_ns,
+            num_measured,
+            num_transitions,
+        ) = kept
+        if num_measured:
+            price_ns = max(0, hooks_ns - device_ns) // num_measured  # device events are not in every step
+            if not flags & FLAG_DETAIL:
+                self.price_ns.add(price_ns)
+                self.transition_ns = self.price_ns.value
+            hooks_ns = price_ns * max(num_transitions, num_measured)
+        else:
+            hooks_ns = num_transitions * self.transition_ns
+        own_ns = closing_ns + self.share_ns + device_ns + hooks_ns
+        if arrive_ns == UNKNOWN:
+            flags |= FLAG_NO_SYNC
+        if gc_ns > LONG_GC_NS:
+            flags |= FLAG_GC
+        comm_total_ns = UNKNOWN if hidden_ns == UNKNOWN else hidden_ns + totals[COMM_EXPOSED]
+        self.ring.put_step(
+            (
+                step,
+                begin,
+                end,
+                *totals,
+                arrive_ns,
+                release_ns,
+                comm_total_ns,
+                seq,
+                num_collectives,
+                comm_bytes,
+                micro_steps,
+                samples,
+                tokens,
+                flags,
+                observed | 1 << OTHER,
+                own_ns,
+                gc_ns,
                 UNKNOWN,
                 cpu_ns,
             )
         )
-        if self.device is not None:
-            self.device.close_step(self.step, now - self.begin)
-        self.step += 1
-        self.words[NOW_STEP] = self.step
-        self.begin = now
-        self._reset()
-        if self.step % CPU_PERIOD == 0:
-            self.last_cpu_ns = thread_time_ns()
-        self.on_step()
-        after = monotonic_ns()
-        self.write_ns = after - now
-        return now
-
-    def _hooks_ns(self, device_ns: int) -> int:
-        """The hooks' own time in this step: measured, or its transitions at the price measured in other steps.
-
-        device_ns: within it, the time spent on device events, which not every step has.
-        """
-        if not self.num_measured:
-            return self.num_transitions * self.transition_ns
-        price_ns = max(0, self.own_ns - device_ns) // self.num_measured
-        if not self.detail_flag:
-            self.price_ns.add(price_ns)
-            self.transition_ns = self.price_ns.value
-        return price_ns * max(self.num_transitions, self.num_measured)
+        return end, end - begin, own_ns, seq, observed
 
     def flush(self) -> None:
-        """Write a finished step that no later event has closed (training ended, probe leaves)."""
+        """Write what is kept and a finished step that no later event has closed (training ended, probe leaves)."""
         if self.active and self.stepped:
             self.close_step(monotonic_ns())
+        if self.active and self.kept and os.getpid() == self.pid:
+            self.write_kept(0)
 
 
 def calibrate() -> int:

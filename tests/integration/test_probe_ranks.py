@@ -112,11 +112,11 @@ def own_bubbles(ranks: list[dict[str, Any]]) -> list[float]:
 
 
 @pytest.mark.parametrize("scenario", ["gpipe", "1f1b"])
-def test_bubble_of_equal_stages_is_the_ideal(tmp_path: Path, scenario: str) -> None:
-    """4 stages x 8 micro-batches of equal known cost idle (p-1)/(m+p-1), within 3 points.
+def test_bubble_of_equal_stages_is_the_trainings_own(tmp_path: Path, scenario: str) -> None:
+    """4 stages x 8 micro-batches of equal known cost: the bubble is what the layers' own stopwatches show, in 3 points.
 
-    Other load on the machine adds idle time, which the layers' own stopwatches see too: the measured bubble is theirs,
-    and where they show a step without such load, its bubble is the ideal.
+    On a machine with nothing beside it that is the ideal, (p-1)/(m+p-1). Other load adds idle time, which stopwatches
+    and probe see alike, and takes none away: no step comes out below the ideal.
     """
     ranks = run(scenario, 4, tmp_path)
     times = times_of(ranks)
@@ -126,14 +126,13 @@ def test_bubble_of_equal_stages_is_the_ideal(tmp_path: Path, scenario: str) -> N
     assert 3 / 11 == pytest.approx(times.ideal_bubble)
     own = own_bubbles(ranks)
     assert statistics.median(own) == pytest.approx(times.bubble, abs=0.03)
+    assert min(own) == pytest.approx(min(times.bubble_K), abs=0.03)
+    assert min(times.bubble_K) > 3 / 11 - 0.03
     assert min(times.balance_S) > 0.8
     per_step_s = [NUM_CHUNKS * cost_s for cost_s in TRUTH_S]
     assert (times.forward_s_S >= 0.99 * per_step_s[0]).all()
     assert (times.backward_s_S >= 0.99 * per_step_s[1]).all()
     assert_pipeline_seen(ranks, per_rank=1)
-    if min(own) > 3 / 11 + 0.02:
-        pytest.skip(f"the machine is busy: the training itself idled {min(own):.0%} in its quietest step")
-    assert 3 / 11 == pytest.approx(min(times.bubble_K), abs=0.03)
 
 
 @pytest.mark.parametrize("scenario", ["interleaved", pytest.param("looped_bfs", marks=pytest.mark.slow)])

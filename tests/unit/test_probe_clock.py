@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuiadvisor.events import STEP_COLUMNS, StepFlag
-from tuiadvisor_probes import ring, step_clock
+from tuiadvisor_probes import guard, ring, step_clock
 from tuiadvisor_probes.guard import Hook, timed
 from tuiadvisor_probes.patch import Patch
 
@@ -27,7 +27,8 @@ class Clock:
 def time_ns(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Injected time."""
     clock = Clock()
-    monkeypatch.setattr(step_clock, "monotonic_ns", clock)
+    for module in (step_clock, guard):
+        monkeypatch.setattr(module, "monotonic_ns", clock)
     return clock
 
 
@@ -162,7 +163,7 @@ def test_host_error_passes_and_time_is_booked(
 
     with pytest.raises(StopIteration):
         timed(exhausted, hook, clock, step_clock.DATA_WAIT)()
-    assert clock.stack == []
+    assert clock.depth == 0
     assert clock.totals[step_clock.DATA_WAIT] == 9
     assert hook.active
 
@@ -189,6 +190,83 @@ def test_forked_child_goes_inert(recorded: tuple[step_clock.StepClock, ring.Ring
     clock.enter(step_clock.FORWARD)
     assert not clock.active
     assert rows(reader) == []
+
+
+def end_step(clock: step_clock.StepClock, time_ns: Clock, duration: int = 10) -> None:
+    """A step of one forward; the next one begins at once."""
+    spend(clock, time_ns, step_clock.FORWARD, duration)
+    clock.stepped = True
+    spend(clock, time_ns, step_clock.DATA_WAIT, 0)
+
+
+def keep(clock: step_clock.StepClock, max_kept: int = 4) -> None:
+    """From now on ended steps are written together; the first one was flagged, and is out of the way."""
+    clock.flags = 0
+    clock.max_kept = max_kept
+    clock.settle_at_ns = clock.settle_at_seq = step_clock.FAR
+
+
+def test_kept_steps_are_written_together_and_whole(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """Nothing before the fourth step has ended; then all four, each with its own times."""
+    clock, reader = recorded
+    keep(clock)
+    for duration in (10, 20, 30):
+        end_step(clock, time_ns, duration)
+        assert rows(reader) == []
+    assert clock.step == 3
+    end_step(clock, time_ns, 40)
+    written = rows(reader)
+    assert [(0, 10), (1, 20), (2, 30), (3, 40)] == [(row["step"], row["forward_ns"]) for row in written]
+    assert all(row["end_ns"] - row["begin_ns"] == row["forward_ns"] for row in written)
+
+
+def test_kept_steps_wait_no_longer_than_a_moment(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """A step that ends 0.2 s after the last writing takes the others with it."""
+    clock, reader = recorded
+    keep(clock, 1)
+    end_step(clock, time_ns)
+    clock.max_kept = 100
+    end_step(clock, time_ns)
+    end_step(clock, time_ns, step_clock.MAX_KEPT_NS)
+    assert [0, 1, 2] == [row["step"] for row in rows(reader)]
+
+
+def test_what_is_out_of_the_ordinary_is_written_at_once(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """A flagged step, and one at which all ranks begin a burst."""
+    clock, reader = recorded
+    keep(clock, 100)
+    end_step(clock, time_ns)
+    clock.flags |= step_clock.FLAG_CHECKPOINT
+    end_step(clock, time_ns)
+    assert [0, 1] == [row["step"] for row in rows(reader)]
+    clock.settle_at_seq = 7
+    for seq in (6, 7):
+        clock.group_seq = lambda seq=seq: seq  # type: ignore[misc]
+        end_step(clock, time_ns)
+    assert [(2, 6), (3, 7)] == [(row["step"], row["group_seq"]) for row in rows(reader)]
+
+
+def test_a_probe_that_leaves_writes_what_it_kept(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """Kept steps and the finished one that no later event has closed; a forked child writes none."""
+    clock, reader = recorded
+    keep(clock, 100)
+    end_step(clock, time_ns)
+    spend(clock, time_ns, step_clock.FORWARD, 5)
+    clock.stepped = True
+    clock.pid += 1
+    clock.flush()
+    assert rows(reader) == []
+    clock.pid -= 1
+    clock.flush()
+    assert [0, 1] == [row["step"] for row in rows(reader)]
 
 
 class Owner:

@@ -89,6 +89,27 @@ def test_the_budget_holds(detail_ns: int, budget_ppm: int) -> None:
     assert len(bursts([mode for _, mode, _ in after_first])) >= 1
 
 
+@pytest.mark.parametrize("seq_a_step", [3, 0])
+def test_light_steps_may_be_told_together(seq_a_step: int) -> None:
+    """Told of several light steps at once, as far as it says itself, the cycle is the one it is step by step."""
+    rank, together = Rank(seq_a_step=seq_a_step, seq=0 if seq_a_step else -1), Duty()
+    modes: list[int] = []
+    waiting: list[tuple[int, int, int]] = []
+    told = 0
+    for seq, mode, cost_ns in rank.run(Duty(), 3000):
+        modes.append(mode)
+        assert together.mode == mode
+        waiting.append((cost_ns, seq, rank.wall_us))
+        position = rank.wall_us if together.by_clock else seq
+        if len(waiting) >= together.num_until_due() or position >= together.next_position():
+            told += 1
+            for taken_ns, number, wall_us in waiting:
+                together.after_step(rank.step_ns, taken_ns, number, wall_us, is_asked=False)
+            waiting.clear()
+    assert len(bursts(modes)) > 10
+    assert told < 0.8 * len(modes)
+
+
 def test_cheap_detail_still_leaves_most_steps_alone() -> None:
     """However much the budget allows, bursts come no closer than a fixed period."""
     duty = Duty()
