@@ -55,7 +55,7 @@ STEP_COLUMNS: Final = (
     "observed",  # bit i set: PHASES[i] has a working hook, so a zero is a true zero
     "probe_cost_ns",  # the probe's own time within the step, measured on sampled steps
     "gc_ns",
-    "peak_memory_bytes",
+    "peak_memory_bytes",  # most this process ever had allocated on its device, asked about once a second
     "cpu_ns",  # CPU time of the training thread within the step
 )
 
@@ -100,6 +100,9 @@ class EventKind(IntEnum):
     SCALER_SKIP = 36
     HOOK_DISABLED = 37  # detail: index of the hook in the ring header's table
     DETACHED = 38  # the probe took itself out; detail: 0 asked, 1 lease expired, 2 process exit
+    # The device's allocator gave its cached blocks back and tried again, some time between begin and end (detail: how
+    # often).
+    ALLOC_RETRY = 39
     # What the device spent on a phase, by CUDA events, on the host's clock at the earliest (group: index into PHASES;
     # seq: by how many ns it may all lie later; detail: ns the device was behind the training thread at its end).
     DEVICE_PHASE = 48

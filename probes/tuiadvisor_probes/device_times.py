@@ -20,6 +20,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
+from .device_memory import DeviceMemory
 
 if TYPE_CHECKING:
     from .guard import Hook
@@ -190,4 +191,11 @@ def look_for_device(probe: Probe, optimizer: Any) -> None:
     probe.clock.device = DeviceTimes(
         hook, probe.ring.put_event, lambda: cuda.Event(enable_timing=True), cuda.is_current_stream_capturing
     )
+    stats = getattr(getattr(sys.modules["torch"], "_C", None), "_cuda_memoryStats", None)
+    if stats is None:
+        probe.absent("device_memory", "this torch has no allocator statistics")
+    else:
+        index = parameter.device.index or 0
+        memory_hook = probe.hook("device_memory")
+        probe.memory = DeviceMemory(memory_hook, probe.ring.put_event, lambda: stats(index))
     probe.put_info()

@@ -92,6 +92,7 @@ class Probe:
         self.roots = Roots(self)
         self.looks_for_device = True  # until the first optimizer step
         self.device_uuid: str | None = None
+        self.memory: Any = None  # DeviceMemory, where the training is on a device
         self.removed = False
 
     def hook(self, name: str) -> Hook:
@@ -225,6 +226,8 @@ class Probe:
             return
         if self.eval_span.end_ns:
             self.eval_span.close()
+        if self.memory is not None:
+            self.clock.peak_bytes = self.memory.peak_bytes(self.clock.step - 1, self.clock.begin)
         if self.detail_hook.active:
             attempt(self.detail_hook, self.detail.after_steps)
         step = self.clock.step

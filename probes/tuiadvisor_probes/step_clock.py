@@ -89,6 +89,7 @@ class StepClock:
         "outers",
         "own",
         "own_ns",
+        "peak_bytes",
         "phase",
         "pid",
         "price_ns",
@@ -128,6 +129,7 @@ class StepClock:
         self.phase = OTHER
         self.observed = 0
         self.device: Any = None  # DeviceTimes, where the training is on a device
+        self.peak_bytes = UNKNOWN  # of the device's memory, for the next record
         self.group_seq: Callable[[], int] | None = None  # sequence number of the gradient group
         self.last_seq = UNKNOWN
         self.last_cpu_ns = UNKNOWN
@@ -365,10 +367,11 @@ class StepClock:
                 observed | 1 << OTHER,
                 own_ns,
                 gc_ns,
-                UNKNOWN,
+                self.peak_bytes,
                 cpu_ns,
             )
         )
+        self.peak_bytes = UNKNOWN
         return end, end - begin, own_ns, seq, observed
 
     def flush(self) -> None:

@@ -243,6 +243,28 @@ def test_two_ranks_on_one_gpu_from_attach_to_diagnosis(tmp_path: Path) -> None:
     assert any("MHz" in line for host in said["hosts"] for line in host["gpus"])
 
 
+def test_allocators_books_are_read(tmp_path: Path) -> None:
+    """The peak is what torch says of itself; an allocation that only fits after a retry is an event of its step."""
+    loop = Loop(width=512, depth=2, batch=512)
+    loop.run(5)
+    free_bytes = torch.cuda.mem_get_info()[0]
+    with probed(tmp_path) as observed:
+        loop.run(20)
+        ballast = [torch.empty(free_bytes // 3, dtype=torch.uint8, device="cuda") for _ in range(2)]
+        del ballast  # cached, not given back: the next one does not fit beside it
+        time.sleep(1.1)
+        loop.run(5)
+        large = torch.empty(free_bytes * 9 // 10, dtype=torch.uint8, device="cuda")
+        del large
+        time.sleep(1.1)
+        loop.run(40)
+    peaks = [step["peak_memory_bytes"] for step in observed.steps if step["peak_memory_bytes"] >= 0]
+    assert peaks == sorted(peaks)
+    assert torch.cuda.max_memory_allocated() == peaks[-1]
+    assert 1 <= sum(row["detail"] for row in observed.events(EventKind.ALLOC_RETRY))
+    torch.cuda.empty_cache()
+
+
 def test_training_is_numerically_untouched(tmp_path: Path) -> None:
     """The final weights of a training that was watched are those of one that was not, bit for bit."""
     weights = []

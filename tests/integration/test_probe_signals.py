@@ -412,6 +412,84 @@ def test_workers_never_touch_the_ring(tmp_path: Path) -> None:
     assert [1] * 8 == [step["micro_steps"] for step in observed.steps]
 
 
+def run_epochs(tmp_path: Path, loader: Any, num_epochs: int) -> tuple[list[dict[str, int]], int]:
+    """(steps the probe saw, batches trained on) of `for` loops over a loader that a fast model waits for."""
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    num_batches = 0
+    with probed(tmp_path) as observed:
+        for _ in range(num_epochs):
+            for batch in loader:
+                train_steps(model, optimizer, 1, batch)
+                num_batches += 1
+    assert observed.errors == 0
+    return observed.steps, num_batches
+
+
+class Few(Samples):
+    """Epochs of five batches of four."""
+
+    def __len__(self) -> int:
+        return 20
+
+
+def assert_epochs_seen(steps: list[dict[str, int]], num_batches: int) -> None:
+    """A step a batch across the epochs' borders, each with its wait and its samples."""
+    assert num_batches == len(steps)
+    for step in steps[1:-1]:
+        assert "data_wait" in observed_phases(step)
+        assert_sums_to_step(step)
+        assert 4 == step["samples"]
+
+
+def test_persistent_workers_across_epochs(tmp_path: Path) -> None:
+    """The iterator of the first epoch is used again: no epoch is missed."""
+    loader = DataLoader(Few(0.002), batch_size=4, num_workers=2, persistent_workers=True)
+    steps, num_batches = run_epochs(tmp_path, loader, 3)
+    assert 15 == num_batches
+    assert_epochs_seen(steps, num_batches)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.filterwarnings("ignore")
+def test_stateful_loader(tmp_path: Path, workers: int) -> None:
+    """StatefulDataLoader of torchdata, also one that goes on from a saved state."""
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    loader = stateful.StatefulDataLoader(Few(0.002), batch_size=4, num_workers=workers)
+    steps, num_batches = run_epochs(tmp_path, loader, 2)
+    assert 10 == num_batches
+    assert_epochs_seen(steps, num_batches)
+    batches = iter(loader)
+    for _ in range(2):
+        next(batches)
+    state = loader.state_dict()
+    again = stateful.StatefulDataLoader(Few(0.002), batch_size=4, num_workers=workers)
+    again.load_state_dict(state)
+    steps, num_batches = run_epochs(tmp_path, again, 1)
+    assert 3 == num_batches
+    assert_epochs_seen(steps, num_batches)
+
+
+def test_skip_with_several_optimizers_is_one_step(tmp_path: Path) -> None:
+    """Two optimizers on one GradScaler: the second's gradients are infinite, the first steps; still a step a turn."""
+    first, second = Model(), Model()
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (first, second)]
+    scaler = torch.amp.GradScaler("cpu")
+    with probed(tmp_path) as observed:
+        for number in range(8):
+            value = torch.ones(4, FEATURES)
+            loss = first(value).square().mean()
+            loss = loss + second(value * (float("inf") if number == 5 else 1.0)).square().mean()
+            scaler.scale(loss).backward()
+            for optimizer in optimizers:
+                scaler.step(optimizer)
+            scaler.update()
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+    assert 8 == len(observed.steps)
+    assert [5] == [step["step"] for step in observed.steps if step["flags"] & StepFlag.SCALER_SKIP]
+
+
 def owners() -> list[Any]:
     """Everything the probe patches."""
     import torch.distributed.fsdp

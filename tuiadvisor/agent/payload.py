@@ -138,6 +138,7 @@ MODULE_ORDER: Final = (
     "data_hook",
     "collective_hooks",
     "pipeline_hooks",
+    "device_memory",
     "device_times",
     "optimizer_hook",
     "framework_hooks",
