@@ -28,7 +28,9 @@ test: $(VENV)/.dev-installed  ## all tests: the quick ones on two cores, then on
 
 frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning and DeepSpeed run
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed
+	$(BIN)/python -m pip install --quiet --no-deps torchdata
 	$(BIN)/python -m pytest tests/integration/test_frameworks.py
+	$(BIN)/python -m pytest tests/integration/test_probe_signals.py -k stateful
 
 lint: $(VENV)/.dev-installed  ## what CI checks beside the tests
 	$(BIN)/ruff check .
@@ -46,6 +48,7 @@ bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, m
 	$(BIN)/python tests/benchmarks/overhead.py --ranks 1
 	$(BIN)/python tests/benchmarks/hook_cost.py
 	$(BIN)/python tests/benchmarks/attach_pause.py
+	$(BIN)/python tests/benchmarks/memory.py
 	$(BIN)/python tests/benchmarks/screens.py
 	$(BIN)/python tests/benchmarks/slow_line.py
 	$(BIN)/python tests/benchmarks/fold.py

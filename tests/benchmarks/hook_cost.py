@@ -1,15 +1,17 @@
-"""Nanoseconds each hook adds to one call, warm: best of many rounds, attached minus bare, in one process.
+"""Nanoseconds each hook adds to one call, attached minus bare, in one process.
 
-Two figures a hook: as it is always, and in a burst of detail, when it records each call and times itself.
+Three figures a hook: as it is always, in a burst of detail, when it records each call and times itself (both warm: best
+of many rounds), and as it is always behind matrix products, which empty the caches as a training step does (median).
 
     python tests/benchmarks/hook_cost.py
 
-The calls themselves do nothing, so that what is left is the hook. Cold caches in a real step cost two to four times
-as much (tests/benchmarks/overhead.py measures that).
+The calls themselves do nothing, so that what is left is the hook. In a real step it is as cold as in the last column:
+that one decides what a training pays (tests/benchmarks/overhead.py measures the whole).
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 import tempfile
 import time
@@ -20,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 ROUNDS, CALLS = 60, 400
+COLD_CALLS, NUM_PRODUCTS, WIDTH = 150, 6, 160
 WORK: Any = object()  # what a collective returns here
 
 
@@ -32,6 +35,21 @@ def best_ns(call: Callable[[], object]) -> float:
             call()
         rounds.append((time.perf_counter_ns() - begin) / CALLS)
     return min(rounds)
+
+
+def cold_ns(call: Callable[[], object]) -> float:
+    """Median of single calls, each behind some matrix products."""
+    import torch
+
+    factor = torch.randn(WIDTH, WIDTH)
+    samples = []
+    for _ in range(COLD_CALLS):
+        for _ in range(NUM_PRODUCTS):
+            torch.mm(factor, factor)
+        begin = time.perf_counter_ns()
+        call()
+        samples.append(time.perf_counter_ns() - begin)
+    return statistics.median(samples)
 
 
 def calls() -> dict[str, Callable[[], object]]:
@@ -148,13 +166,16 @@ def hollow_out() -> None:
 
 def main() -> None:
     """Print a table."""
+    import torch
     from probing import probed
 
     signals = calls()
     root = signals["forward of a root"]  # in a frame's local, where roots are looked for
     hollow_out()
+    torch.set_num_threads(1)
     bare = {name: best_ns(call) for name, call in signals.items()}
-    added = []
+    bare_cold = {name: cold_ns(call) for name, call in signals.items()}
+    added, added_cold = [], {}
     for detail_s in (0.0, 600.0):
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -167,14 +188,18 @@ def main() -> None:
             attached = {}
             for name, call in signals.items():
                 attached[name] = best_ns(call) - bare[name]
+                if not detail_s:
+                    added_cold[name] = cold_ns(call) - bare_cold[name]
                 observed.events()
                 observed.steps.clear()
         added.append(attached)
-    print(f"{'ns a call':38} {'bare':>8} {'always':>8} {'in detail':>10}")
+    print(f"{'ns a call':38} {'bare':>8} {'always':>8} {'in detail':>10} {'always, cold':>13}")
     what, nanoseconds = border_ns()
     print(f"device border, {what:32} {nanoseconds:8.0f}")
     for name in signals:
-        print(f"{name:38} {bare[name]:8.0f} {added[0][name]:8.0f} {added[1][name]:10.0f}")
+        print(
+            f"{name:38} {bare[name]:8.0f} {added[0][name]:8.0f} {added[1][name]:10.0f} {added_cold[name]:13.0f}"
+        )
 
 
 if __name__ == "__main__":
