@@ -203,3 +203,41 @@ async def test_unfocused_screens_are_drawn_less_often() -> None:
         now_s += 1.5
         app.tick()
         assert "KEEP" in text_of(app)
+
+
+async def test_keys_of_groups_reach_the_ranks() -> None:
+    """By the names Textual gives them: group, open, all, map, filter."""
+    app, _ = screens(views.live(views.grouped_many()))
+    async with app.run_test(size=(100, 30)) as pilot:
+        for keys, expected in (
+            (["2"], "hosts by rank"),
+            (["down", "enter"], "-8 gpu000"),
+            (["enter", "e"], "-8 gpu001"),
+            (["e", "a"], "stages by rank"),
+            (["a"], "replicas by rank"),
+            (["M"], "far longer"),
+            (["M", "slash", *"outlier", "enter"], "3 of 1,024"),
+        ):
+            await pilot.press(*keys)
+            assert expected in text_of(app), keys
+
+
+async def test_keys_back_in_time_reach_a_live_feed() -> None:
+    """The same as in a replay, and End to the live edge."""
+    app, feed = screens(views.past())
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert "PAST" in text_of(app)
+        await pilot.press(
+            "left_square_bracket", "right_square_bracket", "left", "right", "left_curly_bracket"
+        )
+        await pilot.press("right_curly_bracket", "S", "2", "0", "0", "enter", "end")
+    assert [
+        ("step", -1),
+        ("step", 1),
+        ("stride", -1),
+        ("stride", 1),
+        ("prev_finding", None),
+        ("next_finding", None),
+        ("seek_step", 200),
+        ("end", None),
+    ] == feed.commands

@@ -251,3 +251,45 @@ def test_shared_rows_fill_no_more_than_the_room(room: int, num_ranks: int, num_f
     assert chart + ranks + findings <= max(room, 3)
     if num_ranks >= 4 and room >= 8:
         assert ranks >= 4
+
+
+@pytest.mark.parametrize("page", ["2", "3", "4"])
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (160, 45)])
+def test_losses_are_said_on_every_screen_of_the_run(page: str, size: tuple[int, int]) -> None:
+    """Under the header: dropped events, lost frames, the silent agent; nothing where nothing was lost."""
+    assert "1,204 events dropped; 3 frames lost" in screen(STATES["lost ranks"], *size, (page,))[1]
+    assert "lost" not in screen(STATES["straggler"], *size, (page,))[1]
+
+
+def test_one_rank_has_nobody_to_exchange_with() -> None:
+    """Not five times unknown, and no advice to look closer."""
+    alone = views.one_rank()
+    silent = replace(alone, overlap=replace(alone.overlap, comm_exposed_s=None))
+    text = "\n".join(screen(views.live(silent), 80, 24, ("4",)))
+    assert 2 == text.count("one rank: it has nobody to exchange gradients with")
+    assert "press D" not in text
+
+
+def test_the_last_arriver_is_whole_on_80_columns() -> None:
+    """Four digits and a share."""
+    rows = screen(views.live(views.many(1024)), 80, 24, ("4",))
+    assert any(row.rstrip().endswith("rank 612, 98 %") for row in rows)
+
+
+def test_a_finding_that_does_not_fit_is_told_by_its_title() -> None:
+    """A whole title rather than half a sentence."""
+    text = "\n".join(screen(STATES["straggler"], 80, 24))
+    assert "Rank 2 reads its data late" in text
+    assert "its peers 2.1…" not in text
+
+
+def test_the_reason_of_a_lost_rank_is_whole_below_the_table() -> None:
+    """Where the table leaves room and nobody is a culprit."""
+    text = "\n".join(screen(STATES["unknown"], 80, 24, ("2",)))
+    assert "injected; blocked in C, the probe starts with the next Python call" in text
+
+
+def test_an_ended_run_cannot_be_seen_in_detail() -> None:
+    """The key says why."""
+    rows = screen(STATES["finished"], 80, 24, ("4", "D"))
+    assert "the run has ended" in rows[-1]

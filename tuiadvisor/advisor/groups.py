@@ -1,7 +1,7 @@
 """Ranks put together by host, stage and replica: thousands fit on a screen, and none that stands out is lost.
 
-In: rows of all ranks, where each of them belongs.  Out: Grouping. Columns over all ranks, no loop per rank and figure:
-16,384 ranks take a small part of what their rows take (measured in tests/benchmarks/groups.py).
+In: rows of all ranks, where each of them belongs.  Out: Grouping. Figures are columns over all ranks; only names go
+group by group.
 
 A stage holds the ranks with the same part of the model, which is one data-parallel group; a replica those that hold
 one whole copy of it. Where ranks do not say which stage or pipeline is theirs, that way of grouping is not there.
@@ -94,11 +94,13 @@ def _grouping(by: str, names: list[str], columns: _Columns) -> Grouping:
     seconds, _ = _means_and_sums(columns.seconds, member, len(first))
     lateness = _worst(columns.lateness[order], starts)
     phases = _worst(columns.phases[order], starts)
-    loudest = _loudest(columns)
+    standing_out: dict[int, list[int]] = {}
+    for row in _loudest(columns).tolist():
+        standing_out.setdefault(int(member[row]), []).append(int(columns.rank[row]))
     groups = []
     for index, name in enumerate(first):
         ranks = columns.rank[order[starts[index] : ends[index]]]
-        outliers = columns.rank[loudest[member[loudest] == index]] if loudest.size else loudest
+        outliers = standing_out.get(index, [])
         parts = {phase: finite_or_none(value) for phase, value in zip(PHASES, seconds[:, index], strict=True)}
         groups.append(
             RankGroup(
@@ -114,8 +116,8 @@ def _grouping(by: str, names: list[str], columns: _Columns) -> Grouping:
                 seconds=parts,
                 lateness_levels=lateness[index].tobytes(),
                 phase_levels=phases[index].tobytes(),
-                outliers=tuple(outliers[:MAX_OUTLIERS].tolist()),
-                num_outliers=int(outliers.size),
+                outliers=tuple(outliers[:MAX_OUTLIERS]),
+                num_outliers=len(outliers),
                 num_culprits=int(num_culprits[index]),
             )
         )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuiadvisor.tui import bars, commands
+from tuiadvisor.tui import bars, commands, sections
 from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.line import BLANK, Line, Span, clean, crop, fit, length, line, pad, wrap
+from tuiadvisor.tui.line import BLANK, Line, Span, clean, crop, fit, indent, length, line, pad, wrap
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.feed import FeedState
@@ -104,6 +104,15 @@ def notice(state: FeedState, width: int) -> list[Line]:
         return [crop(line((f" {clean(text)}", role), *bar), width)]
     rows = [line((f" {row}", role)) for row in wrap(text, width - 2)[:2]]
     return rows + [line((f" {row}", "accent")) for row in wrap(clean(state.notice), width - 2)[:3]]
+
+
+def lost(state: FeedState, width: int) -> list[Line]:
+    """Return what was not seen, in two rows at most, or nothing where everything was."""
+    return (
+        [indent(row, 1) for row in sections.losses(state.view, width - 2, 2)]
+        if state.view is not None
+        else []
+    )
 
 
 def replay_bar(state: FeedState, width: int) -> list[Line]:

@@ -193,6 +193,10 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         ),
         (name == "capture" and state.mode == "replay", "only in a live run: this is a recording"),
         (name == "detail" and state.mode == "replay", "only in a live run: this is a recording"),
+        (
+            name in {"capture", "detail"} and view is not None and bool(view.ended),
+            "the run has ended: there is nothing more to see",
+        ),
         (name == "capture" and rank_at(page) is None, "choose a rank first: press 2, then enter"),
         (name in _FINDINGS and not has_findings, "there is no finding to go to"),
         (

@@ -122,6 +122,7 @@ def action(number: int, act: Action, width: int) -> list[Line]:
 class RankPage(Page):
     """One rank: state, phases beside the job's mean, arrival at the barrier, its findings."""
 
+    tells_losses = True
     name = "rank"
     title = "Rank"
     keys = ("next_rank", "previous_rank", "capture", "back", "help", "pause", "quit")

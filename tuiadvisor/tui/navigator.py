@@ -165,6 +165,7 @@ class Navigator:
             self.drawn = chrome.too_small(width, height)
             return self.drawn
         notice = chrome.notice(self.state, width) if self.page.of_run else []
+        notice += chrome.lost(self.state, width) if self.page.tells_losses else []
         top = [chrome.header(self.state, width), *notice]
         bar = chrome.replay_bar(self.state, width)
         room = height - len(top) - len(bar) - 1

@@ -39,6 +39,7 @@ HOW_TO_SEE = (
 class OverlapPage(Page):
     """The fourth screen."""
 
+    tells_losses = True
     name = "overlap"
     title = "Overlap"
     keys = ("detail", "ranks", "overview", "copy", "help", "pause", "quit")
@@ -159,6 +160,8 @@ def _seen(view: RunView) -> str:
 
 def _shares(view: RunView, width: int) -> list[Line]:
     overlap = view.overlap
+    if _is_alone(view):
+        return [line((ALONE, "dim"))]
     facts = (
         ("in all*", text_of.seconds(overlap.comm_total_s), ""),
         (
@@ -200,8 +203,9 @@ def _basis(view: RunView) -> str:
 
 def _table(view: RunView, width: int) -> list[Line]:
     wide = width >= 100
-    heads = [("operation", 18), ("bytes", 9), ("a step", 7), ("time", 8), ("skew", 8), ("transfer", 9)]
-    heads += [("bandwidth", 11), ("hidden", 8)] if wide else []
+    if _is_alone(view):
+        return [line((ALONE, "dim"))]
+    heads = list(zip(HEADS if wide else HEADS[:6], _sizes(wide=wide), strict=True))
     head = row(
         [
             Cell(name, size, "dim", "left" if place == 0 else "right")
@@ -227,7 +231,7 @@ def _barrier(view: RunView, *, wide: bool) -> Line:
     figures = [text_of.UNKNOWN, num, text_of.seconds(overlap.comm_total_s)]
     figures += [text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)]
     figures += [text_of.UNKNOWN, text_of.seconds(overlap.hidden_s)] if wide else []
-    return _figures("gradient exchange", figures, who)
+    return _figures("gradient exchange", figures, who, wide=wide)
 
 
 def _collective(each: CollectiveRow, *, wide: bool) -> Line:
@@ -246,15 +250,28 @@ def _collective(each: CollectiveRow, *, wide: bool) -> Line:
     if wide:
         rate = text_of.UNKNOWN if each.bytes_s is None else f"{text_of.num_bytes(each.bytes_s)}/s"
         figures += [rate, text_of.seconds(each.hidden_s)]
-    return _figures(name, figures, who)
+    return _figures(name, figures, who, wide=wide)
 
 
-def _figures(name: str, figures: list[str], who: str) -> Line:
-    sizes = (9, 7, 8, 8, 9, 11, 8)
-    cells = [Cell(name, 18)]
+def _is_alone(view: RunView) -> bool:
+    return view.run.world_size == 1 and view.overlap.comm_exposed_s is None and not view.collectives
+
+
+ALONE = "one rank: it has nobody to exchange gradients with"
+HEADS = ("operation", "bytes", "a step", "time", "skew", "transfer", "bandwidth", "hidden")
+
+
+def _sizes(*, wide: bool) -> tuple[int, ...]:
+    """Return the widths of the columns: on 80 columns the last arriver's number and share still fit behind them."""
+    return (18, 9, 7, 8, 8, 9, 11, 8) if wide else (17, 8, 7, 8, 8, 8)
+
+
+def _figures(name: str, figures: list[str], who: str, *, wide: bool) -> Line:
+    first, *sizes = _sizes(wide=wide)
+    cells = [Cell(name, first)]
     cells += [
         Cell(text, size, "unknown" if text == text_of.UNKNOWN else "text", "right")
-        for text, size in zip(figures, sizes, strict=False)
+        for text, size in zip(figures, sizes, strict=True)
     ]
     shown = row(cells)
     return Line((*shown.spans, ("  ", "text"), (who, "unknown" if who == text_of.UNKNOWN else "text")))

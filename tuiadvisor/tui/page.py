@@ -24,6 +24,7 @@ class Page:
     """A body of the screen between header and footer."""
 
     of_run = True  # shows the run that is open: its notices and replay keys belong here
+    tells_losses = False  # one row above it says what was lost; the overview has a place of its own for that
     can_go_live = False  # a recording is shown and a live run is behind it
     name = ""
     title = ""

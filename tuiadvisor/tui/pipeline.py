@@ -33,6 +33,7 @@ PARTS = (
 class Pipeline(Page):
     """The third screen."""
 
+    tells_losses = True
     name = "pipeline"
     title = "Pipeline"
     keys = ("open", "overview", "ranks", "help", "pause", "quit")

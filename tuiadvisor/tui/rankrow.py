@@ -27,6 +27,7 @@ STATES = {
     "refused": ("⊘ refused", "warn"),
 }
 GONE = frozenset({"exited", "killed", "refused"})
+UNWELL = frozenset({"killed", "refused", "waiting_to_attach"})
 STATE_WIDTH = 10
 
 

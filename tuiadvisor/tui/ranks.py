@@ -34,6 +34,7 @@ ONE_EACH = "rank"  # no grouping
 class Ranks(Page):
     """The second screen."""
 
+    tells_losses = True
     name = "ranks"
     title = "Ranks"
     keys = (
@@ -188,10 +189,12 @@ class Ranks(Page):
         return super().opened() or self.previewed
 
     def _preview(self, view: RunView, width: int, height: int) -> list[Line]:
-        """Return the selected rank, else the culprit, under a table that leaves room for it."""
+        """Return the selected rank, else the culprit, else one that is lost, under a table that leaves room for it."""
         wanted = self.cursor[1] if self.cursor in self.targets and self.cursor else ""
         ranks = self.arrange(view).ranks
         chosen = [ranks[wanted]] if wanted in ranks else [rank for rank in ranks.values() if rank.is_culprit]
+        # Its reason does not fit into its row.
+        chosen = chosen or [rank for rank in ranks.values() if rank.state in rankrow.UNWELL]
         self.previewed = ("rank", str(chosen[0].rank)) if chosen else None
         if not chosen:
             return []

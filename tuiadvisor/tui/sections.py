@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from tuiadvisor.tui import bars
 from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.line import Line, Span, crop, fit, indent, length, line, spread, wrap
@@ -204,10 +206,17 @@ def finding(found: Finding, width: int) -> Line:
     left = line(
         (fit(SEVERITIES[found.severity], 11), SEVERITY_ROLES[found.severity]),
         (fit(found.pattern, 3), "dim"),
-        (found.message or found.title, "text"),
+        (_sentence(found, (width - len(cost) - 2 if cost else width) - 15), "text"),
     )
     room = width - len(cost) - 2 if cost else width
     return Line(spread(crop(left, room), line((cost, "strong")), width).spans, ("finding", found.id))
+
+
+def _sentence(found: Finding, room: int) -> str:
+    """Return the whole sentence, or the title where that fits and the sentence does not: nothing half said."""
+    if cell_len(found.message) <= room or cell_len(found.title) > room:
+        return found.message or found.title
+    return found.title
 
 
 def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
