@@ -118,19 +118,26 @@ straggler whole_host flag 1 if all ranks of one host are late and no others
 straggler in_data flag 1 if the delay arises while waiting for input
 straggler in_compute flag 1 if it arises in forward, backward or optimizer
 straggler in_host flag 1 if it arises on the host or device as a whole
-pause kind text "checkpoint", "eval", "garbage collection" or "periodic"
+pause kind text "checkpoint", "eval", "garbage collection", "periodic" or "irregular"
+pause ranks text the same as starter
 pause gc_share share of the pauses in which Python collects garbage
 pause num_pauses count pauses in the window
 pause period_steps steps between two pauses
+pause period_words text "every 40 steps" or, where only one was seen, "at step 60"
+pause times_words text how often, how long and when: "once, for 3 s at step 100"
+pause longest_s s that the longest of irregular pauses adds
 pause length_s s that one pause adds
 pause loss_s s a step, spread over all steps of the window
 pause loss_share share of the step
-pause starter text rank that the others wait for, e.g. "rank 0", or "all ranks"
+pause starter text ranks that the others wait for, e.g. "rank 0", or "all ranks"
 pause since steps job step of the first pause seen
 pause phase text phase in which the pause passes on the rank that begins it
+pause phase_words text the same in plain words
+pause cause_words text what was seen of its cause, in plain words
 pause is_checkpoint flag 1 if checkpoints are being written
 pause is_eval flag 1 if the model is being evaluated
 pause is_periodic flag 1 if nothing marks what happens in it
+pause is_irregular flag 1 if pauses of these ranks have no common distance, or only one was seen
 stage ranks text ranks that hold the heavy stages, e.g. "rank 2"
 stage stages text heavy stages, e.g. "stage 2"
 stage phase text forward or backward where most of the excess lies in one of them, else "both"

@@ -10,8 +10,9 @@ from synthetic_pipeline import Pipeline
 from synthetic_pipeline import frames as pipeline_frames
 from synthetic_run import MS, Fault, Job, folded, frames
 
-from tuiadvisor.advisor.evidence import job_values, memory_values, pause_subjects, straggler_subjects
+from tuiadvisor.advisor.evidence import job_values, memory_values, straggler_subjects
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.pausefacts import pause_subjects
 from tuiadvisor.advisor.pipelines import find_pipelines
 from tuiadvisor.advisor.stages import pipeline_values, stage_subjects
 from tuiadvisor.metrics.diagnosis import diagnose_table

@@ -1,7 +1,7 @@
 """The named metrics of rules, taken from a Diagnosis.
 
-In: Diagnosis.  Out: subjects: what a rule is judged on: the job, each group of stragglers with one cause, each
-kind of pause. Names, units and meanings are those of tuiadvisor_rules.metric_names.
+In: Diagnosis.  Out: subjects: what a rule is judged on: the job, each group of stragglers with one cause (pauses and
+pipeline stages have modules of their own). Names, units and meanings are those of tuiadvisor_rules.metric_names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.memory import Filling
     from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis, LateRank
-    from tuiadvisor.metrics.pauses import Pause
 
 BREAK_EVEN_SHARE: Final = 0.05
 LEVEL_SHIFT_EXPLAINED_STEPS: Final = 10
@@ -49,7 +48,7 @@ PHASE_WORDS: Final = {
 class Subject:
     """What one rule is judged on."""
 
-    scope: str  # "job", "straggler" or "pause"
+    scope: str  # of tuiadvisor_rules.metric_names.SCOPES
     values: dict[str, object]
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
@@ -357,34 +356,3 @@ def rank_words(ranks: tuple[int, ...]) -> str:
     if len(names) > 6:
         return f"ranks {', '.join(names[:5])} and {len(names) - 5} more"
     return f"ranks {', '.join(names[:-1])} and {names[-1]}"
-
-
-def pause_subjects(diagnosis: Diagnosis, job: dict[str, object]) -> list[Subject]:
-    """One subject a kind of pause."""
-    return [_pause_subject(diagnosis, job, pause) for pause in diagnosis.steadiness.pauses]
-
-
-def _pause_subject(diagnosis: Diagnosis, job: dict[str, object], pause: Pause) -> Subject:
-    table, cycle = diagnosis.table, diagnosis.barrier.cycle_K
-    known = np.isfinite(cycle)
-    what_if = gain(cycle[known], pause.loss_K[known])
-    starter = None if pause.starter_row is None else table.ranks[pause.starter_row]
-    values: dict[str, object] = {
-        **job,
-        "kind": "garbage collection" if pause.is_collecting else pause.kind,
-        "gc_share": pause.gc_share,
-        "num_pauses": len(pause.steps),
-        "period_steps": pause.period_steps,
-        "length_s": pause.length_s,
-        "loss_s": pause.loss_s_per_step,
-        "loss_share": what_if.loss_s / what_if.step_s,
-        "starter": "all ranks" if starter is None else f"rank {starter}",
-        "since": pause.steps[0],
-        "phase": pause.phase,
-        "is_checkpoint": int(pause.kind == "checkpoint"),
-        "is_eval": int(pause.kind == "eval"),
-        "is_periodic": int(pause.kind == "periodic"),
-    }
-    ranks = () if starter is None else (starter,)
-    hosts = () if pause.starter_row is None else (table.hosts[pause.starter_row],)
-    return Subject("pause", values, ranks, hosts, pause.phase, what_if, {})

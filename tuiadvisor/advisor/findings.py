@@ -11,10 +11,10 @@ from tuiadvisor.advisor.evidence import (
     Subject,
     job_values,
     memory_values,
-    pause_subjects,
     straggler_subjects,
     wandering_gain,
 )
+from tuiadvisor.advisor.pausefacts import pause_subjects
 from tuiadvisor.advisor.stages import explains_shift, pipeline_values, stage_subjects
 from tuiadvisor.advisor.view import Action, Finding, Severity
 from tuiadvisor.errors import TuiadvisorError

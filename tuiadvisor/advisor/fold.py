@@ -16,6 +16,7 @@ from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.groups import groupings
 from tuiadvisor.advisor.payload import integer
+from tuiadvisor.advisor.pausefacts import pause_marks, pause_views
 from tuiadvisor.advisor.picture import (
     SCHEMA,
     chain,
@@ -47,6 +48,7 @@ from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
 from tuiadvisor.metrics.accounting import job_seconds
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, diagnose_table, with_device_clocks
 from tuiadvisor.metrics.pauses import find_warmup
+from tuiadvisor.metrics.stopped import with_stops
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
 
@@ -276,6 +278,7 @@ class Advisor:
             probe=probe,
             device=device,
             pipeline=pipeline,
+            pauses=pause_views(diagnosis),
             chain=chain(diagnosis),
             # A single step of a replay shows what had been seen by then; a chosen range of steps says nothing of it.
             collectives=()
@@ -313,6 +316,9 @@ class Advisor:
         diagnosis = with_device_clocks(
             diagnosis, lambda last_s: self.roster.device_clocks.clocks(places, last_s)
         )
+        was_stopped = self.roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True)))
+        told = with_stops(diagnosis.steadiness, table, diagnosis.barrier, was_stopped)
+        diagnosis = replace(diagnosis, steadiness=told)
         if not from_beginning and diagnosis.steadiness.warmup is None:
             diagnosis = self._with_early_warmup(diagnosis)
         return diagnosis
@@ -346,8 +352,10 @@ def _marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int
         for entry in judged
         if entry.finding.since_step is not None and entry.finding.severity != "info"
     }
-    if diagnosis is not None and diagnosis.regime_step is not None:
-        marks.add((diagnosis.regime_step, "new level"))
+    if diagnosis is not None:
+        marks.update(pause_marks(diagnosis))
+        if diagnosis.regime_step is not None:
+            marks.add((diagnosis.regime_step, "new level"))
     return tuple(sorted(marks))
 
 

@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.view import PipelineView
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.arrays import Floats
+    from tuiadvisor.metrics.pauses import Pause
 
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
 CHAIN: Final = ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer")
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 MAX_NAMED_RANKS: Final = 64
+MAX_RANKS_IN_NAME: Final = 4
+NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
 
 
 def run_info(roster: Roster) -> RunInfo:
@@ -110,26 +113,28 @@ def step_summary(diagnosis: Diagnosis | None, given: GivenWork = NOTHING_GIVEN) 
         return StepSummary(None, None, None, None, None, dict(nothing), dict(nothing))
     cycle, steady = diagnosis.steady_barrier.cycle_K, diagnosis.steady
     known = cycle[np.isfinite(cycle)]
-    mean_s = mean_or_none(cycle)
+    elapsed_s = mean_or_none(diagnosis.barrier.cycle_K[diagnosis.elapsed_K])
     seconds = job_seconds(diagnosis.seconds_PR)
 
     def rate(per_step: int | None, counts: Floats) -> float | None:
         if per_step is not None:
-            return per_step / mean_s if mean_s else None
+            return per_step / elapsed_s if elapsed_s else None
         # Every rank has its own samples: the job's are their sum. A rank that does not say leaves it unknown.
-        if not mean_s or not np.isfinite(counts).any(axis=1).all():
+        if not elapsed_s or not np.isfinite(counts).any(axis=1).all():
             return None
-        return float(row_mean(counts).sum()) / mean_s
+        return float(row_mean(counts).sum()) / elapsed_s
 
     return StepSummary(
         median_s=median_or_none(cycle),
         p95_s=float(np.percentile(known, 95)) if known.size else None,
-        throughput_steps_s=1 / mean_s if mean_s else None,
+        throughput_steps_s=1 / elapsed_s if elapsed_s else None,
         throughput_samples_s=rate(given.samples_per_step, steady.samples_RK),
         throughput_tokens_s=rate(given.tokens_per_step, steady.tokens_RK),
         shares=shares(seconds),
         seconds=seconds,
         given=tuple(name.removesuffix("_per_step") for name in given.document()),
+        mean_s=mean_or_none(cycle),
+        mean_with_pauses_s=elapsed_s,
     )
 
 
@@ -225,15 +230,17 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
         return None, {}
     steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
     warmup = diagnosis.steadiness.warmup
-    elapsed = steady_s + sum(float(pause.loss_K.sum()) for pause in diagnosis.steadiness.pauses)
-    elapsed += 0.0 if warmup is None else warmup.loss_s
+    first = diagnosis.window_start  # pauses before a change of level say nothing of the time since
+    lost = [float(pause.loss_K[first:].sum()) for pause in diagnosis.steadiness.pauses]
+    elapsed = steady_s + sum(lost) + (0.0 if warmup is None else warmup.loss_s)
     if elapsed <= 0:
         return None, {}
     losses: dict[str, float] = {}
     if warmup is not None:
         losses["warmup"] = warmup.loss_s / elapsed
-    for pause in diagnosis.steadiness.pauses:
-        losses[pause.kind] = float(pause.loss_K.sum()) / elapsed
+    for pause, loss_s in zip(diagnosis.steadiness.pauses, lost, strict=True):
+        if loss_s > 0:
+            losses[_pause_name(diagnosis, pause)] = loss_s / elapsed
     num = diagnosis.steady.num_steps
     scale = 1.0 if steady_s <= 0 else num / elapsed
     if any(entry.rule.scope == "straggler" for entry in judged):
@@ -251,6 +258,15 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
     return 1 - total, losses
 
 
+def _pause_name(diagnosis: Diagnosis, pause: Pause) -> str:
+    """What a loss to pauses is called: what is done in them, else who makes them."""
+    if pause.kind in {"checkpoint", "eval"}:
+        return pause.kind
+    name = "periodic_pause" if pause.kind == "periodic" else "pause"
+    ranks = [diagnosis.table.ranks[row] for row in pause.rows]
+    return f"{name}_rank_{'_'.join(map(str, ranks[:MAX_RANKS_IN_NAME]))}" if ranks else name
+
+
 def unknowns(
     diagnosis: Diagnosis | None, roster: Roster, missing: tuple[int, ...], pipeline: PipelineView | None
 ) -> tuple[Unknown, ...]:
@@ -259,7 +275,12 @@ def unknowns(
         return (Unknown("step", "no step was seen yet"),)
     device = next((f.texts.get("device") for f in roster.ranks.values() if f.texts.get("device")), None)
     seconds = job_seconds(diagnosis.seconds_PR)
-    result = [Unknown(name, _why_phase(name, device)) for name in PHASES if seconds[name] is None]
+    paused = {pause.kind for pause in diagnosis.steadiness.pauses}
+    result = [
+        Unknown(name, NOT_STEADY if name in paused else _why_phase(name, device))
+        for name in PHASES
+        if seconds[name] is None
+    ]
     if diagnosis.steady_barrier.evidence == "none" and (diagnosis.table.num_ranks > 1 or missing):
         result.append(Unknown("stragglers", _why_no_order(diagnosis, missing)))
     if diagnosis.transfer is None and diagnosis.table.num_ranks > 1 and not has_stages(diagnosis.table):
@@ -282,8 +303,8 @@ def _why_phase(name: str, device: str | None) -> str:
     words = {
         "data_wait": "no DataLoader hook has fired; its time is in other",
         "comm_exposed": "no gradient barrier or collective was observed; its time is in backward or other",
-        "checkpoint": "no checkpoint was written",
-        "eval": "no evaluation was observed",
+        "checkpoint": "no checkpoint was seen; one that a library writes by itself is in other",
+        "eval": "no evaluation was seen; one without the model's own forward is in other",
         "pipeline_idle": "no pipeline stages",
     }
     return words.get(name, "no hook has fired; its time is in other")

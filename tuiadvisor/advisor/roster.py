@@ -14,6 +14,7 @@ from tuiadvisor.advisor.crowding import Crowd, RunQueues, typical_wait
 from tuiadvisor.advisor.deviceclocks import DeviceClocks, device_line
 from tuiadvisor.advisor.memory import MemoryUse
 from tuiadvisor.advisor.payload import Payload, counts, integer, number, objects, text
+from tuiadvisor.advisor.stops import Stops
 from tuiadvisor.advisor.view import HostRow
 from tuiadvisor.events import (
     MAX_WORK_PER_STEP,
@@ -111,6 +112,7 @@ class Roster:
         self.run_queues = RunQueues()
         self.memory = MemoryUse()
         self.device_clocks = DeviceClocks()
+        self.stops = Stops()
         self._wall_shift_ns: dict[str, int] = {}  # by host
         self.run: dict[str, str] = {}
         self.driver: str | None = None
@@ -271,6 +273,7 @@ class Roster:
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
+        self.stops.take(agent.host, payload)
         now_ns = integer(payload, "mono_ns")
         for entry in objects(payload, "ranks"):
             facts = self._facts(agent, integer(entry, "rank"))
@@ -305,6 +308,7 @@ class Roster:
         self.run_queues.take(agent.host, payload)
         self.memory.take(agent.host, payload)
         self.device_clocks.take(agent.host, payload)
+        self.stops.take(agent.host, payload)
         self._host_row(agent, payload)
 
     def _host_row(self, agent: Agent, payload: Payload) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 NOBODYS_FAULT: Final = ("wandering_lateness", "taking_turns")
+PAUSED: Final = "irregular_pause"  # a rule: what happened now and then is no constraint of the steps
 COMPUTE: Final = ("forward", "backward", "optimizer", "other")
 
 
@@ -76,6 +77,9 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
             f"Keep: a step takes {seconds(mean_s)}. No rank or phase is to blame, but {unblamed.headline}: "
             "noise of the machine, or work that differs from batch to batch."
         )
+    paused = next((entry for entry in judged if entry.rule.id == PAUSED), None)
+    if paused is not None:
+        sentence = f"{sentence} {paused.headline[0].upper()}{paused.headline[1:]}."
     healthy = next((entry for entry in judged if entry.rule.final), None)
     return Verdict(
         decision="keep",
@@ -182,6 +186,7 @@ def next_constraint(
         same = any(entry.finding is finding for finding in cured)
         if (
             (entry.rule.scope == "job" and entry.rule.id != "pipeline_bubble")
+            or entry.rule.id == PAUSED
             or same
             or entry.finding.loss_s_per_step is None
         ):

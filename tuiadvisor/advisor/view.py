@@ -51,11 +51,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class StepSummary:
-    """The job's step: one number each, over the window."""
+    """The job's step: one number each, over the window. Phases, median and p95 are those of steady steps."""
 
     median_s: float | None
     p95_s: float | None
-    throughput_steps_s: float | None
+    throughput_steps_s: float | None  # the pauses between the steady steps included, like the two below
     throughput_samples_s: float | None
     throughput_tokens_s: float | None
     shares: Shares  # mean over ranks; sums to 1 over the known ones
@@ -63,6 +63,8 @@ class StepSummary:
     given: tuple[
         str, ...
     ] = ()  # "samples", "tokens": their rates rest on what the user said of a step's work
+    mean_s: float | None = None  # of the steady steps: what the phases sum to
+    mean_with_pauses_s: float | None = None  # time of the window by its steps: what the throughput rests on
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +360,22 @@ class PipelineView:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseView:
+    """Pauses of one kind: checkpoints, evaluations, or what some ranks do at a fixed distance or now and then."""
+
+    kind: str  # checkpoint | eval | periodic | irregular
+    ranks: tuple[int, ...]  # the others wait for them; empty: all pause together, or who was not seen
+    steps: tuple[int, ...]
+    lengths_s: tuple[float, ...]  # of each, for irregular ones
+    period_steps: float | None
+    length_s: float  # mean time that one adds to the job
+    loss_s: float  # of all of them
+    share: float | None  # of the time of the window, pauses included
+    phase: str | None  # where the time passes on those ranks
+    cause: str | None  # None: nothing observed tells
+
+
+@dataclass(frozen=True, slots=True)
 class ChainLink:
     """One phase of a step in the order in which it happens."""
 
@@ -402,3 +420,4 @@ class RunView:
     collectives: tuple[CollectiveRow, ...] = ()
     probe: ProbeWork | None = None
     groupings: tuple[Grouping, ...] = ()
+    pauses: tuple[PauseView, ...] = ()

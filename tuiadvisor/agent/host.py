@@ -121,6 +121,8 @@ def rank_counters(pid: int, rank: int | None) -> dict[str, object]:
         "num_threads": found.num_threads,
         "voluntary_switches": switches.get(b"voluntary_ctxt_switches"),
         "involuntary_switches": switches.get(b"nonvoluntary_ctxt_switches"),
+        # Said only where it is so: a signal, a debugger or a frozen job explains the pause that all ranks see.
+        **({"state": "stopped"} if found.state in "Tt" else {}),
     }
 
 

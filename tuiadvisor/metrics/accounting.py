@@ -6,7 +6,7 @@ in `other` then). The known parts sum to the step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tuiadvisor.metrics.arrays import Floats, finite_or_none, row_mean
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steptable import StepTable
 
+RARE: Final = [PHASES.index("checkpoint"), PHASES.index("eval")]
 PhaseTimes = dict[str, float | None]
 
 
@@ -25,7 +26,10 @@ def phase_seconds_PR(table: StepTable) -> Floats:
     num_steps = np.maximum(table.present_RK.sum(axis=1), 1)
     # Steps before a hook's first event count as 0 for it: their time is in `other`, and the sum must close.
     total = np.where(known, table.phase_s_PRK, 0.0).sum(axis=2) / num_steps
-    return np.where(known.any(axis=2), total, np.nan)
+    observed = np.asarray(known.any(axis=2))
+    # A hook that sees one way of writing a checkpoint or of evaluating does not prove that there was none.
+    observed[RARE] &= total[RARE] > 0
+    return np.where(observed, total, np.nan)
 
 
 def rank_seconds(seconds_PR: Floats, row: int) -> PhaseTimes:

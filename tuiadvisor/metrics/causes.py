@@ -15,8 +15,7 @@ import numpy as np
 
 from tuiadvisor.events import PHASES
 from tuiadvisor.metrics.arrays import Floats, Ints, column_median, mad_sigma
-from tuiadvisor.metrics.pauses import AFTER_BARRIER
-from tuiadvisor.metrics.steptable import OTHER, PHASE_INDEX
+from tuiadvisor.metrics.steptable import AFTER_BARRIER, OTHER, PHASE_INDEX
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steptable import StepTable

@@ -111,6 +111,18 @@ class Diagnosis:
     transfer_since: int | None
 
     @property
+    def window_start(self) -> int:
+        """Column at which the window begins."""
+        return int(self.steady_steps[0]) - self.table.first_step if self.steady_steps.size else 0
+
+    @property
+    def elapsed_K(self) -> Bools:
+        """Columns of the window with the pauses between its steps: the time that the job spends on them."""
+        result = self.steadiness.elapsed_K.copy()
+        result[: self.window_start] = False
+        return result
+
+    @property
     def enough(self) -> bool:
         """Whether the window supports a verdict."""
         return self.num_missing_steps == 0

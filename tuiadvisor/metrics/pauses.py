@@ -1,4 +1,4 @@
-"""Steps that are not steady: partial, warm-up, checkpoint, evaluation and other periodic pauses.
+"""Steps that are not steady: partial, warm-up, checkpoint, evaluation and other pauses, periodic or not.
 
 In: StepTable and Barrier.  Out: which steps are steady, how many were left out and why, and each pause's
 period, length, cost and the rank that starts it.
@@ -13,7 +13,13 @@ import numpy as np
 
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.arrays import Bools, Floats, column_median, mad_sigma
-from tuiadvisor.metrics.steptable import PHASE_INDEX
+from tuiadvisor.metrics.interruptions import (
+    Interruption,
+    Interruptions,
+    after_barrier_RK,
+    find_interruptions,
+)
+from tuiadvisor.metrics.steptable import AFTER_BARRIER, PHASE_INDEX
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.barrier import Barrier
@@ -25,17 +31,16 @@ MIN_STEPS_TO_TELL: Final = 12
 PAUSE_FACTOR: Final = 1.5  # an unmarked pause is a step this much longer than the median ...
 MIN_PAUSE_PERIOD: Final = 8  # ... that comes back at a fixed distance of at least so many steps
 MIN_PERIODS: Final = 3
-# These run after the barrier of their record, so they delay the arrival of the next step.
-AFTER_BARRIER: Final = ("optimizer", "checkpoint", "other")
 COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
+MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
     """All pauses of one kind within the window."""
 
-    kind: str  # "checkpoint", "eval" or "periodic"
+    kind: str  # "checkpoint", "eval", "periodic" or "irregular"
     steps: tuple[int, ...]  # job steps at which they began
     period_steps: float | None  # None with fewer than two
     length_s: float  # mean time a pause adds
@@ -44,6 +49,8 @@ class Pause:
     phase: str | None  # where the time passes on that rank
     loss_K: Floats  # over all columns of the table
     gc_share: float | None = None  # of the pauses: Python collecting garbage, beyond the usual step
+    rows: tuple[int, ...] = ()  # ranks the others wait for; empty when all pause together
+    events: tuple[Interruption, ...] = ()  # the pauses one by one, where they have no common distance
 
     @property
     def is_collecting(self) -> bool:
@@ -75,6 +82,7 @@ class Steadiness:
     """Which columns serve steady-state statistics, and what the others are."""
 
     steady_K: Bools
+    elapsed_K: Bools  # columns whose time the job spends: the steady ones and their pauses
     excluded: dict[str, int]
     warmup: Warmup | None
     pauses: tuple[Pause, ...]
@@ -172,7 +180,43 @@ def _pause(
         phase=kind if kind != "periodic" else _pause_phase(table, affected_K, starter),
         loss_K=loss_K,
         gc_share=_gc_share(table, affected_K, starter, total),
+        rows=() if starter is None else (starter,),
     )
+
+
+def irregular_pauses(
+    table: StepTable, cycle_K: Floats, events: tuple[Interruption, ...], median_s: float
+) -> list[Pause]:
+    """One Pause for the same ranks, costliest first; of very many ranks the rest together. median_s: steady step."""
+    by_rows: dict[tuple[int, ...], list[Interruption]] = {}
+    for event in events:
+        by_rows.setdefault(event.rows, []).append(event)
+    groups = sorted(by_rows.values(), key=lambda group: -sum(event.length_s for event in group))
+    if len(groups) > MAX_GROUPS:
+        rest = sorted((e for group in groups[MAX_GROUPS - 1 :] for e in group), key=lambda e: e.column)
+        groups = [*groups[: MAX_GROUPS - 1], rest]
+    result = []
+    for group in groups:
+        columns = [column for event in group for column in event.columns]
+        loss_K = np.zeros_like(cycle_K)
+        loss_K[columns] = np.maximum(cycle_K[columns] - median_s, 0.0)
+        rows = tuple(sorted({row for event in group for row in event.rows}))
+        phases = {event.phase for event in group}
+        result.append(
+            Pause(
+                kind="irregular",
+                steps=tuple(table.step_of(event.column) for event in group),
+                period_steps=None,
+                length_s=float(loss_K.sum()) / len(group),
+                loss_s_per_step=float(loss_K.sum()) / max(int(np.isfinite(cycle_K).sum()), 1),
+                starter_row=rows[0] if len(rows) == 1 else None,
+                phase=phases.pop() if len(phases) == 1 else None,
+                loss_K=loss_K,
+                rows=rows,
+                events=tuple(group),
+            )
+        )
+    return result
 
 
 def _gc_share(table: StepTable, affected_K: Bools, starter_row: int | None, total_s: float) -> float | None:
@@ -252,13 +296,20 @@ def find_steady(
         usable = (
             present_K & ~_any_rank(table.flagged_RK(StepFlag.FIRST)) & ~checkpoint_K & ~eval_K & ~capture_K
         )
+        # One rank that alone holds up the others once is no warm-up, however early it does.
+        usable &= ~_spoiled_by_few(find_interruptions(table, barrier, usable), usable)
         warmup = find_warmup(np.where(usable, step_K, np.nan), _any_rank(table.flagged_RK(StepFlag.COMPILE)))
         if warmup is not None:
             warmup_K[: int(np.flatnonzero(usable)[warmup.num_steps - 1]) + 1] = True
     free_K = present_K & ~partial_K & ~checkpoint_K & ~eval_K & ~warmup_K & ~capture_K
     free_K &= np.isfinite(barrier.cycle_K)
-    periodic_K = _periodic_K(barrier.cycle_K, free_K) if unmarked_pauses else np.zeros_like(free_K)
-    steady_K = free_K & ~periodic_K
+    periodic_K = _periodic_K(barrier.cycle_K, free_K)
+    irregular = find_interruptions(table, barrier, free_K & ~periodic_K)
+    if not unmarked_pauses:
+        periodic_K = np.zeros_like(free_K)
+    before_K = _spoiled_before(table, barrier.cycle_K, periodic_K, free_K)
+    irregular_K = irregular.spoiled_K & free_K & ~periodic_K & ~before_K
+    steady_K = free_K & ~periodic_K & ~before_K & ~irregular_K
     pauses: list[Pause] = []
     if steady_K.any():
         median_s = float(np.median(barrier.cycle_K[steady_K]))
@@ -278,13 +329,38 @@ def find_steady(
             )
             if pause is not None:
                 pauses.append(pause)
+        pauses += irregular_pauses(table, barrier.cycle_K, irregular.found, median_s)
     counts = {
         "warmup": warmup_K,
         "checkpoint": checkpoint_K & ~warmup_K,
         "eval": eval_K & ~warmup_K,
         "capture": capture_K & ~warmup_K,
-        "periodic_pause": periodic_K,
+        "periodic_pause": periodic_K | (before_K & free_K),
+        "irregular_pause": irregular_K,
         "partial": partial_K & ~warmup_K & ~checkpoint_K & ~eval_K & ~capture_K,
     }
     excluded = {name: int(mask.sum()) for name, mask in counts.items() if mask.any()}
-    return Steadiness(steady_K, excluded, warmup, tuple(pauses))
+    elapsed_K = present_K & np.isfinite(barrier.cycle_K) & ~warmup_K & ~capture_K
+    elapsed_K &= ~_any_rank(table.flagged_RK(StepFlag.FIRST))
+    return Steadiness(steady_K, elapsed_K, excluded, warmup, tuple(pauses))
+
+
+def _spoiled_by_few(found: Interruptions, usable_K: Bools) -> Bools:
+    """Columns of pauses that are known to be some ranks' own."""
+    result = np.zeros_like(usable_K)
+    for event in found.found:
+        if event.rows:
+            result[[*event.columns, event.column]] = True
+    return result
+
+
+def _spoiled_before(table: StepTable, cycle_K: Floats, pause_K: Bools, usual_K: Bools) -> Bools:
+    """Records whose end, after their barrier, is a pause that the next step's barrier pays for."""
+    result = np.zeros_like(pause_K)
+    usual = cycle_K[usual_K & ~pause_K]
+    if not pause_K.any() or not usual.size:
+        return result
+    length_s = float(np.median(cycle_K[pause_K]) - np.median(usual))
+    late_K = np.asarray(after_barrier_RK(table, slice(None), 0.5 * length_s).any(axis=0))
+    result[:-1] = late_K[:-1] & pause_K[1:]
+    return result

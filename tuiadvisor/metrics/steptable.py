@@ -23,6 +23,8 @@ NS: Final = 1e-9
 PHASE_INDEX: Final = {name: index for index, name in enumerate(PHASES)}
 OTHER: Final = PHASE_INDEX["other"]
 COMM: Final = PHASE_INDEX["comm_exposed"]
+# These run after the barrier of their record, so they delay the arrival of the next step.
+AFTER_BARRIER: Final = ("optimizer", "checkpoint", "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class StepTable:
     samples_RK: Floats
     tokens_RK: Floats
     flags_RK: Ints  # 0 where absent
+    origin_ns_R: Ints  # on the host's clock: where its seconds begin
 
     @property
     def num_ranks(self) -> int:
@@ -118,6 +121,7 @@ def build_table(
         samples_RK=count("samples"),
         tokens_RK=count("tokens"),
         flags_RK=np.where(present_RK & (columns["flags"] != UNKNOWN), columns["flags"], 0),
+        origin_ns_R=origin_R[:, 0],
     )
 
 
@@ -165,6 +169,7 @@ def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
         samples_RK=table.samples_RK[:, columns],
         tokens_RK=table.tokens_RK[:, columns],
         flags_RK=table.flags_RK[:, columns],
+        origin_ns_R=table.origin_ns_R,
     )
 
 

@@ -102,12 +102,16 @@ def _stalls(work_RK: Floats, cycle_K: Floats) -> Bools:
     total = int(num_events.sum())
     for row in np.flatnonzero(num_events >= MIN_STALLS).tolist():
         own = at[last == row]
-        at_least = range(int(num_events[row]), total + 1)
-        ways = sum(comb(total, k) * (num_ranks - 1) ** (total - k) for k in at_least)
         costly = float(gap_K[own].sum()) > MIN_STALL_LOSS * float(cycle_K.sum())
-        if costly and num_ranks * (ways / num_ranks**total) < STALL_CHANCE:
+        if costly and chance_by_lot(int(num_events[row]), total, num_ranks) < STALL_CHANCE:
             result[row, own] = True
     return result
+
+
+def chance_by_lot(num_events: int, total: int, num_ranks: int) -> float:
+    """Upper bound on the probability that of `total` events that hit ranks by lot one rank has so many or more."""
+    ways = sum(comb(total, k) * (num_ranks - 1) ** (total - k) for k in range(num_events, total + 1))
+    return float(num_ranks * (ways / num_ranks**total))
 
 
 def _onset(changes: tuple[Change, ...], excess_s: float) -> int | None:

@@ -52,6 +52,7 @@ def document(view: RunView) -> Document:
         "chain": [asdict(link) for link in view.chain],
         "per_rank": [_rank(row) for row in view.ranks],
         "goodput": {"value": view.goodput, "losses": view.goodput_losses},
+        "pauses": [asdict(pause) for pause in view.pauses],
         "findings": [_finding(finding) for finding in view.findings],
         "verdict": _verdict(view.verdict),
         "unknown": [asdict(entry) for entry in view.unknown],

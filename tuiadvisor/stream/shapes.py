@@ -133,6 +133,7 @@ _HELLO_RANK = {
 _HOST_RANK = {
     **_fields(_number, "cpu_s run_delay_s"),
     **_fields(_integer, "rss_bytes num_threads voluntary_switches involuntary_switches last_cpu numa_node"),
+    "state": _text,
 }
 
 _STATUS_RANK = {
