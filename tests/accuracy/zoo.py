@@ -28,6 +28,9 @@ STYLES = ("ddp", "manual", "flat", "batchnorm", "accumulate", "barrier", "lossre
 FAULTS = ("none", "data", "forward", "backward", "optimizer", "logging", "spin", "evaluation", "wandering",
           "balanced", "two", "intermittent", "decay", "saveall", "savemine", "everyone-forward", "moving", "recovering",
           "uneven", "lengths", "collect", "turns", "hang", "hang-backward")  # fmt: skip
+          "uneven", "lengths", "collect", "hang", "hang-backward", "errands", "validation", "keepmine")  # fmt: skip
+# Steps and phases of the errands, irregular and few; the n-th is the n-th of the bad ranks' (in turns).
+ERRANDS = {57: "data", 131: "backward", 219: "logging", 331: "forward"}
 
 
 def wait(milliseconds: float) -> None:
@@ -86,6 +89,9 @@ class Slow:
             return min(self.ms, self.step * self.ms / 400)
         if self.fault == "everyone-forward" and phase == "forward":
             return self.ms
+        if self.fault == "errands" and ERRANDS.get(self.step) == phase:
+            number = sorted(ERRANDS).index(self.step)
+            return self.ms if self.rank == self.bad[number % len(self.bad)] else 0.0
         if self.fault in ("wandering", "balanced", "lengths") and phase == "forward":
             return self.length() * self.ms
         return 0.0
@@ -250,6 +256,19 @@ def around_steps(loop: Loop, slow: Slow, step: int) -> None:
     if slow.fault == "saveall" and step % 60 == 59:
         wait(120)
         torch.save(loop.net.first.state_dict(), "/dev/null")
+    if slow.fault == "validation" and slow.rank in slow.bad and step % 50 == 49:
+        # On the bare model, as one rank alone must: a forward through the wrapper could wait for the others.
+        loop.net.eval()
+        with torch.no_grad():
+            for _ in range(3):
+                loop.net(torch.zeros(16, 64))
+                wait(slow.ms)
+        loop.net.train()
+    if slow.fault == "keepmine" and slow.rank in slow.bad and step % 60 == 59:
+        with Path("/dev/null").open("wb") as file:  # a library of its own: no save function of torch's is called
+            for parameter in loop.net.parameters():
+                wait(slow.ms)
+                file.write(parameter.detach().numpy().tobytes())
     if slow.fault == "savemine" and slow.rank in slow.bad and step % 60 == 59:
         with Path("/dev/null").open("wb") as file:
             torch.save(loop.net.state_dict(), SlowFile(file))

@@ -21,7 +21,7 @@ MS = 1e-3
 
 @dataclass(frozen=True)
 class Fault:
-    """kind: data, forward, backward, optimizer, other, spread, checkpoint, comm, warmup, length, gc, decay."""
+    """kind: data, forward, backward, optimizer, other, spread, checkpoint, comm, warmup, length, gc, decay, release."""
 
     kind: str
     ranks: tuple[int, ...] | None = None  # None: all
@@ -98,8 +98,10 @@ def simulate(job: Job) -> Simulated:
     phase["checkpoint"] = np.zeros(shape)
     phase["gc"] = np.zeros(shape)
     phase["tokens"] = np.full(shape, -1.0)
+    phase["release"] = late_release  # a rank that is stopped in the exchange leaves it late
     for fault in job.faults:
         _apply(fault, job, phase, transfer, lots)
+    late_release = phase["release"]
     return _run(job, phase, transfer, late_release)
 
 

@@ -31,6 +31,7 @@ MIN_STEPS_TO_TELL: Final = 12
 PAUSE_FACTOR: Final = 1.5  # an unmarked pause is a step this much longer than the median ...
 MIN_PAUSE_PERIOD: Final = 8  # ... that comes back at a fixed distance of at least so many steps
 MIN_PERIODS: Final = 3
+MIN_ALIKE: Final = 0.4  # of the typical pause: a shorter one is another thing
 COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
 MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
@@ -161,11 +162,19 @@ def _starter(barrier: Barrier, marked_RK: Bools, affected_K: Bools) -> int | Non
 
 
 def _pause(
-    kind: str, table: StepTable, barrier: Barrier, *, marked_RK: Bools, affected_K: Bools, median_s: float
+    kind: str,
+    table: StepTable,
+    barrier: Barrier,
+    *,
+    marked_RK: Bools,
+    affected_K: Bools,
+    median_s: float,
+    before_K: Bools | None = None,
 ) -> Pause | None:
+    """before_K: steps in which a pause passes that delays the step after them."""
     cycle = barrier.cycle_K
     loss_K = np.where(affected_K & np.isfinite(cycle), np.maximum(cycle - median_s, 0.0), 0.0)
-    starts = _starts(affected_K)
+    starts = _starts(affected_K if before_K is None else affected_K | before_K)
     if not starts:
         return None
     total = float(loss_K.sum())
@@ -259,7 +268,10 @@ def _periodic_K(cycle_K: Floats, candidates_K: Bools) -> Bools:
         return none
     median_s = float(np.median(values))
     limit = max(PAUSE_FACTOR * median_s, median_s + 6 * mad_sigma(values))
-    long_K = candidates_K & (np.where(np.isnan(cycle_K), 0.0, cycle_K) > limit)
+    excess_K = np.where(candidates_K & np.isfinite(cycle_K), cycle_K - median_s, 0.0)
+    long_K = candidates_K & (excess_K > limit - median_s)
+    if long_K.any():  # spikes of noise among pauses are shorter than these
+        long_K &= excess_K > MIN_ALIKE * float(np.median(excess_K[long_K]))
     starts = np.array(_starts(long_K))
     if starts.size < MIN_PERIODS + 1:
         return none
@@ -269,6 +281,10 @@ def _periodic_K(cycle_K: Floats, candidates_K: Bools) -> Bools:
     regular = np.abs(gaps - period) <= max(1.0, 0.05 * period)
     if period < MIN_PAUSE_PERIOD or regular.mean() < 0.7:
         return none
+    # Who keeps no distance to either neighbour is another pause, which has its own finding.
+    stray = ~np.append(regular, False) & ~np.insert(regular, 0, False)
+    for start in starts[stray].tolist():
+        long_K[start : start + int(np.argmin(np.append(long_K[start:], False)))] = False
     return long_K
 
 
@@ -326,6 +342,7 @@ def find_steady(
                 marked_RK=marked_RK,
                 affected_K=affected_K & ~warmup_K,
                 median_s=median_s,
+                before_K=before_K if kind == "periodic" else None,
             )
             if pause is not None:
                 pauses.append(pause)
