@@ -112,6 +112,25 @@ def _after(seconds: float, pid: int, number: signal.Signals) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
+@contextlib.contextmanager
+def stopped_once(pids: dict[int, int]) -> Iterator[None]:
+    """One rank is stopped for three seconds, once."""
+    pid = pids[VICTIM]
+    timers = [
+        threading.Timer(7.0, os.kill, (pid, signal.SIGSTOP)),
+        threading.Timer(10.0, os.kill, (pid, signal.SIGCONT)),
+    ]
+    for timer in timers:
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
 def frozen(pids: dict[int, int]) -> AbstractContextManager[None]:
     """One rank is stopped for good after six seconds."""
     return _after(6.0, pids[VICTIM], signal.SIGSTOP)
@@ -135,6 +154,7 @@ DISTURBANCES: dict[str, Callable[[dict[int, int]], AbstractContextManager[None]]
     "noise": noise,
     "nice": low_priority,
     "pause": pauses,
+    "once": stopped_once,
     "throttle": throttled,
     "frozen": frozen,
     "killed": killed,

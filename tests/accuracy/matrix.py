@@ -49,6 +49,7 @@ class Row:
     may_be_missed: bool = (
         False  # too small to have to be found; an innocent rank's name is wrong all the same
     )
+    is_remark: bool = False  # the finding asks for no action
 
     @property
     def findings(self) -> list[str]:
@@ -58,7 +59,7 @@ class Row:
     @property
     def is_fault(self) -> bool:
         """Whether something is wrong that asks for action."""
-        return bool(self.finding) and self.finding != "taking_turns"
+        return bool(self.finding) and self.finding != "taking_turns" and not self.is_remark
 
 
 STYLES = ("ddp", "manual", "flat", "batchnorm", "barrier", "lossreduce", "alternate")
@@ -126,6 +127,27 @@ ROWS = [
     Row("ddp:none", 2, ("--busy",), finding="", ranks=()),
     # Every 2 s is every 60 to 90 steps: a pause that rank 1 begins, or a straggler that stalls now and then.
     Row("ddp:none", disturbance="pause", finding="straggler|periodic_pause", seconds=20),
+    # One stop of 3 s, and four errands at irregular steps: pauses of that rank, nobody is slow.
+    Row("ddp:none", disturbance="once", finding="irregular_pause", is_remark=True, seconds=20),
+    Row("ddp:none", 2, disturbance="once", finding="irregular_pause", is_remark=True, seconds=20),
+    Row("ddp:errands", arguments=("--ms", "1500"), finding="irregular_pause", seconds=22),
+    # What rank 0 does alone between steps, seen by no hook: a validation of the bare model, a file of its own.
+    Row(
+        "ddp:validation",
+        ranks=(0,),
+        arguments=("--bad", "0", "--ms", "90"),
+        finding="periodic_pause",
+        phases=("other",),
+        seconds=22,
+    ),
+    Row(
+        "batchnorm:keepmine",
+        ranks=(0,),
+        arguments=("--bad", "0", "--ms", "50"),
+        finding="periodic_pause",
+        phases=("other",),
+        seconds=24,
+    ),
     Row("ddp:none", disturbance="frozen", finding="hang", seconds=14),
     # torchrun ends the other ranks within a second: nobody may be blamed for what they leave unfinished.
     Row("ddp:none", disturbance="killed", finding="", ranks=(), seconds=14),
@@ -265,6 +287,7 @@ def judge(row: Row, document: Any) -> Judged:
             not above
             and (decision == "keep" or row.tolerated is not None)
             and (not row.finding or bool(named))
+            and (not row.is_remark or ranks == set(row.ranks or ()))
         )
         return Judged(right, said, bool(named) or not row.finding, not blamed, false_alarm)
     is_rank_right = bool(named) and (row.ranks is None or ranks == set(row.ranks))

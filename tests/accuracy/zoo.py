@@ -265,7 +265,9 @@ def around_steps(loop: Loop, slow: Slow, step: int) -> None:
                 wait(slow.ms)
         loop.net.train()
     if slow.fault == "keepmine" and slow.rank in slow.bad and step % 60 == 59:
-        with Path("/dev/null").open("wb") as file:  # a library of its own: no save function of torch's is called
+        with Path("/dev/null").open(
+            "wb"
+        ) as file:  # a library of its own: no save function of torch's is called
             for parameter in loop.net.parameters():
                 wait(slow.ms)
                 file.write(parameter.detach().numpy().tobytes())

@@ -56,7 +56,7 @@ def _subject(diagnosis: Diagnosis, job: dict[str, object], pause: Pause) -> Subj
         "since": pause.steps[0],
         "phase": pause.phase,
         "phase_words": _phase_words(pause),
-        "cause_words": CAUSE_WORDS.get(cause_of(pause), cause_of(pause)),
+        "cause_words": _cause_words(pause),
         "is_checkpoint": int(pause.kind == "checkpoint"),
         "is_eval": int(pause.kind == "eval"),
         "is_periodic": int(pause.kind == "periodic"),
@@ -77,6 +77,13 @@ def cause_of(pause: Pause) -> str:
         return "garbage collection"
     causes = {event.cause for event in pause.events}
     return causes.pop() if len(causes) == 1 else ""
+
+
+def _cause_words(pause: Pause) -> str:
+    cause = cause_of(pause)
+    if not cause and not pause.rows and pause.phase == "comm_exposed":
+        return "who held up the others there was not seen"
+    return CAUSE_WORDS.get(cause, cause)
 
 
 def _period_words(pause: Pause) -> str:

@@ -1,0 +1,102 @@
+"""Pauses of one rank on real trainings: a process stopped once, and what rank 0 does alone between steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training import end, launch, wait_for_ranks
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+ZOO = Path(__file__).parents[1] / "accuracy" / "zoo.py"
+STOP_S = 3.0
+SEEN_BYTES = 6000  # of a recording that holds steps
+
+
+def stop_once(pid: int, recording: Path) -> None:
+    """Stop the process for a while once the recording goes on."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if recording.exists() and recording.stat().st_size > SEEN_BYTES:
+            break
+        time.sleep(0.05)
+    time.sleep(2.0)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(STOP_S)
+    os.kill(pid, signal.SIGCONT)
+
+
+def diagnosed(scenario: list[str], num_steps: int, folder: Path, stopped_rank: int | None = None) -> Any:
+    """Train with two ranks, record so many steps, and give the document."""
+    recording = folder / "run.tuirec"
+    command = [sys.executable, "-m", "tuiadvisor"]
+    training = launch(2, scenario, ZOO)
+    try:
+        pids = {rank.rank: rank.pid for rank in wait_for_ranks(training, 2)}
+        stopper = None
+        if stopped_rank is not None:
+            stopper = threading.Thread(target=stop_once, args=(pids[stopped_rank], recording))
+            stopper.start()
+        limits = ["--steps", str(num_steps), "--for", "80s"]
+        target = ["record", "--pid", str(training.pid), "-o", str(recording), *limits]
+        done = subprocess.run([*command, *target], capture_output=True, text=True, timeout=120, check=False)
+        if stopper is not None:
+            stopper.join()
+        assert done.returncode == 0, done.stderr
+    finally:
+        end(training)
+    told = subprocess.run(
+        [*command, "diagnose", str(recording), "--json"], capture_output=True, timeout=90, check=True
+    )
+    return json.loads(told.stdout)
+
+
+def assert_sums(document: Any) -> None:
+    """Phases sum to the step, of the job and of each rank; both ranks' steps are as long."""
+    step = document["step"]
+    assert step["mean_s"] == pytest.approx(sum(value or 0.0 for value in step["seconds"].values()), rel=0.01)
+    for row in document["per_rank"]:
+        assert row["step_s"] == pytest.approx(
+            sum(value or 0.0 for value in row["seconds"].values()), rel=0.01
+        )
+        assert step["mean_s"] == pytest.approx(row["step_s"], rel=0.02)
+
+
+def test_a_rank_stopped_once_has_paused_and_is_no_straggler(tmp_path: Path) -> None:
+    """Rank, length and reason of the pause; it is in no mean and nobody is blamed for steps."""
+    document = diagnosed(["ddp:none"], 300, tmp_path, stopped_rank=1)
+    (pause,) = [entry for entry in document["pauses"] if entry["length_s"] > STOP_S / 2]
+    assert [1] == pause["ranks"]
+    assert STOP_S * 0.9 < pause["length_s"]
+    assert "stopped" == pause["cause"]
+    (finding,) = [
+        entry for entry in document["findings"] if entry["id"] == "irregular_pause" and entry["ranks"] == [1]
+    ]
+    assert pause["steps"] == [finding["since_step"]]
+    assert "straggler" not in {entry["id"] for entry in document["findings"] if entry["severity"] != "info"}
+    assert document["step"]["mean_s"] < pause["length_s"] / 10
+    assert_sums(document)
+
+
+def test_what_rank_0_does_alone_between_steps_is_its_periodic_pause(tmp_path: Path) -> None:
+    """A validation that no hook sees: its rank is named, phases sum, the rate counts it, nothing unseen is a zero."""
+    document = diagnosed(["ddp:validation", "--bad", "0", "--ms", "200"], 330, tmp_path)
+    (pause,) = [entry for entry in document["pauses"] if entry["kind"] == "periodic"]
+    assert ([0], 50, "other") == (pause["ranks"], round(pause["period_steps"]), pause["phase"])
+    assert "periodic_pause_rank_0" in document["goodput"]["losses"]
+    assert document["step"]["seconds"]["eval"] is None
+    assert document["step"]["mean_s"] < document["step"]["mean_with_pauses_s"]
+    assert 32 / document["step"]["mean_with_pauses_s"] == pytest.approx(
+        document["step"]["throughput_samples_s"], rel=0.01
+    )
+    assert_sums(document)
