@@ -126,6 +126,7 @@ pause period_steps steps between two pauses
 pause period_words text "every 40 steps" or, where only one was seen, "at step 60"
 pause times_words text how often, how long and when: "once, for 3 s at step 100"
 pause longest_s s that the longest of irregular pauses adds
+pause second_s s that the second longest of them adds; unknown where there is one
 pause length_s s that one pause adds
 pause loss_s s a step, spread over all steps of the window
 pause loss_share share of the step

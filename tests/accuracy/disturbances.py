@@ -117,8 +117,8 @@ def stopped_once(pids: dict[int, int]) -> Iterator[None]:
     """One rank is stopped for three seconds, once."""
     pid = pids[VICTIM]
     timers = [
-        threading.Timer(7.0, os.kill, (pid, signal.SIGSTOP)),
-        threading.Timer(10.0, os.kill, (pid, signal.SIGCONT)),
+        threading.Timer(13.0, os.kill, (pid, signal.SIGSTOP)),
+        threading.Timer(16.0, os.kill, (pid, signal.SIGCONT)),
     ]
     for timer in timers:
         timer.start()

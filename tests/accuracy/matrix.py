@@ -128,8 +128,8 @@ ROWS = [
     # Every 2 s is every 60 to 90 steps: a pause that rank 1 begins, or a straggler that stalls now and then.
     Row("ddp:none", disturbance="pause", finding="straggler|periodic_pause", seconds=20),
     # One stop of 3 s, and four errands at irregular steps: pauses of that rank, nobody is slow.
-    Row("ddp:none", disturbance="once", finding="irregular_pause", is_remark=True, seconds=20),
-    Row("ddp:none", 2, disturbance="once", finding="irregular_pause", is_remark=True, seconds=20),
+    Row("ddp:none", disturbance="once", finding="irregular_pause", is_remark=True, seconds=26),
+    Row("ddp:none", 2, disturbance="once", finding="irregular_pause", is_remark=True, seconds=26),
     Row("ddp:errands", arguments=("--ms", "1500"), finding="irregular_pause", seconds=22),
     # What rank 0 does alone between steps, seen by no hook: a validation of the bare model, a file of its own.
     Row(

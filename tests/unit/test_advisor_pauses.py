@@ -88,6 +88,16 @@ def test_a_pause_after_the_last_barrier_spoils_its_record_alone() -> None:
     assert_sums(view)
 
 
+def test_a_rank_whose_arrival_was_not_seen_is_named_by_what_it_did_before() -> None:
+    """The recording ends while rank 2's next record is under way: its last one holds the pause."""
+    job = Job(num_steps=120, faults=(once("other", 2, 3.0, 118),))
+    run = simulate(job)
+    cut = Simulated({**run.rows, 2: run.rows[2][:-1]}, run.cycle_s)
+    gone = status(job, 90, 60.0, state=dict.fromkeys(range(4), "detached"))
+    _, (listed,) = pauses(folded([*frames(job, simulated=cut), gone]).view())
+    assert ((2,), (118,), "other") == (listed.ranks, listed.steps, listed.phase)
+
+
 def test_three_pauses_at_irregular_times_are_worth_acting_on() -> None:
     """2 s each, of the same rank, in different phases: one finding with all three."""
     faults = (once("backward", 2, 2.0, 50), once("data", 2, 2.0, 173), once("other", 2, 2.0, 391))

@@ -39,6 +39,7 @@ def _subject(diagnosis: Diagnosis, job: dict[str, object], pause: Pause) -> Subj
     what_if = gain(cycle[known], pause.loss_K[known])
     ranks = tuple(table.ranks[row] for row in pause.rows)
     starter = rank_words(ranks) if ranks else "all ranks"
+    longest = sorted((event.length_s for event in pause.events), reverse=True)
     values: dict[str, object] = {
         **job,
         "kind": "garbage collection" if pause.is_collecting else pause.kind,
@@ -47,7 +48,8 @@ def _subject(diagnosis: Diagnosis, job: dict[str, object], pause: Pause) -> Subj
         "period_steps": pause.period_steps,
         "period_words": _period_words(pause),
         "length_s": pause.length_s,
-        "longest_s": max((event.length_s for event in pause.events), default=None),
+        "longest_s": longest[0] if longest else None,
+        "second_s": longest[1] if len(longest) > 1 else None,
         "loss_s": pause.loss_s_per_step,
         "loss_share": what_if.loss_s / what_if.step_s,
         "starter": starter,

@@ -123,9 +123,13 @@ def _event(
         late = _late_rows(barrier, at, NAMED_SHARE * length_s)
         if late:
             column, rows = at, late
+    before = int(run[0]) - 1
+    if not rows and before >= 0:
+        # Its arrival may not have been seen yet, but what it did after its barrier was.
+        busy = np.flatnonzero(after_barrier_RK(table, slice(None), NAMED_SHARE * length_s)[:, before])
+        rows = tuple(busy.tolist()) if busy.size <= max(1, table.num_ranks // 2) else ()
     phase, cover = _phase(table, barrier, run, rows, candidate_K)
     cause = _cause(table, run, rows, length_s, candidate_K)
-    before = int(run[0]) - 1
     chosen = np.array(rows, dtype=np.int64) if rows else slice(None)
     if before >= 0 and after_barrier_RK(table, chosen, 0.5 * length_s)[:, before].any():
         column = before
