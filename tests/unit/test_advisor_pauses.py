@@ -286,6 +286,23 @@ def test_what_one_rank_does_between_steps_is_left_out_of_every_ranks_step(num_ra
     assert view.goodput_losses["periodic_pause_rank_0"] == pytest.approx(7 * 0.3 / (400 * truth_s), rel=0.05)
 
 
+def test_periodic_pauses_that_partly_fall_into_the_exchange_keep_their_rank() -> None:
+    """Every 40 steps, four times in its backward and three times in the exchange, where all are held up alike."""
+    own = [once("backward", 1, 0.3, step) for step in (40, 120, 200, 280)]
+    common = [Fault("comm", None, 0.3, onset=step, until=step + 1) for step in (80, 160, 240)]
+    view = of(Job(num_steps=300, faults=(*own, *common)))
+    assert [("periodic_pause", (1,))] == [(name, ranks) for name, ranks, _ in above_info(view)]
+    assert "periodic_pause_rank_1" in view.goodput_losses
+
+
+def test_pauses_by_the_clock_drift_against_the_steps_and_stay_one_finding() -> None:
+    """Distances of 41, 43, 40, 40 and 45 steps: the last one is no other pause."""
+    faults = tuple(once("other", 1, 0.3, step) for step in (34, 75, 118, 158, 198, 243))
+    view = of(Job(num_steps=282, faults=faults))
+    (listed,) = view.pauses
+    assert ("periodic", (1,), 6) == (listed.kind, listed.ranks, len(listed.steps))
+
+
 def test_one_more_pause_among_periodic_ones_is_told_apart() -> None:
     """Rank 0 validates every 50 steps, rank 2 stops once between."""
     job = Job(num_steps=400, faults=(Fault("other", (0,), 300 * MS, every=50), once("backward", 2, 3.0, 222)))

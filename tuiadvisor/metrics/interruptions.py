@@ -68,7 +68,7 @@ def _is_long(run: Ints, barrier: Barrier, excess_K: Floats, limit_s: float) -> b
     if float(excess_K[run].max()) >= limit_s:
         return True
     return float(excess_K[run].sum()) >= limit_s and any(
-        _late_rows(barrier, at, limit_s) for at in run.tolist()
+        late_rows(barrier, at, limit_s) for at in run.tolist()
     )
 
 
@@ -120,7 +120,7 @@ def _event(
     column = int(run[np.argmax(excess_K[run])])
     rows: tuple[int, ...] = ()
     for at in run.tolist():
-        late = _late_rows(barrier, at, NAMED_SHARE * length_s)
+        late = late_rows(barrier, at, NAMED_SHARE * length_s)
         if late:
             column, rows = at, late
     before = int(run[0]) - 1
@@ -137,7 +137,7 @@ def _event(
     return Interruption(column, tuple(run.tolist()), length_s, rows, covered, cause)
 
 
-def _late_rows(barrier: Barrier, column: int, at_least_s: float) -> tuple[int, ...]:
+def late_rows(barrier: Barrier, column: int, at_least_s: float) -> tuple[int, ...]:
     """Ranks that arrive so much later than all others, if they are at most half of them."""
     late = barrier.lateness_RK[:, column]
     known = np.flatnonzero(np.isfinite(late))

@@ -14,10 +14,12 @@ import numpy as np
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.arrays import Bools, Floats, column_median, mad_sigma
 from tuiadvisor.metrics.interruptions import (
+    NAMED_SHARE,
     Interruption,
     Interruptions,
     after_barrier_RK,
     find_interruptions,
+    late_rows,
 )
 from tuiadvisor.metrics.steptable import AFTER_BARRIER, PHASE_INDEX
 
@@ -31,6 +33,9 @@ MIN_STEPS_TO_TELL: Final = 12
 PAUSE_FACTOR: Final = 1.5  # an unmarked pause is a step this much longer than the median ...
 MIN_PAUSE_PERIOD: Final = 8  # ... that comes back at a fixed distance of at least so many steps
 MIN_PERIODS: Final = 3
+MIN_ALONE: Final = 2  # pauses to which one rank alone came late, for the rest to be its too
+MIN_ALONE_SHARE: Final = 0.3
+STRAY_SHARE: Final = 0.25  # of the period: pauses by the clock drift by less against the steps
 MIN_ALIKE: Final = 0.4  # of the typical pause: a shorter one is another thing
 COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
@@ -158,7 +163,27 @@ def _starter(barrier: Barrier, marked_RK: Bools, affected_K: Bools) -> int | Non
         return None
     weight = np.bincount(last[known].astype(np.int64), weights=cost[affected_K][known])
     row = int(np.argmax(weight))
-    return row if weight[row] > 0.6 * weight.sum() else None
+    if weight[row] > 0.6 * weight.sum():
+        return row
+    return _alone_late(barrier, affected_K)
+
+
+def _alone_late(barrier: Barrier, affected_K: Bools) -> int | None:
+    """The rank that alone came late to all pauses that anyone came late to, if those are several.
+
+    A rank that pauses within the exchange holds all up alike: those pauses speak neither for nor against it.
+    """
+    usual = barrier.cycle_K[~affected_K & np.isfinite(barrier.cycle_K)]
+    if not usual.size:
+        return None
+    excess_K = barrier.cycle_K - float(np.median(usual))
+    late = [
+        late_rows(barrier, column, NAMED_SHARE * float(excess_K[column]))
+        for column in np.flatnonzero(affected_K).tolist()
+    ]
+    named = [rows for rows in late if rows]
+    is_one = len(set(named)) == 1 and len(named[0]) == 1
+    return named[0][0] if is_one and len(named) >= max(MIN_ALONE, MIN_ALONE_SHARE * len(late)) else None
 
 
 def _pause(
@@ -282,7 +307,9 @@ def _periodic_K(cycle_K: Floats, candidates_K: Bools) -> Bools:
     if period < MIN_PAUSE_PERIOD or regular.mean() < 0.7:
         return none
     # Who keeps no distance to either neighbour is another pause, which has its own finding.
-    stray = ~np.append(regular, False) & ~np.insert(regular, 0, False)
+    whole = np.maximum(np.round(gaps / period), 1.0) * period
+    near = np.abs(gaps - whole) <= STRAY_SHARE * period
+    stray = ~np.append(near, False) & ~np.insert(near, 0, False)
     for start in starts[stray].tolist():
         long_K[start : start + int(np.argmin(np.append(long_K[start:], False)))] = False
     return long_K
