@@ -15,8 +15,8 @@ from tuiadvisor.advisor.collectives import Collectives
 from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.groups import groupings
-from tuiadvisor.advisor.payload import integer
 from tuiadvisor.advisor.pausefacts import pause_marks, pause_views
+from tuiadvisor.advisor.payload import integer
 from tuiadvisor.advisor.picture import (
     SCHEMA,
     chain,
