@@ -27,8 +27,8 @@ STYLES = ("ddp", "manual", "flat", "batchnorm", "accumulate", "barrier", "lossre
           "workers", "alternate")  # fmt: skip
 FAULTS = ("none", "data", "forward", "backward", "optimizer", "logging", "spin", "evaluation", "wandering",
           "balanced", "two", "intermittent", "decay", "saveall", "savemine", "everyone-forward", "moving", "recovering",
-          "uneven", "lengths", "collect", "turns", "hang", "hang-backward")  # fmt: skip
-          "uneven", "lengths", "collect", "hang", "hang-backward", "errands", "validation", "keepmine")  # fmt: skip
+          "uneven", "lengths", "collect", "turns", "hang", "hang-backward", "errands", "validation",
+          "keepmine")  # fmt: skip
 # Steps and phases of the errands, irregular and few; the n-th is the n-th of the bad ranks' (in turns).
 ERRANDS = {57: "data", 131: "backward", 219: "logging", 331: "forward"}
 

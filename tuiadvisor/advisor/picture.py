@@ -27,6 +27,8 @@ from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tuiadvisor.advisor.findings import Judged
     from tuiadvisor.advisor.steps import StepStore
     from tuiadvisor.advisor.view import PipelineView
@@ -241,21 +243,25 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
     for pause, loss_s in zip(diagnosis.steadiness.pauses, lost, strict=True):
         if loss_s > 0:
             losses[_pause_name(diagnosis, pause)] = loss_s / elapsed
-    num = diagnosis.steady.num_steps
-    scale = 1.0 if steady_s <= 0 else num / elapsed
-    if any(entry.rule.scope == "straggler" for entry in judged):
-        losses["straggler"] = max(float(diagnosis.straggler_loss_K.mean()), 0.0) * scale
-    if any(entry.rule.id == "wandering_lateness" for entry in judged):
-        losses["wandering_lateness"] = max(wandering_gain(diagnosis).loss_s, 0.0) * scale
-    if diagnosis.input is not None:
-        losses["data_wait"] = diagnosis.input.gain.loss_s * scale
-    if diagnosis.transfer is not None:
-        losses["comm_exposed"] = diagnosis.transfer.gain.loss_s * scale
+    scale = 1.0 if steady_s <= 0 else diagnosis.steady.num_steps / elapsed
+    losses |= {name: loss_s * scale for name, loss_s in _step_losses(diagnosis, judged)}
     total = sum(losses.values())
     if total > 1:  # overlapping estimates may not claim more than there was
         losses = {name: value / total for name, value in losses.items()}
         total = 1.0
     return 1 - total, losses
+
+
+def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[str, float]]:
+    """(name, seconds a step) of what each step loses."""
+    if any(entry.rule.scope == "straggler" for entry in judged):
+        yield "straggler", max(float(diagnosis.straggler_loss_K.mean()), 0.0)
+    if any(entry.rule.id == "wandering_lateness" for entry in judged):
+        yield "wandering_lateness", max(wandering_gain(diagnosis).loss_s, 0.0)
+    if diagnosis.input is not None:
+        yield "data_wait", diagnosis.input.gain.loss_s
+    if diagnosis.transfer is not None:
+        yield "comm_exposed", diagnosis.transfer.gain.loss_s
 
 
 def _pause_name(diagnosis: Diagnosis, pause: Pause) -> str:
