@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, elastic, encoded, frames, hello
 
@@ -155,7 +155,11 @@ SOUND = st.lists(st.tuples(*[INT64] * len(NAMES)), min_size=1, max_size=5).map(
 )
 
 
+ABSENT = {"rows": 3, "columns": {"rank": {"w": 1, "lo": 0, "p": "AAAA", "at": [["begin_ns"], []]}}}
+
+
 @settings(max_examples=300, deadline=None)
+@example([ABSENT])
 @given(st.lists(HOSTILE.map(lambda columns: {"rows": 3, "columns": columns}) | SOUND, max_size=6))
 def test_many_payloads_read_as_each_of_them_alone(payloads: list[dict[str, object]]) -> None:
     """The same numbers or the same words of complaint, whatever stands beside them."""

@@ -107,7 +107,7 @@ def test_the_screen_shows_lanes_shares_and_calls() -> None:
         "rank 2, 98 %",
     ):
         assert part in text
-    assert "all-reduce           25.6 MB      12  2.10 ms   900 µs    800 µs  rank 2, 94 %\n" in text
+    assert "all-reduce         25.6 MB      12  2.10 ms   900 µs   800 µs  rank 2, 94 %\n" in text
     assert "broadcast" in text
 
 

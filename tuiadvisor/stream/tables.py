@@ -116,7 +116,7 @@ class _Group:
             if type(value) is dict:
                 noted.planes.append(self._raw(value, column))
                 if "at" in value:
-                    noted.near.append(self._reference(value["at"], column))
+                    noted.near.append(self._reference(columns, value["at"], column))
                 elif "d" in value:
                     noted.running.append((column, _int64(value["d"])))
                     if "after" in value:
@@ -141,13 +141,15 @@ class _Group:
             raise _UnusualError
         return num_bytes, column, raw
 
-    def _reference(self, at: object, column: int) -> _Near:
+    def _reference(self, columns: dict[str, object], at: object, column: int) -> _Near:
         if type(at) is not list or len(at) != 2:
             raise _UnusualError
         plus, minus = at
         if type(plus) is not list or type(minus) is not list or not plus:
             raise _UnusualError
         if len(plus) > MAX_REFERENCES or len(minus) > MAX_REFERENCES:
+            raise _UnusualError
+        if any(other not in columns for other in (*plus, *minus)):
             raise _UnusualError
         index = self._index
         return column, tuple([index[name] for name in plus]), tuple([index[name] for name in minus])

@@ -155,7 +155,7 @@ def _seen(view: RunView) -> str:
     share = view.overlap.sampled_share
     if not share:
         return "no step seen in detail"
-    return f"* of the {text_of.share(share)} of steps seen in detail; the others of all"
+    return f"* seen in {text_of.share(share)} of steps, the rest in all"
 
 
 def _shares(view: RunView, width: int) -> list[Line]:
