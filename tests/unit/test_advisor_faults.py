@@ -194,6 +194,20 @@ def test_a_rank_that_collects_garbage_is_not_blamed_for_its_forward(fault: Fault
     )  # late for other reasons too
 
 
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_the_slowest_of_many_collectors_begins_nothing(num_ranks: int) -> None:
+    """All collect at the same step, one always longest: everybody's pause. One that collects alone is named."""
+    everybody = Fault("gc", None, 90 * MS, every=40)
+    longer = Fault("gc", (1,), 20 * MS, every=40)
+    view = final_view(Job(num_ranks=num_ranks, num_steps=400, faults=(everybody, longer)))
+    assert "(garbage collection), begun by all ranks" in view.findings[0].message
+    alone = final_view(
+        Job(num_ranks=num_ranks, num_steps=400, faults=(Fault("gc", (1,), 90 * MS, every=40),))
+    )
+    assert "rank 1" in alone.findings[0].message
+    assert "all ranks" not in alone.findings[0].message.split(", holds up")[0]
+
+
 def test_all_ranks_that_collect_garbage_together_pause_for_that() -> None:
     """Every 40 steps on all ranks: a pause with its reason; a pause without collections has none."""
     view = final_view(Job(num_steps=400, faults=(Fault("gc", None, 90 * MS, every=40),)))

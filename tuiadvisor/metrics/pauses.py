@@ -38,6 +38,7 @@ MIN_ALONE_SHARE: Final = 0.3
 STRAY_SHARE: Final = 0.25  # of the period: pauses by the clock drift by less against the steps
 MIN_ALIKE: Final = 0.4  # of the typical pause: a shorter one is another thing
 COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
+COLLECTING_HALF: Final = 0.5  # of a pause spent collecting: the rank takes part in it
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
 MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
 
@@ -128,6 +129,17 @@ def _marked(table: StepTable, phase: str, flag: StepFlag) -> Bools:
     )
     flagged = table.flagged_RK(flag) & (np.isnan(spent) | (spent > 0))
     return np.asarray(long | flagged)
+
+
+def _collecting(table: StepTable, barrier: Barrier, affected_K: Bools, median_s: float) -> Bools:
+    """Ranks whose Python collected garbage for half of the pause or more, in its step or right before it.
+
+    Where all ranks collect at the same step, one of them is always the last to finish: it did not begin anything.
+    """
+    gc_RK = np.nan_to_num(table.gc_s_RK)
+    before_RK = np.concatenate((np.zeros_like(gc_RK[:, :1]), gc_RK[:, :-1]), axis=1)
+    excess_K = np.where(affected_K & np.isfinite(barrier.cycle_K), barrier.cycle_K - median_s, np.inf)
+    return np.asarray(np.maximum(gc_RK, before_RK) >= COLLECTING_HALF * np.maximum(excess_K, 1e-9))
 
 
 def _any_rank(marks_RK: Bools) -> Bools:
@@ -356,11 +368,11 @@ def find_steady(
     pauses: list[Pause] = []
     if steady_K.any():
         median_s = float(np.median(barrier.cycle_K[steady_K]))
-        none_RK = np.zeros_like(checkpoint_RK)
+        collecting_RK = _collecting(table, barrier, periodic_K, median_s)
         for kind, marked_RK, affected_K in (
             ("checkpoint", checkpoint_RK, checkpoint_K),
             ("eval", eval_RK, eval_K),
-            ("periodic", none_RK, periodic_K),
+            ("periodic", collecting_RK, periodic_K),
         ):
             pause = _pause(
                 kind,
