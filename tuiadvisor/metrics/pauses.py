@@ -362,9 +362,9 @@ def find_steady(
     irregular = find_interruptions(table, barrier, free_K & ~periodic_K)
     if not unmarked_pauses:
         periodic_K = np.zeros_like(free_K)
-    before_K = _spoiled_before(table, barrier.cycle_K, periodic_K, free_K)
+    before_K, unpaid_K = _spoiled_before(table, barrier.cycle_K, periodic_K, free_K)
     irregular_K = irregular.spoiled_K & free_K & ~periodic_K & ~before_K
-    steady_K = free_K & ~periodic_K & ~before_K & ~irregular_K
+    steady_K = free_K & ~periodic_K & ~before_K & ~unpaid_K & ~irregular_K
     pauses: list[Pause] = []
     if steady_K.any():
         median_s = float(np.median(barrier.cycle_K[steady_K]))
@@ -391,7 +391,7 @@ def find_steady(
         "checkpoint": checkpoint_K & ~warmup_K,
         "eval": eval_K & ~warmup_K,
         "capture": capture_K & ~warmup_K,
-        "periodic_pause": periodic_K | (before_K & free_K),
+        "periodic_pause": periodic_K | ((before_K | unpaid_K) & free_K),
         "irregular_pause": irregular_K,
         "partial": partial_K & ~warmup_K & ~checkpoint_K & ~eval_K & ~capture_K,
     }
@@ -410,13 +410,17 @@ def _spoiled_by_few(found: Interruptions, usable_K: Bools) -> Bools:
     return result
 
 
-def _spoiled_before(table: StepTable, cycle_K: Floats, pause_K: Bools, usual_K: Bools) -> Bools:
-    """Records whose end, after their barrier, is a pause that the next step's barrier pays for."""
-    result = np.zeros_like(pause_K)
+def _spoiled_before(table: StepTable, cycle_K: Floats, pause_K: Bools, usual_K: Bools) -> tuple[Bools, Bools]:
+    """Records that end in a pause after their barrier: which the next barrier pays for, and which none has paid yet.
+
+    The second kind is the last record, or one before a gap: its pause is in no step's length.
+    """
+    paid_K, unpaid_K = np.zeros_like(pause_K), np.zeros_like(pause_K)
     usual = cycle_K[usual_K & ~pause_K]
     if not pause_K.any() or not usual.size:
-        return result
+        return paid_K, unpaid_K
     length_s = float(np.median(cycle_K[pause_K]) - np.median(usual))
     late_K = np.asarray(after_barrier_RK(table, slice(None), 0.5 * length_s).any(axis=0))
-    result[:-1] = late_K[:-1] & pause_K[1:]
-    return result
+    paid_K[:-1] = late_K[:-1] & pause_K[1:]
+    unpaid_K[:] = late_K & ~np.append(np.isfinite(cycle_K[1:]), False)
+    return paid_K, unpaid_K
