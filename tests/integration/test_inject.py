@@ -432,7 +432,7 @@ def test_many_threads_inject_at_once(tmp_path: Path) -> None:
             _until(marker.exists)
         assert {target.pid} == {injection.pid for injection in injections}
         _end(tmp_path, target)
-    assert num_threads == threading.active_count()
+    assert threading.active_count() <= num_threads
 
 
 def test_process_under_a_debugger_is_refused(tmp_path: Path) -> None:
