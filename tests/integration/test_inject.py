@@ -350,8 +350,9 @@ def test_deleted_interpreter(tmp_path: Path) -> None:
     shutil.copy(program, copied)
     with _running(tmp_path, COMPUTING, program=str(copied)) as target:
         copied.unlink()
-        inject(target.pid, _writing(tmp_path / "marker"))
+        injection = inject(target.pid, _writing(tmp_path / "marker"))
         _until((tmp_path / "marker").exists)
+        assert target.pid == injection.pid
         _end(tmp_path, target)
 
 
