@@ -1,6 +1,7 @@
 """Faults and innocent oddities on real trainings through the real commands: what was injected, what was found.
 
-    python tests/accuracy/matrix.py [--severities] [--only PATTERN] [--disturbance PATTERN] [--repeat 1]
+    python tests/accuracy/matrix.py [--severities] [--only PATTERN] [--disturbance PATTERN] [--repeat 1] [--keep FOLDER]
+    python tests/accuracy/matrix.py --again FOLDER   the same judged anew from kept recordings
 
 Each row starts the zoo's training, attaches with `tuiadvisor record`, reads `tuiadvisor diagnose --json`. A row is
 right when the verdict names the fault's finding, rank and phase, or, for a healthy row, nothing above info.
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from training import end, launch, wait_for_ranks
 
 ZOO = Path(__file__).with_name("zoo.py")
 PIPELINE = Path(__file__).parents[2] / "demo" / "pipeline.py"  # where a scenario is called pipeline:...
+COMMAND = (sys.executable, "-m", "tuiadvisor")
 BLAMING = ("straggler", "heavy_stage")  # findings that name ranks as the culprits
 
 
@@ -50,6 +53,12 @@ class Row:
         False  # too small to have to be found; an innocent rank's name is wrong all the same
     )
     is_remark: bool = False  # the finding asks for no action
+
+    @property
+    def name(self) -> str:
+        """Of its recordings' files."""
+        parts = (self.scenario.replace(":", "-"), f"{self.num_ranks}ranks", self.disturbance, *self.arguments)
+        return "_".join(part.strip("-") for part in parts if part)
 
     @property
     def findings(self) -> list[str]:
@@ -225,8 +234,8 @@ def severity_rows() -> list[Row]:
     return rows
 
 
-def diagnose(row: Row, seconds: int) -> Any:
-    """Run one row and give the document."""
+def record(row: Row, path: Path) -> None:
+    """Run one row and leave its recording."""
     is_pipeline = row.scenario.startswith("pipeline:")
     arguments = ["--print-every", "0"] if is_pipeline else [row.scenario]
     training = launch(row.num_ranks, [*arguments, *row.arguments], PIPELINE if is_pipeline else ZOO)
@@ -235,19 +244,42 @@ def diagnose(row: Row, seconds: int) -> Any:
         disturb = DISTURBANCES[row.disturbance]
         pids = {rank.rank: rank.pid for rank in ranks if rank.rank is not None}
         time.sleep(row.settle_s)
-        with tempfile.TemporaryDirectory() as folder, disturb(pids):
-            path = f"{folder}/run.tuirec"
-            command = [sys.executable, "-m", "tuiadvisor"]
-            target = ["--pid", str(training.pid), "-o", path, "--for", f"{seconds}s"]
+        with disturb(pids):
+            target = ["--pid", str(training.pid), "-o", str(path), "--for", f"{row.seconds}s"]
             subprocess.run(
-                [*command, "record", *target], check=True, capture_output=True, timeout=seconds + 60
+                [*COMMAND, "record", *target], check=True, capture_output=True, timeout=row.seconds + 60
             )
-            done = subprocess.run(
-                [*command, "diagnose", path, "--json"], check=True, capture_output=True, timeout=60
-            )
-            return json.loads(done.stdout)
     finally:
         end(training)
+
+
+def diagnose(path: Path) -> Any:
+    """The document of a recording."""
+    done = subprocess.run(
+        [*COMMAND, "diagnose", str(path), "--json"], check=True, capture_output=True, timeout=60
+    )
+    return json.loads(done.stdout)
+
+
+def documents(rows: list[Row], keep: Path | None) -> Iterator[tuple[Row, Any]]:
+    """Run each row; its recording stays in the folder, named by the row, if there is one."""
+    with tempfile.TemporaryDirectory() as passing:
+        folder = keep or Path(passing)
+        folder.mkdir(parents=True, exist_ok=True)
+        for row in rows:
+            number = len(list(folder.glob("*.tuirec")))
+            path = folder / f"{row.name}_{number:03}.tuirec"
+            record(row, path)
+            yield row, diagnose(path)
+            if keep is None:
+                path.unlink()
+
+
+def kept(folder: Path) -> Iterator[tuple[Row, Any]]:
+    """The rows whose recordings lie in the folder."""
+    by_name = {row.name: row for row in (*ROWS, *severity_rows())}
+    for path in sorted(folder.glob("*.tuirec")):
+        yield by_name[path.stem.rpartition("_")[0]], diagnose(path)
 
 
 @dataclass(frozen=True)
@@ -305,6 +337,9 @@ def main() -> int:
     parser.add_argument("--disturbance", default="*")
     parser.add_argument("--severities", action="store_true")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="folder for the recordings")
+    parser.add_argument("--again", type=Path, help="judge the recordings of this folder, run nothing")
+    parser.add_argument("--row", type=int, help="this one alone of those chosen, from 0")
     options = parser.parse_args()
     rows = [
         row
@@ -312,9 +347,11 @@ def main() -> int:
         if fnmatch.fnmatch(row.scenario, options.only)
         and fnmatch.fnmatch(row.disturbance, options.disturbance)
     ] * options.repeat
+    if options.row is not None:
+        rows = rows[options.row : options.row + 1]
     outcomes: list[tuple[Row, Judged]] = []
-    for row in rows:
-        outcome = judge(row, diagnose(row, row.seconds))
+    for row, document in kept(options.again) if options.again else documents(rows, options.keep):
+        outcome = judge(row, document)
         outcomes.append((row, outcome))
         what = " ".join((row.scenario, row.disturbance, *row.arguments))
         wanted = f"{row.finding or 'nothing'} {'' if row.ranks is None else list(row.ranks)}"

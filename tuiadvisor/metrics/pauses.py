@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import StepFlag
-from tuiadvisor.metrics.arrays import Bools, Floats, column_median, mad_sigma
+from tuiadvisor.metrics.arrays import Bools, Floats, column_median
 from tuiadvisor.metrics.interruptions import (
     NAMED_SHARE,
     Interruption,
@@ -21,6 +21,7 @@ from tuiadvisor.metrics.interruptions import (
     find_interruptions,
     late_rows,
 )
+from tuiadvisor.metrics.periods import periodic_columns
 from tuiadvisor.metrics.steptable import AFTER_BARRIER, PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -30,13 +31,8 @@ if TYPE_CHECKING:
 WARMUP_FACTOR: Final = 1.5  # slower than this times the later median is not steady yet
 WARMUP_SPIKE: Final = 3.0  # a single first step this slow is a warm-up of one step
 MIN_STEPS_TO_TELL: Final = 12
-PAUSE_FACTOR: Final = 1.5  # an unmarked pause is a step this much longer than the median ...
-MIN_PAUSE_PERIOD: Final = 8  # ... that comes back at a fixed distance of at least so many steps
-MIN_PERIODS: Final = 3
 MIN_ALONE: Final = 2  # pauses to which one rank alone came late, for the rest to be its too
 MIN_ALONE_SHARE: Final = 0.3
-STRAY_SHARE: Final = 0.25  # of the period: pauses by the clock drift by less against the steps
-MIN_ALIKE: Final = 0.4  # of the typical pause: a shorter one is another thing
 COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 COLLECTING_HALF: Final = 0.5  # of a pause spent collecting: the rank takes part in it
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
@@ -139,7 +135,10 @@ def _collecting(table: StepTable, barrier: Barrier, affected_K: Bools, median_s:
     gc_RK = np.nan_to_num(table.gc_s_RK)
     before_RK = np.concatenate((np.zeros_like(gc_RK[:, :1]), gc_RK[:, :-1]), axis=1)
     excess_K = np.where(affected_K & np.isfinite(barrier.cycle_K), barrier.cycle_K - median_s, np.inf)
-    return np.asarray(np.maximum(gc_RK, before_RK) >= COLLECTING_HALF * np.maximum(excess_K, 1e-9))
+    found_RK = np.maximum(gc_RK, before_RK) >= COLLECTING_HALF * np.maximum(excess_K, 1e-9)
+    # Once in many pauses is chance: it says nothing of the others.
+    usual_R = found_RK.sum(axis=1) >= COLLECTING_HALF * len(_starts(affected_K))
+    return np.asarray(found_RK & usual_R[:, None])
 
 
 def _any_rank(marks_RK: Bools) -> Bools:
@@ -297,36 +296,6 @@ def _pause_phase(table: StepTable, affected_K: Bools, starter_row: int | None) -
     return largest if largest is not None and growth[largest] > 0 else None
 
 
-def _periodic_K(cycle_K: Floats, candidates_K: Bools) -> Bools:
-    """Long steps at a fixed distance that nothing marks: logging, evaluation without a hook, collection."""
-    none = np.zeros(cycle_K.size, dtype=bool)
-    values = cycle_K[candidates_K]
-    if values.size < MIN_PERIODS * MIN_PAUSE_PERIOD:
-        return none
-    median_s = float(np.median(values))
-    limit = max(PAUSE_FACTOR * median_s, median_s + 6 * mad_sigma(values))
-    excess_K = np.where(candidates_K & np.isfinite(cycle_K), cycle_K - median_s, 0.0)
-    long_K = candidates_K & (excess_K > limit - median_s)
-    if long_K.any():  # spikes of noise among pauses are shorter than these
-        long_K &= excess_K > MIN_ALIKE * float(np.median(excess_K[long_K]))
-    starts = np.array(_starts(long_K))
-    if starts.size < MIN_PERIODS + 1:
-        return none
-    gaps = np.diff(starts)
-    period = float(np.median(gaps))
-    # Spikes of noise fall between the pauses: most gaps must agree, not all.
-    regular = np.abs(gaps - period) <= max(1.0, 0.05 * period)
-    if period < MIN_PAUSE_PERIOD or regular.mean() < 0.7:
-        return none
-    # Who keeps no distance to either neighbour is another pause, which has its own finding.
-    whole = np.maximum(np.round(gaps / period), 1.0) * period
-    near = np.abs(gaps - whole) <= STRAY_SHARE * period
-    stray = ~np.append(near, False) & ~np.insert(near, 0, False)
-    for start in starts[stray].tolist():
-        long_K[start : start + int(np.argmin(np.append(long_K[start:], False)))] = False
-    return long_K
-
-
 def find_steady(
     table: StepTable, barrier: Barrier, *, from_beginning: bool, unmarked_pauses: bool = True
 ) -> Steadiness:
@@ -358,7 +327,7 @@ def find_steady(
             warmup_K[: int(np.flatnonzero(usable)[warmup.num_steps - 1]) + 1] = True
     free_K = present_K & ~partial_K & ~checkpoint_K & ~eval_K & ~warmup_K & ~capture_K
     free_K &= np.isfinite(barrier.cycle_K)
-    periodic_K = _periodic_K(barrier.cycle_K, free_K)
+    periodic_K = periodic_columns(barrier, free_K)
     irregular = find_interruptions(table, barrier, free_K & ~periodic_K)
     if not unmarked_pauses:
         periodic_K = np.zeros_like(free_K)

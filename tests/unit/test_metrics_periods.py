@@ -1,0 +1,86 @@
+"""Pauses at a fixed distance among the long steps of a loaded machine: found, and nothing made of chance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from synthetic_run import MS, Fault, Job, Simulated, final_view, folded, frames, simulate
+
+from tuiadvisor.advisor.view import PauseView, RunView
+
+ALONE = Fault("other", (0,), 300 * MS, every=50)  # what rank 0 does alone between steps
+# Two cores with five runnable threads each: every tenth step of a rank stalls for up to some steps' length.
+LOADED = {"noise": 0.3, "spike_chance": 0.1, "spike_s": 25 * MS}
+# Seldom, but as long as the pauses themselves.
+RARE = {"noise": 0.2, "spike_chance": 0.015, "spike_s": 90 * MS}
+QUIET: dict[str, float] = {}
+
+
+def periodic(view: RunView) -> list[PauseView]:
+    """What is listed."""
+    return [pause for pause in view.pauses if pause.kind == "periodic"]
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize("noise", [QUIET, LOADED, RARE], ids=["quiet", "loaded", "rare"])
+def test_a_pause_every_50_steps_is_found_under_noise(num_ranks: int, noise: dict[str, float]) -> None:
+    """Long steps by chance outnumber the pauses: rank, distance, phase and length are right all the same."""
+    for seed in range(3):
+        view = final_view(Job(num_ranks=num_ranks, num_steps=420, seed=seed, faults=(ALONE,), **noise))
+        (pause,) = periodic(view)
+        assert ((0,), 50, "other") == (pause.ranks, round(pause.period_steps or 0), pause.phase), seed
+        assert 300 * MS == pytest.approx(pause.length_s, rel=0.15)
+        assert "periodic_pause" in {finding.id for finding in view.findings}
+
+
+def test_noise_keeps_no_distance() -> None:
+    """Healthy runs on loaded machines: long steps by lot are no pauses at a fixed distance."""
+    for seed in range(8):
+        for noise in (LOADED, RARE):
+            view = final_view(Job(num_ranks=2 + 2 * (seed % 2), num_steps=400, seed=seed, **noise))
+            assert [] == periodic(view), (seed, noise)
+
+
+def test_four_pauses_are_enough_where_their_length_tells_them_apart() -> None:
+    """A recording that begins late has seen three distances only."""
+    view = final_view(Job(num_ranks=2, num_steps=205, faults=(ALONE,), **LOADED))
+    (pause,) = periodic(view)
+    assert ((0,), 50) == (pause.ranks, round(pause.period_steps or 0))
+
+
+def test_a_tooth_that_another_pause_hides_or_moves_breaks_no_row() -> None:
+    """One validation a step later than due, and one in the step in which rank 1 collects garbage for longer."""
+    others = (
+        Fault("gc", (1,), 500 * MS, onset=150, until=151),
+        Fault("other", (0,), 300 * MS, onset=251, until=252),
+    )
+    at = tuple(Fault("other", (0,), 300 * MS, onset=k, until=k + 1) for k in range(50, 420, 50) if k != 250)
+    for noise in (QUIET, LOADED):
+        (pause,) = periodic(final_view(Job(num_ranks=4, num_steps=420, faults=(*at, *others), **noise)))
+        assert 50 == pytest.approx(pause.period_steps, abs=1)
+        assert (0,) == pause.ranks
+
+
+def test_errands_of_another_rank_are_not_taken_for_periods() -> None:
+    """Three stops of rank 1, longer than the pauses, between them: the pauses stay rank 0's, the stops are told too."""
+    stops = tuple(Fault("backward", (1,), 0.9, onset=k, until=k + 1) for k in (120, 173, 287))
+    view = final_view(Job(num_ranks=4, num_steps=420, faults=(ALONE, *stops)))
+    (pause,) = periodic(view)
+    assert ((0,), 50) == (pause.ranks, round(pause.period_steps or 0))
+    assert {120, 173, 287} == {
+        step for entry in view.pauses if entry.kind == "irregular" for step in entry.steps
+    }
+
+
+def test_lost_records_break_no_row() -> None:
+    """A tenth of the records of one rank never arrived, among them those of a pause."""
+    job = Job(num_ranks=2, num_steps=420, faults=(ALONE,))
+    run = simulate(job)
+    lost = {*range(0, 420, 37), 200, 201, *np.random.default_rng(0).choice(420, 25).tolist()}
+    cut = Simulated(
+        {**run.rows, 1: [row for step, row in enumerate(run.rows[1]) if step not in lost]}, run.cycle_s
+    )
+    (pause,) = periodic(folded(frames(replace(job), simulated=cut)).view())
+    assert ((0,), 50) == (pause.ranks, round(pause.period_steps or 0))
