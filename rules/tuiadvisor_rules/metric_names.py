@@ -113,6 +113,7 @@ straggler hit_share share of the steps in which the group is late
 straggler score ratio peers' work between barriers against the group's
 straggler since steps job step since which the group is late
 straggler steps_seen steps steps of the window in which it was compared
+straggler beyond_past ratio lateness since its onset against the largest of any rank before, over as many steps
 straggler since_words text "since step 57" or "from the first step compared on"
 straggler whole_host flag 1 if all ranks of one host are late and no others
 straggler in_data flag 1 if the delay arises while waiting for input

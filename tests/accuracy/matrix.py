@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -234,8 +234,9 @@ def severity_rows() -> list[Row]:
     return rows
 
 
-def record(row: Row, path: Path) -> None:
-    """Run one row and leave its recording."""
+def record(row: Row, path: Path, limits: Sequence[str] = ()) -> None:
+    """Run one row and leave its recording; limits: how long to record, if not the row's seconds."""
+    limits = limits or ["--for", f"{row.seconds}s"]
     is_pipeline = row.scenario.startswith("pipeline:")
     arguments = ["--print-every", "0"] if is_pipeline else [row.scenario]
     training = launch(row.num_ranks, [*arguments, *row.arguments], PIPELINE if is_pipeline else ZOO)
@@ -245,7 +246,7 @@ def record(row: Row, path: Path) -> None:
         pids = {rank.rank: rank.pid for rank in ranks if rank.rank is not None}
         time.sleep(row.settle_s)
         with disturb(pids):
-            target = ["--pid", str(training.pid), "-o", str(path), "--for", f"{row.seconds}s"]
+            target = ["--pid", str(training.pid), "-o", str(path), *limits]
             subprocess.run(
                 [*COMMAND, "record", *target], check=True, capture_output=True, timeout=row.seconds + 60
             )

@@ -25,6 +25,7 @@ SHARES = {
     "optimizer": 0.07,
     "other": 0.02,
 }  # the rest: transfer
+TRANSFER_SHARE = 1 - sum(SHARES.values())
 COMPUTE = ("forward", "backward", "optimizer")
 CHUNK_STEPS = 8
 TOKENS = 4096  # of the shortest batch
@@ -142,7 +143,7 @@ def _noise(world: World, rng: np.random.Generator, speed: Floats, num_steps: int
         phase[name] = np.minimum(phase[name], SHARES[name] * world.step_s * speed) + excess * (lot == index)
     for name in ("data_wait", "optimizer", "other"):
         phase[name] = np.minimum(phase[name], SHARES[name] * world.step_s * speed)
-    transfer = (1 - sum(SHARES.values())) * world.step_s * rng.lognormal(0.0, 0.1, num_steps)
+    transfer = TRANSFER_SHARE * world.step_s * rng.lognormal(0.0, 0.1, num_steps)
     return _Steps(phase, transfer, rng.exponential(2e-5, shape), np.full(shape, float(TOKENS)))
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -282,13 +284,17 @@ class Trainer:
     def __init__(self, loop: Loop, slow: Slow) -> None:
         self.loop, self.slow = loop, slow
 
-    def fit(self, should_stop: Callable[[int], bool]) -> None:
-        """Train."""
+    def fit(
+        self, should_stop: Callable[[int], bool], around: Callable[[], AbstractContextManager[object]]
+    ) -> None:
+        """Train; around: what is put around each step, whose first batch is there by then."""
         batches = self.loop.batches()
         step = 0
         while not should_stop(step):
             self.slow.step = step
-            self.loop.step(batches)
+            first = next(batches)
+            with around():
+                self.loop.step(itertools.chain((first,), batches))
             around_steps(self.loop, self.slow, step)
             step += 1
 
@@ -309,19 +315,28 @@ def main() -> None:
         "--busy", action="store_true", help="compute on the CPU instead of waiting for a device"
     )
     parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--steps", type=int, default=1 << 40)
+    parser.add_argument("--traceml", action="store_true", help="with the code change that TraceML needs")
     options = parser.parse_args()
     style, _, options.fault = options.scenario.partition(":")
     assert style in STYLES, style
     assert options.fault in FAULTS, options.fault
     torch.set_num_threads(1)
+    if options.traceml:
+        import traceml_ai
+
+        traceml_ai.init(mode="auto")
     dist.init_process_group("gloo")
     slow = Slow(options, dist.get_rank())
     deadline = time.monotonic() + options.seconds
 
     def should_stop(step: int) -> bool:
-        return step % 50 == 0 and time.monotonic() > deadline
+        return step >= options.steps or (step % 50 == 0 and time.monotonic() > deadline)
 
-    Trainer(Loop(style, slow), slow).fit(should_stop)
+    loop = Loop(style, slow)
+    around = (lambda: traceml_ai.trace_step(loop.model)) if options.traceml else contextlib.nullcontext
+    Trainer(loop, slow).fit(should_stop, around)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A pause of one rank on a real training: a process that is stopped once."""
+"""Pauses of one rank on real trainings: a process stopped once, and what rank 0 does alone between steps."""
 
 from __future__ import annotations
 
@@ -85,4 +85,18 @@ def test_a_rank_stopped_once_has_paused_and_is_no_straggler(tmp_path: Path) -> N
     assert pause["steps"] == [finding["since_step"]]
     assert "straggler" not in {entry["id"] for entry in document["findings"] if entry["severity"] != "info"}
     assert document["step"]["mean_s"] < pause["length_s"] / 10
+    assert_sums(document)
+
+
+def test_what_rank_0_does_alone_between_steps_is_its_periodic_pause(tmp_path: Path) -> None:
+    """A validation that no hook sees: its rank is named, phases sum, the rate counts it, nothing unseen is a zero."""
+    document = diagnosed(["ddp:validation", "--bad", "0", "--ms", "200"], 330, tmp_path)
+    (pause,) = [entry for entry in document["pauses"] if entry["kind"] == "periodic"]
+    assert ([0], 50, "other") == (pause["ranks"], round(pause["period_steps"]), pause["phase"])
+    assert "periodic_pause_rank_0" in document["goodput"]["losses"]
+    assert document["step"]["seconds"]["eval"] is None
+    assert document["step"]["mean_s"] < document["step"]["mean_with_pauses_s"]
+    assert 32 / document["step"]["mean_with_pauses_s"] == pytest.approx(
+        document["step"]["throughput_samples_s"], rel=0.01
+    )
     assert_sums(document)

@@ -20,10 +20,13 @@ from tuiadvisor.metrics.whatif import Gain, gain
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tuiadvisor.advisor.crowding import Crowd
     from tuiadvisor.advisor.memory import Filling
     from tuiadvisor.advisor.view import DeviceView
-    from tuiadvisor.metrics.diagnosis import Diagnosis, LateRank
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateranks import LateRank
 
 BREAK_EVEN_SHARE: Final = 0.05
 LEVEL_SHIFT_EXPLAINED_STEPS: Final = 10
@@ -297,6 +300,7 @@ def _straggler_subject(diagnosis: Diagnosis, job: dict[str, object], group: list
         "score": min(entry.late.score for entry in group),
         "since": since,
         "steps_seen": int(cycle.size),
+        "beyond_past": _least(entry.late.beyond_past for entry in group),
         "since_words": f"since step {since}" if seen else "from the first step compared on",
         "whole_host": int(worst.whole_host),
         "in_data": int(phase == "data_wait"),
@@ -322,6 +326,12 @@ def _straggler_subject(diagnosis: Diagnosis, job: dict[str, object], group: list
     if cause.unobserved:
         details["unobserved"] = ", ".join(cause.unobserved)
     return Subject("straggler", values, ranks, hosts, phase, what_if, details)
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    """The smallest; None where one is not known."""
+    known = list(values)
+    return None if None in known else min(value for value in known if value is not None)
 
 
 def _words(entry: LateRank) -> str:

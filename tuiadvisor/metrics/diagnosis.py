@@ -16,15 +16,13 @@ from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median
 from tuiadvisor.metrics.barrier import Barrier, find_barrier, select_steps
 from tuiadvisor.metrics.causes import (
     COMPUTE_PHASES,
-    Cause,
     DeviceClock,
-    find_cause,
     phases_before_barrier,
-    with_core_wait,
     with_device_clock,
 )
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, find_changes
 from tuiadvisor.metrics.drift import Drift, find_drift
+from tuiadvisor.metrics.lateranks import LateRank, with_causes, with_waits_for_cores
 from tuiadvisor.metrics.lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_loss
 from tuiadvisor.metrics.pauses import Steadiness, find_steady
@@ -32,12 +30,11 @@ from tuiadvisor.metrics.regime import (
     MIN_SHIFT_SHARE,
     WHOLE,
     LevelShift,
-    Regime,
     find_regime,
     level_shift,
 )
 from tuiadvisor.metrics.steptable import PHASE_INDEX, StepTable, select
-from tuiadvisor.metrics.stragglers import Late, find_stragglers
+from tuiadvisor.metrics.stragglers import find_stragglers
 from tuiadvisor.metrics.wandering import Wandering, find_wandering, phase_shares
 from tuiadvisor.metrics.whatif import Gain, Slowdown, slowdown
 
@@ -45,29 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tuiadvisor.metrics.changes import Change
+    from tuiadvisor.metrics.lateranks import CoreWaitShares
 
-    # Seconds -> each row's share of its last so many seconds that it was ready to run without a core.
-    CoreWaitShares = Callable[[float], list[float | None]]
     # Seconds -> what each row's device says of its clock over its last so many seconds.
     DeviceClocksOf = Callable[[float], list[DeviceClock | None]]
 
 # Below this a median of noisy steps still moves by a tenth; the aim is a verdict within seconds, not minutes.
 MIN_STEADY_STEPS: Final = 20
-MAX_LATE_HOSTS: Final = (
-    2  # more of them late alike have something else in common: a stage, a switch, their data
-)
-
-
-@dataclass(frozen=True, slots=True)
-class LateRank:
-    """A straggler with its cause."""
-
-    late: Late
-    rank: int
-    host: str
-    cause: Cause
-    since_step: int
-    whole_host: bool  # every rank of its host is late and no rank elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +183,8 @@ def _diagnose_steady(
     late, loss_K = find_stragglers(work, cycle, regime)
     window = columns[regime.start :]
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
-    stragglers = _with_causes(table, late, rows, columns, regime, on_accelerator=on_accelerator)
-    stragglers = _with_core_wait(stragglers, rows, steady_barrier, core_wait)
+    stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=on_accelerator)
+    stragglers = with_waits_for_cores(stragglers, rows, steady_barrier, core_wait)
     late_rows = {entry.late.row for entry in stragglers}
     peers = np.array(
         [
@@ -300,67 +281,6 @@ def _comparable_rows(barrier: Barrier, columns: Ints, alive_R: Bools) -> Ints:
     return np.flatnonzero(candidates) if candidates.sum() >= 2 else np.zeros(0, dtype=np.int64)
 
 
-def _with_causes(
-    table: StepTable,
-    late: tuple[Late, ...],
-    rows: Ints,
-    columns: Ints,
-    regime: Regime,
-    *,
-    on_accelerator: bool,
-) -> tuple[LateRank, ...]:
-    if not late:
-        return ()
-    late_rows = np.array([int(rows[entry.row]) for entry in late])
-    peers = np.setdiff1d(rows, late_rows)
-    window = columns[regime.start :]
-    phases = phases_before_barrier(table)
-    hosts = _late_hosts(table, rows, late_rows)
-    result = []
-    for entry, row in zip(late, late_rows.tolist(), strict=True):
-        # All steps while it is late most of the time: picking the late ones picks slow noise in every phase.
-        hit = window if entry.persistent else window[entry.hit_K]
-        cause = find_cause(
-            table, phases, row, peers, hit, on_accelerator=on_accelerator, is_rare=entry.is_rare
-        )
-        whole_host = table.hosts[row] in hosts
-        if whole_host and cause.name != "unknown":
-            cause = replace(cause, name="host")
-        result.append(
-            LateRank(
-                late=replace(entry, row=row),
-                rank=table.ranks[row],
-                host=table.hosts[row],
-                cause=cause,
-                since_step=table.step_of(columns[entry.since]),
-                whole_host=whole_host,
-            )
-        )
-    return tuple(result)
-
-
-def _with_core_wait(
-    stragglers: tuple[LateRank, ...], rows: Ints, barrier: Barrier, core_wait: CoreWaitShares | None
-) -> tuple[LateRank, ...]:
-    """Each straggler's waiting for a core beyond its peers', where the kernel's counts cover the window."""
-    if core_wait is None or not stragglers:
-        return stragglers
-    shares = core_wait(float(barrier.cycle_K.sum()))
-    late_rows = {entry.late.row for entry in stragglers}
-    of_peers = [shares[row] for row in rows.tolist() if row not in late_rows]
-    known = [share for share in of_peers if share is not None]
-    if not known or len(known) < len(of_peers):
-        return stragglers
-    usual, step_s = float(np.median(known)), float(barrier.cycle_K.mean())
-    result = []
-    for entry in stragglers:
-        own = shares[entry.late.row]
-        wait_s = None if own is None else (own - usual) * step_s
-        cause = with_core_wait(entry.cause, wait_s, entry.late.mean_excess_s)
-        result.append(replace(entry, cause=cause))
-    return tuple(result)
-
-
 def with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> Diagnosis:
     """Each straggler's cause, where its device's clock is held back below its peers' and that explains the delay."""
     if not diagnosis.stragglers:
@@ -386,18 +306,6 @@ def with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> Diagnosi
         for entry in diagnosis.stragglers
     )
     return replace(diagnosis, stragglers=stragglers)
-
-
-def _late_hosts(table: StepTable, rows: Ints, late_rows: Ints) -> frozenset[str]:
-    """Hosts, few of them, whose ranks are all late while other hosts' are not: at least two ranks on such a host."""
-    by_host: dict[str, list[bool]] = {}
-    for row in rows.tolist():
-        by_host.setdefault(table.hosts[row], []).append(row in late_rows)
-    if len(by_host) < 2:
-        return frozenset()
-    whole = frozenset(host for host, late in by_host.items() if all(late) and len(late) >= 2)
-    elsewhere = any(any(late) for host, late in by_host.items() if host not in whole)
-    return frozenset() if elsewhere or len(whole) > MAX_LATE_HOSTS else whole
 
 
 def _slowdown(table: StepTable, barrier: Barrier, rows: Ints, window: Ints) -> Slowdown | None:

@@ -16,6 +16,7 @@ import numpy as np
 from tuiadvisor.metrics.arrays import Bools, Floats, Ints, lower_quartile, mad_sigma, row_mad_sigma
 from tuiadvisor.metrics.bootstrap import mean_interval
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
+from tuiadvisor.metrics.precedent import beyond_past
 from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, Regime, deviations
 from tuiadvisor.metrics.whatif import CONFIDENCE, Gain, gain, like_peers, shared_loss
 
@@ -30,6 +31,7 @@ PERSISTENT_MEDIAN: Final = 0.6
 MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
 MAX_PEERS: Final = 32  # whose noise is looked at
 FEW_STEPS: Final = 8
+PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
 STALL_SHARE: Final = 1.0  # of a step: so far behind the next to last of the ranks it is no jitter
 MIN_STALLS: Final = 4
 MIN_STALL_LOSS: Final = 0.03  # of the time
@@ -58,6 +60,7 @@ class Late:
     hit_K: Bools
     loss_K: Floats
     is_rare: bool = False  # long stalls in few steps, rather than a little in many
+    beyond_past: float | None = None  # its lateness over the largest of the past; None: too little past
 
 
 def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
@@ -65,16 +68,21 @@ def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
     return np.flatnonzero(typical_R <= reference), reference
 
 
-def _candidates(deviation_RK: Floats, cycle_s: float) -> tuple[Ints, Floats, Bools]:
-    """Rows that may be late, every row's typical excess, and in which steps each was late."""
+def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[Ints, Floats, Bools]:
+    """Rows that may be late, every row's typical excess, and in which steps each was late.
+
+    past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too.
+    """
     num_steps = deviation_RK.shape[1]
     typical_R = np.median(deviation_RK, axis=1)
     peers, reference = _reference_rows(typical_R)
     excess_R = typical_R - reference
-    sigma = float(row_mad_sigma(deviation_RK[peers]).max())
+    sigma, num_known = float(row_mad_sigma(deviation_RK[peers]).max()), num_steps
+    if past_RK.shape[1] > num_steps:
+        sigma, num_known = max(sigma, float(row_mad_sigma(past_RK[peers]).max())), past_RK.shape[1]
     standard_error = 1.25 * sigma * np.sqrt(2 / num_steps)
     # A sigma from eight steps is often half the true one: the fewer the steps, the more errors are asked for.
-    limit = max(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_steps) * standard_error)
+    limit = max(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_known) * standard_error)
     hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
     hit_R = hit_RK.mean(axis=1)
     usual = float(hit_R[peers].mean())
@@ -172,6 +180,7 @@ def _late(
     changes: tuple[Change, ...],
     intermittent: bool,
     is_rare: bool,
+    past_ratio: float | None,
 ) -> Late:
     """excess_K: lateness beyond the peers' level, each step."""
     typical_s, mean_s, persistent = _persistence(excess_K)
@@ -202,6 +211,7 @@ def _late(
         hit_K=hit_K if hit_K.any() else np.ones(excess_K.size, dtype=np.bool_),
         loss_K=loss_K,
         is_rare=is_rare,
+        beyond_past=past_ratio,
     )
 
 
@@ -226,8 +236,9 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     nothing = np.zeros(cycle.size)
     if work.shape[0] < 2 or cycle.size < MIN_SEGMENT_STEPS:
         return (), nothing
-    deviation_RK = deviations(work)
-    rows, excess_R, hit_RK = _candidates(deviation_RK, float(np.median(cycle)))
+    whole_RK = deviations(work_RK)
+    deviation_RK, past_RK = whole_RK[:, regime.start :], whole_RK[:, : regime.start]
+    rows, excess_R, hit_RK = _candidates(deviation_RK, float(np.median(cycle)), past_RK[:, -PAST_STEPS:])
     stall_RK = _stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
     rows = np.union1d(rows, np.flatnonzero(stall_RK.any(axis=1)))
@@ -256,6 +267,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     gains = [gain(cycle, part) for part in parts]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
     peer_work = float(np.median(work[peers]))
+    unlike_past = beyond_past(whole_RK, rows, regime.start) if regime.start else [None] * rows.size
     late = [
         _late(
             int(row),
@@ -267,6 +279,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
             changes=regime.rank_changes.get(int(row), ()),
             intermittent=int(row) in regime.intermittent_rows,
             is_rare=bool(stall_RK[row].any()),
+            past_ratio=unlike_past[index],
         )
         for index, row in enumerate(rows)
     ]

@@ -1,0 +1,116 @@
+"""Who is late, with the cause: a phase, its device, its host or that it waits for a core.
+
+In: StepTable, the late ranks, the columns compared.  Out: LateRank per straggler. Only where a whole host is late and
+no other rank, few hosts at that, the host is the cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.causes import Cause, find_cause, phases_before_barrier, with_core_wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.metrics.arrays import Ints
+    from tuiadvisor.metrics.barrier import Barrier
+    from tuiadvisor.metrics.regime import Regime
+    from tuiadvisor.metrics.steptable import StepTable
+    from tuiadvisor.metrics.stragglers import Late
+
+    # Seconds -> each row's share of its last so many seconds that it was ready to run without a core.
+    CoreWaitShares = Callable[[float], list[float | None]]
+
+MAX_LATE_HOSTS: Final = (
+    2  # more of them late alike have something else in common: a stage, a switch, their data
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """A straggler with its cause."""
+
+    late: Late
+    rank: int
+    host: str
+    cause: Cause
+    since_step: int
+    whole_host: bool  # every rank of its host is late and no rank elsewhere
+
+
+def with_causes(
+    table: StepTable,
+    late: tuple[Late, ...],
+    rows: Ints,
+    columns: Ints,
+    regime: Regime,
+    *,
+    on_accelerator: bool,
+) -> tuple[LateRank, ...]:
+    """Each late rank with its cause and onset, in the order given. rows, columns: of the table, what was compared."""
+    if not late:
+        return ()
+    late_rows = np.array([int(rows[entry.row]) for entry in late])
+    peers = np.setdiff1d(rows, late_rows)
+    window = columns[regime.start :]
+    phases = phases_before_barrier(table)
+    hosts = _late_hosts(table, rows, late_rows)
+    result = []
+    for entry, row in zip(late, late_rows.tolist(), strict=True):
+        # All steps while it is late most of the time: picking the late ones picks slow noise in every phase.
+        hit = window if entry.persistent else window[entry.hit_K]
+        cause = find_cause(
+            table, phases, row, peers, hit, on_accelerator=on_accelerator, is_rare=entry.is_rare
+        )
+        whole_host = table.hosts[row] in hosts
+        if whole_host and cause.name != "unknown":
+            cause = replace(cause, name="host")
+        result.append(
+            LateRank(
+                late=replace(entry, row=row),
+                rank=table.ranks[row],
+                host=table.hosts[row],
+                cause=cause,
+                since_step=table.step_of(columns[entry.since]),
+                whole_host=whole_host,
+            )
+        )
+    return tuple(result)
+
+
+def with_waits_for_cores(
+    stragglers: tuple[LateRank, ...], rows: Ints, barrier: Barrier, core_wait: CoreWaitShares | None
+) -> tuple[LateRank, ...]:
+    """Each straggler's waiting for a core beyond its peers', where the kernel's counts cover the window."""
+    if core_wait is None or not stragglers:
+        return stragglers
+    shares = core_wait(float(barrier.cycle_K.sum()))
+    late_rows = {entry.late.row for entry in stragglers}
+    of_peers = [shares[row] for row in rows.tolist() if row not in late_rows]
+    known = [share for share in of_peers if share is not None]
+    if not known or len(known) < len(of_peers):
+        return stragglers
+    usual, step_s = float(np.median(known)), float(barrier.cycle_K.mean())
+    result = []
+    for entry in stragglers:
+        own = shares[entry.late.row]
+        wait_s = None if own is None else (own - usual) * step_s
+        cause = with_core_wait(entry.cause, wait_s, entry.late.mean_excess_s)
+        result.append(replace(entry, cause=cause))
+    return tuple(result)
+
+
+def _late_hosts(table: StepTable, rows: Ints, late_rows: Ints) -> frozenset[str]:
+    """Hosts, few of them, whose ranks are all late while other hosts' are not: at least two ranks on such a host."""
+    by_host: dict[str, list[bool]] = {}
+    for row in rows.tolist():
+        by_host.setdefault(table.hosts[row], []).append(row in late_rows)
+    if len(by_host) < 2:
+        return frozenset()
+    whole = frozenset(host for host, late in by_host.items() if all(late) and len(late) >= 2)
+    elsewhere = any(any(late) for host, late in by_host.items() if host not in whole)
+    return frozenset() if elsewhere or len(whole) > MAX_LATE_HOSTS else whole
