@@ -67,7 +67,12 @@ RANKS ?= 1024
 accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real trainings, then in simulated worlds: said, expected, scores; an hour
 	$(BIN)/python tests/accuracy/matrix.py --repeat $(REPEAT) --only '$(ONLY)'
 	$(BIN)/python tests/accuracy/matrix.py --severities --repeat $(REPEAT) --only '$(ONLY)'
+	$(BIN)/python tests/accuracy/reality.py --real --repeat $(REPEAT)
 	$(BIN)/python tests/accuracy/simulate.py --ranks $(RANKS)
+	$(BIN)/python tests/accuracy/reality.py
+	$(BIN)/python tests/accuracy/latency.py
+	$(BIN)/python tests/accuracy/latency.py --least
+	-$(BIN)/python tests/accuracy/latency.py --healthy 60 --ranks 2 4 8
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

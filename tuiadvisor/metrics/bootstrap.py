@@ -27,6 +27,7 @@ MAX_INTERVAL_BLOCKS: Final = 48
 MIN_BLOCKS: Final = 8
 MAX_BLOCKS: Final = 512
 MAX_CORRELATION: Final = 0.95  # a series that only drifts: no more than a few observations in it
+MIN_DEGREES: Final = 2.0  # below two the expansion of Student's quantile does not hold
 _Z: Final = 1.959964  # 97.5 % of the normal distribution
 
 
@@ -46,6 +47,7 @@ class Blocks:
     num_steps: int
     num_blocks: int
     variance: float
+    num_independent: float  # blocks that would say as much if none resembled its neighbour
 
 
 def blocks(values: Floats, max_blocks: int = MAX_BLOCKS) -> Blocks:
@@ -56,14 +58,15 @@ def blocks(values: Floats, max_blocks: int = MAX_BLOCKS) -> Blocks:
     count: (1 + r) / (1 - r) with r, their correlation, corrected for its bias in short series (Marriott and Pope).
     """
     shortest = max(1, -(-values.size // max_blocks))
-    best = Blocks(shortest, max(values.size // shortest, 2), -1.0)
+    best = Blocks(shortest, max(values.size // shortest, 2), -1.0, 2.0)
     length = shortest
     while length == shortest or length <= values.size // MIN_BLOCKS:
         num_blocks = values.size // length
         means = values[values.size - num_blocks * length :].reshape(num_blocks, length).mean(axis=1)
-        variance = float(means.var(ddof=1)) / num_blocks * _repetition(means)
+        repetition = _repetition(means)
+        variance = float(means.var(ddof=1)) / num_blocks * repetition
         if variance > best.variance:
-            best = Blocks(length, num_blocks, variance)
+            best = Blocks(length, num_blocks, variance, num_blocks / repetition)
         length *= 2
     return best
 
@@ -129,15 +132,18 @@ def _resampled_means(
     stream = np.random.default_rng(zlib.crc32(np.ascontiguousarray(values).tobytes()))
     means = block_means[stream.integers(0, block_means.size, (num_resamples, num_blocks))].mean(axis=1)
     middle, drawn = float(values.mean()), float(means.std())
-    # Few blocks understate the spread, and their tails are Student's.
-    wanted = max(drawn, math.sqrt(max(found.variance, 0.0))) * _student(num_blocks - 1) / _Z
+    # Few blocks understate the spread, and their tails are Student's. An interval of one window may hold 20 steps:
+    # there only blocks that say something new count. Two whole runs are longer, and between them power matters.
+    known = num_blocks if floor else min(found.num_independent, num_blocks)
+    degrees = max(known - 1, MIN_DEGREES)
+    wanted = max(drawn, math.sqrt(max(found.variance, 0.0))) * _student(degrees) / _Z
     smallest = 1e-6 * middle if floor and middle > 0 else -math.inf
     return np.asarray(
         np.maximum(middle + (means - means.mean()) * (wanted / drawn if drawn > 0 else 0.0), smallest)
     )
 
 
-def _student(degrees: int) -> float:
+def _student(degrees: float) -> float:
     """97.5 % quantile of Student's t (Cornish-Fisher expansion, within 1 % from 4 degrees on)."""
     z3, z5 = _Z**3, _Z**5
     return _Z + (z3 + _Z) / (4 * degrees) + (5 * z5 + 16 * z3 + 3 * _Z) / (96 * degrees**2)

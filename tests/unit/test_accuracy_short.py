@@ -1,0 +1,66 @@
+"""A short subset of `make accuracy`, with each change: findings, delay of detection and what-if in simulated worlds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "accuracy"))
+
+import latency
+import reality
+import simulate
+from worlds import Fault, World
+
+WANTED = {
+    "device": {"healthy", "backward 50%", "onset 20%", "host 20%", "transfer 30%"},
+    "quiet": {
+        "healthy",
+        "data_wait 50%",
+    },  # what costs less than a tenth of the step is hidden by others' noise
+}
+
+
+@pytest.mark.parametrize("noise", WANTED)
+def test_faults_of_a_small_world_are_told_right(noise: str) -> None:
+    """Finding, ranks, phase, onset and loss, as simulate.py scores them; a healthy world names nobody."""
+    chosen = [one for one in simulate.scenarios(32, 160, 8) if one.name in WANTED[noise]]
+    assert len(WANTED[noise]) == len(chosen)
+    for scenario in chosen:
+        world = World(32, 160, noise=noise, faults=scenario.faults)
+        outcome = simulate.judge(scenario, *simulate.fold(world))
+        assert outcome.is_right, (scenario.name, outcome)
+
+
+@pytest.mark.parametrize(
+    ("noise", "share"), [("device", 0.1), ("device", 0.5), ("quiet", 0.2), ("quiet", 1.0)]
+)
+def test_a_late_rank_is_named_within_ten_steps(noise: str, share: float) -> None:
+    """Where the noise allows it, and never sooner than the quickest test there is; nobody is named before."""
+    least = latency.least_steps(noise, share, 4)
+    for seed in range(2):
+        fault = Fault("forward", share, (1,), onset=latency.ONSET)
+        world = World(4, latency.ONSET + 16, noise=noise, seed=seed, faults=(fault,))
+        found, num_before = latency.latency(latency.simulated(world), latency.ONSET, 1)
+        assert found is not None
+        assert least - 3 <= found <= latency.WANTED  # the onset may be dated some steps early
+        assert num_before == 0
+
+
+def test_no_test_is_quick_where_noise_is_loud() -> None:
+    """A tenth of the step on the crowded machine: even told everything but when, 10 steps are too few."""
+    assert latency.least_steps("crowded", 0.1, 4) > latency.WANTED
+    assert latency.least_steps("device", 0.1, 4) <= 3
+
+
+def test_the_step_without_the_fault_is_as_predicted() -> None:
+    """Against the same steps with the same noise: median within 3 %, nine in ten within 6 %."""
+    options = argparse.Namespace(noise=["quiet"], ranks=[4], seeds=1)
+    errors = np.abs(reality.simulated_errors(options))
+    assert len(errors) >= 12
+    assert np.median(errors) <= 0.03
+    assert np.percentile(errors, 90) <= 0.06
