@@ -45,6 +45,8 @@ format: $(VENV)/.dev-installed
 MINUTES ?= 5
 bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, measured side by side; a quarter of an hour
 	$(BIN)/python tests/benchmarks/side_by_side.py --minutes $(MINUTES)
+	$(BIN)/python tests/benchmarks/sections.py
+	$(BIN)/python tests/benchmarks/sections.py --ranks 2 --step-ms 5 20
 	$(BIN)/python tests/benchmarks/overhead.py --ranks 1
 	$(BIN)/python tests/benchmarks/hook_cost.py
 	$(BIN)/python tests/benchmarks/attach_pause.py

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_NESTING = 3
 IDS_NAME = "input_ids"
+SEQUENCES = (list, tuple)
 
 
 def install(probe: Probe) -> None:
@@ -54,16 +55,18 @@ def _patch_epoch_start(probe: Probe, loader_class: Any, name: str) -> None:
 
 def count_batch(clock: sc.StepClock, batch: Any) -> None:
     """Add the batch's samples and tokens to the step, where its shape tells them. 0.5 us."""
-    tensor = first_tensor(batch)
-    if tensor is None:
-        return
-    shape = tensor.shape
-    length = int(shape[0])
-    clock.samples = length if clock.samples < 0 else length + clock.samples
     torch = sys.modules["torch"]
+    tensor = batch[0] if type(batch) in SEQUENCES and batch else batch  # mostly; one cold function less
+    if not isinstance(tensor, torch.Tensor) or not tensor.dim():
+        tensor = first_tensor(batch)
+        if tensor is None:
+            return
+    shape = tensor.shape
+    length = shape[0]
+    clock.samples = length if clock.samples < 0 else length + clock.samples
     # Ids of a vocabulary; masks are bool and pixels are uint8.
     if len(shape) == 2 and (tensor.dtype is torch.int64 or tensor.dtype is torch.int32):
-        tokens = length * int(shape[1])
+        tokens = length * shape[1]
         clock.tokens = tokens if clock.tokens < 0 else tokens + clock.tokens
 
 

@@ -1,8 +1,10 @@
 """Which steps are seen in detail, and how often, so that the probe stays within its budget. No clock is read here.
 
 A burst of consecutive steps in detail, then off: as long as the measured cost allows. Cost is paid in probe time a
-step; spare = budget - cost of the always-on tier, but at least a tenth of that cost, since the always-on tier cannot be
-made smaller and a run without any detail is blind; one burst every `cost of a burst / spare` steps.
+step; spare = budget - cost of the always-on tier, but at least a twentieth of that cost, since the always-on tier
+cannot be made smaller and a run without any detail is blind; one burst every `cost of a burst / spare` steps, and where
+the always-on tier alone is over the budget, not more often than every 128. The cost of a burst is what its steps and
+those measured after it took beyond as many light ones: they are written one by one, which is dearer by itself.
 
 All ranks of a job must see the SAME steps, and nobody tells them. They share a position that advances with the job:
 the process group's sequence number, or, where that says nothing, the wall clock (then a rank may begin a step before
@@ -21,13 +23,13 @@ FIRST_BURST_STEPS = 24  # longer: there are findings to make, and ranks attach o
 FIRST_STEPS = 3  # measured before the first burst; the very first is a part of a step only
 AFTER_STEPS = 2  # measured after a burst: the first of them pays for its end
 MIN_PERIOD_STEPS = 4 * BURST_STEPS  # however cheap: detail fills the recording too
+OVER_PERIOD_STEPS = 32 * BURST_STEPS  # where the always-on tier alone is over the budget
+LIGHT_STEPS = 32  # after the first burst, before its price is known
 RETHINK_STEPS = 64  # without bursts, cost is measured anew this often
 MAX_TOGETHER = 32  # light steps told together
 OFF = -1
 NEVER = 1 << 60  # a position beyond all sequence numbers and microseconds
-LEAST_SHARE = (
-    0.1  # of what the always-on tier takes: where that alone is over budget, bursts add no more than this
-)
+LEAST_SHARE = 0.05  # of the always-on tier: where that alone is over budget, bursts add no more than this
 NUM_SAMPLES = 9
 TAKE_EVERY = 4  # light steps: a median costs 0.5 us
 
@@ -60,10 +62,13 @@ class Duty:
         "burst_ns",
         "burst_total_ns",
         "by_clock",
+        "has_light",
+        "in_burst",
         "light_ns",
         "mode",
         "num_bursts",
         "num_left",
+        "num_unpaid",
         "position",
         "step_ns",
         "was_asked",
@@ -75,14 +80,17 @@ class Duty:
         self.bits = OFF
         self.budget_ppm = DEFAULT_BUDGET_PPM
         self.step_ns = Median(0)
-        self.light_ns = Median(0)  # cost of a step without detail
+        self.light_ns = Median(0)  # cost of a step without detail; of measured ones until there was another
+        self.has_light = False
         self.advance = 0.0  # of the position, a step: a running mean
-        self.burst_ns = Median(0)  # what a burst costs beyond light_ns
-        self.burst_total_ns = 0.0
+        self.burst_ns = Median(0)  # cost of a step of a burst, or measured after one
+        self.burst_total_ns = 0.0  # of the burst under way and the steps measured after it
+        self.num_unpaid = 0  # steps of the first one, which is longer: paid for before there is a second
         self.num_bursts = 0
         self.by_clock = False
         self.position = -1
         self.was_asked = False
+        self.in_burst = False  # or in the steps measured after it
 
     def after_step(self, step_ns: int, cost_ns: int, seq: int, wall_us: int, is_asked: bool) -> int:
         """The mode of the next step.
@@ -91,12 +99,13 @@ class Duty:
         unknown or not the same on all ranks. is_asked: a burst is wanted by somebody who does not mind the cost.
         """
         crossed = self._move(seq, wall_us)
-        if self.mode == DETAIL:
-            if not self.was_asked:
-                self.burst_total_ns += cost_ns - self.light_ns.value
-        elif self.mode == MEASURED or self.num_left % TAKE_EVERY == 0:
+        if self.mode != LIGHT:
+            self.burst_total_ns += cost_ns
+        if self.mode == MEASURED and not self.has_light:
             self.step_ns.add(step_ns)
             self.light_ns.add(cost_ns)
+        elif self.mode == LIGHT and self.num_left % TAKE_EVERY == 0:
+            self._take_light(step_ns, cost_ns)
         if is_asked:
             self.was_asked = True
             self.num_left = 0
@@ -106,12 +115,15 @@ class Duty:
         if self.num_left > 0:
             return self.mode
         if self.mode == DETAIL:
-            self._end_burst()
-        elif self.mode == MEASURED and self.num_bursts == 0 and self.budget_ppm > 0:
+            self.mode, self.num_left = MEASURED, AFTER_STEPS
+        elif self.mode == MEASURED and self.num_bursts == 0 and not self.in_burst and self.budget_ppm > 0:
             self._begin_burst(FIRST_BURST_STEPS)  # what it costs decides on all others
         elif self.mode == LIGHT and crossed:
             self._begin_burst(BURST_STEPS)
-        elif self.mode == MEASURED or self.num_left <= -RETHINK_STEPS:
+        elif self.mode == MEASURED:
+            self._book_burst()
+            self._think()
+        elif self.num_left <= -RETHINK_STEPS:
             self._think()
         return self.mode
 
@@ -149,17 +161,30 @@ class Duty:
         if self.mode == LIGHT:
             self.num_left = BURST_STEPS - RETHINK_STEPS  # a few steps on the new axis, then think
 
+    def _take_light(self, step_ns: int, cost_ns: int) -> None:
+        if (
+            not self.has_light
+        ):  # measured steps are written one by one, which costs more than what is always on
+            self.has_light = True
+            self.light_ns.samples.clear()
+        self.step_ns.add(step_ns)
+        self.light_ns.add(cost_ns)
+
     def _begin_burst(self, num_steps: int) -> None:
         self.mode, self.num_left, self.was_asked = DETAIL, num_steps, False
-        self.burst_total_ns = 0.0
+        self.burst_total_ns, self.num_unpaid = 0.0, 0
+        self.in_burst = True
 
-    def _end_burst(self) -> None:
-        if not self.was_asked:
-            length = BURST_STEPS if self.num_bursts else FIRST_BURST_STEPS
+    def _book_burst(self) -> None:
+        """A burst and the steps measured after it are over: what it cost, unless somebody asked for it."""
+        if self.in_burst and not self.was_asked:
+            a_step_ns = self.burst_total_ns / (BURST_STEPS + AFTER_STEPS)
+            if self.num_bursts == 0:
+                a_step_ns = self.burst_total_ns / (FIRST_BURST_STEPS + AFTER_STEPS)
+                self.num_unpaid = FIRST_BURST_STEPS + AFTER_STEPS
             self.num_bursts += 1
-            self.burst_ns.add(max(0, int(self.burst_total_ns * BURST_STEPS / length)))
-        self.was_asked = False
-        self.mode, self.num_left = MEASURED, AFTER_STEPS
+            self.burst_ns.add(int(a_step_ns))
+        self.in_burst = self.was_asked = False
 
     def _think(self) -> None:
         """Every how many steps a burst, from what was measured so far; then wait for its place."""
@@ -167,16 +192,26 @@ class Duty:
             # Conditions may have changed: look at the cost again.
             self.mode, self.num_left = MEASURED, AFTER_STEPS
         else:
-            self.mode, self.num_left = LIGHT, 0
+            # Without any step that is not written by itself the price of a burst is not known yet.
+            self.mode, self.num_left = LIGHT, 0 if self.has_light else LIGHT_STEPS - RETHINK_STEPS
         if self.advance <= 0 and not self.by_clock and self.position >= 0:
             self.position = -1
             self._change_axis(by_clock=True)  # a group whose number stands still tells nothing
         light_ns = self.light_ns.value
-        spare_ns = max(self.budget_ppm * self.step_ns.value / PPM - light_ns, LEAST_SHARE * light_ns)
-        if spare_ns <= 0 or self.advance <= 0 or self.num_bursts == 0 or self.budget_ppm == 0:
+        spare_ns = self.budget_ppm * self.step_ns.value / PPM - light_ns
+        least_steps = MIN_PERIOD_STEPS if spare_ns > 0 else OVER_PERIOD_STEPS
+        spare_ns = max(spare_ns, LEAST_SHARE * light_ns)
+        if (
+            not self.has_light
+            or spare_ns <= 0
+            or self.advance <= 0
+            or self.num_bursts == 0
+            or self.budget_ppm == 0
+        ):
             self.bits = OFF
             return
-        period = max(MIN_PERIOD_STEPS, self.burst_ns.value / spare_ns)
+        num_steps = max(self.num_unpaid, BURST_STEPS + AFTER_STEPS)
+        period = max(least_steps, num_steps * (self.burst_ns.value - light_ns) / spare_ns)
         self.bits = max(0, int(period * self.advance) - 1).bit_length()
 
 

@@ -83,7 +83,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
         if not hook.active or get_ident() != own[0]:
             return original(*args, **kwargs)
         called_ns = monotonic_ns() if clock.measuring else 0
-        begin_ns = 0
+        begin_ns, has_closed = 0, False
         try:
             phase = constant if constant is not None else phase_of(args)  # type: ignore[operator]
             outer, depth = clock.phase, clock.depth
@@ -91,6 +91,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                 now = monotonic_ns()
                 if clock.stepped and not depth and BEGINS_ITERATION[phase]:
                     clock.close_step(now)
+                    has_closed = True
                 if clock.active:
                     clock.totals[outer] += now - clock.since
                     clock.outers[depth] = outer
@@ -106,7 +107,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
         except Exception as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
         if called_ns:
-            clock.count_entry(monotonic_ns() - called_ns, begin_ns)
+            clock.count_entry(monotonic_ns() - called_ns, begin_ns > 0, has_closed)
         if not begin_ns:
             return original(*args, **kwargs)
         result = None

@@ -266,7 +266,7 @@ class Probe:
         self.ring.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_INSTALLING)
         self.ring.put_u64(ring_file.OFFSET_CLOCKS, time.time_ns())
         self.ring.put_u64(ring_file.OFFSET_CLOCKS + 8, time.monotonic_ns())
-        self.clock.transition_ns = sc.calibrate()
+        self.clock.cost.transition_ns.value = sc.calibrate()
         package = __name__.rpartition(".")[0]
         if not hide_from_tracing(package, AROUND_THE_MODEL, breathe):
             self.absent("compile_guard", "this torch cannot keep dynamo out of the probe's frames")
@@ -345,7 +345,7 @@ class Probe:
         if threading.get_ident() == self.clock.thread_ident:
             self.clock.flush()
         else:  # the step in the making is the training thread's own
-            self.clock.write_kept(0)
+            self.clock.write_kept()
 
 
 def breathe() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
 from .guard import guarded_callback, timed
+from .step_record import LONG_GC_NS
 
 if TYPE_CHECKING:
     from .install import Probe
@@ -137,7 +138,7 @@ def _watch_gc(probe: Probe) -> None:
             return
         duration = now - started[0]
         clock.gc_ns += duration
-        if duration > sc.LONG_GC_NS and os.getpid() == clock.pid:
+        if duration > LONG_GC_NS and os.getpid() == clock.pid:
             generation, unknown = info.get("generation", sc.UNKNOWN), sc.UNKNOWN
             probe.ring.put_event(
                 KIND_GC, (clock.step, started[0], now, unknown, unknown, unknown, generation)

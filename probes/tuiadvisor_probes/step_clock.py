@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import forks
 from . import ring as ring_file
-from .duty import Median
+from .step_record import OwnCost, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,6 @@ FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC,
 NOW_PHASE, NOW_SINCE, NOW_STEP = range(ring_file.OFFSET_NOW // 8, ring_file.OFFSET_NOW // 8 + 3)
 UNKNOWN = -1
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
-LONG_GC_NS = 1_000_000
 MAX_DEPTH = 64  # of phases inside phases
 MAX_KEPT_NS = 200_000_000  # a step is written at most so long after its end, if another one ends by then
 FAR = 1 << 62
@@ -69,6 +68,7 @@ class StepClock:
         "comm_before_ns",
         "comm_bytes",
         "comm_hidden_ns",
+        "cost",
         "depth",
         "detail_flag",
         "device",
@@ -92,21 +92,18 @@ class StepClock:
         "peak_bytes",
         "phase",
         "pid",
-        "price_ns",
         "release_ns",
         "ring",
         "samples",
         "settle_at_ns",
         "settle_at_seq",
         "settled",
-        "share_ns",
         "since",
         "step",
         "stepped",
         "thread_ident",
         "tokens",
         "totals",
-        "transition_ns",
         "words",
         "write_ns",
     )
@@ -134,14 +131,12 @@ class StepClock:
         self.last_seq = UNKNOWN
         self.last_cpu_ns = UNKNOWN
         self.kept: list[tuple[Any, ...]] = []  # ended steps that are not written yet
-        self.settled: list[tuple[int, int, int, int, int]] = []  # of the steps just written, see _write
+        self.settled: list[Any] = []  # of the steps just written, see step_record.write
         self.max_kept = 1
         self.settle_at_ns = self.settle_at_seq = FAR
         self.momentary = 0  # bits of `observed` that hold for one step only
         self.write_ns = 0  # what closing and writing took at the last transition
-        self.share_ns = 0  # ... of it, a step, where several were written together
-        self.transition_ns = 0  # cost of one transition: calibrated, then measured in steps of the training
-        self.price_ns = Median(0)
+        self.cost = OwnCost()
         self.measuring = False  # hooks time themselves in this step
         self.detail_flag = 0  # FLAG_DETAIL while calls are recorded one by one
         self.comm_bytes = UNKNOWN
@@ -213,13 +208,11 @@ class StepClock:
             self.device.ends(ended, phase, now)
         return now
 
-    def count_entry(self, own_ns: int, begin_ns: int) -> None:
-        """Our own time at the entry of a hook; begin_ns: what `enter` returned, 0: it stayed out."""
+    def count_entry(self, own_ns: int, is_in: bool, has_closed: bool) -> None:
+        """Our own time at the entry of a hook, which it may have stayed out of, or have closed a step in."""
         if self.measuring:
-            self.own_ns += own_ns
-            if begin_ns == self.begin:  # the step before was closed in between: that is in write_ns
-                self.own_ns -= self.write_ns
-            if begin_ns:
+            self.own_ns += own_ns - (self.write_ns if has_closed else 0)
+            if is_in:
                 self.num_measured += 1
 
     def count_exit(self, own_ns: int) -> None:
@@ -296,90 +289,26 @@ class StepClock:
         if os.getpid() != self.pid:  # a forked child (loader worker) inherited us: the ring is not ours
             self.active = False
             return
-        begin_ns = monotonic_ns()
-        self.write_kept(begin_ns - now)
+        begin_ns, cpu_ns = monotonic_ns(), thread_time_ns()
+        self.cost.closing_ns.add(begin_ns - now)
+        self.write_kept()
         self.settle_at_ns = now + MAX_KEPT_NS
         self.on_step()
-        after = monotonic_ns()
-        self.share_ns = (after - begin_ns) // max(1, len(self.settled))
-        self.write_ns = after - now
+        self.cost.unbooked_ns += thread_time_ns() - cpu_ns
+        self.write_ns = monotonic_ns() - now
 
-    def write_kept(self, closing_ns: int) -> None:
-        """The kept steps into the ring, and nothing else; closing_ns: what keeping one of them took."""
+    def write_kept(self) -> None:
+        """The kept steps into the ring, and nothing else."""
         kept, self.kept = self.kept, []
-        self.settled = [self._write(step, closing_ns) for step in kept]
-
-    def _write(self, kept: tuple[Any, ...], closing_ns: int) -> tuple[int, int, int, int, int]:
-        """One record; returns what decides on the steps to come: its end, length, own cost, seq and observed."""
-        (
-            step,
-            begin,
-            end,
-            totals,
-            arrive_ns,
-            release_ns,
-            hidden_ns,
-            seq,
-            num_collectives,
-            comm_bytes,
-            micro_steps,
-            samples,
-            tokens,
-            flags,
-            observed,
-            gc_ns,
-            cpu_ns,
-            device_ns,
-            hooks_ns,
-            num_measured,
-            num_transitions,
-        ) = kept
-        if num_measured:
-            price_ns = max(0, hooks_ns - device_ns) // num_measured  # device events are not in every step
-            if not flags & FLAG_DETAIL:
-                self.price_ns.add(price_ns)
-                self.transition_ns = self.price_ns.value
-            hooks_ns = price_ns * max(num_transitions, num_measured)
-        else:
-            hooks_ns = num_transitions * self.transition_ns
-        own_ns = closing_ns + self.share_ns + device_ns + hooks_ns
-        if arrive_ns == UNKNOWN:
-            flags |= FLAG_NO_SYNC
-        if gc_ns > LONG_GC_NS:
-            flags |= FLAG_GC
-        comm_total_ns = UNKNOWN if hidden_ns == UNKNOWN else hidden_ns + totals[COMM_EXPOSED]
-        self.ring.put_step(
-            (
-                step,
-                begin,
-                end,
-                *totals,
-                arrive_ns,
-                release_ns,
-                comm_total_ns,
-                seq,
-                num_collectives,
-                comm_bytes,
-                micro_steps,
-                samples,
-                tokens,
-                flags,
-                observed | 1 << OTHER,
-                own_ns,
-                gc_ns,
-                self.peak_bytes,
-                cpu_ns,
-            )
-        )
+        self.settled = write(self.ring, kept, self.cost, self.peak_bytes)
         self.peak_bytes = UNKNOWN
-        return end, end - begin, own_ns, seq, observed
 
     def flush(self) -> None:
         """Write what is kept and a finished step that no later event has closed (training ended, probe leaves)."""
         if self.active and self.stepped:
             self.close_step(monotonic_ns())
         if self.active and self.kept and os.getpid() == self.pid:
-            self.write_kept(0)
+            self.write_kept()
 
 
 def calibrate() -> int:

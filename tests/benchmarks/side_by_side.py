@@ -91,10 +91,12 @@ class Race:
 
     def spin_for(self, step_s: float) -> int:
         """Matrix products that lengthen the bare step to this many seconds here and now."""
-        short = min(self.turn(self.bare, 40, 0).wall_s for _ in range(3))
-        spin = 40
-        long = min(self.turn(self.bare, 40, spin).wall_s for _ in range(3))
-        return max(0, round((step_s - short) / max(1e-7, (long - short) / spin)))
+        short_s = min(self.turn(self.bare, 20, 0).wall_s for _ in range(3))
+        spin, long_s = 200, 0.0
+        while long_s < 2 * short_s:  # else what disturbs a step is taken for products that cost nothing
+            spin *= 2
+            long_s = min(self.turn(self.bare, 5, spin).wall_s for _ in range(3))
+        return max(0, round((step_s - short_s) / (long_s - short_s) * spin))
 
     def rounds(self, step_s: float, seconds: float) -> dict[str, list[tuple[Measured, Measured]]]:
         """Pairs (without, with) of each contender, as many rounds as the time allows."""

@@ -18,18 +18,22 @@ from tuiadvisor.stream.recording import FILE_HEADER_BYTES, RecordingWriter, read
 from tuiadvisor.tui.contents import plain_contents
 from tuiadvisor.tui.once import plain_summary
 
-DETAIL, FLAGS = int(StepFlag.DETAIL), STEP_NAMES.index("flags")
+DETAIL, FLAGS, COST = int(StepFlag.DETAIL), STEP_NAMES.index("flags"), STEP_NAMES.index("probe_cost_ns")
 
 
-def with_bursts(job: Job, every: int, budget_ppm: int | None = 2500) -> list[Frame]:
-    """Two steps in detail of each so many, and the ranks' budget."""
-    rows = {
-        rank: [
-            (*row[:FLAGS], row[FLAGS] | (DETAIL if row[1] % every < 2 else 0), *row[FLAGS + 1 :])
-            for row in rows
-        ]
-        for rank, rows in simulate(job).rows.items()
-    }
+def with_bursts(
+    job: Job, every: int, budget_ppm: int | None = 2500, detail_ns: int | None = None
+) -> list[Frame]:
+    """Two steps in detail of each so many, what the probe took of those, and the ranks' budget."""
+
+    def in_detail(row: tuple[int, ...]) -> tuple[int, ...]:
+        changed = list(row)
+        if row[1] % every < 2:
+            changed[FLAGS] |= DETAIL
+            changed[COST] = row[COST] if detail_ns is None else detail_ns
+        return tuple(changed)
+
+    rows = {rank: [in_detail(row) for row in rows] for rank, rows in simulate(job).rows.items()}
     sequence = frames(job, simulated=Simulated(rows, simulate(job).cycle_s))
     for frame in sequence:
         if frame.kind == FrameKind.HELLO and budget_ppm is not None:
@@ -59,7 +63,9 @@ def test_cost_budget_and_share_in_detail() -> None:
     assert 30 < work.num_detail_steps < 45
     assert not work.is_over
     assert "probe 0.11 % of step, detail 20 % of steps" in plain_summary(view)
-    assert {"cost", "budget", "detail", "num_detail_steps", "is_over"} == set(document(view)["probe"])  # type: ignore[call-overload]
+    assert {"cost", "budget", "detail", "num_detail_steps", "is_over", "always_on"} == set(
+        document(view)["probe"]
+    )  # type: ignore[call-overload]
 
 
 def test_over_its_budget_is_said() -> None:
@@ -67,7 +73,17 @@ def test_over_its_budget_is_said() -> None:
     view = view_of(with_bursts(Job(), every=10, budget_ppm=100))
     assert view.probe is not None
     assert view.probe.is_over
-    assert "of step (over its budget of 0.01 %), detail" in plain_summary(view)
+    assert "of step (over its budget of 0.01 % without any detail), detail" in plain_summary(view)
+
+
+def test_what_makes_it_miss_its_budget_is_said() -> None:
+    """20 us a step are within 0.2 % of some 17 ms; steps in detail of 300 us, one of five, are not."""
+    sequence = with_bursts(Job(), every=10, budget_ppm=2000, detail_ns=300_000)
+    work = view_of(sequence).probe
+    assert work is not None
+    assert work.is_over
+    assert work.always_on == pytest.approx(0.0011, rel=0.2)
+    assert "of step (over its budget of 0.2 % by its bursts), detail" in plain_summary(view_of(sequence))
 
 
 def test_unknown_is_not_zero() -> None:

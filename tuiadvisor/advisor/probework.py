@@ -27,6 +27,7 @@ def probe_work(diagnosis: Diagnosis | None, ranks: Iterable[RankFacts]) -> Probe
     cost, step = steady.probe_cost_s_RK, steady.step_s_RK
     known = np.isfinite(cost) & np.isfinite(step)
     in_detail = steady.flagged_RK(StepFlag.DETAIL) & steady.present_RK
+    always_on = known & ~in_detail
     budgets = {fact.budget_ppm for fact in ranks}
     budget_ppm = budgets.pop() if len(budgets) == 1 else None
     share = float(cost[known].sum() / step[known].sum()) if known.any() else None
@@ -36,5 +37,6 @@ def probe_work(diagnosis: Diagnosis | None, ranks: Iterable[RankFacts]) -> Probe
         budget=budget,
         detail=float(in_detail.sum() / steady.present_RK.sum()) if steady.present_RK.any() else None,
         num_detail_steps=int(in_detail.any(axis=0).sum()),
+        always_on=float(cost[always_on].sum() / step[always_on].sum()) if always_on.any() else None,
         is_over=share is not None and budget is not None and share > budget,
     )

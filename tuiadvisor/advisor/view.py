@@ -75,7 +75,8 @@ class ProbeWork:
     budget: float | None  # share that they may take; unknown where ranks differ
     detail: float | None  # share of the ranks' steps in which calls were recorded one by one
     num_detail_steps: int  # steps of which at least one rank recorded them
-    is_over: bool  # it costs more than it may: the always-on tier alone does, or a burst was asked for
+    is_over: bool  # it costs more than it may: the always-on tier alone does, or bursts: the first, those asked for
+    always_on: float | None = None  # as cost, of the steps without detail
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,7 @@ MODULE_ORDER: Final = (
     "ring",
     "forks",
     "duty",
+    "step_record",
     "step_clock",
     "guard",
     "patch",

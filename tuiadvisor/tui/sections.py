@@ -292,7 +292,11 @@ def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
 
 def probe_work(work: ProbeWork) -> str:
     """Return what the probes take of a step, and how many steps they saw in detail."""
-    over = f" (over its budget of {text_of.small_share(work.budget)})" if work.is_over else ""
+    over = ""
+    if work.is_over:
+        is_always_on = work.always_on is not None and work.budget is not None and work.always_on > work.budget
+        cause = "without any detail" if is_always_on else "by its bursts"
+        over = f" (over its budget of {text_of.small_share(work.budget)} {cause})"
     return (
         f"probe {text_of.small_share(work.cost)} of step{over}, detail {text_of.share(work.detail)} of steps"
     )
