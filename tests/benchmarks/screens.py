@@ -1,6 +1,6 @@
 """What the screens cost on a real pseudo-terminal: bytes a second, first frame, key latency, CPU, memory.
 
-Run: python tests/benchmarks/screens.py [--seconds 20].  The feed changes every figure and appends new
+Run: python tests/benchmarks/screens.py [--seconds 20], or one kind of row alone: --first-frames 10, --busy, --only 2M.  The feed changes every figure and appends new
 steps to each rank's lateness twice a second; the reader answers cursor requests like a terminal.
 """
 
@@ -241,6 +241,32 @@ def key_latency_s(terminal: Terminal) -> float:
     return taken_s
 
 
+def first_frames(num: int) -> str:
+    """From the start of the process to the first frame of the real commands, on a recording, so many times each."""
+    from generated import straggling, write_recording
+
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.tuirec"
+        write_recording(path, straggling(4, 2400))
+        for command in (["replay", str(path)], ["runs", folder]):
+            program = [sys.executable, "-m", "tuiadvisor", *command]
+            taken_s = [first_frame_s(program) for _ in range(num + 1)][1:]  # the first one compiled
+            row = f"median {statistics.median(taken_s) * 1e3:.0f} ms, worst {max(taken_s) * 1e3:.0f} ms"
+            rows.append(f"first frame of {command[0]} at 80x24, {num} starts: {row}")
+    return "\n".join(rows)
+
+
+def first_frame_s(program: list[str]) -> float:
+    """From the start of a program to the end of its first frame."""
+    started_s = time.monotonic()
+    terminal = Terminal([], 80, 24, program)
+    terminal.read(30.0, re.escape(ASK))
+    taken_s = time.monotonic() - started_s
+    terminal.close()
+    return taken_s
+
+
 def main() -> None:
     """Print a row for each screen and size."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -248,6 +274,8 @@ def main() -> None:
     parser.add_argument("--child", nargs="+")
     parser.add_argument("--busy-child", nargs=2)
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 1024])
+    parser.add_argument("--first-frames", type=int, metavar="N", help="only these, of N starts")
+    parser.add_argument("--busy", action="store_true", help="only keys beside 10,000 rank-steps/s")
     parser.add_argument("--only", default="", help="screens whose keys are these")
     options = parser.parse_args()
     if options.child:
@@ -256,7 +284,23 @@ def main() -> None:
     if options.busy_child:
         busy_child(options.busy_child[0], float(options.busy_child[1]))
         return
-    print(busy(64, 10_000, options.seconds), flush=True)
+    # As installed, and not compiled anew at each start, whatever the environment of a checkout says.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    with tempfile.TemporaryDirectory(prefix="screens-pyc-") as compiled:
+        os.environ["PYTHONPYCACHEPREFIX"] = compiled
+        measure_all(options)
+
+
+def measure_all(options: argparse.Namespace) -> None:
+    """Print the rows that are asked for."""
+    if options.first_frames:
+        print(first_frames(options.first_frames), flush=True)
+        return
+    if options.busy or not options.only:
+        print(busy(64, 10_000, options.seconds), flush=True)
+    if options.busy:
+        return
+    print(first_frames(10), flush=True)
     for num_ranks in options.ranks:
         for size in ((80, 24), (200, 50)):
             # Overview; ranks; of many ranks also a row each, and the map of phases.

@@ -106,11 +106,14 @@ async def test_the_screen_follows_the_size() -> None:
     async with app.run_test(size=(160, 45)) as pilot:
         assert "what to do first" in text_of(app)
         await pilot.resize_terminal(80, 24)
+        await pilot.pause()
         assert "what to do first" not in text_of(app)
         assert "TUNE" in text_of(app)
         await pilot.resize_terminal(50, 10)
+        await pilot.pause()
         assert "60x16" in text_of(app)
         await pilot.resize_terminal(80, 24)
+        await pilot.pause()
         assert "TUNE" in text_of(app)
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.compare import measure
-from tuiadvisor.cli.desk import Desk, show_screens
+from tuiadvisor.cli.desk import Desk
 from tuiadvisor.cli.document import document_bytes, print_document
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.intent_options import add_intent_options, intent_of
 from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.cli.screens import show_screens
 from tuiadvisor.cli.survey import surveyed
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved

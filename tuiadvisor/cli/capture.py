@@ -18,7 +18,8 @@ from tuiadvisor.agent.company import Company
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.rank_set import rank_set, said
-from tuiadvisor.cli.target import add_target, ranks_of
+from tuiadvisor.cli.target import ranks_of
+from tuiadvisor.cli.target_options import add_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 

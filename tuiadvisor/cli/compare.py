@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from tuiadvisor.advisor.compare import NOISE_FLOOR, Wishes, compare, measure
-from tuiadvisor.cli.desk import Desk, show_screens
+from tuiadvisor.cli.desk import Desk
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.cli.screens import show_screens
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.tui.comparison import plain_comparison
 

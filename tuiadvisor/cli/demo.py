@@ -15,7 +15,7 @@ from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.session import Session
-from tuiadvisor.cli.watch import say_goodbye, show, watch_once
+from tuiadvisor.cli.watching import say_goodbye, show, watch_once
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.tui.environment import shows_screens
 

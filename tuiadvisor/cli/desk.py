@@ -20,7 +20,6 @@ from tuiadvisor.cli import preferences
 from tuiadvisor.cli.bookmarks import bookmarks, save_bookmark
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.folder import MAX_RUNS, recordings
-from tuiadvisor.cli.footprint import give_back_large_blocks
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.preferences import Preferences
@@ -398,28 +397,6 @@ class Desk:
         former = self._opening
         version = former.version + 1 if former is not None else 1
         self._opening = FeedState(None, "replay", doing, path, progress, None, version)
-
-
-def show_screens(desk: Desk, *, first_page: str = "", intro: str | None = None) -> None:
-    """The screens over this desk, until the user leaves; first_page: "" for the one that is preferred."""
-    from tuiadvisor.tui.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
-
-    give_back_large_blocks()
-    preferred = preferences.current()
-    if not first_page and preferred.first_screen == "runs":
-        desk.command("list_runs")
-    desk.start()
-    try:
-        run_app(
-            desk,
-            desk=desk,
-            first_page=first_page or preferred.first_screen,
-            intro=intro,
-            preferences=preferred,
-            preferences_file=str(preferences.path()),
-        )
-    finally:
-        desk.stop()
 
 
 COMMANDS: Final[dict[str, Callable[[Desk, object], None]]] = {

@@ -1,10 +1,8 @@
-"""Memory and first frame of the process behind the screens: give large blocks back, load the screens meanwhile."""
+"""Memory of the process behind the screens: freed blocks go back to the system."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib
-import threading
 from contextlib import suppress
 from typing import Final
 
@@ -23,14 +21,3 @@ def give_back_large_blocks() -> None:
         mallopt(M_ARENA_MAX, 1)
         mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
         mallopt(M_TRIM_THRESHOLD, LARGE_BYTES)
-
-
-def load_screens_meanwhile() -> None:
-    """Import Textual in a thread of its own, while hub and agents, which are other processes, start."""
-    threading.Thread(target=_load, name="tuiadvisor-load", daemon=True).start()
-
-
-def _load() -> None:
-    # A thread must not report what the main thread meets again, in its own place, a moment later.
-    with suppress(Exception):
-        importlib.import_module("tuiadvisor.tui.app")

@@ -12,7 +12,8 @@ from tuiadvisor.cli.background import run_in_background
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.survey import surveyed
-from tuiadvisor.cli.target import add_probe_options, add_remote_target, add_target, open_session
+from tuiadvisor.cli.target import open_session
+from tuiadvisor.cli.target_options import add_probe_options, add_remote_target, add_target
 from tuiadvisor.errors import FailureError
 
 if TYPE_CHECKING:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tuiadvisor.cli.bookmarks import bookmarks
-from tuiadvisor.cli.desk import Desk, show_screens
-from tuiadvisor.cli.feed import ReplayFeed
-from tuiadvisor.cli.recorded import whole_view
+from tuiadvisor.cli.screens import show_opened
 from tuiadvisor.cli.size_options import add_sizes, sizes_of
-from tuiadvisor.cli.work_options import add_work, work_of
+from tuiadvisor.cli.work_options import add_work
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.environment import shows_screens
-from tuiadvisor.tui.once import plain_summary
+
+if TYPE_CHECKING:
+    from tuiadvisor.cli.desk import Desk
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,37 +30,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the recording until the user leaves."""
-    work = work_of(options)
     sizing = sizes_of(options)
     if options.once or not shows_screens():
-        whole = whole_view(options.file, work)
-        _check_step(options, whole.last_step)
-        print(plain_summary(whole))
+        _replaying().print_once(options)
         return 0
-    source = ReplaySource(options.file, options.speed)
-    feed = ReplayFeed(source, bookmarks=bookmarks(options.file), given=work)
-    try:
-        _check_step(options, feed.last_step)
-    except TuiadvisorError:
-        feed.stop()
-        raise
-    if options.at is not None:
-        feed.command("pause")  # who asks for a step wants to look at it
-        feed.command("seek_step", options.at)
-    feed.start()
-    try:
-        show_screens(Desk(feed, Path(options.file).parent, options.file, sizing=sizing))
-    finally:
-        feed.stop()
-    if feed.failure is not None:
-        raise feed.failure
+    if not Path(options.file).is_file():
+        raise TuiadvisorError(f"{options.file}: no such recording; tuiadvisor runs lists those of a folder")
+    feeds = []
+    with ExitStack() as stack:
+
+        def make() -> Desk:
+            desk: Desk
+            desk, feed = _replaying().begin(options, sizing, stack)
+            feeds.append(feed)
+            return desk
+
+        show_opened(make, "replay", f"opening {Path(options.file).name}", options.file)
+    for feed in feeds:
+        if feed.failure is not None:
+            raise feed.failure
     return 0
 
 
-def _check_step(options: argparse.Namespace, last_step: int | None) -> None:
-    if options.at is not None and (last_step is None or not 0 <= options.at <= last_step):
-        held = "no step" if last_step is None else f"steps 0 to {last_step}"
-        raise TuiadvisorError(f"{options.file}: --at {options.at}: the recording holds {held}")
+def _replaying() -> Any:
+    """What costs a fifth of a second to load: numpy, the fold, the rules. Not before the first frame."""
+    return importlib.import_module("tuiadvisor.cli.replaying")
 
 
 def _speed(text: str) -> float:

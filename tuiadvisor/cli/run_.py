@@ -13,8 +13,9 @@ from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.cli.session import Session
-from tuiadvisor.cli.target import add_probe_options, terms_of
-from tuiadvisor.cli.watch import say_goodbye, show
+from tuiadvisor.cli.target import terms_of
+from tuiadvisor.cli.target_options import add_probe_options
+from tuiadvisor.cli.watching import say_goodbye, show
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject.armed import arm_environment
 from tuiadvisor.inject.permission import tracing_forbidden

@@ -11,10 +11,11 @@ from typing import Final
 
 from tuiadvisor.advisor.compare import measure
 from tuiadvisor.cli import preferences
-from tuiadvisor.cli.desk import Desk, show_screens
+from tuiadvisor.cli.desk import Desk
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.duration import seconds
 from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.cli.screens import show_screens
 from tuiadvisor.cli.sizing import Sizing
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse, pick

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tuiadvisor.agent.stacks import RankStacks, find_spy, stacks_of
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.rank_set import rank_set, said
-from tuiadvisor.cli.target import add_target, ranks_of
+from tuiadvisor.cli.target import ranks_of
+from tuiadvisor.cli.target_options import add_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.metrics.stuck import GroupPlace, RankPlace, StuckCall, in_words, stuck_calls
 

@@ -25,7 +25,7 @@ from tuiadvisor.tui import colours, outbox  # noqa: E402
 from tuiadvisor.tui import format as text_of  # noqa: E402
 from tuiadvisor.tui.canvas import Canvas  # noqa: E402
 from tuiadvisor.tui.desk import DESK_VALUES  # noqa: E402
-from tuiadvisor.tui.feed import FeedState, ReplayState, ViewFeed  # noqa: E402
+from tuiadvisor.tui.feed import CLOSED, FeedState, ReplayState, ViewFeed  # noqa: E402
 from tuiadvisor.tui.navigator import MESSAGE_S, Navigator  # noqa: E402
 from tuiadvisor.tui.wire import WireApp  # noqa: E402
 
@@ -44,6 +44,8 @@ UNFOCUSED_REFRESH_S = 2.0
 # The answer to a command comes as a later state: look for it sooner than the usual refresh.
 ANSWER_POLL_S = 0.05
 ANSWER_POLLS = 12
+# What is being opened is looked for as often, until it is there or has taken this long.
+OPENING_POLLS = 200
 NUM_COLOURS = {"standard": 16, "256": 256, "truecolor": 1 << 24}
 
 
@@ -69,9 +71,10 @@ class Screens(WireApp, inherit_bindings=False):
         preferences: Preferences | None = None,
         preferences_file: str = "",
         clock: Callable[[], float] = monotonic,
+        on_drawn: Callable[[], None] | None = None,
     ) -> None:
         """desk: what lies beside the run; theme, ascii_only: None takes what is preferred, else reads them
-        off the terminal; preferences_file: where changed ones are kept.
+        off the terminal; preferences_file: where changed ones are kept; on_drawn: called when the first frame is out.
         """
         super().__init__()
         self.feed = feed
@@ -94,6 +97,8 @@ class Screens(WireApp, inherit_bindings=False):
         self._use_units()
         self.canvas.theme_name = self.colour_theme
         self.ansi_color = self.colour_theme == "terminal"
+        self._on_drawn = on_drawn
+        self._opening_polls = 0
         self._ticks: Timer | None = None
         self._answer_polls = 0
         self._unfocused_due_s = 0.0
@@ -103,7 +108,8 @@ class Screens(WireApp, inherit_bindings=False):
         return Main(id="_default")
 
     def compose(self) -> ComposeResult:
-        """Yield the canvas."""
+        """Yield the canvas with its rows: the first frame is whole then, not empty with another to follow."""
+        self.canvas.rows = self.place.rows(*self.size)
         yield self.canvas
 
     def on_mount(self) -> None:
@@ -113,6 +119,22 @@ class Screens(WireApp, inherit_bindings=False):
             # With SIGHUP ignored (nohup) a lost terminal would spin a core on reads that return at once.
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.leave)
         self._ticks = self.set_interval(self.preferences.refresh_s, self.tick)
+
+    def post_display_hook(self) -> None:
+        """Textual's hook after each frame: with the first one out, what comes next may take its time."""
+        on_drawn, self._on_drawn = self._on_drawn, None
+        if on_drawn is not None:
+            on_drawn()
+            self._opening_polls = OPENING_POLLS
+            self.set_timer(ANSWER_POLL_S, self._poll_opening)
+
+    def _poll_opening(self) -> None:
+        former = self.place.state
+        if self.feed.latest() != former:
+            self.take_state()
+        self._opening_polls -= 1
+        if self._opening_polls > 0 and self.place.state.view is None:
+            self.set_timer(ANSWER_POLL_S, self._poll_opening)
 
     # --- preferences
 
@@ -167,7 +189,11 @@ class Screens(WireApp, inherit_bindings=False):
 
     def take_state(self) -> None:
         """Draw the newest state."""
-        self.place.take_state(self.feed.latest())
+        state = self.feed.latest()
+        if state.phase == CLOSED:
+            self.leave()
+            return
+        self.place.take_state(state)
         if self.beside is not None:
             self.place.take_desk(self.beside.desk())
         self.draw()
@@ -282,6 +308,7 @@ def run_app(
     intro: str | None = None,
     preferences: Preferences | None = None,
     preferences_file: str = "",
+    on_drawn: Callable[[], None] | None = None,
 ) -> None:
     """Show the screens until the user leaves. Raises TuiadvisorError where there is no usable terminal."""
     environment.require_terminal()
@@ -292,4 +319,5 @@ def run_app(
         intro=intro,
         preferences=preferences,
         preferences_file=preferences_file,
+        on_drawn=on_drawn,
     ).run()

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Mode = Literal["live", "replay"]
 
+# A phase: nothing will ever come, so the screens end; whoever fed them says why on the terminal they leave behind.
+CLOSED = "closed"
+
 # Every name a screen may pass to ViewFeed.command, with the type of its value.
 COMMAND_VALUES: dict[str, type] = {
     "pause": type(None),

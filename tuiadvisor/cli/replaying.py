@@ -1,0 +1,74 @@
+"""A recording behind the screens, or its summary as text: the part of `replay` and `runs` that reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.runlist import summarized
+from tuiadvisor.cli.bookmarks import bookmarks
+from tuiadvisor.cli.desk import Desk
+from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.folder import recordings
+from tuiadvisor.cli.recorded import whole_view
+from tuiadvisor.cli.work_options import work_of
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.once import plain_summary
+from tuiadvisor.tui.runs import plain_runs
+
+if TYPE_CHECKING:
+    import argparse
+    from contextlib import ExitStack
+
+    from tuiadvisor.advisor.runlist import RunEntry
+    from tuiadvisor.cli.sizing import Sizing
+
+
+def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) -> tuple[Desk, ReplayFeed]:
+    """Feed, started, and desk of `replay`; the stack ends the feed. TuiadvisorError if the file is bad."""
+    source = ReplaySource(options.file, options.speed)
+    feed = ReplayFeed(source, bookmarks=bookmarks(options.file), given=work_of(options))
+    stack.callback(feed.stop)
+    _check_step(options, feed.last_step)
+    if options.at is not None:
+        feed.command("pause")  # who asks for a step wants to look at it
+        feed.command("seek_step", options.at)
+    feed.start()
+    return Desk(feed, Path(options.file).parent, options.file, sizing=sizing), feed
+
+
+def begin_list(folder: Path) -> Desk:
+    """The desk of `runs`: no run, a list that is being read."""
+    desk = Desk(None, folder)
+    desk.command("list_runs")
+    return desk
+
+
+def print_once(options: argparse.Namespace) -> None:
+    """The summary at a recording's end."""
+    whole = whole_view(options.file, work_of(options))
+    _check_step(options, whole.last_step)
+    print(plain_summary(whole))
+
+
+def print_list(folder: Path) -> None:
+    """The recordings of a folder as text."""
+    entries = [read(entry) for entry in recordings(folder)]
+    print(plain_runs(tuple(entries), f"{text_of.count(len(entries), 'recording')} in {folder}"), end="")
+
+
+def read(entry: RunEntry) -> RunEntry:
+    """The entry with what its recording says; a damaged one says so in its row."""
+    try:
+        return summarized(entry, whole_view(entry.path))
+    except TuiadvisorError as error:
+        return replace(entry, state="broken", problem=str(error).removeprefix(f"{entry.path}: "))
+
+
+def _check_step(options: argparse.Namespace, last_step: int | None) -> None:
+    if options.at is not None and (last_step is None or not 0 <= options.at <= last_step):
+        held = "no step" if last_step is None else f"steps 0 to {last_step}"
+        raise TuiadvisorError(f"{options.file}: --at {options.at}: the recording holds {held}")

@@ -1,0 +1,112 @@
+"""A live session behind the screens or without them: what `watch`, `run` and `demo` have in common."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.findings import catalog
+from tuiadvisor.agent.discovery import find_ranks, has_torch
+from tuiadvisor.cli.desk import Desk
+from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.screens import show_screens
+from tuiadvisor.cli.target import open_target
+from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.once import plain_summary
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from contextlib import ExitStack
+
+    from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.cli.session import Session, Visit
+    from tuiadvisor.cli.sizing import Sizing
+
+
+def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visit, LiveFeed]:
+    """Session and feed of `watch`, started; the stack ends both. TuiadvisorError before anything is started."""
+    catalog()  # a wrong rule file is said before anything is put into a training
+    session = open_target(options)
+    stack.enter_context(session)
+    feed = LiveFeed(session.source(), session.agent_error, session.wish)
+    stack.callback(feed.stop)
+    feed.start()
+    return session, feed
+
+
+def print_once(options: argparse.Namespace, stack: ExitStack) -> int:
+    """`watch` where nobody looks at screens."""
+    if options.once and options.pid:
+        refuse_without_torch(options.pid)
+    session, feed = begin(options, stack)
+    return watch_once(session, feed, options.duration)
+
+
+def show(feed: LiveFeed, intro: str | None = None, recording: str = "", sizing: Sizing | None = None) -> None:
+    """The screens, until the user leaves; a failure of the feed's thread comes out as itself."""
+    show_screens(Desk(feed, ".", live_path=recording, sizing=sizing), intro=intro)
+    if feed.failure is not None:
+        raise feed.failure
+
+
+def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, settle_s: float = 2.0) -> int:
+    """Without a terminal: wait for a verdict that has stood for settle_s, print it as text."""
+    wait_for_verdict(session, feed, patience_s, settle_s)
+    view = feed.latest().view
+    if feed.failure is not None:
+        raise feed.failure
+    if view is None or not view.ranks:
+        raise FailureError(session.why_silent())
+    if view.last_step is None and not view.findings and not view.ended:
+        raise TuiadvisorError(
+            f"no training step in {patience_s:.0f} s from {text_of.count(len(view.ranks), 'process', 'processes')}: "
+            "it hangs or is stopped (tuiadvisor stacks tells where), its step is longer (--for 5m waits longer), "
+            "or it is no PyTorch training"
+        )
+    print(plain_summary(view))
+    return 0
+
+
+def refuse_without_torch(pids: Sequence[int]) -> None:
+    """TuiadvisorError for a process that cannot be training: nothing is put into it then."""
+    for found in find_ranks(pids):
+        if found.rank is None and not has_torch(found.pid):
+            raise TuiadvisorError(
+                f"--pid {found.pid}: {found.label} has not loaded torch, so it is no PyTorch training (yet); "
+                "name a rank's process, or leave --pid out to find the trainings here"
+            )
+
+
+def wait_for_verdict(
+    session: Session | Visit, feed: LiveFeed, patience_s: float, settle_s: float = 2.0
+) -> None:
+    """Until there is a verdict that has stood for settle_s, the agent has ended, or patience has."""
+    deadline = time.monotonic() + patience_s
+    since: float | None = None
+    while time.monotonic() < deadline and feed.failure is None:
+        view = feed.latest().view
+        decided = view is not None and view.verdict.decision is not None
+        since = (since or time.monotonic()) if decided else None
+        if (since is not None and time.monotonic() - since >= settle_s) or session.agent_ended():
+            break
+        time.sleep(0.1)
+    time.sleep(0.6)  # the last frames are still on their way
+
+
+def take_leave(feed: LiveFeed, output: str | None) -> None:
+    """What is left on the terminal when the screens are gone; a failure of the feed's thread comes out as itself."""
+    if feed.failure is not None:
+        raise feed.failure
+    say_goodbye(feed.latest().view, output)
+    for answer in feed.answers:
+        print(answer)
+
+
+def say_goodbye(view: RunView | None, output: str | None) -> None:
+    """What is left on the terminal: the verdict, and where the recording lies."""
+    if view is not None and view.verdict.sentence:
+        print(view.verdict.sentence)
+    if output:
+        print(f"recorded in {output}; look again with: tuiadvisor replay {output}")
