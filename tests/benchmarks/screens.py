@@ -1,7 +1,8 @@
 """What the screens cost on a real pseudo-terminal: bytes a second, first frame, key latency, CPU, memory.
 
-Run: python tests/benchmarks/screens.py [--seconds 20], or one kind of row alone: --first-frames 10, --busy, --only 2M.  The feed changes every figure and appends new
-steps to each rank's lateness twice a second; the reader answers cursor requests like a terminal.
+Run: python tests/benchmarks/screens.py [--seconds 20], or one kind of row alone: --first-frames 10, --busy, --only 2M.
+The feed changes every figure and appends new steps to each rank's lateness twice a second; the reader answers cursor
+requests like a terminal.
 """
 
 from __future__ import annotations
