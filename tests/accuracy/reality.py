@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matrix import COMMAND, Row, diagnose, record
@@ -31,7 +32,7 @@ ROWS = [
     for kind in ("backward", "forward", "data", "optimizer", "logging")
     for num_ranks, ms in ((2, "6"), (2, "15"), (4, "15"))
 ]
-MIN_BEFORE, MAX_BEFORE, MARGIN = 40, 150, 8  # steps right before the onset that count as reality
+MIN_BEFORE, NEAR, MARGIN = 40, 80, 8  # steps before the onset and after it that are compared
 
 
 def simulated_errors(options: argparse.Namespace) -> list[float]:
@@ -56,20 +57,45 @@ def simulated_errors(options: argparse.Namespace) -> list[float]:
     return errors
 
 
-def real_error(path: Path) -> float | None:
-    """Of one recording; None where no straggler was found or too few steps lie before its onset."""
-    document = diagnose(path)
-    late = [one for one in document["findings"] if one["id"] == "straggler"]
+def real_error(path: Path) -> tuple[float, float] | None:
+    """(error of one recording, by how much the other ranks' own work changed meanwhile), both shares of the real step.
+
+    None where no straggler was found or too few steps lie before its onset. The steps right before and right after the
+    onset are compared: the longer they are apart, the more the machine changes, which is no error of the prediction.
+    """
+    late = _stragglers(diagnose(path))
     since = min((one["since_step"] for one in late if one["since_step"]), default=0)
     if since < MIN_BEFORE + MARGIN:
         return None
-    steps = f"{max(since - MAX_BEFORE, 1)}:{since - MARGIN}"
-    command = [*COMMAND, "diagnose", str(path), "--json", "--steps", steps]
-    before = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
-    if any(one["id"] == "straggler" for one in before["findings"]):
-        return None  # these steps are not without a fault
-    predicted_s = document["step"]["mean_s"] - sum(one["loss_s_per_step"] for one in late)
-    return float(predicted_s / before["step"]["mean_s"] - 1)
+    before = _part(path, max(since - MARGIN - NEAR, 1), since - MARGIN)
+    after = _part(path, since + 1, since + NEAR)
+    late = _stragglers(after)
+    if _stragglers(before) or not late or before["step"]["mean_s"] is None:
+        return None  # not free of it, or not seen in so few steps
+    real_s = before["step"]["mean_s"]
+    predicted_s = after["step"]["mean_s"] - sum(one["loss_s_per_step"] for one in late)
+    guilty = {rank for one in late for rank in one["ranks"]}
+    drift_s = np.median(
+        [
+            _own_work_s(now) - _own_work_s(then)
+            for then, now in zip(before["per_rank"], after["per_rank"], strict=True)
+            if then["rank"] not in guilty
+        ]
+    )
+    return float(predicted_s / real_s - 1), float(drift_s / real_s)
+
+
+def _stragglers(document: Any) -> list[Any]:
+    return [one for one in document["findings"] if one["id"] == "straggler"]
+
+
+def _own_work_s(row: Any) -> float:
+    return sum(value or 0.0 for name, value in row["seconds"].items() if name != "comm_exposed")
+
+
+def _part(path: Path, first: int, last: int) -> Any:
+    command = [*COMMAND, "diagnose", str(path), "--json", "--steps", f"{first}:{last}"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
 
 
 def real_errors(options: argparse.Namespace) -> list[float]:
@@ -81,11 +107,15 @@ def real_errors(options: argparse.Namespace) -> list[float]:
             rows = [row for row in ROWS if fnmatch.fnmatch(row.name, options.only)] * options.repeat
             for number, row in enumerate(rows):
                 record(row, folder / f"{row.name}_{number:03}.tuirec")
-        errors = []
+        errors: list[float] = []
+        drifts: list[float] = []
         for path in sorted(folder.glob("*.tuirec")):
-            error = real_error(path)
-            print(f"{path.stem:60} {'not compared' if error is None else f'{error:+.1%}'}", flush=True)
-            errors += [] if error is None else [error]
+            found = real_error(path)
+            told_of_it = "not compared" if found is None else f"{found[0]:+.1%}, others' work {found[1]:+.1%}"
+            print(f"{path.stem:60} {told_of_it}", flush=True)
+            errors += [] if found is None else [found[0]]
+            drifts += [] if found is None else [found[1]]
+        print(f"what the other ranks' own work changed by meanwhile: {told(drifts)}")
     return errors
 
 

@@ -75,3 +75,26 @@ def test_bursts_are_sized_from_the_first_one_on() -> None:
     assert [("straggler", (2,), "data_wait")] == above_info(view)
     assert ONSET == pytest.approx(view.stragglers[0].since_step, abs=5)
     assert lost_s == pytest.approx(view.stragglers[0].loss_s_per_step, rel=0.1)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize(("every", "amount_s"), [(2, 8 * MS), (5, 12 * MS)])
+def test_late_in_a_part_of_the_steps_of_a_quiet_job(num_ranks: int, every: int, amount_s: float) -> None:
+    """Hardly any noise: the late steps are most of what varies, and must not be taken for it."""
+    healthy = Job(num_ranks=num_ranks, num_steps=240, noise=0.01, spike_chance=0.0)
+    job = healthy.with_faults(Fault("data", (1,), amount_s, onset=100, every=every))
+    lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s)[100:].mean()
+    view = final_view(job)
+    assert [("straggler", (1,), "data_wait")] == above_info(view)
+    assert 100 == pytest.approx(view.stragglers[0].since_step, abs=2)
+    assert lost_s == pytest.approx(view.stragglers[0].loss_s_per_step, rel=0.1)
+
+
+def test_two_kinds_of_steps_too_near_to_be_told_apart_are_sized_right() -> None:
+    """4 ms in every second step of a job whose steps vary by 2: no shift of all steps, whatever the median says."""
+    for seed in range(4):
+        healthy = Job(num_ranks=4, num_steps=400, noise=0.12, spike_chance=0.0, seed=seed)
+        job = healthy.with_faults(Fault("data", (1,), 4 * MS, every=2))
+        lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s).mean()
+        (late,) = final_view(job).stragglers
+        assert lost_s == pytest.approx(late.loss_s_per_step, rel=0.15)

@@ -18,7 +18,7 @@ from tuiadvisor.metrics.arrays import mad_sigma
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.arrays import Floats
+    from tuiadvisor.metrics.arrays import Bools, Floats
 
 NUM_STANDARD_ERRORS: Final = 4.0
 MIN_STRETCHES: Final = 8
@@ -26,6 +26,8 @@ NUM_NOISE_SIGMAS: Final = 4.0  # beyond the median: a step that is long for a re
 MIN_SIDE_STEPS: Final = 3 * MIN_SEGMENT_STEPS  # a share of the steps is less sure than a level
 MIN_LONG_STEPS: Final = 5  # fewer of them are chance
 MAX_CHANGES: Final = 8
+FEWER_ERRORS: Final = 3.0  # do, where long steps begin on one side more often than ...
+MAX_LOG_CHANCE: Final = math.log(1e-2)  # ... chance allows
 
 
 def find_mean_changes(values: Floats, min_shift: float) -> tuple[Change, ...]:
@@ -35,11 +37,12 @@ def find_mean_changes(values: Floats, min_shift: float) -> tuple[Change, ...]:
     if values.size < 2 * MIN_SIDE_STEPS:
         return ()
     clipped = _tamed(values, min_shift)
+    begins = _long_begins(values, min_shift)
     found: list[int] = []
     pending = [(0, clipped.size)]
     while pending and len(found) < MAX_CHANGES:
         start, stop = pending.pop()
-        index = _split(clipped[start:stop], min_shift)
+        index = _split(clipped[start:stop], begins[start:stop], min_shift)
         if index is not None:
             found.append(start + index)
             pending += [(start, start + index), (start + index, stop)]
@@ -62,8 +65,35 @@ def _tamed(values: Floats, min_shift: float) -> Floats:
     return np.clip(values, bottom, top)
 
 
-def _split(values: Floats, min_shift: float) -> int | None:
-    """Where the means of both sides differ most, if they do so verifiably."""
+def _long_begins(values: Floats, min_shift: float) -> Bools:
+    """Where a stretch of long steps begins."""
+    long = values > float(np.median(values)) + max(NUM_NOISE_SIGMAS * mad_sigma(values), min_shift)
+    begins = long.copy()
+    begins[1:] &= ~long[:-1]
+    return begins
+
+
+def _log_chance(begins: Bools, index: int) -> float:
+    """Logarithm of a bound on the chance that stretches which begin by lot lie so unevenly about any split.
+
+    Source: Chernoff's bound of a binomial tail, times the splits.
+    """
+    num, num_after = int(begins.sum()), int(begins[index:].sum())
+    if num < MIN_LONG_STEPS:
+        return 0.0
+    share, expected = num_after / num, 1 - index / begins.size
+    divergence = sum(
+        part * math.log(part / by_lot)
+        for part, by_lot in ((share, expected), (1 - share, 1 - expected))
+        if part > 0
+    )
+    return math.log(begins.size) - num * divergence
+
+
+def _split(values: Floats, begins: Bools, min_shift: float) -> int | None:
+    """Where the means of both sides differ most, if they do so verifiably: by their error, or by how many stretches of
+    long steps lie on either side.
+    """
     num_steps = values.size
     if num_steps < 2 * MIN_SIDE_STEPS:
         return None
@@ -75,9 +105,12 @@ def _split(values: Floats, min_shift: float) -> int | None:
     index = int(size[np.argmax(np.abs(after - before) * weight)])
     left, right = values[:index], values[index:]
     shift = abs(float(right.mean()) - float(left.mean()))
-    if shift < min_shift or shift <= NUM_STANDARD_ERRORS * _error(left, right):
+    if shift < min_shift:
         return None
-    return index
+    verified = (
+        shift > NUM_STANDARD_ERRORS * _error(left, right) or _log_chance(begins, index) < MAX_LOG_CHANCE
+    )
+    return index if verified else None
 
 
 def _error(left: Floats, right: Floats) -> float:

@@ -28,6 +28,7 @@ SETTLED_STEPS: Final = 20
 ONE_PHASE: Final = 0.8  # of the growth in one phase: a change of the program, not of the machine
 SCREEN_SCORE: Final = 6.0  # standard errors at which a rank's series is searched for changes
 MAX_SEARCHED_RANKS: Final = 32
+MAX_RESTLESS_RANKS: Final = 4  # searched for a change of their mean alone
 MIN_QUIET_GAPS: Final = (
     3  # bursts that come back after a while: three times as long without one, and they had not begun
 )
@@ -102,17 +103,30 @@ def _rank_changes(work_RK: Floats, min_shift: float) -> _RankChanges:
             {0: _mirrored(means), 1: means} if means else {},
             frozenset((0, 1)) if comes_and_goes or _alternates(_mirrored(levels)) else frozenset(),
         )
-    scores, _ = split_scores(deviation_RK)
-    suspects = np.argsort(-scores, kind="stable")[:MAX_SEARCHED_RANKS]
-    found = {
-        row: _series_changes(deviation_RK[row], min_shift)
-        for row in sorted(int(r) for r in suspects if scores[r] > SCREEN_SCORE)
-    }
+    found = {row: _series_changes(deviation_RK[row], min_shift) for row in _suspects(deviation_RK, min_shift)}
     return _RankChanges(
         {row: levels for row, (levels, _, _) in found.items() if levels},
         {row: means for row, (_, means, _) in found.items() if means},
         frozenset(row for row, (_, _, comes_and_goes) in found.items() if comes_and_goes),
     )
+
+
+def _suspects(deviation_RK: Floats, min_shift: float) -> list[int]:
+    """Rows whose series may change: by their score, and a few whose mean does though the score is low.
+
+    Of a rank that is late in every second step most neighbours differ, which looks like noise.
+    """
+    scores, index = split_scores(deviation_RK)
+    order = np.argsort(-scores, kind="stable")[:MAX_SEARCHED_RANKS]
+    chosen = {int(row) for row in order if scores[row] > SCREEN_SCORE}
+    at = index.astype(np.int64)
+    if at.size and at.min() > 0:
+        sums = np.cumsum(deviation_RK, axis=1)
+        before = sums[np.arange(at.size), at - 1]
+        shift = (sums[:, -1] - before) / (deviation_RK.shape[1] - at) - before / at
+        largest = np.argsort(-shift, kind="stable")[:MAX_RESTLESS_RANKS]
+        chosen |= {int(row) for row in largest if shift[row] >= min_shift}
+    return sorted(chosen)
 
 
 def _series_changes(

@@ -41,6 +41,7 @@ STALL_CHANCE: Final = (
 MODE_PERCENTILES: Final = (10, 90)
 MIN_MODE_SHARE: Final = 0.15  # of the steps in either mode; below that the median alone tells
 MIN_MODE_SIGMAS: Final = 4.0  # between the modes: halves of one mode are 2 (normal) to 2.7 (uniform) apart
+MIN_SCALED_STEPS: Final = 40  # to tell one rank's noise from its peers'
 SCALED_NOISE: Final = 1.25  # noise so much beyond its peers': the rank is slower by a factor, not by a delay
 
 
@@ -163,10 +164,13 @@ def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats, noise_s: float) -
     typical_s, _, persistent = _persistence(excess_K)
     if not persistent:
         return like_peers(work_K, peers_RK)
-    own_s = float(np.median(work_K))
-    if own_s > typical_s and mad_sigma(work_K) > SCALED_NOISE * noise_s:
-        return work_K * (1 - typical_s / own_s)  # all its work is slower, and its noise with it
-    return work_K - typical_s
+    own_s, own_noise_s = float(np.median(work_K)), mad_sigma(work_K)
+    if own_s <= typical_s or own_noise_s <= SCALED_NOISE * noise_s:
+        return work_K - typical_s
+    if work_K.size >= MIN_SCALED_STEPS and own_noise_s > SCALED_NOISE * noise_s * own_s / (own_s - typical_s):
+        # More restless than any factor makes it: two kinds of steps, too near each other to be told apart.
+        return like_peers(work_K, peers_RK)
+    return work_K * (1 - typical_s / own_s)  # all its work is slower, and its noise with it
 
 
 def _late(
