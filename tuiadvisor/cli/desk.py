@@ -14,12 +14,11 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.runlist import summarized
 from tuiadvisor.cli import preferences
 from tuiadvisor.cli.bookmarks import bookmarks, save_bookmark
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.folder import MAX_RUNS, recordings
+from tuiadvisor.cli.rowreader import RowReader
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.preferences import Preferences
@@ -32,7 +31,7 @@ from tuiadvisor.tui.feed import FeedState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.advisor.runlist import RunEntry
     from tuiadvisor.cli.conductor import Conductor
     from tuiadvisor.cli.feed import Feed
     from tuiadvisor.cli.sizing import Sizing
@@ -81,26 +80,21 @@ class Desk:
         self._state = DeskState(
             folder=str(folder), has_live=self.home is not None, open_path=open_path, runs_note="looking …"
         )
-        self._wanted: tuple[str, ...] = ()
-        self._rows_due = threading.Event()
+        self._rows = RowReader(lambda: self._state.runs, self._change_row)
         self._stopped = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._obey_all, name="tuiadvisor-desk", daemon=True),
-            threading.Thread(target=self._read_rows, name="tuiadvisor-rows", daemon=True),
-        ]
+        self._thread = threading.Thread(target=self._obey_all, name="tuiadvisor-desk", daemon=True)
 
     def start(self) -> None:
         """Begin to listen."""
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
+        self._rows.start()
 
     def stop(self) -> None:
         """End the threads, and every feed that was opened here; the caller's own feed stays the caller's."""
         self._stopped.set()
         self._commands.put(("", None))
-        self._rows_due.set()
-        for thread in self._threads:
-            thread.join(5.0)
+        self._rows.stop()
+        self._thread.join(5.0)
         if self._opened is not None:
             self._opened.stop()
 
@@ -118,8 +112,7 @@ class Desk:
     def command(self, name: str, value: object = None) -> None:
         """Take a command of the screens; those that are not the desk's go to the feed."""
         if name == "want_runs" and isinstance(value, tuple):
-            self._wanted = value
-            self._rows_due.set()
+            self._rows.want(value)
         elif name in DESK_VALUES:
             self._commands.put((name, value))
         elif self._feed is not None:
@@ -148,7 +141,7 @@ class Desk:
         ]
         note = f"only the newest {MAX_RUNS:,} are listed" if len(found) >= MAX_RUNS else ""
         self._change(runs=tuple(found), runs_note=note)
-        self._rows_due.set()
+        self._rows.look()
 
     def _open(self, value: object) -> None:
         path = str(value)
@@ -339,51 +332,11 @@ class Desk:
                 for located in taken:
                     yield located.data
 
-    # --- rows
-
-    def _read_rows(self) -> None:
-        while not self._stopped.is_set():
-            path = self._next_row()
-            if path is None:
-                self._rows_due.wait()
-                self._rows_due.clear()
-                continue
-            self._change_row(path, state="reading")
-            try:
-                view = self._row_view(path)
-            except TuiadvisorError as error:
-                self._change_row(path, state="broken", problem=str(error).removeprefix(f"{path}: "))
-            except Exception as error:  # noqa: BLE001 - a file that breaks the reader is one row, not the list
-                self._change_row(path, state="broken", problem=f"{type(error).__name__}: {error}")
-            else:
-                self._change_row(path, view)
-
-    def _row_view(self, path: str) -> RunView | None:
-        advisor = Advisor()
-        with RecordingReader(path) as reader:
-            while taken := reader.take():
-                if self._stopped.is_set():
-                    return None
-                advisor.feed_many(located.data for located in taken)
-        return advisor.view()
-
-    def _next_row(self) -> str | None:
-        """What is on the screen first, then the rest: none of it is read before the list was looked at."""
-        unread = [entry.path for entry in self._state.runs if entry.state == "unread"]
-        return next((path for path in self._wanted if path in unread), None)
-
     # --- state
 
-    def _change_row(self, path: str, view: RunView | None = None, **changes: Any) -> None:
+    def _change_row(self, path: str, changed: Callable[[RunEntry], RunEntry]) -> None:
         with self._lock:
-            runs = tuple(
-                entry
-                if entry.path != path
-                else replace(entry, **changes)
-                if view is None
-                else summarized(entry, view)
-                for entry in self._state.runs
-            )
+            runs = tuple(changed(entry) if entry.path == path else entry for entry in self._state.runs)
             self._state = replace(self._state, runs=runs, version=self._state.version + 1)
 
     def _change(self, **changes: Any) -> None:
