@@ -207,15 +207,14 @@ def programs(ranks: list[int]) -> list[Program]:
         )
     for name, answer, back in (
         ("htop", rb"(?i)press any key|Released under", b" "),
-        ("btop", rb"(?i)options", b"\x1b"),
+        ("btop", rb"Description", b"\x1b"),  # its menu is drawn, letter by letter, of blocks: only its help has words
     ):
         path = shutil.which(name)
         if path is None:
             print(f"skipped: {name} is not installed")
             continue
-        key = b"h" if name == "htop" else b"m"
         remote = f"TERM=xterm-256color LC_ALL=C.UTF-8 {path}" + (" --utf-force" if name == "btop" else "")
-        found.append(Program(name, remote, rb"(?i)cpu", key, answer, back, b"q"))
+        found.append(Program(name, remote, rb"(?i)cpu", b"h", answer, back, b"q"))
     return found
 
 
