@@ -207,7 +207,11 @@ def programs(ranks: list[int]) -> list[Program]:
         )
     for name, answer, back in (
         ("htop", rb"(?i)press any key|Released under", b" "),
-        ("btop", rb"Description", b"\x1b"),  # its menu is drawn, letter by letter, of blocks: only its help has words
+        (
+            "btop",
+            rb"Description",
+            b"\x1b",
+        ),  # its menu is drawn, letter by letter, of blocks: only its help has words
     ):
         path = shutil.which(name)
         if path is None:
