@@ -14,8 +14,8 @@ import numpy as np
 
 from tuiadvisor.advisor.view import RankRow
 from tuiadvisor.events import PHASES
-from tuiadvisor.metrics.accounting import rank_seconds, rank_step_seconds, shares
-from tuiadvisor.metrics.arrays import Floats, column_median, finite_or_none, median_or_none, row_mean
+from tuiadvisor.metrics.accounting import rank_step_seconds, seconds_of_ranks, shares
+from tuiadvisor.metrics.arrays import Floats, column_median, finite_or_nones, median_or_none, row_mean
 from tuiadvisor.metrics.steptable import COMM, PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -133,23 +133,28 @@ def _measured(  # noqa: PLR0917 - one caller, above
     late_R = stands_out(levels)
     peers_R = np.array([stages.get(rank, (-1,))[0] for rank in table.ranks], dtype=np.int64)
     phases = phase_levels(diagnosis.seconds_PR, step_s, peers_R)
+    overlap_R = np.full(len(table.ranks), np.nan)
+    np.divide(exposed_R, total_R, out=overlap_R, where=total_R > 0)
+    overlaps = finite_or_nones(1 - np.minimum(overlap_R, 1.0))
+    all_seconds = seconds_of_ranks(diagnosis.seconds_PR)
+    steps, waits = finite_or_nones(step_R), finite_or_nones(wait_R)
+    caused, lasts = finite_or_nones(caused_R), finite_or_nones(last_R)
     rows = {}
     for row, rank in enumerate(table.ranks):
-        seconds = rank_seconds(diagnosis.seconds_PR, row)
-        overlap = 1 - min(exposed_R[row] / total_R[row], 1.0) if total_R[row] > 0 else np.nan
+        seconds = all_seconds[row]
         rows[rank] = _row(
             rank,
             facts.get(rank),
             last_steps.get(rank),
             odd,
             host=table.hosts[row],
-            step_s=finite_or_none(step_R[row]),
+            step_s=steps[row],
             seconds=seconds,
-            idle=_idle(seconds, finite_or_none(step_R[row])),
-            overlap=finite_or_none(overlap),
-            wait_s=finite_or_none(wait_R[row]),
-            caused_wait_s=finite_or_none(caused_R[row]),
-            last_arrivals=finite_or_none(last_R[row]),
+            idle=_idle(seconds, steps[row]),
+            overlap=overlaps[row],
+            wait_s=waits[row],
+            caused_wait_s=caused[row],
+            last_arrivals=lasts[row],
             is_culprit=rank in culprits,
             is_late=bool(late_R[row]),
             levels=levels[row],

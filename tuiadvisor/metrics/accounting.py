@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import PHASES
-from tuiadvisor.metrics.arrays import Floats, finite_or_none, row_mean
+from tuiadvisor.metrics.arrays import Floats, finite_or_none, finite_or_nones, row_mean
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steptable import StepTable
@@ -34,7 +34,13 @@ def phase_seconds_PR(table: StepTable) -> Floats:
 
 def rank_seconds(seconds_PR: Floats, row: int) -> PhaseTimes:
     """Seconds a step of one rank, by phase name."""
-    return {name: finite_or_none(seconds_PR[index, row]) for index, name in enumerate(PHASES)}
+    return dict(zip(PHASES, finite_or_nones(seconds_PR[:, row]), strict=True))
+
+
+def seconds_of_ranks(seconds_PR: Floats) -> list[PhaseTimes]:
+    """`rank_seconds` of every row."""
+    columns = [finite_or_nones(row) for row in seconds_PR]
+    return [dict(zip(PHASES, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def job_seconds(seconds_PR: Floats) -> PhaseTimes:

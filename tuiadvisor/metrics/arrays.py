@@ -14,12 +14,76 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+SORTED_BELOW: Final = 512  # values a row: up to there sorting them all is faster than seeking the middle one
 MAD_TO_SIGMA: Final = 1.4826  # a normal distribution's standard deviation in units of its MAD
+
+
+def median(values: Floats) -> float:
+    """Median of a series, equal to `np.median` to the last digit; NaN for none or where one is NaN."""
+    if values.size == 0:
+        return float("nan")
+    return float(_middle_of_rows(values.reshape(1, -1))[0])
+
+
+def medians(values_RK: Floats, axis: int) -> Floats:
+    """Medians over axis 0 or 1 of a table, equal to `np.median` to the last digit; NaN where one is NaN, or for none.
+
+    A view takes hundreds of them, and these cost a fifth of numpy's, which seeks three places one after the other.
+    """
+    if values_RK.shape[axis] == 0:
+        return np.full(values_RK.shape[1 - axis], np.nan)
+    return _middle_of_rows(values_RK if axis == 1 else values_RK.T)
+
+
+def _middle_of_rows(values: Floats) -> Floats:
+    size = values.shape[1]
+    half = size // 2
+    ordered = np.array(values, dtype=np.float64, order="C")
+    if size < SORTED_BELOW:
+        ordered.sort(axis=1)
+        lower, unknown = ordered[:, half - 1], np.asarray(np.isnan(ordered[:, -1]))
+    else:
+        ordered.partition(half, axis=1)
+        lower, unknown = ordered[:, :half].max(axis=1), np.asarray(np.isnan(ordered[:, half:]).any(axis=1))
+    upper = ordered[:, half]
+    result = upper.copy() if size % 2 else (lower + upper) / 2
+    if unknown.any():
+        result[unknown] = np.nan
+    return np.asarray(result)
+
+
+def percentiles(values: Floats, low: float, high: float) -> tuple[float, float]:
+    """Two percentiles of a series that is not empty, equal to `np.percentile` to the last digit; no NaN."""
+    low_R, high_R = row_percentiles(values.reshape(1, -1), low, high)
+    return float(low_R[0]), float(high_R[0])
+
+
+def row_percentiles(values_RK: Floats, *percents: float) -> tuple[Floats, ...]:
+    """Percentiles of every row, equal to `np.percentile` to the last digit; at least one column, no NaN."""
+    ordered = np.sort(values_RK, axis=1)
+    return tuple(_between(ordered, percent / 100) for percent in percents)
+
+
+def _between(ordered_RK: Floats, share: float) -> Floats:
+    """Linear between the two nearest values, from the nearer one: so numpy rounds it."""
+    last = ordered_RK.shape[1] - 1
+    place = last * share
+    below = int(place)
+    lower, upper = ordered_RK[:, below], ordered_RK[:, min(below + 1, last)]
+    part, apart = place - below, upper - lower
+    return np.asarray(lower + apart * part if part < 0.5 else upper - apart * (1 - part))
 
 
 def finite_or_none(value: float) -> float | None:
     """The value, or None when it is NaN or infinite: views never carry either."""
     return float(value) if np.isfinite(value) else None
+
+
+def finite_or_nones(values: Floats) -> list[float | None]:
+    """Each value of a series, or None where it is NaN or infinite."""
+    return [
+        value if known else None for value, known in zip(values.tolist(), np.isfinite(values), strict=True)
+    ]
 
 
 def mean_or_none(values: Floats) -> float | None:
@@ -31,22 +95,22 @@ def mean_or_none(values: Floats) -> float | None:
 def median_or_none(values: Floats) -> float | None:
     """Median of the finite values, None when there are none."""
     known = values[np.isfinite(values)]
-    return float(np.median(known)) if known.size else None
+    return median(known) if known.size else None
 
 
 def mad_sigma(values: Floats) -> float:
     """Robust standard deviation of finite values; 0 when there are none."""
     if values.size == 0:
         return 0.0
-    return float(np.median(np.abs(values - np.median(values)))) * MAD_TO_SIGMA
+    return median(np.abs(values - median(values))) * MAD_TO_SIGMA
 
 
 def row_mad_sigma(values_RK: Floats) -> Floats:
     """mad_sigma of every row; no NaN."""
     if values_RK.shape[1] == 0:
         return np.zeros(values_RK.shape[0])
-    distance = np.abs(values_RK - np.median(values_RK, axis=1, keepdims=True))
-    return np.asarray(np.median(distance, axis=1) * MAD_TO_SIGMA)
+    distance = np.abs(values_RK - medians(values_RK, 1)[:, None])
+    return np.asarray(medians(distance, 1) * MAD_TO_SIGMA)
 
 
 def lower_quartile(values: Floats) -> float:
@@ -65,16 +129,15 @@ def column_median(values_RK: Floats) -> Floats:
     if values_RK.shape[0] == 0:
         return np.full(values_RK.shape[1], np.nan)
     if not np.isnan(values_RK).any():
-        return np.asarray(np.median(values_RK, axis=0))
+        return medians(values_RK, 0)
     # np.nanmedian is slow and warns on empty columns; sorting puts NaN last and does the same.
-    ordered = np.sort(values_RK, axis=0)
-    count = np.sum(~np.isnan(ordered), axis=0)
+    ordered = np.sort(np.ascontiguousarray(values_RK.T), axis=1)
+    count = values_RK.shape[0] - np.isnan(ordered).sum(axis=1)
     low = np.maximum(count - 1, 0) // 2
-    high = np.maximum(count // 2, 0)
-    high = np.minimum(high, values_RK.shape[0] - 1)
+    high = np.minimum(count // 2, values_RK.shape[0] - 1)
     columns = np.arange(values_RK.shape[1])
-    middle = (ordered[low, columns] + ordered[high, columns]) / 2
-    return np.where(count > 0, middle, np.nan)
+    between = (ordered[columns, low] + ordered[columns, high]) / 2
+    return np.where(count > 0, between, np.nan)
 
 
 def row_median(values_RK: Floats) -> Floats:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median
-from tuiadvisor.metrics.steptable import COMM, PHASE_INDEX
+from tuiadvisor.metrics.steptable import COMM, PHASE_INDEX, consecutive, picked
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steptable import StepTable
@@ -191,14 +191,16 @@ def _clock_shift(table: StepTable, usable_K: Bools) -> Floats:
 
 
 def select_steps(barrier: Barrier, columns: Bools | Ints) -> Barrier:
-    """The barrier of some columns."""
+    """The barrier of some columns, not to be written to."""
+    which = consecutive(columns)
+
     return Barrier(
         evidence=barrier.evidence,
-        work_RK=barrier.work_RK[:, columns],
-        lateness_RK=barrier.lateness_RK[:, columns],
-        wait_RK=barrier.wait_RK[:, columns],
-        transfer_K=barrier.transfer_K[columns],
-        cycle_K=barrier.cycle_K[columns],
-        complete_K=barrier.complete_K[columns],
-        last_K=barrier.last_K[columns],
+        work_RK=picked(barrier.work_RK, which),
+        lateness_RK=picked(barrier.lateness_RK, which),
+        wait_RK=picked(barrier.wait_RK, which),
+        transfer_K=picked(barrier.transfer_K, which),
+        cycle_K=picked(barrier.cycle_K, which),
+        complete_K=picked(barrier.complete_K, which),
+        last_K=picked(barrier.last_K, which),
     )

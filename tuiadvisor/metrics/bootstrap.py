@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.arrays import percentiles
+
 if TYPE_CHECKING:
     from tuiadvisor.metrics.arrays import Floats
 
@@ -93,11 +95,11 @@ def ratio_of_means(before: Floats, after: Floats) -> Ratio | None:
         return None
     drawn = np.log(_resampled_means(after)) - np.log(_resampled_means(before))
     middle = math.log(mean_after) - math.log(mean_before)
-    low, high = np.percentile(drawn, (50 - 50 * CONFIDENCE, 50 + 50 * CONFIDENCE)) - middle
+    low, high = percentiles(drawn, 50 - 50 * CONFIDENCE, 50 + 50 * CONFIDENCE)
     return Ratio(
         expected=math.exp(middle),
-        low=math.exp(middle + min(float(low), 0.0)),
-        high=math.exp(middle + max(float(high), 0.0)),
+        low=math.exp(middle + min(low - middle, 0.0)),
+        high=math.exp(middle + max(high - middle, 0.0)),
     )
 
 
@@ -107,8 +109,8 @@ def difference_of_means(before: Floats, after: Floats) -> tuple[float, float, fl
         return None
     middle = float(after.mean()) - float(before.mean())
     drawn = _resampled_means(after) - _resampled_means(before)
-    low, high = np.percentile(drawn, (50 - 50 * CONFIDENCE, 50 + 50 * CONFIDENCE))
-    return middle, min(float(low), middle), max(float(high), middle)
+    low, high = percentiles(drawn, 50 - 50 * CONFIDENCE, 50 + 50 * CONFIDENCE)
+    return middle, min(low, middle), max(high, middle)
 
 
 def mean_interval(values: Floats, confidence: float) -> tuple[float, float]:
@@ -117,8 +119,8 @@ def mean_interval(values: Floats, confidence: float) -> tuple[float, float]:
     if values.size < 2:
         return mean, mean
     drawn = _resampled_means(values, NUM_INTERVAL_RESAMPLES, MAX_INTERVAL_BLOCKS, floor=False)
-    low, high = np.percentile(drawn, (50 - 50 * confidence, 50 + 50 * confidence))
-    return min(float(low), mean), max(float(high), mean)
+    low, high = percentiles(drawn, 50 - 50 * confidence, 50 + 50 * confidence)
+    return min(low, mean), max(high, mean)
 
 
 def _resampled_means(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import PHASES
-from tuiadvisor.metrics.arrays import Floats, Ints, column_median, mad_sigma
+from tuiadvisor.metrics.arrays import Floats, Ints, column_median, mad_sigma, median
 from tuiadvisor.metrics.steptable import AFTER_BARRIER, OTHER, PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _excess(values_RK: Floats, row: int, peers: Ints, *, is_rare: bool) -> float
         return None
     if is_rare:  # a handful of stalls, each in the phase in which it caught the rank
         return float(difference.mean())
-    excess = float(np.median(difference))
+    excess = median(difference)
     error = 1.25 * mad_sigma(difference) / math.sqrt(difference.size)
     return excess if abs(excess) > NUM_STANDARD_ERRORS * error else 0.0
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from tuiadvisor.metrics.arrays import Floats, mad_sigma
+from tuiadvisor.metrics.arrays import Floats, mad_sigma, median, medians, percentiles, row_percentiles
 
 MIN_SEGMENT_STEPS: Final = 8  # a level needs this many steps to be believed
 NUM_STANDARD_ERRORS: Final = 4.0
@@ -41,7 +41,7 @@ def split_scores(values_RK: Floats) -> tuple[Floats, Floats]:
     num_steps = values_RK.shape[1]
     if num_steps < 2 * MIN_SEGMENT_STEPS:
         return np.zeros(values_RK.shape[0]), np.zeros(values_RK.shape[0])
-    low, high = np.percentile(values_RK, (2, 98), axis=1, keepdims=True)
+    low, high = (limit[:, None] for limit in row_percentiles(values_RK, 2, 98))
     clipped = np.clip(values_RK, low, high)  # a few long steps must not look like a new level
     sums = np.cumsum(clipped, axis=1)
     size = np.arange(MIN_SEGMENT_STEPS, num_steps - MIN_SEGMENT_STEPS + 1)
@@ -51,7 +51,7 @@ def split_scores(values_RK: Floats) -> tuple[Floats, Floats]:
     score = np.abs(difference) * weight
     best = np.argmax(score, axis=1)
     # Noise from neighbours' differences: a change of level, or many, does not inflate it.
-    noise = np.median(np.abs(np.diff(clipped, axis=1)), axis=1) * (1.4826 / np.sqrt(2)) + 1e-12
+    noise = medians(np.abs(np.diff(clipped, axis=1)), 1) * (1.4826 / np.sqrt(2)) + 1e-12
     return score[np.arange(len(best)), best] / noise, size[best].astype(np.float64)
 
 
@@ -63,7 +63,7 @@ def _smooth(values: Floats, level: float, reach: float) -> Floats:
 def _verify(values: Floats, index: int, min_shift: float, reach_steps: int) -> Change | None:
     before = values[max(0, index - reach_steps) : index]
     after = values[index : index + reach_steps]
-    level_before, level_after = float(np.median(before)), float(np.median(after))
+    level_before, level_after = median(before), median(after)
     shift = abs(level_after - level_before)
     sigma = max(mad_sigma(before), mad_sigma(after))
     standard_error = 1.25 * sigma * float(np.sqrt(1 / before.size + 1 / after.size))
@@ -92,7 +92,7 @@ def _steepest(values: Floats) -> int | None:
     width = 2 * MIN_SEGMENT_STEPS
     if values.size < 2 * width:
         return None
-    low, high = np.percentile(values, (2, 98))
+    low, high = percentiles(values, 2, 98)
     sums = np.concatenate(([0.0], np.cumsum(np.clip(values, low, high))))
     middle = np.arange(width, values.size - width + 1)
     difference = sums[middle + width] - 2 * sums[middle] + sums[middle - width]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.accounting import phase_seconds_PR
-from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median
+from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median, median
 from tuiadvisor.metrics.barrier import Barrier, find_barrier, select_steps
 from tuiadvisor.metrics.causes import (
     COMPUTE_PHASES,
@@ -36,7 +36,7 @@ from tuiadvisor.metrics.regime import (
 from tuiadvisor.metrics.steptable import PHASE_INDEX, StepTable, select
 from tuiadvisor.metrics.stragglers import find_stragglers
 from tuiadvisor.metrics.wandering import Wandering, find_wandering, phase_shares
-from tuiadvisor.metrics.whatif import Gain, Slowdown, slowdown
+from tuiadvisor.metrics.whatif import Gain, Slowdown, slowdown, what_if_stride
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,6 +311,7 @@ def with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> Diagnosi
 def _slowdown(table: StepTable, barrier: Barrier, rows: Ints, window: Ints) -> Slowdown | None:
     if rows.size < 2 or window.size < MIN_SEGMENT_STEPS:
         return None
+    window = window[:: what_if_stride(rows.size * window.size)]
     parts = {}
     for name, values in phases_before_barrier(table).items():
         block = values[np.ix_(rows, window)]
@@ -327,8 +328,6 @@ def _since(series: Floats, steps: Ints, cycle: Floats) -> int | None:
     if not steps.size or not np.isfinite(series).all():
         return None
     ups: list[Change] = [
-        change
-        for change in find_changes(series, MIN_SHIFT_SHARE * float(np.median(cycle)))
-        if change.shift > 0
+        change for change in find_changes(series, MIN_SHIFT_SHARE * median(cycle)) if change.shift > 0
     ]
     return int(steps[ups[-1].index]) if ups else int(steps[0])

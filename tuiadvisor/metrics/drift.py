@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.arrays import median
+
 if TYPE_CHECKING:
     from tuiadvisor.metrics.arrays import Floats
 
@@ -47,15 +49,13 @@ def find_drift(series_K: Floats) -> Drift | None:
     if values.size < NUM_PARTS * MIN_PART_STEPS:
         return None
     parts = np.array_split(values, NUM_PARTS)
-    levels = np.array([np.median(part) for part in parts])
+    levels = np.array([median(part) for part in parts])
     growth = float(levels[-1] - levels[0])
     rises = np.diff(levels)
     if growth <= 0 or int((rises > 0).sum()) < MIN_RISES or float(rises.max()) > MAX_JUMP * growth:
         return None
     noise = float(
-        np.median(
-            [1.4826 * np.median(np.abs(part - level)) for part, level in zip(parts, levels, strict=True)]
-        )
+        np.median([1.4826 * median(np.abs(part - level)) for part, level in zip(parts, levels, strict=True)])
     )
     error = 1.25 * noise * np.sqrt(2 / parts[0].size)
     if growth < NUM_STANDARD_ERRORS * error:

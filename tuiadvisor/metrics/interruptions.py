@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import StepFlag
+from tuiadvisor.metrics.arrays import median, row_median
 from tuiadvisor.metrics.steptable import AFTER_BARRIER, PHASE_INDEX
 from tuiadvisor.metrics.stragglers import MIN_STALL_LOSS, MIN_STALLS, STALL_CHANCE, chance_by_lot
 
@@ -81,9 +82,8 @@ def after_barrier_RK(table: StepTable, rows: slice | Ints, at_least_s: float) ->
     """Records that are so much longer than usual after their barrier: the next step's arrival pays for it."""
     tail = tail_s(table)[rows]
     known = np.isfinite(tail)
-    usual = np.array(
-        [np.median(row[here]) if here.any() else 0.0 for row, here in zip(tail, known, strict=True)]
-    )
+    usual = row_median(np.where(known, tail, np.nan))
+    usual = np.where(np.isnan(usual), 0.0, usual)
     return np.asarray(known & (np.where(known, tail, 0.0) - usual[:, None] >= at_least_s))
 
 
@@ -95,7 +95,7 @@ def find_interruptions(table: StepTable, barrier: Barrier, candidate_K: Bools) -
     columns = np.flatnonzero(candidate_K & np.isfinite(cycle))
     if columns.size < MIN_STEPS:
         return nothing
-    median_s = float(np.median(cycle[columns]))
+    median_s = median(cycle[columns])
     excess_K = np.where(np.isfinite(cycle), cycle - median_s, 0.0)
     limit_s = _limit_s(excess_K[columns], median_s)
     # Half of a pause within the exchange itself may lie in the step before: where one of two ranks leaves late,

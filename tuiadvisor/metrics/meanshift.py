@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.arrays import mad_sigma
+from tuiadvisor.metrics.arrays import mad_sigma, median
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ def find_mean_changes(values: Floats, min_shift: float) -> tuple[Change, ...]:
 
 def _tamed(values: Floats, min_shift: float) -> Floats:
     """No step counts for more than the usual long one: a single stall is no new mean."""
-    middle = float(np.median(values))
+    middle = median(values)
     reach = max(NUM_NOISE_SIGMAS * mad_sigma(values), min_shift)
     long, short = values[values > middle + reach], values[values < middle - reach]
-    top = float(np.median(long)) if long.size >= MIN_LONG_STEPS else middle + reach
-    bottom = float(np.median(short)) if short.size >= MIN_LONG_STEPS else middle - reach
+    top = median(long) if long.size >= MIN_LONG_STEPS else middle + reach
+    bottom = median(short) if short.size >= MIN_LONG_STEPS else middle - reach
     return np.clip(values, bottom, top)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import StepFlag
-from tuiadvisor.metrics.arrays import Bools, Floats, column_median
+from tuiadvisor.metrics.arrays import Bools, Floats, column_median, median, medians
 from tuiadvisor.metrics.interruptions import (
     NAMED_SHARE,
     Interruption,
@@ -97,11 +97,11 @@ def find_warmup(step_K: Floats, compiling_K: Bools) -> Warmup | None:
     values = step_K[known]
     if values.size < MIN_STEPS_TO_TELL:
         return None
-    later = float(np.median(values[values.size // 2 :]))
+    later = median(values[values.size // 2 :])
     if later <= 0:
         return None
     padded = np.concatenate((values[:1], values, values[-1:]))
-    smooth = np.median(np.stack((padded[:-2], padded[1:-1], padded[2:])), axis=0)
+    smooth = medians(np.stack((padded[:-2], padded[1:-1], padded[2:])), 0)
     fast = smooth <= WARMUP_FACTOR * later
     settled = np.flatnonzero(fast[:-2] & fast[1:-1] & fast[2:])
     length = int(settled[0]) if settled.size else values.size
@@ -187,7 +187,7 @@ def _alone_late(barrier: Barrier, affected_K: Bools) -> int | None:
     usual = barrier.cycle_K[~affected_K & np.isfinite(barrier.cycle_K)]
     if not usual.size:
         return None
-    excess_K = barrier.cycle_K - float(np.median(usual))
+    excess_K = barrier.cycle_K - median(usual)
     late = [
         late_rows(barrier, column, NAMED_SHARE * float(excess_K[column]))
         for column in np.flatnonzero(affected_K).tolist()
@@ -273,7 +273,7 @@ def _gc_share(table: StepTable, affected_K: Bools, starter_row: int | None, tota
     usual, here = gc_K[~near_K & np.isfinite(gc_K)], gc_K[near_K & np.isfinite(gc_K)]
     if not usual.size or not here.size or total_s <= 0:
         return None
-    return max(float((here - np.median(usual)).sum()), 0.0) / total_s
+    return max(float((here - median(usual)).sum()), 0.0) / total_s
 
 
 def _pause_phase(table: StepTable, affected_K: Bools, starter_row: int | None) -> str | None:
@@ -291,7 +291,7 @@ def _pause_phase(table: StepTable, affected_K: Bools, starter_row: int | None) -
         usual, here = values[~affected_K], values[before_K if name in AFTER_BARRIER else affected_K]
         usual, here = usual[np.isfinite(usual)], here[np.isfinite(here)]
         if usual.size and here.size:
-            growth[name] = float(np.median(here) - np.median(usual))
+            growth[name] = float(median(here) - median(usual))
     largest = max(growth, key=lambda name: (growth[name], name), default=None)
     return largest if largest is not None and growth[largest] > 0 else None
 
@@ -336,7 +336,7 @@ def find_steady(
     steady_K = free_K & ~periodic_K & ~before_K & ~unpaid_K & ~irregular_K
     pauses: list[Pause] = []
     if steady_K.any():
-        median_s = float(np.median(barrier.cycle_K[steady_K]))
+        median_s = median(barrier.cycle_K[steady_K])
         collecting_RK = _collecting(table, barrier, periodic_K, median_s)
         for kind, marked_RK, affected_K in (
             ("checkpoint", checkpoint_RK, checkpoint_K),
@@ -388,7 +388,7 @@ def _spoiled_before(table: StepTable, cycle_K: Floats, pause_K: Bools, usual_K: 
     usual = cycle_K[usual_K & ~pause_K]
     if not pause_K.any() or not usual.size:
         return paid_K, unpaid_K
-    length_s = float(np.median(cycle_K[pause_K]) - np.median(usual))
+    length_s = float(median(cycle_K[pause_K]) - median(usual))
     late_K = np.asarray(after_barrier_RK(table, slice(None), 0.5 * length_s).any(axis=0))
     paid_K[:-1] = late_K[:-1] & pause_K[1:]
     unpaid_K[:] = late_K & ~np.append(np.isfinite(cycle_K[1:]), False)

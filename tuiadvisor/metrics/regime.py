@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import PHASES
-from tuiadvisor.metrics.arrays import Floats, Ints, column_median
+from tuiadvisor.metrics.arrays import Floats, Ints, column_median, median, medians
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change, find_changes, split_scores
 from tuiadvisor.metrics.meanshift import MIN_SIDE_STEPS, find_mean_changes
 from tuiadvisor.metrics.steptable import PHASE_INDEX
@@ -64,7 +64,7 @@ WHOLE: Final = Regime(0, (), {}, frozenset())
 
 def deviations(work_RK: Floats) -> Floats:
     """Each rank's work beyond the ranks' common level, step by step: what slows all together cancels out."""
-    return work_RK - np.median(work_RK, axis=0)
+    return work_RK - medians(work_RK, 0)
 
 
 def _alternates(changes: tuple[Change, ...]) -> bool:
@@ -150,7 +150,7 @@ def _series_changes(
 def _hold(levels: tuple[Change, ...], deviation_K: Floats) -> bool:
     """Whether most steps from each change to the next keep to its level: at the edge of a short burst they do not."""
     edges = [0, *(change.index for change in levels), deviation_K.size]
-    medians = [float(np.median(deviation_K[at:end])) for at, end in itertools.pairwise(edges)]
+    medians = [median(deviation_K[at:end]) for at, end in itertools.pairwise(edges)]
     return all(
         (before - middle) * (change.before - middle) > 0 and (after - middle) * (change.after - middle) > 0
         for change, before, after in zip(levels, medians[:-1], medians[1:], strict=True)
@@ -179,7 +179,7 @@ def find_regime(table: StepTable, columns: Ints, work_RK: Floats, cycle_K: Float
     """
     if cycle_K.size < 2 * MIN_SEGMENT_STEPS:
         return WHOLE
-    cycle_s = float(np.median(cycle_K))
+    cycle_s = median(cycle_K)
     found = _rank_changes(work_RK, MIN_SHIFT_SHARE * cycle_s)
     by_row, intermittent = found.dating, found.intermittent
     cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.arrays import median
+
 if TYPE_CHECKING:
     from tuiadvisor.metrics.arrays import Floats
 
@@ -35,14 +37,14 @@ def slow_steps(step_s: Floats) -> SlowSteps | None:
     """What stands out; None when there are too few steps for a median to mean anything."""
     if step_s.size < MIN_STEPS:
         return None
-    median = float(np.median(step_s))
-    over = step_s > LOST * median
+    usual_s = median(step_s)
+    over = step_s > LOST * usual_s
     return SlowSteps(
         num_steps=int(step_s.size),
-        median_s=median,
+        median_s=usual_s,
         p95_s=float(np.sort(step_s)[int(0.95 * step_s.size)]),
         max_s=float(step_s.max()),
         variation=float(step_s.std() / step_s.mean()),
-        lost_s=float((step_s[over] - median).sum()),
-        slow=tuple((int(i), float(step_s[i])) for i in np.flatnonzero(step_s > SLOW * median)),
+        lost_s=float((step_s[over] - usual_s).sum()),
+        slow=tuple((int(i), float(step_s[i])) for i in np.flatnonzero(step_s > SLOW * usual_s)),
     )

@@ -8,9 +8,10 @@ that contradict the step (hostile or torn input) are scaled down to it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tuiadvisor.events import PHASES, UNKNOWN, StepFlag
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tuiadvisor.metrics.arrays import Bools, Floats, Ints
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 NS: Final = 1e-9
 PHASE_INDEX: Final = {name: index for index, name in enumerate(PHASES)}
@@ -70,7 +73,9 @@ class StepTable:
 
 
 def _seconds(values: Ints, known: Bools) -> Floats:
-    return np.where(known, values * NS, np.nan)
+    result = np.asarray(values * NS, dtype=np.float64)
+    np.copyto(result, np.nan, where=~known)
+    return result
 
 
 def build_table(
@@ -86,11 +91,14 @@ def build_table(
     origin_R = _origins(hosts, begin, present_RK)[:, None]
     observed = columns["observed"]
     has_bits = observed != UNKNOWN
+    all_bits = bool((has_bits | ~present_RK).all())
     phase_s = np.empty((len(PHASES), *present_RK.shape))
     for index, name in enumerate(PHASES):
         values = columns[f"{name}_ns"]
         # Without the bitmask a positive time is evidence of a hook; a zero is not.
-        hooked = np.where(has_bits, (observed >> index) & 1 == 1, values > 0)
+        hooked = (observed & (1 << index)) != 0
+        if not all_bits:
+            hooked = np.where(has_bits, hooked, values > 0)
         phase_s[index] = _seconds(values, present_RK & hooked & (values != UNKNOWN))
     _close_the_sum(phase_s, step_s)
 
@@ -149,28 +157,46 @@ def _close_the_sum(phase_s: Floats, step_s: Floats) -> None:
 
 
 def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
-    """The table of some columns. Their job steps stay consecutive only for a slice."""
+    """The table of some columns, not to be written to. Their job steps stay consecutive only for a slice."""
     start = _first_of(columns)
+    which = columns if isinstance(columns, slice) else consecutive(columns)
+
+    def of(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        return picked(values, which)
+
     return StepTable(
         ranks=table.ranks,
         hosts=table.hosts,
         first_step=table.first_step + start,
-        present_RK=table.present_RK[:, columns],
-        step_s_RK=table.step_s_RK[:, columns],
-        phase_s_PRK=table.phase_s_PRK[:, :, columns],
-        begin_s_RK=table.begin_s_RK[:, columns],
-        end_s_RK=table.end_s_RK[:, columns],
-        arrive_s_RK=table.arrive_s_RK[:, columns],
-        release_s_RK=table.release_s_RK[:, columns],
-        comm_total_s_RK=table.comm_total_s_RK[:, columns],
-        cpu_s_RK=table.cpu_s_RK[:, columns],
-        gc_s_RK=table.gc_s_RK[:, columns],
-        probe_cost_s_RK=table.probe_cost_s_RK[:, columns],
-        samples_RK=table.samples_RK[:, columns],
-        tokens_RK=table.tokens_RK[:, columns],
-        flags_RK=table.flags_RK[:, columns],
+        present_RK=of(table.present_RK),
+        step_s_RK=of(table.step_s_RK),
+        phase_s_PRK=of(table.phase_s_PRK),
+        begin_s_RK=of(table.begin_s_RK),
+        end_s_RK=of(table.end_s_RK),
+        arrive_s_RK=of(table.arrive_s_RK),
+        release_s_RK=of(table.release_s_RK),
+        comm_total_s_RK=of(table.comm_total_s_RK),
+        cpu_s_RK=of(table.cpu_s_RK),
+        gc_s_RK=of(table.gc_s_RK),
+        probe_cost_s_RK=of(table.probe_cost_s_RK),
+        samples_RK=of(table.samples_RK),
+        tokens_RK=of(table.tokens_RK),
+        flags_RK=of(table.flags_RK),
         origin_ns_R=table.origin_ns_R,
     )
+
+
+def picked(values: npt.NDArray[Scalar], which: slice | Ints) -> npt.NDArray[Scalar]:
+    """Some columns, not to be written to; which: from `consecutive`."""
+    return values[..., which] if isinstance(which, slice) else values.take(which, axis=-1)
+
+
+def consecutive(columns: Bools | Ints) -> slice | Ints:
+    """The same columns as a slice where they lie beside one another: a view of an array then, not a copy."""
+    found = np.flatnonzero(columns) if columns.dtype == np.bool_ else columns
+    if found.size and int(found[-1]) - int(found[0]) + 1 == found.size and bool((np.diff(found) == 1).all()):
+        return slice(int(found[0]), int(found[-1]) + 1)
+    return np.asarray(found, dtype=np.int64)
 
 
 def _first_of(columns: Bools | Ints | slice) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuiadvisor.metrics.arrays import median
 from tuiadvisor.metrics.pauses import irregular_pauses
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def with_stops(
     if told == sorted(events, key=lambda event: event.column):
         return steadiness
     others = [pause for pause in steadiness.pauses if not pause.events]
-    median_s = float(np.median(barrier.cycle_K[steadiness.steady_K]))
+    median_s = median(barrier.cycle_K[steadiness.steady_K])
     return replace(
         steadiness, pauses=(*others, *irregular_pauses(table, barrier.cycle_K, tuple(told), median_s))
     )

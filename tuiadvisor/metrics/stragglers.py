@@ -13,7 +13,17 @@ from typing import Final
 
 import numpy as np
 
-from tuiadvisor.metrics.arrays import Bools, Floats, Ints, lower_quartile, mad_sigma, row_mad_sigma
+from tuiadvisor.metrics.arrays import (
+    Bools,
+    Floats,
+    Ints,
+    lower_quartile,
+    mad_sigma,
+    median,
+    medians,
+    percentiles,
+    row_mad_sigma,
+)
 from tuiadvisor.metrics.bootstrap import mean_interval
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
 from tuiadvisor.metrics.precedent import beyond_past
@@ -75,7 +85,7 @@ def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[
     past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too.
     """
     num_steps = deviation_RK.shape[1]
-    typical_R = np.median(deviation_RK, axis=1)
+    typical_R = medians(deviation_RK, 1)
     peers, reference = _reference_rows(typical_R)
     excess_R = typical_R - reference
     sigma, num_known = float(row_mad_sigma(deviation_RK[peers]).max()), num_steps
@@ -100,7 +110,7 @@ def _stalls(work_RK: Floats, cycle_K: Floats) -> Bools:
     num_ranks, num_steps = work_RK.shape
     ordered = np.partition(work_RK, num_ranks - 2, axis=0)
     gap_K = ordered[-1] - ordered[-2]
-    at = np.flatnonzero(gap_K > STALL_SHARE * float(np.median(cycle_K)))
+    at = np.flatnonzero(gap_K > STALL_SHARE * median(cycle_K))
     result = np.zeros((num_ranks, num_steps), dtype=np.bool_)
     if at.size < MIN_STALLS:
         return result
@@ -136,8 +146,8 @@ def _onset(changes: tuple[Change, ...], excess_s: float) -> int | None:
 
 def _persistence(excess_K: Floats) -> tuple[float, float, bool]:
     """(median, mean without the longest steps, whether the lateness is there in most steps)."""
-    typical_s = float(np.median(excess_K))
-    low, high = np.percentile(excess_K, (2, 98))
+    typical_s = median(excess_K)
+    low, high = percentiles(excess_K, 2, 98)
     mean_s = float(np.clip(excess_K, low, high).mean())
     persistent = typical_s >= PERSISTENT_MEDIAN * mean_s and _between_modes(excess_K) is None
     return typical_s, mean_s, persistent
@@ -148,12 +158,12 @@ def _between_modes(excess_K: Floats) -> float | None:
 
     There the median lies in either of them, or in between where no step is.
     """
-    low, high = np.percentile(excess_K, MODE_PERCENTILES)
-    middle_s = float(low + high) / 2
+    low, high = percentiles(excess_K, *MODE_PERCENTILES)
+    middle_s = (low + high) / 2
     short, long = excess_K[excess_K <= middle_s], excess_K[excess_K > middle_s]
     if min(short.size, long.size) < MIN_MODE_SHARE * excess_K.size:
         return None
-    apart_s = float(np.median(long) - np.median(short))
+    apart_s = median(long) - median(short)
     return middle_s if apart_s > MIN_MODE_SIGMAS * max(mad_sigma(short), mad_sigma(long)) else None
 
 
@@ -164,7 +174,7 @@ def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats, noise_s: float) -
     typical_s, _, persistent = _persistence(excess_K)
     if not persistent:
         return like_peers(work_K, peers_RK)
-    own_s, own_noise_s = float(np.median(work_K)), mad_sigma(work_K)
+    own_s, own_noise_s = median(work_K), mad_sigma(work_K)
     if own_s <= typical_s or own_noise_s <= SCALED_NOISE * noise_s:
         return work_K - typical_s
     if work_K.size >= MIN_SCALED_STEPS and own_noise_s > SCALED_NOISE * noise_s * own_s / (own_s - typical_s):
@@ -193,9 +203,9 @@ def _late(
         hit_K = excess_K > 0.5 * typical_s
     elif not is_rare and (middle_s := _between_modes(excess_K)) is not None:
         hit_K = excess_K > middle_s
-        typical_s = float(np.median(excess_K[hit_K]))
+        typical_s = median(excess_K[hit_K])
     elif hit_K.any():
-        typical_s = float(np.median(excess_K[hit_K]))
+        typical_s = median(excess_K[hit_K])
     # Late now and then: what has changed at the onset is the mean.
     onset = _onset(changes, typical_s if persistent else mean_s)
     if intermittent and changes:  # each burst is a change: what counts is the first
@@ -226,7 +236,7 @@ def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats) -> Bools:
     for index in np.flatnonzero(alone):
         alone[index] = mean_interval(parts_CK[index], CONFIDENCE)[0] > 0
     crowd = np.array([_persistence(excess_K)[2] for excess_K in excess_CK], dtype=np.bool_)
-    crowd &= np.median(excess_CK, axis=1) > MIN_CROWD_EXCESS * cycle_s
+    crowd &= medians(excess_CK, 1) > MIN_CROWD_EXCESS * cycle_s
     if np.count_nonzero(crowd) >= MIN_CROWD:
         joint = gain(cycle_K, parts_CK[crowd].sum(axis=0))
         if joint.loss_s > 2 * MIN_LOSS_SHARE * cycle_s and joint.loss_low_s > 0:
@@ -242,20 +252,20 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
         return (), nothing
     whole_RK = deviations(work_RK)
     deviation_RK, past_RK = whole_RK[:, regime.start :], whole_RK[:, : regime.start]
-    rows, excess_R, hit_RK = _candidates(deviation_RK, float(np.median(cycle)), past_RK[:, -PAST_STEPS:])
+    rows, excess_R, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:])
     stall_RK = _stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
     rows = np.union1d(rows, np.flatnonzero(stall_RK.any(axis=1)))
     hit_RK = np.where(stall_RK.any(axis=1, keepdims=True), stall_RK, hit_RK)
     # Two ranks deviate from their own middle, each by half of what is between them.
     apart_RK = deviation_RK * (2.0 if work.shape[0] == 2 else 1.0)
-    excess_RK = apart_RK - (np.median(apart_RK, axis=1) - excess_R)[:, None]
+    excess_RK = apart_RK - (medians(apart_RK, 1) - excess_R)[:, None]
     while rows.size:
         peers = np.setdiff1d(np.arange(work.shape[0]), rows)
-        noise_s = float(np.median([mad_sigma(row) for row in work[peers[:MAX_PEERS]]]))
+        noise_s = median(row_mad_sigma(work[peers[:MAX_PEERS]]))
         cured = np.stack(
             [
-                np.where(stall_RK[row], np.median(work[peers], axis=0), work[row])
+                np.where(stall_RK[row], medians(work[peers], 0), work[row])
                 if stall_RK[row].any()
                 else _cured(work[row], excess_RK[row], work[peers], noise_s)
                 for row in rows
@@ -270,7 +280,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
         return (), nothing
     gains = [gain(cycle, part) for part in parts]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
-    peer_work = float(np.median(work[peers]))
+    peer_work = median(work[peers])
     unlike_past = beyond_past(whole_RK, rows, regime.start) if regime.start else [None] * rows.size
     late = [
         _late(
@@ -279,7 +289,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
             hit_RK[row],
             parts[index],
             gains[index],
-            score=peer_work / max(float(np.median(work[row])), peer_work),
+            score=peer_work / max(median(work[row]), peer_work),
             changes=regime.rank_changes.get(int(row), ()),
             intermittent=int(row) in regime.intermittent_rows,
             is_rare=bool(stall_RK[row].any()),

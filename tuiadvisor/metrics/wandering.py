@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.arrays import column_median, row_mad_sigma
+from tuiadvisor.metrics.arrays import column_median, median, row_mad_sigma, row_percentiles
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.whatif import Gain, gain
 
@@ -29,6 +29,11 @@ MIN_HANDOVERS: Final = 3  # one rank after another once is a fault that has move
 MAX_SHARE_OF_ONE: Final = 0.7  # of the loss
 MIN_LOSS_SHARE: Final = 0.02
 MAX_SEARCHED_RANKS: Final = 64
+# Exchanges (lower place, higher place) that leave the middle of nine in place 4.
+MEDIAN_OF_NINE: Final = (
+    *((1, 2), (4, 5), (7, 8), (0, 1), (3, 4), (6, 7), (1, 2), (4, 5), (7, 8), (0, 3)),
+    *((5, 8), (4, 7), (3, 6), (1, 4), (2, 5), (4, 7), (4, 2), (6, 4), (4, 2)),
+)
 MIN_QUIET_STRETCHES: Final = 3  # of the usual length without any, and it had not begun
 
 
@@ -58,7 +63,7 @@ def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
     if num_ranks < 2 or num_steps < (MIN_HANDOVERS + 1) * WINDOW_STEPS:
         return None
     rows = _suspects(work_RK)
-    excess = _stretches(work_RK, rows, float(np.median(cycle_K)))
+    excess = _stretches(work_RK, rows, median(cycle_K))
     if not excess.any():
         return None
     healed = work_RK[rows] - excess
@@ -93,16 +98,29 @@ def _suspects(work_RK: Floats) -> Ints:
 
 def _stretches(work_RK: Floats, rows: Ints, cycle_s: float) -> Floats:
     """Seconds, rows x K, by which a rank is late in a stretch, beyond its own usual place; 0 outside."""
-    reference_K = np.partition(work_RK, (work_RK.shape[0] - 1) // 4, axis=0)[(work_RK.shape[0] - 1) // 4]
+    place = (work_RK.shape[0] - 1) // 4
+    reference_K = np.partition(np.ascontiguousarray(work_RK.T), place, axis=1)[:, place]
     deviation = work_RK[rows] - reference_K
     half = WINDOW_STEPS // 2
     padded = np.pad(deviation, ((0, 0), (half, half)), mode="edge")
-    smooth = np.median(np.lib.stride_tricks.sliding_window_view(padded, WINDOW_STEPS, axis=1), axis=2)
-    excess = smooth - np.percentile(smooth, 25, axis=1, keepdims=True)
+    smooth = _running_median(padded, work_RK.shape[1])
+    excess = smooth - row_percentiles(smooth, 25)[0][:, None]
     # Differences of neighbours tell the noise of a step, whatever the stretches.
-    noise_s = float(np.median(row_mad_sigma(np.diff(deviation, axis=1)))) / np.sqrt(2)
+    noise_s = median(row_mad_sigma(np.diff(deviation, axis=1))) / np.sqrt(2)
     limit = max(MIN_EXCESS_SHARE * cycle_s, NUM_NOISE_SIGMAS * noise_s)
     return np.where(excess > limit, excess, 0.0)
+
+
+def _running_median(padded_RK: Floats, num_steps: int) -> Floats:
+    """The middle of each WINDOW_STEPS neighbours, R x num_steps.
+
+    Exchanges between whole shifted arrays, a tenth of the time of as many small sorts: the network of nine is the
+    shortest one known (Paeth, Graphics Gems 1990).
+    """
+    v = [padded_RK[:, shift : shift + num_steps] for shift in range(WINDOW_STEPS)]
+    for low, high in MEDIAN_OF_NINE:
+        v[low], v[high] = np.minimum(v[low], v[high]), np.maximum(v[low], v[high])
+    return v[4]
 
 
 def _runs(last_K: Ints) -> tuple[Ints, Ints, Ints]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.arrays import median
 from tuiadvisor.metrics.bootstrap import mean_interval
 
 if TYPE_CHECKING:
@@ -107,17 +108,22 @@ def gain(step_K: Floats, loss_K: Floats) -> Gain:
     )
 
 
+def what_if_stride(num_cells: int) -> int:
+    """Every how many-th step of so many rank-steps `slowdown` looks at."""
+    return max(1, num_cells // MAX_WHAT_IF_CELLS)
+
+
 def slowdown(work_RK: Floats, transfer_K: Floats, phases: Mapping[str, Floats]) -> Slowdown | None:
     """S of the job: the mean step against the mean step with every rank at the mean of its peers.
 
     phases: name -> R x K seconds of the same steps, parts of the work. None for an empty window.
     """
-    stride = max(1, work_RK.size // MAX_WHAT_IF_CELLS)
+    stride = what_if_stride(work_RK.size)
     work_RK, transfer_K = work_RK[:, ::stride], transfer_K[::stride]
     if work_RK.size == 0:
         return None
     mean_K = work_RK.mean(axis=0)
-    transfer_s = float(np.median(transfer_K))
+    transfer_s = median(transfer_K)
     ideal = float(mean_K.mean()) + transfer_s
     if ideal <= 0:
         return None
