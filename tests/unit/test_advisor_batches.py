@@ -40,9 +40,11 @@ def assert_same_state(one: Advisor, other: Advisor) -> None:
     assert num == other.store.tracks.num
     assert one.store.capacity == other.store.capacity
     assert np.array_equal(one.store.tracks._table[:, :num], other.store.tracks._table[:, :num])
-    held = one.store._steps[:num] >= 0
-    assert np.array_equal(one.store._steps[:num], other.store._steps[:num])
-    assert np.array_equal(one.store._values[:, :num][:, held], other.store._values[:, :num][:, held])
+    held = one.store.recent._steps[:num] >= 0
+    assert np.array_equal(one.store.recent._steps[:num], other.store.recent._steps[:num])
+    assert np.array_equal(
+        one.store.recent._values[:, :num][:, held], other.store.recent._values[:, :num][:, held]
+    )
     assert np.array_equal(one.store._early[:num], other.store._early[:num])
     assert one.store.num_bad_rows == other.store.num_bad_rows
     assert one.view() == other.view()

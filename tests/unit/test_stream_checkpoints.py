@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import time
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -70,7 +73,7 @@ def test_a_state_from_before_all_ranks_were_known_goes_on_too(data: list[bytes])
         kept.keep(advisor, number)
         counts.append(advisor.store.tracks.num)
     assert {2, 4, 6} <= set(counts)
-    assert any(one.base is not None for one in kept._held)
+    assert any(one.before is not None for one in kept._held)
     for number in (counts.index(2) + 3, counts.index(4) + 3, len(run) - 5):
         again = kept.restore(number)
         assert counts[number - 1] == again.store.tracks.num
@@ -156,3 +159,41 @@ def test_a_survey_ends_where_the_index_ends(path: Path, data: list[bytes]) -> No
     for frame in data[:12]:
         fold.feed(frame)
     assert (12, fold.view()) == (survey.num_frames, survey.view)
+
+
+def test_states_that_are_left_when_memory_is_short_are_what_they_were() -> None:
+    """Arrays that change a little from state to state, one that grows: kept whole or as differences, thinned or not."""
+    random = np.random.default_rng(3)
+    large, grows = random.integers(0, 1 << 60, 4000), random.integers(0, 1 << 60, 700)
+    kept: Checkpoints[list[object]] = Checkpoints(max_held_bytes=400_000, stretch_bytes=1)
+    were: dict[int, list[object]] = {}
+    nums, num_patched = [], 0
+    for number in range(1, 200):
+        large[random.integers(0, large.size, 40)] += 1
+        if number % 50 == 0:
+            grows = np.concatenate((grows, random.integers(0, 1 << 60, 100)))
+        kept.offer([number, large, grows, np.zeros(3)], number, 400)
+        were[number] = [number, large.copy(), grows.copy(), np.zeros(3)]
+        assert kept.num_held_bytes <= 400_000
+        nums.append(len(kept))
+        if number % 20 == 0:
+            num_patched += sum(one.before is not None for one in kept._held)
+            for one in kept._held:
+                again = kept.restore(one.num_frames)
+                assert all(map(np.array_equal, were[one.num_frames], again))
+    assert num_patched > 50
+    assert sum(later < earlier for earlier, later in itertools.pairwise(nums)) >= 2  # it was thinned
+
+
+def test_a_state_that_is_let_go_is_freed_at_once() -> None:
+    """Each seek brings another one of tens of megabytes: nothing may wait until cycles are looked for."""
+    advisor = Advisor()
+    advisor.feed_many([RUN, *map(encoded, frames(JOB, rows_per_frame=5))])
+    store, recent = weakref.ref(advisor.store), weakref.ref(advisor.store.recent)
+    gc.disable()
+    try:
+        del advisor
+        assert store() is None
+        assert recent() is None
+    finally:
+        gc.enable()

@@ -16,13 +16,10 @@ from tuiadvisor.metrics.align import MIN_MATCHES, RankBlock, RankSteps, align, c
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.advisor.recentsteps import RecentSteps
     from tuiadvisor.advisor.tracks import RankTracks
     from tuiadvisor.metrics.arrays import Bools, Ints
 
-    # (row, up to so many newest steps) -> what alignment needs of a rank
-    ReadSteps = Callable[[int, int], RankSteps]
-    # (rows, local steps of each) -> (sequence numbers, marks, present), rows x steps
-    ReadMany = Callable[[Ints, Ints], tuple[Ints, Ints, Bools]]
     ClockShift = Callable[[str, str], int | None]
 
 MAX_ALIGN_STEPS: Final = 256
@@ -35,10 +32,10 @@ NOT_YET: Final = "not enough steps yet"
 class Alignments:
     """Mutable: tell it which rows have news."""
 
-    def __init__(self, tracks: RankTracks, read: ReadSteps, read_many: ReadMany) -> None:
+    def __init__(self, tracks: RankTracks, recent: RecentSteps) -> None:
         self.why_not: dict[int, str] = {}  # of rows without an offset
         self._tracks = tracks
-        self._read, self._read_many = read, read_many
+        self._recent = recent
         self._last_job_step: int | None = None  # ever reached, by whichever generation
 
     def forget(self, rows: Ints) -> None:
@@ -85,14 +82,14 @@ class Alignments:
         ref = int(references[0])
         same_clock = bool(tracks.host[ref] == host)
         shift = 0 if same_clock else clock_shift(tracks.hosts[host], tracks.hosts[tracks.host[ref]])
-        there = self._read(ref, CONFIRM_STEPS)
+        there = self._recent.of_rank(ref, CONFIRM_STEPS)
         reference = RankSteps(there.step + tracks.offset[ref], there.seq, there.mark_ns)
         fit = tracks.contemporary(due, ref) & (tracks.host[due] == host) & (due != ref)
         rows = due[fit]
         if not rows.size or reference.step.size < MIN_MATCHES:
             return nothing
         offsets = self._likely(reference, rows, shift)
-        seq, mark, present = self._read_many(rows, reference.step[None, :] - offsets[:, None])
+        seq, mark, present = self._recent.at(rows, reference.step[None, :] - offsets[:, None])
         seen = RankBlock(seq, mark, present)
         good = confirm(reference, seen, same_clock=same_clock, clock_shift_ns=shift) & (offsets != NONE)
         tracks.offset[rows[good]] = offsets[good]
@@ -106,7 +103,7 @@ class Alignments:
         new = np.flatnonzero(offsets == NONE)
         if new.size:
             last = tracks.last_step[rows[new]]
-            seq, mark, _ = self._read_many(rows[new], last[:, None])
+            seq, mark, _ = self._recent.at(rows[new], last[:, None])
             marks = None if shift is None else mark[:, 0] + shift
             found, known = likely_offsets(reference, last, seq[:, 0], marks)
             offsets[new] = np.where(known, found, NONE)
@@ -145,10 +142,10 @@ class Alignments:
         host = int(tracks.host[row])
         references = self._references(np.flatnonzero(fit), host)
         why_not = NOT_YET
-        own = self._read(row, MAX_ALIGN_STEPS) if references.size else None
+        own = self._recent.of_rank(row, MAX_ALIGN_STEPS) if references.size else None
         for other in references.tolist():
             assert own is not None  # noqa: S101 - read above
-            there = self._read(other, 2 * MAX_ALIGN_STEPS)
+            there = self._recent.of_rank(other, 2 * MAX_ALIGN_STEPS)
             same = bool(tracks.host[other] == host)
             found = align(
                 RankSteps(there.step + tracks.offset[other], there.seq, there.mark_ns),

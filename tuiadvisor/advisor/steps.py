@@ -1,9 +1,8 @@
 """The recent steps of every rank, bounded in memory, on one job axis.
 
 In: columns of STEPS frames, in the order they arrive.  Out: StepTable of the recent window. Everything outside
-the plausible is dropped and counted. A slot is `local step % capacity`, so duplicates overwrite themselves and
-gaps stay gaps; one offset a rank (advisor.alignment) puts local steps on the job's axis. Nothing here loops over
-ranks in the usual case.
+the plausible is dropped and counted. What is held lies in advisor.recentsteps; one offset a rank (advisor.alignment)
+puts local steps on the job's axis. Nothing here loops over ranks in the usual case.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ import numpy as np
 
 from tuiadvisor.advisor.alignment import Alignments
 from tuiadvisor.advisor.nextsteps import MAX_LEAP_STEPS, Batch
+from tuiadvisor.advisor.recentsteps import KEPT, RecentSteps
 from tuiadvisor.advisor.tracks import MAX_RANKS, NONE, RankTracks
-from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
-from tuiadvisor.metrics.align import RankSteps
+from tuiadvisor.events import UNKNOWN
 from tuiadvisor.metrics.steptable import StepTable, build_table
 
 if TYPE_CHECKING:
@@ -30,23 +29,15 @@ MAX_CLOCK_NS: Final = 1 << 61
 MAX_DURATION_NS: Final = 86_400 * 10**9
 EARLY_STEPS: Final = 256  # kept for good: the warm-up must not scroll away
 MAX_EARLY_RANKS: Final = 1024  # their median stands for the others'
-# (ranks up to, steps kept a rank): 24 columns of 8 bytes, so at most about 100 MB.
-CAPACITIES: Final = ((256, 2048), (1024, 512), (4096, 128), (MAX_RANKS, 32))
 MAX_TABLE_CELLS: Final = 1 << 16  # rank-steps a view looks at: 40 ms for 64 ranks
 MIN_TABLE_STEPS: Final = 256
 MAX_GENERATIONS: Final = 4  # of one rank within one frame: more is a damaged frame
 
-KEPT: Final = tuple(
-    name
-    for name in STEP_COLUMNS
-    if name not in {"step", "num_collectives", "comm_bytes", "micro_steps", "peak_memory_bytes"}
-)
 _DURATIONS: Final = tuple(
     name
     for name in KEPT
     if name.endswith("_ns") and name not in {"begin_ns", "end_ns", "arrive_ns", "release_ns"}
 )
-_INDEX: Final = {name: index for index, name in enumerate(KEPT)}
 NUM_KEYS: Final = 2
 FOLDED: Final = ("rank", "step", *KEPT)  # what is read of a frame
 _BEGIN, _END, _ARRIVE, _RELEASE = (
@@ -62,16 +53,18 @@ class StepStore:
 
     def __init__(self) -> None:
         self.tracks = RankTracks()
-        self.alignments = Alignments(self.tracks, self._rank_steps, self._at)
-        self.capacity = CAPACITIES[0][1]
+        self.recent = RecentSteps(self.tracks)
+        self.alignments = Alignments(self.tracks, self.recent)
         self.num_bad_rows = 0
         self.num_restarts = 0
         self._tick = 0
-        self._row_space = 0
-        self._steps = np.zeros((0, self.capacity), dtype=np.int64)
-        self._values = np.zeros((len(KEPT), 0, self.capacity), dtype=np.int64)
         self._early = np.zeros((0, EARLY_STEPS), dtype=np.int64)
         self._aligned: list[tuple[Ints, Ints]] = []  # not yet taken by the trend
+
+    @property
+    def capacity(self) -> int:
+        """Steps that are held of a rank."""
+        return self.recent.capacity
 
     # -- feeding ---------------------------------------------------------------------------------------------
 
@@ -120,12 +113,7 @@ class StepStore:
         early = np.flatnonzero(step < EARLY_STEPS)
         early = early[tracks.restarted[row[early]] == 0]
         self._early[row[early], step[early]] = duration[early]
-        cell = row * self.capacity + step % self.capacity
-        self._steps.reshape(-1)[cell] = step
-        for values, column in zip(
-            self._values.reshape(len(KEPT), -1), batch.table[NUM_KEYS:, rows], strict=True
-        ):
-            values[cell] = column
+        self.recent.store(row, step, batch.table[NUM_KEYS:, rows])
         np.add.at(tracks.num_rows, run_row, size)
         tracks.last_step[run_row], tracks.last_end_ns[run_row] = (
             batch.run_last_step[runs],
@@ -190,7 +178,7 @@ class StepStore:
         if old.size:
             self.num_restarts += int(old.size)
             self.alignments.forget(old)
-            self._steps[old] = UNKNOWN
+            self.recent.forget(old)
             self.tracks.restarted[old] = 1
         self.tracks.begin(row, host, records.step[at], records.begin[at], self._tick)
 
@@ -219,11 +207,8 @@ class StepStore:
         self._early[rows[early], step_of[early]] = end_of[early] - records.begin[early]
         recent = here[step_of[here] > newest - self.capacity]
         row, step = rows[recent], step_of[recent]
-        cell = row * self.capacity + step % self.capacity
-        steps = self._steps.reshape(-1)
-        new = steps[cell] != step
-        steps[cell] = step
-        self._values.reshape(len(KEPT), -1)[:, cell] = records.table[NUM_KEYS:, recent]
+        new = ~self.recent.holds(row, step)
+        self.recent.store(row, step, records.table[NUM_KEYS:, recent])
         starts = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
         tracks.num_rows[touched] += np.add.reduceat(new.astype(np.int64), starts)
         tracks.last_step[touched] = np.maximum(tracks.last_step[touched], step_of[here[last]])
@@ -239,64 +224,19 @@ class StepStore:
         """Everything held of rows whose place on the axis has just become known."""
         if not fresh.size:
             return
-        index, slot = np.nonzero(self._steps[fresh] != UNKNOWN)
-        row = fresh[index]
-        step = self._steps[row, slot]
-        order = np.lexsort((step, index))
-        row, slot, step = row[order], slot[order], step[order]
-        begin, end = self._values[_INDEX["begin_ns"], row, slot], self._values[_INDEX["end_ns"], row, slot]
-        self._aligned.append((step + self.tracks.offset[row], end - begin))
+        row, step, durations = self.recent.durations_of(fresh)
+        self._aligned.append((step + self.tracks.offset[row], durations))
 
     def take_aligned(self) -> list[tuple[Ints, Ints]]:
         """(job steps, durations in ns) that arrived or were aligned since the last call."""
         taken, self._aligned = self._aligned, []
         return taken
 
-    # -- what alignment reads --------------------------------------------------------------------------------
-
-    def _rank_steps(self, row: int, num_steps: int) -> RankSteps:
-        last = int(self.tracks.last_step[row])
-        wanted = np.arange(max(0, last - min(num_steps, self.capacity) + 1), last + 1)
-        slots = wanted % self.capacity
-        valid = self._steps[row, slots] == wanted
-        steps, slots = wanted[valid], slots[valid]
-        release = self._values[_INDEX["release_ns"], row, slots]
-        end = self._values[_INDEX["end_ns"], row, slots]
-        mark = release if (release != UNKNOWN).mean() > 0.5 else end
-        return RankSteps(steps, self._values[_INDEX["group_seq"], row, slots], mark)
-
-    def _at(self, rows: Ints, local_RK: Ints) -> tuple[Ints, Ints, Bools]:
-        """(sequence numbers, marks, whether held) of each row's own steps; as `_rank_steps` reads one row."""
-        slots, at = local_RK % self.capacity, rows[:, None]
-        present = (self._steps[at, slots] == local_RK) & (local_RK >= 0)
-        release = self._values[_INDEX["release_ns"], at, slots]
-        end = self._values[_INDEX["end_ns"], at, slots]
-        released = (present & (release != UNKNOWN)).sum(axis=1) > 0.5 * present.sum(axis=1)
-        mark = np.where(released[:, None], release, end)
-        return self._values[_INDEX["group_seq"], at, slots], mark, present
-
-    # -- space -----------------------------------------------------------------------------------------------
-
     def _reserve(self, num_rows: int) -> None:
-        capacity = next(steps for ranks, steps in CAPACITIES if num_rows <= ranks)
-        if num_rows <= self._row_space and capacity == self.capacity:
-            return
-        space = self._row_space if num_rows <= self._row_space else max(8, num_rows, 2 * self._row_space)
-        steps = np.full((space, capacity), UNKNOWN, dtype=np.int64)
-        values = np.full((len(KEPT), space, capacity), UNKNOWN, dtype=np.int64)
-        early = np.zeros((space, EARLY_STEPS), dtype=np.int64)
-        early[: self._early.shape[0]] = self._early
-        num_kept = min(capacity, self.capacity)
-        wanted = self.tracks.last_step[:, None] - np.arange(num_kept)
-        row, back = np.nonzero(
-            (self._steps[np.arange(self.tracks.num)[:, None], wanted % self.capacity] == wanted)
-            & (wanted >= 0)
-        )
-        step = wanted[row, back]
-        steps[row, step % capacity] = step
-        values[:, row, step % capacity] = self._values[:, row, step % self.capacity]
-        self._steps, self._values, self._early = steps, values, early
-        self._row_space, self.capacity = space, capacity
+        if self.recent.reserve(num_rows) and self.recent.num_rows > self._early.shape[0]:
+            early = np.zeros((self.recent.num_rows, EARLY_STEPS), dtype=np.int64)
+            early[: self._early.shape[0]] = self._early
+            self._early = early
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -359,11 +299,7 @@ class StepStore:
             start = max(start, first + shift - 1)  # the step before: work begins at its release
         jobs = np.arange(start, max(stop, start - 1) + 1)
         local = jobs[None, :] - self.tracks.offset[aligned][:, None]
-        cells = local % self.capacity + aligned[:, None] * self.capacity
-        present = (self._steps.reshape(-1).take(cells) == local) & (local >= 0)
-        # Flat, a third of the time that two indices a cell take: there are 1.4 million of them.
-        values = self._values.reshape(len(KEPT), -1)
-        columns = {name: values[index].take(cells) for name, index in _INDEX.items()}
+        present, columns = self.recent.block(aligned, local)
         table = build_table(
             tuple(self.tracks.rank[aligned].tolist()),
             tuple(self.tracks.hosts[host] for host in self.tracks.host[aligned].tolist()),

@@ -12,31 +12,34 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import zstandard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
 State = TypeVar("State")
 
-MAX_HELD_BYTES: Final = 256 << 20
+MAX_HELD_BYTES: Final = 128 << 20
 # A stretch of this much recording folds in about 30 ms. Saving a state costs 1.5 ms a MB of it: beyond this share of
 # the stretch, a look at the whole recording would save more than it folds.
 MIN_STRETCH_BYTES: Final = 100_000
 STATE_BYTES_A_STRETCH_BYTE: Final = 130
-# Between two states most of the recent steps are the same: a state is kept as what differs from a whole one before it,
-# in blocks of eight steps of a rank and column, until that makes up so much of the whole one.
+# Between two states most of the recent steps are the same: a state is kept as what differs, in blocks of eight steps of
+# a rank and column, from the state whose number has its lowest bit cleared. So few patches lead to each state, and the
+# odd ones may go whenever memory is short. What differs by so much of a whole one is kept whole.
 BLOCK_WORDS: Final = 8
 BLOCK_BYTES: Final = 8 * BLOCK_WORDS
 MIN_PATCHED_BYTES: Final = 4096
-MAX_PATCH_SHARE: Final = 1 / 3
+MAX_PATCH_SHARE: Final = 2 / 3
+
+Octets = npt.NDArray[np.uint8]
+Changed = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class _Patch:
-    """What of an array differs from the base's array of the same place."""
+    """What of an array differs from the array of the same place in the state before."""
 
     blocks: bytes  # which blocks of BLOCK_WORDS words; these and all below compressed
     words: bytes  # what they hold
@@ -47,22 +50,30 @@ class _Patch:
         return len(self.blocks) + len(self.words) + len(self.tail)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Checkpoint:
     num_frames: int
+    number: int  # since the last whole state
     pickled: bytes  # without its arrays; both compressed
     arrays: tuple[bytes | _Patch, ...]
-    base: _Checkpoint | None  # whose arrays the patches change
+    before: _Checkpoint | None  # whose arrays the patches change
 
     @property
     def num_array_bytes(self) -> int:
-        """Without the base's."""
         return sum(array.num_bytes if isinstance(array, _Patch) else len(array) for array in self.arrays)
 
     @property
     def num_bytes(self) -> int:
-        """Without the base."""
+        """Without the states before."""
         return len(self.pickled) + self.num_array_bytes
+
+
+@dataclass(slots=True)
+class _Ancestor:
+    """A state that a later one may be kept as a difference to."""
+
+    state: _Checkpoint
+    changed: list[Changed | None]  # blocks of each array since then; None: all, or not known
 
 
 class Checkpoints(Generic[State]):
@@ -74,8 +85,8 @@ class Checkpoints(Generic[State]):
         self._held: list[_Checkpoint] = []
         self._num_held_bytes = 0
         self._num_bytes_since = 0
-        self._base: _Checkpoint | None = None
-        self._base_raws: list[bytes] = []
+        self._newest: list[Octets] = []  # the arrays of the state that was kept last
+        self._ancestors: list[_Ancestor] = []  # of the next state: numbers with ever more low bits set
 
     def __len__(self) -> int:
         """States held."""
@@ -97,37 +108,74 @@ class Checkpoints(Generic[State]):
         self._num_bytes_since = 0
         buffers: list[pickle.PickleBuffer] = []
         pickled = _packed(pickle.dumps(state, protocol=5, buffer_callback=buffers.append))
-        raws = [buffer.raw() for buffer in buffers]
-        taken = _Checkpoint(num_frames, pickled, self._patched(raws), self._base)
-        if self._base is None or taken.num_array_bytes > self._base.num_array_bytes * MAX_PATCH_SHARE:
-            taken = _Checkpoint(num_frames, pickled, tuple(map(_packed, raws)), None)
-            self._base, self._base_raws = taken, [bytes(raw) for raw in raws]
+        raws = [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
+        self._note_changes(raws)
+        taken = self._difference(num_frames, pickled, raws)
+        whole = self._ancestors[0].state if self._ancestors else None
+        if taken is None or whole is None or taken.num_array_bytes > whole.num_array_bytes * MAX_PATCH_SHARE:
+            taken = _Checkpoint(num_frames, 0, pickled, tuple(_packed(raw.data) for raw in raws), None)
+            self._ancestors = []
+        while self._ancestors and self._ancestors[-1].state is not taken.before:
+            self._ancestors.pop()
+        nothing = [_no_blocks(raw) if len(raw) >= MIN_PATCHED_BYTES else None for raw in raws]
+        self._ancestors.append(_Ancestor(taken, nothing))
         self._held.append(taken)
-        self._count()
+        self._num_held_bytes += taken.num_bytes
         num_state_bytes = sum(map(len, raws))
         self._stretch_bytes = max(self._stretch_bytes, num_state_bytes // STATE_BYTES_A_STRETCH_BYTE)
         while self._num_held_bytes > self._max_held_bytes and len(self._held) > 1:
-            self._held = self._held[1::2] if len(self._held) > 2 else self._held[1:]
-            self._stretch_bytes *= 2
-            self._count()
+            self._thin()
 
     def seal(self) -> None:
         """Nothing more is offered: let go of what only later states would have been compared with."""
-        self._base, self._base_raws = None, []
+        self._newest, self._ancestors = [], []
 
-    def _patched(self, raws: Sequence[memoryview]) -> tuple[bytes | _Patch, ...]:
-        """Each array as what it differs by, where the base has one of its size in this place."""
-        former = self._base_raws
-        return tuple(
-            _patch(raw, former[place])
-            if place < len(former) and len(former[place]) == len(raw) >= MIN_PATCHED_BYTES
-            else _packed(raw)
-            for place, raw in enumerate(raws)
+    def _note_changes(self, raws: Sequence[Octets]) -> None:
+        """Take these arrays as the newest, and note for every ancestor which of their blocks have changed."""
+        changes: list[Changed | None] = []
+        newest = self._newest[: len(raws)]
+        for place, raw in enumerate(raws):
+            if place < len(newest) and len(newest[place]) == len(raw) >= MIN_PATCHED_BYTES:
+                blocks, former = _blocks(raw), _blocks(newest[place])
+                changed = (blocks != former).any(axis=1)
+                at = np.flatnonzero(changed)
+                former[at] = blocks[at]  # in place: a copy of everything would cost more than the comparison
+                newest[place][former.nbytes :] = raw[former.nbytes :]
+                changes.append(changed)
+            else:
+                newest[place : place + 1] = [raw.copy()]
+                changes.append(None)
+        self._newest = newest
+        for ancestor in self._ancestors:
+            held = [*ancestor.changed, *[None] * (len(raws) - len(ancestor.changed))]
+            ancestor.changed = [
+                None if one is None or now is None or len(one) != len(now) else one | now
+                for one, now in zip(held, changes, strict=False)
+            ]
+
+    def _difference(self, num_frames: int, pickled: bytes, raws: Sequence[Octets]) -> _Checkpoint | None:
+        """This state as what differs from the one with its lowest bit cleared; None without one."""
+        if not self._ancestors:
+            return None
+        number = self._ancestors[-1].state.number + 1
+        before = next(one for one in self._ancestors if one.state.number == number & (number - 1))
+        arrays = tuple(
+            _packed(raw.data) if changed is None else _patch(raw, changed)
+            for raw, changed in zip(raws, before.changed, strict=True)
         )
+        return _Checkpoint(num_frames, number, pickled, arrays, before.state)
 
-    def _count(self) -> None:
-        kept = {id(one): one for state in self._held for one in (state, state.base) if one is not None}
-        self._num_held_bytes = sum(one.num_bytes for one in kept.values())
+    def _thin(self) -> None:
+        """Every second state goes, and stretches double: no state that is left differs from an odd one."""
+        if all(one.number == 0 for one in self._held):
+            self._held = self._held[1::2] if len(self._held) > 2 else self._held[1:]
+        else:
+            self._held = [one for one in self._held if one.number % 2 == 0]
+            self._ancestors = [one for one in self._ancestors if one.state.number % 2 == 0]
+        for one in self._held:
+            one.number //= 2
+        self._stretch_bytes *= 2
+        self._num_held_bytes = sum(one.num_bytes for one in self._held)
 
     def frame_before(self, num_frames: int) -> int | None:
         """After how many frames the nearest state at or before this one was kept; None if there is none."""
@@ -138,42 +186,51 @@ class Checkpoints(Generic[State]):
         """An object of its own in the state that `frame_before` named."""
         found = bisect_right(self._held, num_frames, key=lambda one: one.num_frames)
         one = self._held[found - 1]
-        bases = one.base.arrays if one.base is not None else one.arrays
-        arrays = [_restored(array, base) for array, base in zip(one.arrays, bases, strict=False)]
-        arrays += [_restored(array, array) for array in one.arrays[len(bases) :]]
+        arrays = [_restored(one, place) for place in range(len(one.arrays))]
         state: State = pickle.loads(zstandard.decompress(one.pickled), buffers=arrays)  # noqa: S301  # pickled above
         return state
 
 
 def _packed(raw: bytes | memoryview) -> bytes:
     # A negative level: half again as large as level 1 at worst, and unpacked, as every seek does, in half the time.
-    return zstandard.ZstdCompressor(level=-3).compress(raw)
+    # Copied: what the compressor returns keeps the room for the worst case behind its end, three times its size.
+    return bytes(memoryview(zstandard.ZstdCompressor(level=-3).compress(raw)))
 
 
-def _patch(raw: memoryview, former: bytes) -> _Patch:
-    num_words = len(raw) // BLOCK_BYTES * BLOCK_WORDS
-    words = np.frombuffer(raw, dtype=np.uint64, count=num_words).reshape(-1, BLOCK_WORDS)
-    before = np.frombuffer(former, dtype=np.uint64, count=num_words).reshape(-1, BLOCK_WORDS)
-    blocks = np.flatnonzero((words != before).any(axis=1))
+def _blocks(octets: Octets) -> npt.NDArray[np.uint64]:
+    """All whole blocks, a view."""
+    return octets[: len(octets) // BLOCK_BYTES * BLOCK_BYTES].view(np.uint64).reshape(-1, BLOCK_WORDS)
+
+
+def _no_blocks(octets: Octets) -> Changed:
+    return np.zeros(len(octets) // BLOCK_BYTES, dtype=np.bool_)
+
+
+def _patch(raw: Octets, changed: Changed) -> _Patch:
+    blocks, words = np.flatnonzero(changed), _blocks(raw)
     return _Patch(
         _packed(blocks.astype(np.uint32).tobytes()),
         _packed(words[blocks].tobytes()),
-        bytes(raw[num_words * 8 :]),
+        raw[words.nbytes :].tobytes(),
     )
 
 
-def _restored(array: bytes | _Patch, base: bytes | _Patch) -> npt.NDArray[np.uint8]:
+def _restored(state: _Checkpoint, place: int) -> Octets:
     """Memory of its own, written once: numpy asks for large pages, which saves much of the time of a large state."""
-    whole = base if isinstance(array, _Patch) else array
-    assert isinstance(whole, bytes)  # noqa: S101  # a base has no patches
-    memory = np.empty(zstandard.get_frame_parameters(whole).content_size, dtype=np.uint8)
-    with zstandard.ZstdDecompressor().stream_reader(whole) as reader:
+    patches: list[_Patch] = []
+    array = state.arrays[place]
+    while isinstance(array, _Patch):
+        patches.append(array)
+        assert state.before is not None  # noqa: S101  # a whole state has no patches
+        state = state.before
+        array = state.arrays[place]
+    memory = np.empty(zstandard.get_frame_parameters(array).content_size, dtype=np.uint8)
+    with zstandard.ZstdDecompressor().stream_reader(array) as reader:
         reader.readinto(memory.data)
-    if isinstance(array, _Patch):
-        blocks = np.frombuffer(zstandard.decompress(array.blocks), dtype=np.uint32)
-        words = memory[: len(memory) // BLOCK_BYTES * BLOCK_BYTES].view(np.uint64).reshape(-1, BLOCK_WORDS)
-        words[blocks] = np.frombuffer(zstandard.decompress(array.words), dtype=np.uint64).reshape(
-            -1, BLOCK_WORDS
-        )
-        memory[words.nbytes :] = np.frombuffer(array.tail, dtype=np.uint8)
+    words = _blocks(memory)
+    for patch in reversed(patches):
+        blocks = np.frombuffer(zstandard.decompress(patch.blocks), dtype=np.uint32)
+        held = np.frombuffer(zstandard.decompress(patch.words), dtype=np.uint64)
+        words[blocks] = held.reshape(-1, BLOCK_WORDS)
+        memory[words.nbytes :] = np.frombuffer(patch.tail, dtype=np.uint8)
     return memory
