@@ -43,7 +43,7 @@ format: $(VENV)/.dev-installed
 	$(BIN)/ruff format .
 
 MINUTES ?= 5
-bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, measured side by side; a quarter of an hour
+bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, measured side by side; half an hour
 	$(BIN)/python tests/benchmarks/side_by_side.py --minutes $(MINUTES)
 	$(BIN)/python tests/benchmarks/sections.py
 	$(BIN)/python tests/benchmarks/sections.py --ranks 2 --step-ms 5 20
@@ -56,11 +56,14 @@ bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, m
 	$(BIN)/python tests/benchmarks/fold.py
 	$(BIN)/python tests/benchmarks/recordings.py
 	$(BIN)/python tests/benchmarks/scale.py
+	$(BIN)/python tests/benchmarks/hour.py
 
-TIMES ?= 100
+TIMES ?= 20
+INPUTS ?= 1000000
 SEED ?= $(shell date +%s)
 FUZZED := fuzz import_damage stream_frames stream_recording advisor_hostile
-fuzz: $(VENV)/.dev-installed  ## TIMES as many hostile inputs as a test run tries; 100 take half an hour; what fails is seen again with its SEED
+fuzz: $(VENV)/.dev-installed  ## INPUTS hostile inputs at the decoders, then TIMES as many through the whole chain as a test run tries; half an hour; what fails is seen again with its SEED
+	$(BIN)/python tests/fuzz.py --inputs $(INPUTS) --seed $(SEED)
 	FUZZ_TIMES=$(TIMES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 0 --verbose $(FUZZED:%=tests/unit/test_%.py)
 
 REPEAT ?= 1

@@ -75,8 +75,7 @@ def latency(frames: Iterator[Frame], onset: int, rank: int) -> tuple[int | None,
 
 def simulated(world: World) -> Iterator[Frame]:
     """One frame a step and host."""
-    worlds.CHUNK_STEPS = 1
-    return worlds.frames(world)
+    return worlds.frames(replace(world, chunk_steps=1))
 
 
 def recorded(path: Path) -> Iterator[Frame]:

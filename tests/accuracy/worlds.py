@@ -68,6 +68,7 @@ class World:
     static_noise: float = 0.002  # no two devices are equally fast
     faults: tuple[Fault, ...] = ()
     seed: int = 0
+    chunk_steps: int = CHUNK_STEPS  # of a frame
 
     @property
     def block(self) -> int:
@@ -107,7 +108,7 @@ class _Clock:
 
 
 def frames(world: World, truth: Truth | None = None) -> Iterator[Frame]:
-    """HELLO of every agent, then STEPS, CHUNK_STEPS steps a frame."""
+    """HELLO of every agent, then STEPS, world.chunk_steps steps a frame."""
     truth = Truth() if truth is None else truth
     rng = np.random.default_rng(world.seed)
     speed = rng.normal(1.0, world.static_noise, world.num_ranks)
@@ -119,8 +120,8 @@ def frames(world: World, truth: Truth | None = None) -> Iterator[Frame]:
         yield _hello(world, host, ranks)
     dirty = _Clock(np.full(world.num_ranks, 1.0), 1.0)
     clean = _Clock(np.full(world.num_ranks, 1.0), 1.0)
-    for seq, start in enumerate(range(0, world.num_steps, CHUNK_STEPS), 1):
-        steps = np.arange(start, min(start + CHUNK_STEPS, world.num_steps))
+    for seq, start in enumerate(range(0, world.num_steps, world.chunk_steps), 1):
+        steps = np.arange(start, min(start + world.chunk_steps, world.num_steps))
         chunk = _noise(world, rng, speed, steps.size)
         _run(replace(chunk, transfer=chunk.transfer + _even_s(world, steps)), clean, truth.clean_s)
         _apply(world, rng, chunk, steps)

@@ -1,0 +1,393 @@
+"""Many hostile inputs thrown at each decoder directly, thousands a second, counted per decoder.
+
+Run: python tests/fuzz.py [--inputs 1000000] [--seed 5] [--only kineto]; part of `make fuzz`. An input is a small good
+one with a few bytes changed, cut, doubled or replaced by something odd (tests/unit/fuzzing.py), or JSON with a value of
+another kind; behind right checksums where a format has them. An answer or a refusal in one line is right; anything else
+is a finding: another exception, more than TIME_S of processor time, more than MEMORY_BYTES beyond what the process had.
+Input N alone: --only TARGET --first N --inputs 1 with the same seed. Exit code 1 if anything was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import json
+import random
+import resource
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "unit"))
+
+import numpy as np
+import orjson
+import test_import_ceilings as ceilings
+import test_import_flight_recorder as dumps
+import test_import_kineto as traces
+import test_import_ops as tables
+from fuzzing import damaged
+from test_fuzz import FRAMES, OFFSETS, RUN, WORDS, resealed
+
+from tuiadvisor.advisor.steps import FOLDED
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.fio import fio_document
+from tuiadvisor.importers.flight_recorder import read_dump
+from tuiadvisor.importers.kineto import read_trace
+from tuiadvisor.importers.nccl_tests import nccl_document
+from tuiadvisor.importers.ops import read_ops
+from tuiadvisor.importers.rank_metrics import read_rank_metric
+from tuiadvisor.importers.step_logs import read_step_log
+from tuiadvisor.stream.frames import FrameKind, decode, encode, unpack_columns
+from tuiadvisor.stream.recording import FILE_HEADER, FILE_MAGIC, FILE_VERSION, RecordingReader
+from tuiadvisor.stream.replay import RecordingIndex
+from tuiadvisor.stream.tables import unpack_tables
+from tuiadvisor_probes import ring
+from tuiadvisor_rules.condition import RuleError
+from tuiadvisor_rules.loader import catalog_dir, load_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+TIME_S = 2.0
+MEMORY_BYTES = 1 << 30
+MAX_FINDINGS = 5  # of one decoder: the rest would say the same
+REFUSALS = (TuiadvisorError, RuleError, ring.RingError)
+VALUES: Sequence[Any] = (
+    *(None, True, -1, 0, 1, 1 << 31, 1 << 53, (1 << 63) - 1, 1 << 63, 1 << 70, -(1 << 63), 0.5, 1e308, -0.0),
+    *(
+        float("nan"),
+        float("inf"),
+        "",
+        "0",
+        "-1",
+        "nan",
+        "1e999",
+        "x" * 5000,
+        "\x00\x1b[2J\n",
+        "\ud800",
+        "AAAA",
+    ),
+    *(
+        [],
+        {},
+        [[]],
+        [0] * 3,
+        [None],
+        {"": 1},
+        [[[[[[]]]]]],
+        {"w": 1, "lo": 0, "p": "AAAA"},
+        {"d": 1, "after": "end_ns"},
+    ),
+)
+TOML_ODD = (
+    b"**",
+    b"__import__('os')",
+    b"(" * 200,
+    b" and ",
+    b"-" * 300,
+    b"9" * 400,
+    b"1e999",
+    b"= [",
+    b"{",
+    b"\0",
+)
+CSV_ODD = (b",", b"\n", b'"', b"nan", b"inf", b"-1", b"1e308", b"9" * 30, b"\xff", b"\0", b",,,,", b"")
+
+
+class TooSlowError(Exception):
+    """An input took more than TIME_S of processor time."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One decoder: good inputs, how one becomes hostile, and what reads it."""
+
+    name: str
+    good: Sequence[bytes]
+    hurt: Callable[[bytes, random.Random], bytes]
+    read: Callable[[bytes], object]
+
+
+def from_file(path: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """Through a file of that name."""
+
+    def through(data: bytes) -> object:
+        path.write_bytes(data)
+        return read(path)
+
+    return through
+
+
+def with_odd(odd: Sequence[bytes]) -> Callable[[bytes, random.Random], bytes]:
+    """Damage with such parts in it."""
+    return lambda good, chance: damaged(good, chance, odd)
+
+
+def hurt_json(good: bytes, chance: random.Random) -> bytes:
+    """JSON still: one to three of its values replaced, left out or doubled. Else bytes of it."""
+    if chance.random() < 0.4:
+        return damaged(good, chance)
+    content = orjson.loads(good)
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        at: Any = content
+        while True:
+            places = list(at) if isinstance(at, dict) else list(range(len(at)))
+            if not places:
+                break
+            place = chance.choice(places)
+            if not isinstance(at[place], dict | list) or not at[place] or chance.random() < 0.2:
+                way = chance.randrange(6)
+                if way == 0:
+                    del at[place]
+                elif way == 1 and isinstance(at, list):
+                    at.append(at[place])
+                else:
+                    at[place] = chance.choice(VALUES)
+                break
+            at = at[place]
+    return json.dumps(content).encode()
+
+
+def hurt_frame(good: bytes, chance: random.Random) -> bytes:
+    """A payload with wrong values, or wrong bytes, behind a right checksum."""
+    if chance.random() < 0.4:
+        return resealed(good, chance)
+    frame = decode(good)
+    try:
+        payload = orjson.loads(hurt_json(orjson.dumps(frame.payload), chance))
+        return encode(frame.kind, frame.source, frame.seq, frame.time_ns, payload)
+    except (ValueError, TypeError):  # no JSON any more, or none that a frame carries
+        return resealed(good, chance)
+
+
+# -- what reads ----------------------------------------------------------------------------------------------
+
+
+def read_frame(data: bytes) -> object:
+    """Both ways of unpacking agree."""
+    frame = decode(data)
+    if frame.kind == FrameKind.STEPS:
+        (table,) = unpack_tables([frame.payload], FOLDED)
+        columns = unpack_columns(frame.payload, FOLDED)
+        assert not isinstance(table, TuiadvisorError), table
+        assert np.array_equal(table, np.stack([columns[name] for name in FOLDED]))
+    return frame
+
+
+def read_ring(path: Path) -> object:
+    """No more whole records than it holds."""
+    reader = ring.RingReader(str(path))
+    try:
+        steps, events = reader.take_steps(), reader.take_events()
+        assert max(len(steps), len(events)) <= 8
+        assert min(reader.num_lost_steps, reader.num_lost_events) >= 0
+        return reader.info(), reader.now()
+    finally:
+        reader.close()
+
+
+def read_recording(path: Path) -> object:
+    """Whole frames and what is passed over make up the file."""
+    with RecordingReader(path) as reader:
+        index = RecordingIndex(reader)
+        found = reader.summary()
+        reader.rewind()
+        num_bytes = sum(len(located.data) for located in reader.frames())
+        assert num_bytes + found.num_bad_bytes + found.num_tail_bytes + FILE_HEADER.size == found.num_bytes
+        return index.last_step(), index.frame_of_step(7), index.duration_s
+
+
+# -- good inputs and how they are hurt -----------------------------------------------------------------------
+
+
+def hurt_ring(good: bytes, chance: random.Random) -> bytes:
+    """Words of the header, bytes of records, or the end."""
+    data = bytearray(good)
+    for _ in range(chance.randrange(1, 4)):
+        word = chance.choice(WORDS) if chance.random() < 0.7 else chance.getrandbits(64)
+        struct.pack_into("<Q", data, chance.choice(OFFSETS), word)
+    for _ in range(chance.randrange(6)):
+        data[chance.randrange(ring.HEADER_BYTES, len(data))] = chance.randrange(256)
+    return bytes(data[: chance.choice((len(data), len(data), chance.randrange(1, len(data))))])
+
+
+def hurt_recording(good: bytes, chance: random.Random) -> bytes:
+    """Bytes of the file, or frames with a right checksum around a wrong payload."""
+    if chance.random() < 0.5:
+        return damaged(good, chance, (b"TUIF", b"\0" * 16, RUN[:40], FRAMES[3]))
+    frames = list(FRAMES[:6])
+    frames[chance.randrange(6)] = hurt_frame(chance.choice(FRAMES), chance)
+    return FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, 0) + b"".join(frames)
+
+
+def good_ring(folder: Path) -> bytes:
+    """Eight records each, the ring's turn taken once."""
+    path = folder / "good-ring"
+    ring.create_ring_file(str(path), 8, 8)
+    writer = ring.RingWriter(str(path))
+    for number in range(11):
+        writer.put_step(tuple(range(number, number + ring.NUM_STEP_SLOTS)))
+        writer.put_event(number % 5, tuple(range(ring.NUM_EVENT_SLOTS)))
+    writer.put_info(b'{"rank": 1}')
+    writer.close()
+    return path.read_bytes()
+
+
+def good_trace(folder: Path) -> bytes:
+    """A few kernels of the two kinds."""
+    events = [
+        traces.event(name, 1e9 + 1000 * number, 150.0, stream=7 + number % 2)
+        for number, name in enumerate(["ampere_sgemm_128x64_nn", traces.ALL_REDUCE] * 6)
+    ]
+    return gzip.decompress(traces.trace(folder / "good.json.gz", events, 1, 4).read_bytes())
+
+
+FIO = json.dumps(
+    {
+        "fio version": "fio-3.36",
+        "global options": {"ioengine": "libaio", "bs": "1M", "direct": "1"},
+        "jobs": [
+            {
+                "jobname": "read",
+                "error": 0,
+                "job options": {"rw": "read"},
+                "read": {"io_bytes": 1 << 30, "bw_bytes": 2_000_000_000, "bw": 1_953_125, "iops": 1907.0},
+                "write": {"io_bytes": 0, "bw_bytes": 0, "bw": 0, "iops": 0.0},
+            }
+        ],
+    }
+).encode()
+METRIC = json.dumps(
+    {"event_time": ["1", "2", "3"], "0": [1, None, "3"], "1": ["", 2.5, 1e3], "7": [1, 2, 3]}
+).encode()
+STEP_LOG = b"step,step_time_s,wall_ms\n" + b"".join(b"%d,54.7%d,17448%d\n" % (n, n, n) for n in range(20))
+
+
+def targets(folder: Path) -> list[Target]:
+    """Every decoder of bytes that come from outside."""
+    rules = [file.read_bytes() for file in sorted(catalog_dir().glob("*.toml"))]
+    ops = tables.written(folder / "good.csv", tables.pipeline(range(1))).read_bytes()
+    late = dumps.dump(folder, 2, [dumps.entry(7, state="completed"), dumps.entry(8)]).read_bytes()
+    recording = FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, 0) + b"".join(FRAMES[:8])
+    csv_odd, toml_odd = with_odd(CSV_ODD), with_odd(TOML_ODD)
+    return [
+        Target("frame", FRAMES[:40], hurt_frame, read_frame),
+        Target("frame bytes", FRAMES[:40], damaged, read_frame),
+        Target("ring", [good_ring(folder)], hurt_ring, from_file(folder / "ring", read_ring)),
+        Target("recording", [recording], hurt_recording, from_file(folder / "run.tuirec", read_recording)),
+        Target("kineto", [good_trace(folder)], hurt_json, from_file(folder / "rank1.json", read_trace)),
+        Target("flight-recorder", [late], hurt_json, from_file(folder / "rank02.json", read_dump)),
+        Target("ops", [ops], csv_odd, from_file(folder / "ops.csv", read_ops)),
+        Target("step_logs", [STEP_LOG], csv_odd, from_file(folder / "log.csv", read_step_log)),
+        Target("rank_metrics", [METRIC], hurt_json, from_file(folder / "metric.json", read_rank_metric)),
+        Target(
+            "nccl-tests",
+            [ceilings.printed(4, 1).encode(), ceilings.printed(2, 1, old=True).encode()],
+            csv_odd,
+            from_file(folder / "nccl.txt", nccl_document),
+        ),
+        Target("fio", [FIO], hurt_json, from_file(folder / "fio.json", fio_document)),
+        Target("rules", rules, toml_odd, from_file(folder / "rule.toml", load_rule)),
+    ]
+
+
+# -- the run -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Count:
+    """What came of one decoder's inputs."""
+
+    num_inputs: int = 0
+    num_answers: int = 0
+    num_refused: int = 0
+    num_findings: int = 0
+    longest_s: float = 0.0
+    spent_s: float = 0.0
+
+
+def too_slow(*_: object) -> None:
+    """The timer's handler."""
+    raise TooSlowError
+
+
+def one_input(target: Target, data: bytes, count: Count) -> str:
+    """Try it; what is wrong, or nothing."""
+    begin_s = time.process_time()
+    count.num_inputs += 1
+    signal.setitimer(signal.ITIMER_VIRTUAL, TIME_S)
+    try:
+        target.read(data)
+        count.num_answers += 1
+    except REFUSALS as error:
+        count.num_refused += 1
+        if not str(error) or "\n" in str(error):
+            return f"a refusal that is not one line: {str(error)!r}"
+    except Exception:  # noqa: BLE001 - this is what we look for
+        return traceback.format_exc(limit=-3)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        took_s = time.process_time() - begin_s
+        count.longest_s, count.spent_s = max(count.longest_s, took_s), count.spent_s + took_s
+    return ""
+
+
+def run(seed: int, first: int, num_inputs: int, chosen: Sequence[Target]) -> bool:
+    """Throw inputs at the decoders in turn; prints the table, and each finding when it comes."""
+    counts: dict[str, Count] = {target.name: Count() for target in chosen}
+    signal.signal(signal.SIGVTALRM, too_slow)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    for number in range(first, first + -(-num_inputs // len(chosen))):
+        for target in chosen:
+            count = counts[target.name]
+            if count.num_findings >= MAX_FINDINGS:
+                continue
+            chance = random.Random(f"{seed} {target.name} {number}")  # noqa: S311 - the same damage every time
+            data = target.hurt(chance.choice(target.good), chance)
+            if wrong := one_input(target, data, count):
+                count.num_findings += 1
+                print(f"FOUND {target.name}, input {number} of seed {seed}: {wrong}", flush=True)
+    print(
+        "| decoder | inputs | answered | refused | found | slowest | inputs/s |\n|---|---|---|---|---|---|---|"
+    )
+    for name, count in counts.items():
+        print(
+            f"| {name} | {count.num_inputs:,} | {count.num_answers:,} | {count.num_refused:,} | {count.num_findings} "
+            f"| {1e3 * count.longest_s:.0f} ms | {count.num_inputs / max(count.spent_s, 1e-9):,.0f} |"
+        )
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{sum(count.num_inputs for count in counts.values()):,} inputs, seed {seed}, {peak_mb:.0f} MB at most"
+    )
+    return any(count.num_findings for count in counts.values())
+
+
+def main() -> int:
+    """1 if anything was found."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--inputs", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--only", default="")
+    options: Any = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        shared = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - files that are written a million times
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=shared)))
+        chosen = [target for target in targets(folder) if options.only in {"", target.name}]
+        if not chosen:
+            parser.error(f"--only: one of {', '.join(target.name for target in targets(folder))}")
+        return int(run(options.seed, options.first, options.inputs, chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
