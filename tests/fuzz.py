@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import gzip
 import json
 import random
@@ -148,9 +149,9 @@ def hurt_json(good: bytes, chance: random.Random) -> bytes:
                 if way == 0:
                     del at[place]
                 elif way == 1 and isinstance(at, list):
-                    at.append(at[place])
+                    at.append(copy.deepcopy(at[place]))
                 else:
-                    at[place] = chance.choice(VALUES)
+                    at[place] = copy.deepcopy(chance.choice(VALUES))
                 break
             at = at[place]
     return json.dumps(content).encode()

@@ -15,7 +15,7 @@ from tuiadvisor.advisor.collectives import Collectives
 from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.groups import groupings
-from tuiadvisor.advisor.pausefacts import pause_marks, pause_views
+from tuiadvisor.advisor.pausefacts import pause_views
 from tuiadvisor.advisor.payload import integer
 from tuiadvisor.advisor.picture import (
     SCHEMA,
@@ -37,7 +37,8 @@ from tuiadvisor.advisor.pipelines import find_pipelines, pipeline_view
 from tuiadvisor.advisor.pipelinestore import EVENT_NAMES, PipelineStore
 from tuiadvisor.advisor.probework import probe_work
 from tuiadvisor.advisor.roster import GONE, Roster
-from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS, rank_rows, with_devices
+from tuiadvisor.advisor.rows import rank_rows, with_devices
+from tuiadvisor.advisor.seen import Seen, heat_first, marks
 from tuiadvisor.advisor.standing import standing
 from tuiadvisor.advisor.steps import FOLDED, StepStore
 from tuiadvisor.advisor.trend import TrendHistory, until
@@ -55,7 +56,7 @@ from tuiadvisor.stream.tables import unpack_tables
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tuiadvisor.advisor.view import Finding
+    from tuiadvisor.advisor.view import Finding, Verdict
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.arrays import Bools, Ints
     from tuiadvisor.metrics.steptable import StepTable
@@ -198,52 +199,21 @@ class Advisor:
         return self._view(steps)
 
     def _view(self, steps: tuple[int | None, int] | None) -> RunView:
-        missing = missing_ranks(self.roster, self.store)
-        found = self.store.table() if steps is None else self.store.table(*steps)
-        diagnosis = None
-        if found is not None and found[0].num_steps:
-            diagnosis = self._diagnose(*found, any_missing=bool(missing))
-        # Device times are those of the latest steps: they say nothing of a chosen part of the run.
-        devices = {} if steps is not None else self.device_times.views()
-        device = of_job(devices)
-        pipelines = find_pipelines(
-            self.chunks, self.roster, self.store, diagnosis, None if steps is None else steps[1]
-        )
-        pipeline = pipeline_view(pipelines)
-        judged: list[Judged] = []
-        if diagnosis is not None and diagnosis.enough:
-            cores = self.roster.cores_per_rank()
-            judged, _ = find(
-                diagnosis,
-                len(missing),
-                self.rules,
-                cores,
-                device=device,
-                pipelines=pipelines,
-                crowd=self.roster.crowd(diagnosis),
-                filling=self.roster.memory.filling() if steps is None else None,
-            )
-        still = standing(self.roster, self.store, found[0] if found else None) if steps is None else None
+        seen = self._seen(steps)
+        diagnosis, missing = seen.diagnosis, seen.missing
+        judged = self._judged(seen, with_now=steps is None)
+        still = standing(self.roster, self.store, seen.table) if steps is None else None
         hang = find_standstill(still, self.rules) if still is not None else []
         if hang:
             judged = hang + [entry for entry in judged if not entry.rule.final]
-        seconds = job_seconds(diagnosis.seconds_PR) if diagnosis is not None else {}
-        shift = self.store.axis_shift()
         last_steps = self.store.last_job_steps()
-        num_not_compared = len(missing)
-        if diagnosis is not None:
-            num_not_compared += self.store.tracks.num - len(diagnosis.table.ranks)
         good, good_losses = goodput(diagnosis, judged)
         named = stragglers(diagnosis, judged)
         stages = self.chunks.stages
         rows = with_devices(
-            rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged), stages), devices
+            rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged), stages), seen.devices
         )
         probe = probe_work(diagnosis, self.roster.ranks.values())
-        heat_first = None
-        if diagnosis is not None:
-            table = diagnosis.table
-            heat_first = table.first_step + max(0, table.num_steps - MAX_LATENESS_STEPS)
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
@@ -254,20 +224,14 @@ class Advisor:
             stragglers=named,
             ranks=rows,
             groupings=groupings(rows, stages, self.roster.replicas()),
-            heat_first_step=heat_first,
+            heat_first_step=heat_first(diagnosis),
             findings=self._findings(judged),
-            verdict=stands_still(hang[0])
-            if hang
-            else (
-                verdict(judged, diagnosis, seconds, num_not_compared)
-                if diagnosis is not None
-                else not_yet(MIN_STEADY_STEPS, any_steps=False)
-            ),
+            verdict=stands_still(hang[0]) if hang else self._verdict(judged, seen),
             goodput=good,
             goodput_losses=good_losses,
-            trend=self.trend.trend(shift, _marks(judged, diagnosis)),
+            trend=self.trend.trend(self.store.axis_shift(), marks(judged, diagnosis)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
-            unknown=unknowns(diagnosis, self.roster, missing, pipeline),
+            unknown=unknowns(diagnosis, self.roster, missing, seen.pipeline),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),
             probe_cost=probe.cost if probe else None,
             num_frames=self.num_frames,
@@ -276,8 +240,8 @@ class Advisor:
             ended=ended(self.roster),
             what_if=what_if(diagnosis),
             probe=probe,
-            device=device,
-            pipeline=pipeline,
+            device=of_job(seen.devices),
+            pipeline=seen.pipeline,
             pauses=pause_views(diagnosis),
             chain=chain(diagnosis),
             # A single step of a replay shows what had been seen by then; a chosen range of steps says nothing of it.
@@ -285,6 +249,49 @@ class Advisor:
             if steps is not None and steps[0] is not None
             else self.collectives.rows(self.roster.world_size(), len(self.roster.hosts_of_ranks())),
         )
+
+    def _seen(self, steps: tuple[int | None, int] | None) -> Seen:
+        """What the rules read; steps: as of `_view`."""
+        missing = missing_ranks(self.roster, self.store)
+        found = self.store.table() if steps is None else self.store.table(*steps)
+        diagnosis = None
+        if found is not None and found[0].num_steps:
+            diagnosis = self._diagnose(*found, any_missing=bool(missing))
+        pipelines = find_pipelines(
+            self.chunks, self.roster, self.store, diagnosis, None if steps is None else steps[1]
+        )
+        return Seen(
+            missing=missing,
+            table=found[0] if found is not None else None,
+            diagnosis=diagnosis,
+            # Device times are those of the latest steps: they say nothing of a chosen part of the run.
+            devices={} if steps is not None else self.device_times.views(),
+            pipelines=pipelines,
+            pipeline=pipeline_view(pipelines),
+        )
+
+    def _judged(self, seen: Seen, *, with_now: bool) -> list[Judged]:
+        """What the rules find; with_now: also in what is known of the present moment alone."""
+        if seen.diagnosis is None or not seen.diagnosis.enough:
+            return []
+        judged, _ = find(
+            seen.diagnosis,
+            len(seen.missing),
+            self.rules,
+            self.roster.cores_per_rank(),
+            device=of_job(seen.devices),
+            pipelines=seen.pipelines,
+            crowd=self.roster.crowd(seen.diagnosis),
+            filling=self.roster.memory.filling() if with_now else None,
+        )
+        return judged
+
+    def _verdict(self, judged: list[Judged], seen: Seen) -> Verdict:
+        diagnosis = seen.diagnosis
+        if diagnosis is None:
+            return not_yet(MIN_STEADY_STEPS, any_steps=False)
+        num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)
+        return verdict(judged, diagnosis, job_seconds(diagnosis.seconds_PR), num_not_compared)
 
     def _findings(self, judged: list[Judged]) -> tuple[Finding, ...]:
         """The findings, with the process ids of their ranks in the commands they recommend."""
@@ -344,19 +351,6 @@ class Advisor:
 def _has_steps(frame: Frame | TuiadvisorError) -> TypeGuard[Frame]:
     """Whether an agent's steps are in it."""
     return isinstance(frame, Frame) and frame.kind == FrameKind.STEPS and frame.source != HUB_SOURCE
-
-
-def _marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int, str], ...]:
-    marks = {
-        (entry.finding.since_step, entry.finding.title)
-        for entry in judged
-        if entry.finding.since_step is not None and entry.finding.severity != "info"
-    }
-    if diagnosis is not None:
-        marks.update(pause_marks(diagnosis))
-        if diagnosis.regime_step is not None:
-            marks.add((diagnosis.regime_step, "new level"))
-    return tuple(sorted(marks))
 
 
 def diagnose(

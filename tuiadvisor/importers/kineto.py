@@ -5,7 +5,6 @@ In: a folder of .json or .json.gz.  Out: one RankTrace a readable file, and a li
 
 from __future__ import annotations
 
-import math
 import re
 from array import array
 from dataclasses import dataclass, field
@@ -267,12 +266,13 @@ def _nanoseconds(value: Any) -> int | None:
     if isinstance(value, int):
         nanoseconds = value * 1000
     elif isinstance(value, float):
-        if not math.isfinite(value):
+        if not abs(value) <= LARGEST_NS:  # NaN is not, either; a thousand times 1e308 would be infinite
             return None
         nanoseconds = round(value * 1000)
     elif isinstance(value, str) and len(value) < 40:
         whole, _, fraction = value.partition(".")
-        if not whole.isascii() or not (whole + fraction).isdigit() or not whole:
+        # Digits of other scripts and superscripts are digits, too, and int() reads only some of them.
+        if not whole or not value.isascii() or not (whole + fraction).isdigit():
             return None
         nanoseconds = int(whole) * 1000 + int((fraction + "000")[:3])
     else:

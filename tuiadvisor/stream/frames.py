@@ -20,6 +20,7 @@ Nothing here trusts a length, a type or a name before it is checked: FrameError 
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -70,6 +71,7 @@ _COMPRESS_ABOVE_BYTES: Final = 64
 _COMPRESSED: Final = 1
 _WITH_DICTIONARY: Final = 2
 _KNOWN_FLAGS: Final = (0, _COMPRESSED, _COMPRESSED | _WITH_DICTIONARY)
+_of_thread = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +173,26 @@ def split(buffer: bytes | memoryview) -> Iterator[bytes]:
 
 
 def _decompress(body: memoryview, flags: int) -> bytes:
-    dictionary = DICTIONARY_1 if flags & _WITH_DICTIONARY else None
     try:
         num_bytes = zstandard.get_frame_parameters(body).content_size
         if not 0 < num_bytes <= MAX_PAYLOAD_BYTES:
             raise FrameError(f"frame: a payload of {num_bytes} bytes exceeds {MAX_PAYLOAD_BYTES}")
-        return zstandard.ZstdDecompressor(dict_data=dictionary).decompress(
+        return _decompressor(with_dictionary=bool(flags & _WITH_DICTIONARY)).decompress(
             body, max_output_size=MAX_PAYLOAD_BYTES, allow_extra_data=False
         )
     except zstandard.ZstdError as error:
         raise FrameError("frame: the payload does not decompress") from error
+
+
+def _decompressor(*, with_dictionary: bool) -> zstandard.ZstdDecompressor:
+    """One a thread, kept: digesting the dictionary anew would cost more than decompressing a frame."""
+    kept: dict[bool, zstandard.ZstdDecompressor] | None = getattr(_of_thread, "decompressors", None)
+    if kept is None:
+        kept = _of_thread.decompressors = {
+            False: zstandard.ZstdDecompressor(),
+            True: zstandard.ZstdDecompressor(dict_data=DICTIONARY_1),
+        }
+    return kept[with_dictionary]
 
 
 def _bound_values(body: bytes) -> None:

@@ -1,0 +1,53 @@
+"""What a view and its rules are made of, and what follows from it alone.
+
+In: what was measured of a table of steps.  Out: Seen, and the marks and places that a view takes from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.pausefacts import pause_marks
+from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.findings import Judged
+    from tuiadvisor.advisor.pipelines import Pipelines
+    from tuiadvisor.advisor.view import DeviceView, PipelineView
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.steptable import StepTable
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Measured, not yet judged."""
+
+    missing: tuple[int, ...]  # ranks that were never heard of
+    table: StepTable | None
+    diagnosis: Diagnosis | None
+    devices: dict[int, DeviceView]  # by rank
+    pipelines: Pipelines | None
+    pipeline: PipelineView | None
+
+
+def heat_first(diagnosis: Diagnosis | None) -> int | None:
+    """The job step of the first column of the ranks' lateness levels."""
+    if diagnosis is None:
+        return None
+    table = diagnosis.table
+    return table.first_step + max(0, table.num_steps - MAX_LATENESS_STEPS)
+
+
+def marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int, str], ...]:
+    """(job step, what begins there) for the time line."""
+    found = {
+        (entry.finding.since_step, entry.finding.title)
+        for entry in judged
+        if entry.finding.since_step is not None and entry.finding.severity != "info"
+    }
+    if diagnosis is not None:
+        found.update(pause_marks(diagnosis))
+        if diagnosis.regime_step is not None:
+            found.add((diagnosis.regime_step, "new level"))
+    return tuple(sorted(found))
