@@ -45,10 +45,6 @@ BATCH_BYTES: Final = 4 << 20
 RECEIVE_HIGH_WATER: Final = 64
 DRAIN_S: Final = 2.0
 RETRY_DISK_S: Final = 1.0
-# Waking up for a frame, writing and handing it on alone costs many times what it costs among others. Who waits for it
-# is a screen that is drawn twice a second. Where half of what may lie unread came at once, the next is taken at once.
-GATHER_S: Final = 0.02
-FEW_MESSAGES: Final = RECEIVE_HIGH_WATER // 2
 TICK_S: Final = 1.0
 MAX_DESCRIPTORS: Final = 1 << 17
 
@@ -122,16 +118,13 @@ class Hub:
         try:
             more = False
             while not self._is_stopping:
-                num_messages = -1
                 ready = dict(poller.poll(0 if more else POLL_MS))
                 if self._gate:
                     self._gate.serve()
                 if self._agents in ready:
-                    num_messages = self._receive()
+                    self._receive()
                 more = self._viewers.serve(time.monotonic(), self._note)
                 self._tick()
-                if 0 <= num_messages < FEW_MESSAGES and not more:
-                    time.sleep(GATHER_S)
             self._drain()
         finally:
             self._writer.close()
@@ -170,8 +163,8 @@ class Hub:
         finally:
             os.umask(old_mask)
 
-    def _receive(self) -> int:
-        """Take a bounded batch, write it in one piece; returns how many messages were there."""
+    def _receive(self) -> bool:
+        """Take a bounded batch, write it in one piece; False if nothing was there."""
         batch: list[bytes] = []
         num_bytes = num_messages = 0
         while num_messages < BATCH_FRAMES and num_bytes < BATCH_BYTES:
@@ -183,7 +176,7 @@ class Hub:
             num_bytes += sum(map(len, parts))
             batch.extend(self._admit(parts))
         self._write(batch)
-        return num_messages
+        return num_messages > 0
 
     def _admit(self, parts: Sequence[bytes]) -> list[bytes]:
         """The frame as it came, after the GAP frames that it reveals; nothing if it is no good frame."""
