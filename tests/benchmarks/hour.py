@@ -53,7 +53,9 @@ def watch(viewer: str, world: World, answer: Any) -> None:
         frames = source.read(1.0)
         advisor.feed_many(frames)
         now_s = time.process_time()
-        if frames and now_s < due_s:  # who waits uses no time: at the end of the run nothing would ever be due
+        if (
+            frames and now_s < due_s
+        ):  # who waits uses no time: at the end of the run nothing would ever be due
             continue
         view = advisor.view()
         due_s = now_s + max(VIEW_PERIOD_S, (time.process_time() - now_s) / VIEW_SHARE)
