@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import platform
 import sys
 import threading
 import time
@@ -36,6 +35,7 @@ from .detail import Detail
 from .eval_span import EvalSpan
 from .guard import Hook, attempt
 from .patch import Patch
+from .process import as_json, describe_process, imported
 from .roots import Roots
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ PARTS = (
 )
 BUSY_STEPS, SELDOM = 32, 64  # conditions are asked after each of the first steps, then after every 64th
 BREATH_S = 0.001
-MAX_TEXT_CHARS = 60  # of a hook's reason, where the info area is full
 
 _probe: Probe | None = None
 
@@ -252,14 +251,7 @@ class Probe:
         if self.pipeline:
             info["pipeline"] = self.pipeline
             info["parallel"] = {"pp": self.pipeline["ranks"]} if "ranks" in self.pipeline else {}
-        text = json.dumps(info).encode()
-        if (
-            len(text) > ring_file.INFO_BYTES
-        ):  # cut JSON is no JSON: shorter reasons first, then no group names
-            info["hooks"] = {name: said[:MAX_TEXT_CHARS] for name, said in info["hooks"].items()}
-            info["groups"] = {}
-            text = json.dumps(info).encode()
-        self.ring.put_info(text)
+        self.ring.put_info(as_json(info))
 
     def install(self) -> None:
         """Hook by hook; one that cannot be installed is reported absent and the others go on."""
@@ -354,46 +346,12 @@ def breathe() -> None:
         time.sleep(BREATH_S)
 
 
-def imported(module_name: str) -> Any:
-    """The host's module, or None if it is not imported or another thread is still in the middle of it."""
-    module = sys.modules.get(module_name)
-    return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
-
-
 def _holds(is_so: Callable[[], bool]) -> bool:
     """A condition that cannot be asked yet does not hold yet: a module may be half imported by another thread."""
     try:
         return is_so()
     except Exception:  # noqa: BLE001 - the guard: asked again after a later step
         return False
-
-
-def describe_process() -> dict[str, Any]:
-    """Rank, sizes and versions as the process itself knows them; absent ones are None."""
-    torch = imported("torch")
-    dist = imported("torch.distributed")
-    live = dist is not None and dist.is_available() and dist.is_initialized()
-    rank = dist.get_rank() if live and dist is not None else None
-    cuda = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
-    return {
-        "pid": os.getpid(),
-        "rank": rank,
-        "world_size": dist.get_world_size() if live and dist is not None else None,
-        "backend": dist.get_backend() if live and dist is not None else None,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__) if torch is not None else None,
-        "cuda": getattr(imported("torch.version"), "cuda", None),
-        "nccl": _nccl_version(),
-        "device": "cuda" if cuda else "cpu",
-    }
-
-
-def _nccl_version() -> str | None:
-    """Of the NCCL that torch brings; builds for the CPU have none."""
-    try:
-        return ".".join(map(str, imported("torch.cuda.nccl").version()))
-    except Exception:  # noqa: BLE001 - the guard: a version is not worth an attach
-        return None
 
 
 def forget_modules() -> None:

@@ -130,6 +130,7 @@ MODULE_ORDER: Final = (
     "step_clock",
     "guard",
     "patch",
+    "process",
     "detail",
     "barrier",
     "compiled",
