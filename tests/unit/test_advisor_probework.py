@@ -9,7 +9,8 @@ from synthetic_run import STEP_NAMES, Job, Simulated, encoded, folded, frames, s
 
 from tuiadvisor.advisor.contents import contents
 from tuiadvisor.advisor.fold import diagnose
-from tuiadvisor.advisor.view import RunView
+from tuiadvisor.advisor.probework import with_burst_wanted
+from tuiadvisor.advisor.view import Finding, ProbeWork, RunView
 from tuiadvisor.events import GivenWork, StepFlag
 from tuiadvisor.report.contents import contents_document
 from tuiadvisor.report.document import document
@@ -144,3 +145,21 @@ def test_info_says_it(tmp_path: Path) -> None:
     shown = plain_contents(held)
     assert "4,000,000 tokens, as given" in shown
     assert "probe 0.11 % of step, detail 20 % of steps" in shown
+
+
+@pytest.mark.parametrize(
+    ("phase", "num_detail_steps", "asks"),
+    [("comm_exposed", 0, True), ("comm_exposed", 3, False), ("data_wait", 0, False)],
+)
+def test_a_finding_that_single_calls_would_explain_asks_for_them(
+    phase: str, num_detail_steps: int, asks: bool
+) -> None:
+    """Communication of ranks 2 and 7, and no step of the window in detail: 3 s of it come first of what to measure."""
+    finding = Finding(
+        id="x", title="", pattern="P1", lens="", layer="", severity="info", ranks=(2, 7), hosts=(), phase=phase,
+        since_step=None, evidence={}, loss_s_per_step=None, message="", measure_next=("else",), actions=(),
+    )  # fmt: skip
+    work = ProbeWork(0.001, 0.0025, 0.1, num_detail_steps, is_over=False)
+    wanted = with_burst_wanted(finding, work).measure_next
+    assert asks == (wanted[0] == "3 s of detail on ranks 2 and 7, each call one by one: key D while watching")
+    assert "else" == wanted[-1]

@@ -35,7 +35,7 @@ from tuiadvisor.advisor.picture import (
 )
 from tuiadvisor.advisor.pipelines import find_pipelines, pipeline_view
 from tuiadvisor.advisor.pipelinestore import EVENT_NAMES, PipelineStore
-from tuiadvisor.advisor.probework import probe_work
+from tuiadvisor.advisor.probework import probe_work, with_burst_wanted
 from tuiadvisor.advisor.roster import GONE, Roster
 from tuiadvisor.advisor.rows import rank_rows, with_devices
 from tuiadvisor.advisor.seen import Seen, heat_first, marks
@@ -225,7 +225,7 @@ class Advisor:
             ranks=rows,
             groupings=groupings(rows, stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
-            findings=self._findings(judged),
+            findings=tuple(with_burst_wanted(one, probe) for one in self._findings(judged)),
             verdict=stands_still(hang[0]) if hang else self._verdict(judged, seen),
             goodput=good,
             goodput_losses=good_losses,

@@ -5,10 +5,12 @@ In: Diagnosis, the ranks' facts.  Out: ProbeWork of the same window as every oth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.evidence import rank_words
 from tuiadvisor.advisor.view import ProbeWork
 from tuiadvisor.events import StepFlag
 
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tuiadvisor.advisor.roster import RankFacts
+    from tuiadvisor.advisor.view import Finding
     from tuiadvisor.metrics.diagnosis import Diagnosis
+
+SEEN_IN_DETAIL: Final = frozenset({"comm_exposed", "pipeline_idle"})  # phases whose single calls tell more
 
 
 def probe_work(diagnosis: Diagnosis | None, ranks: Iterable[RankFacts]) -> ProbeWork | None:
@@ -40,3 +45,12 @@ def probe_work(diagnosis: Diagnosis | None, ranks: Iterable[RankFacts]) -> Probe
         always_on=float(cost[always_on].sum() / step[always_on].sum()) if always_on.any() else None,
         is_over=share is not None and budget is not None and share > budget,
     )
+
+
+def with_burst_wanted(finding: Finding, work: ProbeWork | None) -> Finding:
+    """The finding, asking first for a burst of detail where single calls would tell more and the window holds none."""
+    if work is None or work.num_detail_steps or finding.phase not in SEEN_IN_DETAIL:
+        return finding
+    whom = rank_words(finding.ranks) if finding.ranks else "all ranks"
+    wanted = f"3 s of detail on {whom}, each call one by one: key D while watching"
+    return replace(finding, measure_next=(wanted, *finding.measure_next))
