@@ -80,9 +80,9 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     own = clock.own  # emptied in a forked child: a loader worker never gets past the first test
 
     def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912, PLR0915 - likewise
+        called_ns = monotonic_ns() if clock.measuring else 0  # first: the tests below are cold too
         if not hook.active or get_ident() != own[0]:
             return original(*args, **kwargs)
-        called_ns = monotonic_ns() if clock.measuring else 0
         begin_ns, has_closed = 0, False
         try:
             phase = constant if constant is not None else phase_of(args)  # type: ignore[operator]

@@ -81,9 +81,9 @@ def _before(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., No
     own, words = clock.own, clock.words
 
     def before(optimizer: Any, *_rest: Any) -> None:
+        called_ns = monotonic_ns() if clock.measuring else 0
         if not hook.active or get_ident() != own[0] or not clock.active:
             return
-        called_ns = monotonic_ns() if clock.measuring else 0
         try:
             frame = sys._getframe(1)
             if span.end_ns:
@@ -123,6 +123,7 @@ def _after(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
     own, words = clock.own, clock.words
 
     def after(optimizer: Any, *_rest: Any) -> None:
+        now = monotonic_ns()
         if not hook.active or not clock.active:
             return
         try:
@@ -130,7 +131,6 @@ def _after(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
                 if own[0] and clock.phase == sc.BACKWARD:
                     clock.stepped = True
                 return
-            now = monotonic_ns()
             done_in[id(optimizer)] = step = clock.step
             if under_way and under_way.pop()[1]:
                 ended, depth = clock.phase, clock.depth
