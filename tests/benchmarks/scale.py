@@ -66,14 +66,15 @@ def watch(viewer: str, num_ranks: int, num_rank_steps: int, answer: Any) -> None
         advisor.feed_many(source.read(1.0))
         done = max(advisor.store.last_job_steps().values(), default=-1) if advisor.num_frames else -1
         now_s = time.process_time()
-        if now_s >= due_s or done == num_steps - 1:
+        is_last = done == num_steps - 1 and source.status.bytes_behind == 0
+        if now_s >= due_s or is_last:
             view = advisor.view()
             cost_s = time.process_time() - now_s
             due_s = now_s + max(VIEW_PERIOD_S, cost_s / VIEW_SHARE)
             num_views, view_s = num_views + 1, view_s + cost_s
         if done >= num_steps // 2 and not half_mb:
             half_mb = cost_of("self").memory_mb
-        if done == num_steps - 1 and source.status.bytes_behind == 0:
+        if is_last:
             break
     assert len(view.ranks) == num_ranks
     assert (0, 0) == (view.losses.frames_lost, view.losses.frames_bad), view.losses
