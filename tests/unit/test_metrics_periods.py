@@ -9,6 +9,7 @@ import pytest
 from synthetic_run import MS, Fault, Job, Simulated, final_view, folded, frames, simulate
 
 from tuiadvisor.advisor.view import PauseView, RunView
+from tuiadvisor.metrics.periods import MIN_PERIODS, _chained, _Events, _regular
 
 ALONE = Fault("other", (0,), 300 * MS, every=50)  # what rank 0 does alone between steps
 # Two cores with five runnable threads each: every tenth step of a rank stalls for up to some steps' length.
@@ -84,3 +85,26 @@ def test_lost_records_break_no_row() -> None:
     )
     (pause,) = periodic(folded(frames(replace(job), simulated=cut)).view())
     assert ((0,), 50) == (pause.ranks, round(pause.period_steps or 0))
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_a_pause_that_all_ranks_make_together_is_begun_by_nobody(num_ranks: int) -> None:
+    """Somebody is last by a hair in each of them, often the same rank: that is no beginning."""
+    for seed in range(4):
+        together = tuple(
+            Fault("other", (rank,), (120 + rank) * MS, every=30, onset=90) for rank in range(num_ranks)
+        )
+        (pause,) = periodic(final_view(Job(num_ranks=num_ranks, num_steps=330, seed=seed, faults=together)))
+        assert ((), 30) == (pause.ranks, round(pause.period_steps or 0)), seed
+
+
+def test_few_long_steps_by_lot_keep_no_distance() -> None:
+    """One long step in twelve, by lot, looked at after 80 steps: found in fewer than one look of three hundred."""
+    chance = np.random.default_rng(7)
+    num_found = 0
+    for _ in range(3000):
+        start = np.flatnonzero(chance.random(80) < 1 / 12)
+        if start.size > MIN_PERIODS:
+            events = _Events(start, start + 1, 0.03 * (1 + chance.exponential(1, start.size)))
+            num_found += (_regular(events) or _chained(events, 80)) is not None
+    assert num_found < 10

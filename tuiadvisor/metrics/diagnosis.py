@@ -221,7 +221,7 @@ def _diagnose_steady(
         if rows.size
         else None,
         slowdown=_slowdown(table, barrier, rows, window),
-        level_shift=level_shift(table, regime, columns),
+        level_shift=level_shift(table, regime, columns, cycle, barrier.transfer_K[columns]),
         input_since=_since(column_median(_phase(table, "data_wait", columns)), steps, cycle),
         input_drift=find_drift(column_median(_phase(table, "data_wait", columns))),
         transfer_since=_since(barrier.transfer_K[columns], steps, cycle),

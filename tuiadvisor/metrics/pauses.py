@@ -14,13 +14,12 @@ import numpy as np
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.arrays import Bools, Floats, column_median, median, medians
 from tuiadvisor.metrics.interruptions import (
-    NAMED_SHARE,
     Interruption,
     Interruptions,
     after_barrier_RK,
     find_interruptions,
-    late_rows,
 )
+from tuiadvisor.metrics.pausestarter import starter_row
 from tuiadvisor.metrics.periods import periodic_columns
 from tuiadvisor.metrics.steptable import AFTER_BARRIER, PHASE_INDEX
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 WARMUP_FACTOR: Final = 1.5  # slower than this times the later median is not steady yet
 WARMUP_SPIKE: Final = 3.0  # a single first step this slow is a warm-up of one step
 MIN_STEPS_TO_TELL: Final = 12
-MIN_ALONE: Final = 2  # pauses to which one rank alone came late, for the rest to be its too
-MIN_ALONE_SHARE: Final = 0.3
 COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 COLLECTING_HALF: Final = 0.5  # of a pause spent collecting: the rank takes part in it
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
@@ -162,41 +159,6 @@ def _period(starts: list[int]) -> float | None:
     return float(np.median(np.diff(starts)))
 
 
-def _starter(barrier: Barrier, marked_RK: Bools, affected_K: Bools) -> int | None:
-    rows = marked_RK.sum(axis=1)
-    if rows.max() > 0:
-        doing = np.flatnonzero(rows >= 0.5 * rows.max())
-        return int(doing[0]) if len(doing) < max(2, marked_RK.shape[0] // 2) else None
-    cost = np.where(np.isnan(barrier.cycle_K), 0.0, barrier.cycle_K)
-    last = barrier.last_K[affected_K]
-    known = np.isfinite(last)
-    if not known.any():
-        return None
-    weight = np.bincount(last[known].astype(np.int64), weights=cost[affected_K][known])
-    row = int(np.argmax(weight))
-    if weight[row] > 0.6 * weight.sum():
-        return row
-    return _alone_late(barrier, affected_K)
-
-
-def _alone_late(barrier: Barrier, affected_K: Bools) -> int | None:
-    """The rank that alone came late to all pauses that anyone came late to, if those are several.
-
-    A rank that pauses within the exchange holds all up alike: those pauses speak neither for nor against it.
-    """
-    usual = barrier.cycle_K[~affected_K & np.isfinite(barrier.cycle_K)]
-    if not usual.size:
-        return None
-    excess_K = barrier.cycle_K - median(usual)
-    late = [
-        late_rows(barrier, column, NAMED_SHARE * float(excess_K[column]))
-        for column in np.flatnonzero(affected_K).tolist()
-    ]
-    named = [rows for rows in late if rows]
-    is_one = len(set(named)) == 1 and len(named[0]) == 1
-    return named[0][0] if is_one and len(named) >= max(MIN_ALONE, MIN_ALONE_SHARE * len(late)) else None
-
-
 def _pause(
     kind: str,
     table: StepTable,
@@ -214,7 +176,7 @@ def _pause(
     if not starts:
         return None
     total = float(loss_K.sum())
-    starter = _starter(barrier, marked_RK, affected_K)
+    starter = starter_row(barrier, marked_RK, affected_K)
     return Pause(
         kind=kind,
         steps=tuple(table.step_of(start) for start in starts),

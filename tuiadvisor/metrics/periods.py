@@ -8,7 +8,7 @@ of one kind resemble each other in both, and what chance does keeps no distance.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log
+from math import comb, e, log
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -32,6 +32,7 @@ MIN_BREAK: Final = 1.5  # the smallest pause over the largest spike, where their
 MAX_EVENTS: Final = 48  # largest long steps that are searched
 MAX_LAGS: Final = 3  # distances that most pairs have
 LEVEL_STEP: Final = 1.25
+MAX_LOG_CHANCE_OF_GAPS: Final = log(2e-3)  # that neighbouring long steps keep it: four of 40 steps apart
 MAX_LOG_CHANCE: Final = log(5e-4)  # that long steps which fall by lot keep such a distance so often
 
 
@@ -131,10 +132,21 @@ def _keeping_distance(events: _Events) -> _Events | None:
     regular = np.abs(gaps - period) <= max(1.0, ROUGH * period)
     if period < MIN_PERIOD or regular.mean() < MIN_REGULAR:
         return None
+    if _log_chance_of_gaps(int(regular.sum()), gaps.size, period) > MAX_LOG_CHANCE_OF_GAPS:
+        return None
     # Who keeps no distance to either neighbour is another pause, which has its own finding.
     whole = np.maximum(np.round(gaps / period), 1.0) * period
     near = np.abs(gaps - whole) <= STRAY_SHARE * period
     return events.some(np.append(near, False) | np.insert(near, 0, False))
+
+
+def _log_chance_of_gaps(num_regular: int, num_gaps: int, period: float) -> float:
+    """Logarithm of how likely so many distances agree with their median where the events fall by lot.
+
+    Distances between such events are exponential: near its mean one falls into a width w with w / (e * mean).
+    """
+    width = 2 * max(1.0, ROUGH * period) + 1
+    return log(comb(num_gaps, num_regular)) + (num_regular - 1) * log(min(1.0, width / (e * period)))
 
 
 def _chained(events: _Events, num_steps: int) -> _Events | None:

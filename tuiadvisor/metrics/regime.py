@@ -33,6 +33,7 @@ MIN_QUIET_GAPS: Final = (
     3  # bursts that come back after a while: three times as long without one, and they had not begun
 )
 COMPARED_STEPS: Final = 64
+OWN_GROWTH: Final = 0.5  # of a longer step: so much of it the transfer itself must have grown
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +251,32 @@ def growth_phase(table: StepTable, columns: Ints, index: int) -> tuple[str | Non
     return phase, max(growth[phase], 0.0) / grown if phase is not None and grown > 0 else 0.0
 
 
-def level_shift(table: StepTable, regime: Regime, columns: Ints) -> LevelShift | None:
-    """The latest change of the job's step, if it made the step longer."""
+def level_shift(
+    table: StepTable, regime: Regime, columns: Ints, cycle_K: Floats, transfer_K: Floats
+) -> LevelShift | None:
+    """The latest change of the job's step, if it made the step longer and that is still so.
+
+    cycle_K, transfer_K: of these columns; transfer may be NaN, where arrivals are not seen.
+    """
     if not regime.cycle_changes or regime.cycle_changes[-1].shift <= 0:
         return None
     change = regime.cycle_changes[-1]
+    since_K = cycle_K[change.index :]
+    # The way back may be too gradual to be a change of its own.
+    if min(median(since_K), median(since_K[-SETTLED_STEPS:])) < (change.before + change.after) / 2:
+        return None
     phase, cover = growth_phase(table, columns, change.index)
+    if phase == "comm_exposed" and _waits_for_ranks(transfer_K, change):
+        return None
     num_steps = int(columns.size) - change.index
     since = table.step_of(columns[change.index])
     return LevelShift(since, change.before, change.after, phase, cover, num_steps)
+
+
+def _waits_for_ranks(transfer_K: Floats, change: Change) -> bool:
+    """The exchange grew because ranks come apart, now one, now another: not alike on all, and not the exchange."""
+    before, after = transfer_K[: change.index][-COMPARED_STEPS:], transfer_K[change.index :][:COMPARED_STEPS]
+    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    if not before.size or not after.size:
+        return False
+    return float(median(after) - median(before)) < OWN_GROWTH * change.shift
