@@ -37,7 +37,11 @@ def run(options: argparse.Namespace) -> int:
             problems = check(options.directory)
             for problem in problems:
                 print(problem, file=sys.stderr)
-            print(f"{len(problems)} problems" if problems else "all rules are sound and their cases hold")
+            print(
+                f"{len(problems)} problem{'s' * (len(problems) > 1)}"
+                if problems
+                else "all rules are sound and their cases hold"
+            )
             return 2 if problems else 0
         rules = load_rules()
         if options.action == "show":

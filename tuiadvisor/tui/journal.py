@@ -22,7 +22,7 @@ MAX_ENTRIES = 1000
 MAX_RANKS_NAMED = 8
 MARGIN = 1
 # Words of a phase that change all the time say nothing new.
-QUIET_PHASES = frozenset({"live", "paused", "replay"})
+QUIET_PHASES = frozenset({"live", "paused", "past", "replay"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Journal:
         if state.message and state.message != self._message:
             self.add(when, state.message, "dim")
         self._message = state.message
-        if state.view is not None:
+        if state.view is not None and state.past is None:  # what is gone in an earlier picture was not lost
             self._observe_view(when, state.view)
 
     def _observe_view(self, when: str, view: RunView) -> None:

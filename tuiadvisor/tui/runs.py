@@ -102,9 +102,10 @@ class Runs(Page):
     def _why_empty(self) -> str:
         if self.desk.runs_note:
             return self.desk.runs_note
+        where = "this folder" if self.desk.folder in ("", ".") else self.desk.folder
         return (
-            f"No recordings (*.tuirec) in {self.desk.folder or 'this folder'}. tuiadvisor record -o run.tuirec makes "
-            "one from a running training, tuiadvisor runs DIR looks elsewhere."
+            f"No recordings (*.tuirec) in {where}. tuiadvisor record -o run.tuirec makes one from a running training, "
+            "tuiadvisor runs DIR looks elsewhere."
         )
 
     def row(self, entry: RunEntry, columns: Columns) -> Line:

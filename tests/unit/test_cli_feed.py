@@ -1,0 +1,95 @@
+"""The feed behind the live screens: its pace, and what it says of what was asked for."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from snapshot import views
+from unit.test_cli_lookback import Watch
+
+from tuiadvisor.advisor.view import RunView
+from tuiadvisor.cli import feed as feed_module
+from tuiadvisor.cli.feed import BURST_MS, READ_AFTER_S, VIEW_PERIOD_S
+from tuiadvisor.tui.feed import PastState
+from tuiadvisor.tui.journal import Journal
+
+
+class Clock:
+    """The feed's clocks; each picture takes what `costs` says, of the wall and of the processor."""
+
+    def __init__(self, costs: list[tuple[float, float]]) -> None:
+        self.now_s = self.cpu_s = 0.0
+        self.costs = costs
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def thread_time(self) -> float:
+        return self.cpu_s
+
+    def spend(self) -> None:
+        wall_s, cpu_s = self.costs.pop(0)
+        self.now_s, self.cpu_s = self.now_s + wall_s, self.cpu_s + cpu_s
+
+
+def pauses_between_views(costs: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds from the beginning of each picture until the next is due."""
+    watch, clock = Watch(), Clock(list(costs))
+    watch.give(0.5)
+    picture = watch.feed._picture
+
+    def dear_picture() -> RunView:
+        clock.spend()
+        return picture()
+
+    monkeypatch.setattr(feed_module.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(feed_module.time, "thread_time", clock.thread_time)
+    monkeypatch.setattr(watch.feed, "_picture", dear_picture)
+    pauses = []
+    for _ in costs:
+        watch.feed._changed = True
+        begin_s = clock.now_s
+        watch.turn()
+        pauses.append(watch.feed._view_due_s - begin_s)
+    return pauses
+
+
+def test_a_first_dear_view_is_no_reason_to_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first view imports what it needs, on cores that the ranks use too: the next is due as soon as any."""
+    assert [VIEW_PERIOD_S] * 3 == pytest.approx(
+        pauses_between_views([(0.9, 0.8), (0.4, 0.04), (0.4, 0.04)], monkeypatch)
+    )
+
+
+def test_views_that_are_always_dear_take_a_fifth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of ranks: a second a view, one every five."""
+    assert pytest.approx(5.0) == pauses_between_views([(1.0, 1.0)] * 4, monkeypatch)[-1]
+
+
+def test_an_announcement_goes_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3 s of detail are announced, and no longer when they have long passed."""
+    watch = Watch()
+    asked = []
+    watch.feed._wish = asked.append
+    watch.give(0.5)
+    watch.turn("detail", ())
+    assert "every call of the next 3 s" in watch.feed.latest().notice
+    assert [BURST_MS] == [wish.burst_ms for wish in asked]
+    later_s = time.monotonic() + BURST_MS / 1000 + READ_AFTER_S + 0.1
+    monkeypatch.setattr(feed_module.time, "monotonic", lambda: later_s)
+    watch.turn()
+    assert not watch.feed.latest().notice
+
+
+def test_looking_back_is_no_news_for_the_log() -> None:
+    """An earlier picture lacks findings that the run has: nothing was lost, and nothing is found again."""
+    journal, now = Journal(), views.live(views.straggler())
+    journal.observe("10:00:00", now)
+    before = [entry.text for entry in journal.entries]
+    assert any(text.startswith("finding:") for text in before)
+    past = replace(now, view=views.healthy(), phase="past", past=PastState(7, 1, 90, 0.1))
+    journal.observe("10:00:01", past)
+    journal.observe("10:00:02", now)
+    assert before == [entry.text for entry in journal.entries]
