@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuiadvisor.tui.wire import LONGEST_WAIT_S, SAVED_S, SMALL_BYTES_PER_S, Budget
+from tuiadvisor.tui.wire import LONGEST_DEBT_S, LONGEST_WAIT_S, SAVED_S, SMALL_BYTES_PER_S, Budget
 
 
 def written(frame_bytes: int, seconds: float, num_cells: int = 80 * 24) -> tuple[int, int]:
@@ -41,6 +41,21 @@ def test_a_large_screen_may_write_more() -> None:
 def test_however_dear_a_frame_is_the_next_one_comes() -> None:
     """A frame of a whole minute's bytes delays the next by a few seconds only."""
     assert written(60_000, 60)[1] >= 60 / (LONGEST_WAIT_S + 0.5)
+
+
+def test_a_single_dear_frame_delays_the_next_by_little() -> None:
+    """The first whole screens of a run, and later another page among frames of 400 bytes."""
+    budget = Budget()
+    budget.resize(80 * 24)
+    for tick in range(3):
+        budget.spend(5000, tick / 10)
+    assert budget.allows(0.2 + LONGEST_DEBT_S)
+    for tick in range(4, 60):
+        assert budget.allows(tick / 2)
+        budget.spend(400, tick / 2)
+    budget.spend(5000, 30.0)
+    assert not budget.allows(30.0 + LONGEST_DEBT_S / 2)
+    assert budget.allows(30.0 + LONGEST_DEBT_S)
 
 
 def test_credit_is_bounded() -> None:

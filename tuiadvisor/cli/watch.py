@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
             return desk
 
         show_opened(make, "live", "finding ranks")
+        if feeds and sys.stderr.isatty() and not (options.url or options.key):
+            print("taking the probes out ...", file=sys.stderr, flush=True)  # a few seconds at worst
     for feed in feeds:
         _watching().take_leave(feed, options.output)
     return 0

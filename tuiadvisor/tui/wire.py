@@ -8,6 +8,7 @@ Mixed into the App; Textual's own way is taken where there is no terminal (tests
 from __future__ import annotations
 
 import os
+from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,12 @@ BYTES_PER_S_PER_CELL = 0.22
 SAVED_S = 3.0
 # From here on it is worth a word how long the terminal takes to answer.
 SLOW_LINE_S = 0.3
-# However dear a frame is, the next one is drawn after this long.
+# However dear the frames are, the next one is drawn after this long.
 LONGEST_WAIT_S = 4.0
+# A single dear frame (another page, the first figures) delays the next by no more than this: it is told by being
+# twice as large as most of so many before it, or among the first ones.
+LONGEST_DEBT_S = 1.5
+NUM_USUAL_FRAMES = 8
 
 
 class Budget:
@@ -44,6 +49,7 @@ class Budget:
     def __init__(self) -> None:
         self.bytes_per_s = SMALL_BYTES_PER_S
         self.left = 0.0
+        self.frames: deque[int] = deque(maxlen=NUM_USUAL_FRAMES)  # bytes of the last ones
         self.counted_s = 0.0
         self.drawn_s = 0.0
 
@@ -59,8 +65,11 @@ class Budget:
         return self.left >= 0 or now_s - self.drawn_s >= LONGEST_WAIT_S
 
     def spend(self, num_bytes: int, now_s: float) -> None:
-        """Count a frame. A debt is forgiven beyond what `LONGEST_WAIT_S` pays back."""
-        self.left = max(self.left - num_bytes, -self.bytes_per_s * LONGEST_WAIT_S)
+        """Count a frame. A debt is forgiven beyond what the longest delay pays back."""
+        usual = sorted(self.frames)[len(self.frames) // 2] if len(self.frames) == NUM_USUAL_FRAMES else 0
+        longest_s = LONGEST_DEBT_S if num_bytes > 2 * usual else LONGEST_WAIT_S
+        self.frames.append(num_bytes)
+        self.left = max(self.left - num_bytes, -self.bytes_per_s * longest_s)
         self.drawn_s = now_s
 
 
