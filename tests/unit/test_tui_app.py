@@ -47,6 +47,16 @@ async def test_keys_reach_the_pages() -> None:
             assert expected in text_of(app), keys
 
 
+async def test_enter_opens_the_only_thing_there_is() -> None:
+    """The chain of a job without a pipeline marks one stage: its rank, at the first enter."""
+    app, _ = screens(views.live(views.straggler()))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("3")
+        assert "where its step goes" not in text_of(app)
+        await pilot.press("enter")
+        assert "where its step goes" in text_of(app)
+
+
 @pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
 async def test_leaving_tells_the_feed(key: str) -> None:
     """The feed hears quit, the application ends without an error."""

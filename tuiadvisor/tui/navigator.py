@@ -389,11 +389,16 @@ class Navigator:
         else:
             self.stack.append(page)
 
-    def open_target(self, target: Target | None) -> None:
-        """Open what enter or a click points at; without a cursor the first finding, else set the cursor."""
+    def _first_target(self) -> Target | None:
+        """What is meant without a cursor: the first finding of the overview, or the only thing there is."""
         findings = self.state.view.findings if self.state.view else ()
-        if target is None and self.page is self.overview and findings:
-            target = ("finding", findings[0].id)
+        if self.page is self.overview and findings:
+            return ("finding", findings[0].id)
+        return self.page.targets[0] if len(self.page.targets) == 1 else None
+
+    def open_target(self, target: Target | None) -> None:
+        """Open what enter or a click points at; without a cursor what is meant, else set the cursor."""
+        target = target or self._first_target()
         if target is None:
             self.page.move(1)
         elif target[0] == "finding":
