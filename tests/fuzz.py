@@ -34,7 +34,7 @@ import test_import_ceilings as ceilings
 import test_import_flight_recorder as dumps
 import test_import_kineto as traces
 import test_import_ops as tables
-from fuzzing import damaged
+from fuzzing import TOML_ODD, damaged
 from test_fuzz import FRAMES, OFFSETS, RUN, WORDS, resealed
 
 from tuiadvisor.advisor.steps import FOLDED
@@ -87,18 +87,6 @@ VALUES: Sequence[Any] = (
         {"w": 1, "lo": 0, "p": "AAAA"},
         {"d": 1, "after": "end_ns"},
     ),
-)
-TOML_ODD = (
-    b"**",
-    b"__import__('os')",
-    b"(" * 200,
-    b" and ",
-    b"-" * 300,
-    b"9" * 400,
-    b"1e999",
-    b"= [",
-    b"{",
-    b"\0",
 )
 CSV_ODD = (b",", b"\n", b'"', b"nan", b"inf", b"-1", b"1e308", b"9" * 30, b"\xff", b"\0", b",,,,", b"")
 

@@ -32,6 +32,19 @@ ODD: Final = (
     b"\0",
     b"[" * 90,
 )
+# What a rule file or its conditions should not be hurt by.
+TOML_ODD: Final = (
+    b"**",
+    b"__import__('os')",
+    b"(" * 200,
+    b" and ",
+    b"-" * 300,
+    b"9" * 400,
+    b"1e999",
+    b"= [",
+    b"{",
+    b"\0",
+)
 
 
 def num_inputs(num: int) -> int:
