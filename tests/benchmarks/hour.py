@@ -9,18 +9,14 @@ resident memory of both processes and the most they ever had (VmHWM), CPU second
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import orjson
 import zmq
 from generated import RANKS_AN_AGENT, encoded_frames
-from scale import cost_of
+from scale import chain, cost_of
 from worlds import Fault, World
 
 from tuiadvisor.advisor.fold import Advisor
@@ -81,23 +77,10 @@ def peak_mb(pid: int) -> float:
 def run(world: World, folder: Path) -> None:
     """Print a line every five simulated minutes."""
     record = folder / "hour.tuirec"
-    command = [sys.executable, "-m", "tuiadvisor.stream.hub", "--record", str(record)]
-    command += ["--endpoint", f"ipc://{folder}/agents", "--viewer", f"ipc://{folder}/viewers"]
-    hub = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    spawn = multiprocessing.get_context("spawn")
-    mine, theirs = spawn.Pipe()
-    assert hub.stdout is not None
-    places = orjson.loads(hub.stdout.readline())
-    sender = spawn.Process(target=send, args=(world, places["endpoint"]))
-    viewer = spawn.Process(target=watch, args=(places["viewer"], world, theirs))
-    try:
-        sender.start()
-        viewer.start()
-        theirs.close()
-        while (said := mine.recv()) is not None:
+    with chain(record, (send, (world,)), (watch, (world,))) as (hub, viewer, pipe):
+        while (said := pipe.recv()) is not None:
             minute, sentence = said
             seen, recorded = cost_of(str(viewer.pid)), cost_of(hub.pid)
-            assert viewer.pid is not None
             print(
                 f"| {minute:4.0f} min "
                 f"| {recorded.memory_mb:4.0f} MB, {peak_mb(hub.pid):4.0f} | {recorded.cpu_s:4.0f} s "
@@ -105,14 +88,7 @@ def run(world: World, folder: Path) -> None:
                 f"| {record.stat().st_size / 1e6:4.0f} MB | {sentence} |",
                 flush=True,
             )
-            mine.send(None)
-    finally:
-        for child in (sender, viewer):
-            if child.is_alive():
-                child.join(5)
-                child.kill()
-        hub.terminate()
-        hub.wait()
+            pipe.send(None)
 
 
 def main() -> None:

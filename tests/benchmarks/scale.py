@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import zmq
@@ -27,6 +28,9 @@ from tuiadvisor.cli.feed import VIEW_PERIOD_S, VIEW_SHARE
 from tuiadvisor.stream.frames import FrameKind, decode
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.source import LiveSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 TICKS_A_SECOND = 100
 
@@ -82,25 +86,31 @@ def watch(viewer: str, num_ranks: int, num_rank_steps: int, answer: Any) -> None
     source.close()
 
 
-def measure(num_ranks: int, num_rank_steps: int, folder: Path) -> str:
-    """One line of the table."""
-    record = folder / f"{num_ranks}.tuirec"
-    command = [sys.executable, "-m", "tuiadvisor.stream.hub", "--record", str(record)]
-    command += ["--endpoint", f"ipc://{folder}/a{num_ranks}", "--viewer", f"ipc://{folder}/v{num_ranks}"]
+@contextmanager
+def chain(
+    record: Path,
+    sending: tuple[Callable[..., None], tuple[Any, ...]],
+    watching: tuple[Callable[..., None], tuple[Any, ...]],
+) -> Iterator[tuple[subprocess.Popen[str], Any, Any]]:
+    """(hub, viewer, pipe to the viewer): a hub that writes `record`, and a process each for what sends and watches.
+
+    Both are functions with their arguments; `sending` gets the hub's address after them, `watching` its address before
+    them and its end of the pipe after. All end with the block.
+    """
+    places = ("--endpoint", f"ipc://{record}.agents", "--viewer", f"ipc://{record}.viewers")
+    command = [sys.executable, "-m", "tuiadvisor.stream.hub", "--record", str(record), *places]
     hub = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert hub.stdout is not None
+    said = orjson.loads(hub.stdout.readline())
     spawn = multiprocessing.get_context("spawn")
     mine, theirs = spawn.Pipe()
-    assert hub.stdout is not None
-    places = orjson.loads(hub.stdout.readline())
-    before = cost_of(hub.pid)
-    sender = spawn.Process(target=send, args=(num_ranks, num_rank_steps, places["endpoint"]))
-    viewer = spawn.Process(target=watch, args=(places["viewer"], num_ranks, num_rank_steps, theirs))
+    sender = spawn.Process(target=sending[0], args=(*sending[1], said["endpoint"]))
+    viewer = spawn.Process(target=watching[0], args=(said["viewer"], *watching[1], theirs))
     try:
         sender.start()
         viewer.start()
         theirs.close()
-        num_views, view_s, half_mb, end_mb, viewer_s = mine.recv()
-        after = cost_of(hub.pid)
+        yield hub, viewer, mine
     finally:
         for child in (sender, viewer):
             if child.is_alive():
@@ -108,6 +118,16 @@ def measure(num_ranks: int, num_rank_steps: int, folder: Path) -> str:
                 child.kill()
         hub.terminate()
         hub.wait()
+
+
+def measure(num_ranks: int, num_rank_steps: int, folder: Path) -> str:
+    """One line of the table."""
+    record = folder / f"{num_ranks}.tuirec"
+    world = (num_ranks, num_rank_steps)
+    with chain(record, (send, world), (watch, world)) as (hub, _, pipe):
+        before = cost_of(hub.pid)
+        num_views, view_s, half_mb, end_mb, viewer_s = pipe.recv()
+        after = cost_of(hub.pid)
     rows = recorded_rank_steps(record)
     hub_s = after.cpu_s - before.cpu_s
     return (
