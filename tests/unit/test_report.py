@@ -15,7 +15,8 @@ from synthetic_run import Fault, Job
 from unit.test_contents import recording
 
 from tuiadvisor.cli import main
-from tuiadvisor.report import charts
+from tuiadvisor.report import charts, gantt
+from tuiadvisor.report.inert import inert
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
 
@@ -33,6 +34,14 @@ VIEWS = {
     "one rank": views.one_rank(),
     "finished": views.finished(),
     "many": views.many(1024),
+    "pipeline": views.pipeline(),
+    "pipeline of many": views.pipeline(64, 64),
+    "pipeline unknown": views.pipeline_unknown(),
+}
+SIZES = {
+    "fitted": desks.sized(),
+    "bounds of one run": desks.bounded(),
+    "nothing": desks.unsized(),
 }
 VOID = {"meta", "br"}
 
@@ -79,6 +88,47 @@ def test_it_is_whole_and_loads_nothing(name: str) -> None:
     assert [] == [link for link in checker.loads if not link.startswith("data:image/png;base64,")]
     assert [] == re.findall(r"@import|url\(", text)
     assert len(text) < 1_000_000
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_other_sizes_are_drawn_or_missed(name: str) -> None:
+    """Each curve with its name, its limit and every size that was measured; where there is none, what is missing."""
+    held = SIZES[name]
+    text = html_report([Dossier("run.tuirec", views.healthy())], None, "tuiadvisor", held)
+    checker = Checker()
+    checker.feed(text)
+    assert [] == checker.open
+    section = text[text.index("Other sizes and cost") :]
+    assert [curve.name for curve in held.curves] == re.findall(
+        r"<title>([^<]*) over devices</title>", section
+    )
+    for curve in held.curves:
+        measured = [point for point in curve.points if point.is_measured]
+        assert len(measured) == section.count(f"<title>{curve.name}") * len(measured)
+        assert all(f"{point.devices:,} devices, measured" in section for point in measured)
+        assert curve.limit_name in section
+    assert all(inert(note) in section for note in held.missing)
+    plain = markdown_report([Dossier("run.tuirec", views.healthy())], None, "tuiadvisor", held)
+    assert all(f"| {row.devices:,} |" in plain for row in held.rows)
+
+
+def test_a_pipeline_is_drawn() -> None:
+    """A bar for each chunk of the step, the bubble beside its ideal, the heavy stage, what splitting it brings."""
+    view = views.pipeline()
+    held = view.pipeline
+    assert held is not None
+    text = html(view)
+    for chunk in held.chart:
+        kind = gantt.NAMES[chunk.kind]
+        assert f"<title>{kind}, micro-batch {chunk.micro_batch}, stage {chunk.stage}</title>" in text
+    for part in ("bubble, measured", "(p-1)/(m+p-1)", "▶ stage 2", "Split stage 2", "uneven stages"):
+        assert part in text
+    plain = markdown_report([Dossier("run.tuirec", view)], None, "tuiadvisor")
+    assert "rank 0    F0" in plain
+    assert "Split stage 2" in plain
+    unknown = html(views.pipeline_unknown())
+    assert "The ranks hold stages of a pipeline" in unknown
+    assert "Chain of a step" in html(views.straggler())
 
 
 def test_what_the_run_says_is_in_it() -> None:

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tuiadvisor.advisor.runlist import RunEntry
+    from tuiadvisor.advisor.view import RunView
     from tuiadvisor.cli.conductor import Conductor
     from tuiadvisor.cli.feed import Feed
     from tuiadvisor.cli.sizing import Sizing
+    from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.intent import Intent
 
 PROGRESS_S: Final = 0.1
@@ -212,8 +214,19 @@ class Desk:
         comparison = self._state.comparison
         if comparison is not None and recording not in {comparison.before.path, comparison.after.path}:
             comparison = None
-        write_report(str(path), [dossier], comparison)
+        write_report(str(path), [dossier], comparison, self._sizes_of(recording, view))
         self._say(f"report written to {path}")
+
+    def _sizes_of(self, recording: str, view: RunView) -> Picture:
+        """What the screen of scaling says of this run; where it was not looked at, what the run alone says."""
+        from tuiadvisor.cli.sizing import Sizing  # noqa: PLC0415
+        from tuiadvisor.session.conduct import Recorded  # noqa: PLC0415
+
+        if self._sizing is not None and self._sizing.current == recording:
+            return self._sizing.picture()
+        sizing = Sizing()
+        sizing.take([Recorded(Path(recording).stem or view.run.label or "this run", view)])
+        return sizing.picture()
 
     def _bookmark(self, value: object) -> None:
         feed = self._feed

@@ -10,15 +10,19 @@ from tuiadvisor import __version__
 from tuiadvisor.advisor.compare import compare, measure
 from tuiadvisor.cli.conductor import Conductor, session_file
 from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.cli.sizing import Sizing
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
+from tuiadvisor.session.conduct import Recorded
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from tuiadvisor.advisor.compare import Measured
     from tuiadvisor.advisor.comparison import Comparison
+    from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
 
 MAX_RUNS: Final = 16
@@ -41,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     measured = [measure(path, read_frames(path)) for path in options.runs]
     comparison = compare(measured[0], measured[1]) if len(measured) == 2 else None
     dossiers = [Dossier(one.path, one.view, session_of(one.path)) for one in measured]
-    write_report(options.output, dossiers, comparison)
+    write_report(options.output, dossiers, comparison, sizes_of(measured))
     print(f"written to {options.output}")
     return 0
 
@@ -62,11 +66,26 @@ def session_of(path: str) -> Guided | None:
     return conductor.conduct()
 
 
-def write_report(path: str, dossiers: Sequence[Dossier], comparison: Comparison | None) -> None:
+def sizes_of(measured: Sequence[Measured]) -> Picture:
+    """The last run among the sizes of those before it; alone, what its own step bounds. TuiadvisorError if the
+    project's file of intent is bad.
+    """
+    runs = [
+        Recorded(Path(one.path).stem, one.view, one.unit.gradient_bytes, one.unit.num_collectives)
+        for one in reversed(measured)
+    ]
+    sizing = Sizing()
+    sizing.take(runs)
+    return sizing.picture()
+
+
+def write_report(
+    path: str, dossiers: Sequence[Dossier], comparison: Comparison | None, sizes: Picture | None = None
+) -> None:
     """Write by rename, so that no half report is ever there. FailureError if it cannot be written."""
     made_by = f"tuiadvisor {__version__}, {time.strftime('%Y-%m-%d %H:%M')}"
     render = html_report if path.endswith(".html") else markdown_report
-    text = render(dossiers, comparison, made_by)
+    text = render(dossiers, comparison, made_by, sizes)
     beside = Path(f"{path}.part")
     try:
         beside.write_text(text, encoding="utf-8")

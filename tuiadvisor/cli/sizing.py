@@ -22,7 +22,7 @@ from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.sizing import Known, picture_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tuiadvisor.advisor.view import RunView
     from tuiadvisor.scaling.picture import Picture
@@ -52,6 +52,16 @@ class Sizing:
         self._read: dict[tuple[str, float, int], Recorded | str] = {}  # or why it is left out
         self._waiting: list[str] = []
         self._current = ""
+
+    @property
+    def current(self) -> str:
+        """The recording that is shown; "" for a live run, a table or recordings that were chosen."""
+        return self._current
+
+    def take(self, runs: Sequence[Recorded]) -> None:
+        """The first of these among the others, which have been read."""
+        self._begin(current="", waiting=[], live=runs[0], notes=())
+        self.known = replace(self.known, others=tuple(runs[1:]))
 
     def look(self, folder: Path, current: str, view: RunView | None) -> None:
         """What is shown now: a recording, else a live view, else nothing; folder: where recordings beside it lie."""

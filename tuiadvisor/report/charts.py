@@ -245,3 +245,23 @@ def split_bar(parts: Sequence[tuple[str, float | None, str]], height: int = 26) 
             )
         place += width
     return svg(WIDTH, height, "communication", "".join(shapes))
+
+
+def share_bar(title: str, parts: Sequence[tuple[str, float | None, str]], height: int = 26) -> str:
+    """A bar of named shares of one whole: (name, share, colour); "" where one of them is unknown."""
+    if any(value is None for _, value, _ in parts):
+        return ""
+    shapes, place = [], 0.0
+    for name, value, colour in parts:
+        width = WIDTH * min(max(value or 0.0, 0.0), 1.0)
+        label = f"{name} {text_of.share(value)}"
+        shapes.append(
+            f'<rect x="{place:.1f}" y="0" width="{width:.1f}" height="{height}" fill="{colour}">'
+            f"<title>{inert(label)}</title></rect>"
+        )
+        if width > 8 * len(label):
+            shapes.append(
+                f'<text x="{place + 7:.1f}" y="{height / 2 + 5:.1f}" class="in">{inert(label)}</text>'
+            )
+        place += width
+    return svg(WIDTH, height, title, "".join(shapes))

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.wording import MEETS, ideal_source, size_figures
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.comparison import Comparison
-    from tuiadvisor.advisor.view import Losses, RankRow, RunView
+    from tuiadvisor.advisor.view import Losses, PipelineView, RankRow, RunView
+    from tuiadvisor.scaling.picture import Picture
 
 DECISIONS: Final = {"tune": "tune", "rescale": "rescale", "stop": "stop", "keep": "keep"}
 MAX_RANKS: Final = 64
@@ -88,6 +90,36 @@ def overlap_facts(view: RunView) -> list[tuple[str, str]]:
         ("in those: exposed", text_of.seconds(overlap.exposed_sampled_s)),
         ("in those: hidden behind compute", text_of.share(overlap.overlap)),
     ]
+
+
+def pipeline_facts(pipeline: PipelineView) -> list[tuple[str, str]]:
+    """The bubble, its parts and what it is compared with."""
+    parts = (
+        ("work", pipeline.busy),
+        ("filling and draining", pipeline.fill_share),
+        ("uneven stages", pipeline.imbalance_share),
+        ("delays", pipeline.delay_share),
+    )
+    rows = [
+        ("bubble, measured", text_of.share(pipeline.bubble)),
+        (f"bubble, ideal: {ideal_source(pipeline)}", text_of.share(pipeline.ideal_bubble)),
+        ("a step's pipeline, first chunk to last", text_of.seconds(pipeline.span_s)),
+    ]
+    return rows + [(f"of the ranks' time: {name}", text_of.share(value)) for name, value in parts]
+
+
+SIZE_HEADS: Final = ("devices", "", "time", "efficiency", "cost", "hours", "in time", "in budget")
+
+
+def size_rows(held: Picture) -> list[tuple[str, ...]]:
+    """One row a size, below SIZE_HEADS."""
+    rows: list[tuple[str, ...]] = []
+    for one in held.rows:
+        kind = "measured" if one.is_measured else "expected"
+        kind = "yours" if one.is_measured and one.devices == held.yours else kind
+        limits = (MEETS[one.in_time], MEETS[one.in_budget])
+        rows.append((f"{one.devices:,}", kind, *size_figures(one, held.time_unit), *limits))
+    return rows
 
 
 def what_if_facts(view: RunView) -> list[tuple[str, str]]:

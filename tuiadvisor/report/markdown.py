@@ -9,17 +9,29 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report.facts import (
     DECISIONS,
+    SIZE_HEADS,
     change_rows,
     environment_facts,
     losses_text,
     overlap_facts,
+    pipeline_facts,
     rank_rows,
     sentence,
     shown_ranks,
+    size_rows,
     step_facts,
     what_if_facts,
 )
 from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.gantt import gantt_row
+from tuiadvisor.tui.wording import (
+    MEETS_LEGEND,
+    decided_size,
+    pipeline_advice,
+    pipeline_title,
+    why_no_chart,
+    why_no_pipeline,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,12 +39,16 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.comparison import Comparison
     from tuiadvisor.advisor.view import Finding, RunView
     from tuiadvisor.report.page import Dossier
+    from tuiadvisor.scaling.picture import Picture
 
 SPARK: Final = "▁▂▃▄▅▆▇█"
+CHART: Final = 100  # columns of a step drawn in letters
 
 
-def markdown_report(runs: Sequence[Dossier], comparison: Comparison | None, made_by: str) -> str:
-    """The whole report."""
+def markdown_report(
+    runs: Sequence[Dossier], comparison: Comparison | None, made_by: str, sizes: Picture | None = None
+) -> str:
+    """The whole report; sizes: the job among other sizes, if that was asked."""
     lines: list[str] = []
     if comparison is not None:
         lines += ["# Before and after", "", f"**{_plain(comparison.sentence)}**", ""]
@@ -41,6 +57,7 @@ def markdown_report(runs: Sequence[Dossier], comparison: Comparison | None, made
         lines += _table(("", "before", "after", "change"), change_rows(comparison))
     for run in runs:
         lines += _run(run)
+    lines += _sizes(sizes)
     return "\n".join(
         [*lines, f"*{_plain(made_by)}. A figure that was not observed is unknown, never 0.*", ""]
     )
@@ -71,6 +88,7 @@ def _run(run: Dossier) -> list[str]:
             for phase, value in view.step.shares.items()
         ),
     )
+    lines += _pipeline(view)
     shown, left = shown_ranks(view.ranks)
     lines += ["## Ranks", ""]
     lines += _table(
@@ -96,6 +114,63 @@ def _run(run: Dossier) -> list[str]:
         ]
         + [""]
     )
+
+
+def _pipeline(view: RunView) -> list[str]:
+    """The step by stage and micro-batch, drawn in letters; for a job without stages the chain of its phases."""
+    held = view.pipeline
+    if held is None:
+        rows = [
+            (
+                f"{'▶ ' if link.is_slowest else ''}{text_of.phase_name(link.phase)}",
+                text_of.seconds(link.seconds),
+                text_of.share(link.share),
+                text_of.UNKNOWN if link.slowest_rank is None else f"rank {link.slowest_rank}",
+            )
+            for link in view.chain
+        ]
+        heads = ("in this order", "a step", "share", "slowest")
+        return ["## Chain of a step", "", *_table(heads, rows)] if rows else []
+    if not held.stages:
+        return ["## Pipeline", "", _plain(why_no_pipeline(held)), ""]
+    lines = ["## Pipeline", "", _plain(pipeline_title(held)), ""]
+    if held.chart:
+        several = held.num_stages > held.num_ranks
+        ranks = sorted({chunk.rank for chunk in held.chart})
+        drawn = [
+            gantt_row([chunk for chunk in held.chart if chunk.rank == rank], CHART, with_stage=several)
+            for rank in ranks
+        ]
+        letters = ["".join(text for text, _ in row) for row in drawn]
+        told = [f"rank {rank:<4} {row}" for rank, row in zip(ranks, letters, strict=True)]
+        lines += ["```text", *told, f"{held.chart_step:>9,} step, {text_of.seconds(held.chart_s)}", "```", ""]
+    else:
+        lines += [_plain(why_no_chart(held)), ""]
+    stages = [
+        (
+            f"{'▶ ' if stage.is_heavy else ''}{stage.stage}",
+            str(stage.rank),
+            text_of.seconds(stage.forward_s),
+            text_of.seconds(stage.backward_s),
+            f"{stage.excess:+.0%}".replace("%", " %"),
+        )
+        for stage in held.stages
+    ]
+    lines += _pairs(pipeline_facts(held))
+    lines += _table(("stage", "rank", "forward", "backward", "beyond the typical"), stages)
+    return [*lines, *(f"- {_plain(text)}" for text in pipeline_advice(held)), ""]
+
+
+def _sizes(held: Picture | None) -> list[str]:
+    if held is None:
+        return []
+    lines = ["# Other sizes and cost", "", _plain(held.source), ""]
+    words, because = decided_size(held)
+    lines += [f"**{_plain(words)}**{_plain(because)}", ""] if held.decision else []
+    lines += _table(SIZE_HEADS, size_rows(held)) if held.rows else []
+    lines += [f"Cost: {_plain(held.cost_unit)}. {MEETS_LEGEND}.", ""] if held.rows else []
+    told = [held.deadline_note, *held.answers, *(f"missing: {text}" for text in held.missing), held.basis]
+    return [*lines, *(f"- {_plain(text)}" for text in (*told, *held.notes) if text), ""]
 
 
 def _finding(found: Finding) -> list[str]:

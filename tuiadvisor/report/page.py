@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.report import charts
+from tuiadvisor.report import charts, sections
 from tuiadvisor.report.facts import (
     DECISIONS,
     change_rows,
@@ -22,14 +22,16 @@ from tuiadvisor.report.facts import (
     step_facts,
     what_if_facts,
 )
+from tuiadvisor.report.html import facts, figure, table
 from tuiadvisor.report.inert import inert as _e
 from tuiadvisor.tui import format as text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from tuiadvisor.advisor.comparison import Comparison
     from tuiadvisor.advisor.view import Finding, RunView
+    from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
 
 STYLE: Final = """
@@ -56,6 +58,12 @@ svg text.light { fill: #fff; }
 svg .grid { stroke: var(--line); stroke-width: .6; }
 svg .area { fill: var(--area); }
 svg .edge { stroke: var(--edge); stroke-width: 1.6; fill: none; }
+svg rect.idle, .box.idle { fill: var(--line); background: var(--line); }
+svg text.name { font-size: 13px; font-weight: 600; fill: var(--text); }
+svg rect.yours { fill: var(--text); }
+svg circle.seen { fill: var(--edge); stroke: var(--edge); }
+svg circle.asked { fill: var(--ground); stroke: var(--edge); stroke-width: 1.6; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(400px, 1fr)); gap: 10px; }
 svg line.mark { stroke: var(--warn); stroke-dasharray: 4 3; }
 svg text.mark { fill: var(--warn); font-weight: 600; }
 .verdict, .finding, .figures div { background: var(--card); border: 1px solid var(--line); border-radius: 6px; }
@@ -97,8 +105,10 @@ class Dossier:
     session: Guided | None = None
 
 
-def html_report(runs: Sequence[Dossier], comparison: Comparison | None, made_by: str) -> str:
-    """The whole file. made_by: tool and time, for the foot."""
+def html_report(
+    runs: Sequence[Dossier], comparison: Comparison | None, made_by: str, sizes: Picture | None = None
+) -> str:
+    """The whole file. made_by: tool and time, for the foot; sizes: the job among other sizes, if that was asked."""
     title = ", ".join(run.view.run.label or run.name for run in runs)
     body = [_run(run, is_only=len(runs) == 1) for run in runs]
     if comparison is not None:
@@ -113,39 +123,9 @@ def html_report(runs: Sequence[Dossier], comparison: Comparison | None, made_by:
         '<meta name="referrer" content="no-referrer">'
         f"<title>{_e(title)}: training report</title><style>{STYLE}</style></head><body>"
         + "".join(body)
+        + sections.scaling(sizes)
         + f'<p class="note">{_e(made_by)}. A figure that was not observed is unknown, never 0.</p></body></html>\n'
     )
-
-
-def _figure(text: str) -> str:
-    return f'<span class="unknown">{_e(text)}</span>' if text.startswith(text_of.UNKNOWN) else _e(text)
-
-
-def _table(
-    heads: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    numbers: int = 1,
-    marked: frozenset[int] = frozenset(),
-) -> str:
-    """Rows of text under their heads; columns from `numbers` on are figures, flush right."""
-    cells = [f"<th{_class(place, numbers)}>{_e(head)}</th>" for place, head in enumerate(heads)]
-    body = []
-    for index, row in enumerate(rows):
-        marks = ' class="culprit"' if index in marked else ""
-        columns = "".join(
-            f"<td{_class(place, numbers)}>{_figure(text)}</td>" for place, text in enumerate(row)
-        )
-        body.append(f"<tr{marks}>{columns}</tr>")
-    return f'<div class="scroll"><table><tr>{"".join(cells)}</tr>{"".join(body)}</table></div>'
-
-
-def _class(place: int, numbers: int) -> str:
-    return ' class="n"' if place >= numbers else ""
-
-
-def _facts(rows: Iterable[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr><th>{_e(name)}</th><td>{_figure(text)}</td></tr>" for name, text in rows)
-    return f'<table class="facts">{lines}</table>'
 
 
 def _run(run: Dossier, *, is_only: bool) -> str:
@@ -163,11 +143,12 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         _losses(view),
         '<div class="figures">'
         + "".join(
-            f"<div><b>{_figure(text)}</b><span>{_e(name)}</span></div>" for name, text in step_facts(view)
+            f"<div><b>{figure(text)}</b><span>{_e(name)}</span></div>" for name, text in step_facts(view)
         )
         + "</div>",
         f"<section><h2>Step time</h2>{charts.trend_chart(view.trend)}</section>",
         _accounting(view),
+        sections.pipeline(view),
         _ranks(view),
         "<h2>Findings</h2>" + ("".join(_finding(found) for found in view.findings) or _no_findings(view)),
         _communication(view),
@@ -219,7 +200,7 @@ def _accounting(view: RunView) -> str:
     note += f" ({view.window.change})." if view.window.change else "."
     return (
         f"<section><h2>Where a step goes</h2>{charts.phase_bar(step.shares, step.seconds)}"
-        f'<p class="note">{_e(note)}</p>{_table(("phase", "a step", "share"), rows)}</section>'
+        f'<p class="note">{_e(note)}</p>{table(("phase", "a step", "share"), rows)}</section>'
     )
 
 
@@ -237,7 +218,7 @@ def _ranks(view: RunView) -> str:
         if any(rank.shares.values())
     )
     return (
-        f"<section><h2>Ranks</h2>{_table(heads, rank_rows(shown), 3, marked)}{more}"
+        f"<section><h2>Ranks</h2>{table(heads, rank_rows(shown), 3, marked)}{more}"
         f"<h3>Lateness at the gradient barrier</h3>"
         + charts.heat_map(view.ranks, view.heat_first_step)
         + charts.heat_legend()
@@ -254,11 +235,11 @@ def _no_findings(view: RunView) -> str:
 
 def _finding(found: Finding) -> str:
     where = text_of.ranks(found.ranks) if found.ranks else "the whole job"
-    facts = [where, *found.hosts[:4], text_of.phase_name(found.phase) if found.phase else ""]
-    facts.append(f"since step {found.since_step:,}" if found.since_step is not None else "")
+    said = [where, *found.hosts[:4], text_of.phase_name(found.phase) if found.phase else ""]
+    said.append(f"since step {found.since_step:,}" if found.since_step is not None else "")
     cost = found.loss_s_per_step
-    facts.append(f"costs {text_of.seconds(cost)} a step" if cost is not None else "")
-    evidence = _facts(
+    said.append(f"costs {text_of.seconds(cost)} a step" if cost is not None else "")
+    evidence = facts(
         (text_of.evidence_name(name), text_of.evidence(name, value)) for name, value in found.evidence.items()
     )
     actions = "".join(
@@ -269,7 +250,7 @@ def _finding(found: Finding) -> str:
     )
     measure = "".join(f"<li>{_e(text)}</li>" for text in found.measure_next)
     kind = f"{found.id}, pattern {found.pattern}, lens {found.lens}, layer {found.layer}"
-    note = " · ".join(fact for fact in (*facts, kind) if fact)
+    note = " · ".join(fact for fact in (*said, kind) if fact)
     return (
         f'<div class="finding {_e(found.severity)}"><h3><span class="badge">{_e(found.severity)}</span>'
         f'{_e(found.title)}</h3><p>{_e(found.message)}</p><p class="note">{_e(note)}</p>'
@@ -288,12 +269,12 @@ def _communication(view: RunView) -> str:
             ("moving data", overlap.transfer_s, charts.COLOURS["comm_exposed"]),
         )
     )
-    return f"<section><h2>Communication</h2>{bar}{_facts(overlap_facts(view))}</section>"
+    return f"<section><h2>Communication</h2>{bar}{facts(overlap_facts(view))}</section>"
 
 
 def _what_if(view: RunView) -> str:
     rows = what_if_facts(view)
-    return f"<section><h2>What if</h2>{_facts(rows)}</section>" if rows else ""
+    return f"<section><h2>What if</h2>{facts(rows)}</section>" if rows else ""
 
 
 def _session(session: Guided | None) -> str:
@@ -314,17 +295,17 @@ def _session(session: Guided | None) -> str:
     change = "".join(f"<li>{_e(text)}</li>" for text in session.would_change)
     return (
         f'<section><h2>Guided session</h2><div class="verdict {_e(session.decision)}"><strong><span class="badge">'
-        f"{_e(session.decision.upper())}</span>{_e(session.why)}</strong></div>{_facts(session.card)}"
+        f"{_e(session.decision.upper())}</span>{_e(session.why)}</strong></div>{facts(session.card)}"
         f"<ul>{conclusions}</ul>"
-        + (f"<h3>Stated, not measured</h3>{_facts(stated)}" if stated else "")
+        + (f"<h3>Stated, not measured</h3>{facts(stated)}" if stated else "")
         + (f"<h3>Would change the decision</h3><ul>{change}</ul>" if change else "")
         + "</section>"
     )
 
 
 def _environment(view: RunView) -> str:
-    unknown = _facts((text_of.phase_name(item.metric), f"unknown: {item.why}") for item in view.unknown)
-    hosts = _table(
+    unknown = facts((text_of.phase_name(item.metric), f"unknown: {item.why}") for item in view.unknown)
+    hosts = table(
         ("host", "cpu", "memory", "disk", "network", "devices"),
         (
             (
@@ -339,7 +320,7 @@ def _environment(view: RunView) -> str:
         ),
     )
     return (
-        f"<section><h2>Environment</h2>{_facts(environment_facts(view))}"
+        f"<section><h2>Environment</h2>{facts(environment_facts(view))}"
         + (f"<h3>Hosts, last sample</h3>{hosts}" if view.hosts else "")
         + (f"<h3>Not observed</h3>{unknown}" if view.unknown else "")
         + "</section>"
@@ -361,9 +342,7 @@ def _runs(runs: Sequence[Dossier]) -> str:
         )
         for run in runs
     ]
-    return f"<h1>{len(runs)} runs</h1>" + _table(
-        ("recording", "ranks", "step", "throughput", "verdict"), rows
-    )
+    return f"<h1>{len(runs)} runs</h1>" + table(("recording", "ranks", "step", "throughput", "verdict"), rows)
 
 
 def _comparison(comparison: Comparison) -> str:
@@ -371,5 +350,5 @@ def _comparison(comparison: Comparison) -> str:
     return (
         f'<section><h2>Before and after</h2><div class="verdict"><strong>{_e(comparison.sentence)}</strong>'
         f"<p>{_e(comparison.bottleneck.sentence)}</p>{notes}</div>"
-        f"{_table(('', 'before', 'after', 'change'), change_rows(comparison))}</section>"
+        f"{table(('', 'before', 'after', 'change'), change_rows(comparison))}</section>"
     )

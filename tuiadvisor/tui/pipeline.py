@@ -12,6 +12,13 @@ from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.line import BLANK, Cell, Line, Span, crop, fit, indent, line, row, rule, spread, wrap
 from tuiadvisor.tui.page import Page
 from tuiadvisor.tui.waiting import waiting
+from tuiadvisor.tui.wording import (
+    ideal_source,
+    pipeline_advice,
+    pipeline_title,
+    why_no_chart,
+    why_no_pipeline,
+)
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.view import ChainLink, PipelineStage, PipelineView, RunView
@@ -52,9 +59,8 @@ class Pipeline(Page):
 def pipeline_lines(pipeline: PipelineView, width: int) -> list[Line]:
     """Return the whole picture of a pipeline; the idle time first where the chart would push it off the screen."""
     if not pipeline.stages:
-        schedule = pipeline.schedule or "a schedule that is not known"
-        text = f"The ranks hold stages of a pipeline ({schedule}), but {pipeline.why_unknown}."
-        return [rule("pipeline", width), *(line((each, "dim")) for each in wrap(text, width))]
+        told = wrap(why_no_pipeline(pipeline), width)
+        return [rule("pipeline", width), *(line((each, "dim")) for each in told)]
     chart, idle, advice = _chart(pipeline, width), _idle(pipeline, width), _advice(pipeline, width)
     stages = _stages(pipeline, width)
     if pipeline.num_ranks > MANY_RANKS:
@@ -63,16 +69,9 @@ def pipeline_lines(pipeline: PipelineView, width: int) -> list[Line]:
 
 
 def _chart(pipeline: PipelineView, width: int) -> list[Line]:
-    name = (pipeline.schedule or "pipeline").removeprefix("Schedule")
-    title = (
-        f"{name}: {text_of.count(pipeline.num_stages, 'stage')} on {text_of.count(pipeline.num_ranks, 'rank')}, "
-        f"{text_of.count(pipeline.num_micro_batches, 'micro-batch', 'micro-batches')}"
-    )
-    if pipeline.num_pipelines > 1:
-        title += f", slowest of {pipeline.num_pipelines} pipelines"
+    title = pipeline_title(pipeline)
     if not pipeline.chart:
-        why = pipeline.why_unknown or "the step has too many chunks to draw"
-        return [rule(title, width), line((f"no chart: {why}", "dim"))]
+        return [rule(title, width), line((why_no_chart(pipeline), "dim"))]
     room = width - LABEL_WIDTH - 1
     ranks = sorted({chunk.rank for chunk in pipeline.chart})
     several = pipeline.num_stages > pipeline.num_ranks
@@ -92,8 +91,6 @@ def _chart(pipeline: PipelineView, width: int) -> list[Line]:
 
 
 def _idle(pipeline: PipelineView, width: int) -> list[Line]:
-    formula = "(p-1)/(v m+p-1)" if pipeline.num_stages > pipeline.num_ranks else "(p-1)/(m+p-1)"
-    source = formula if pipeline.ideal_is_formula else "this order, equal stages"
     right = text_of.steps(pipeline.first_step, pipeline.last_step)
     rows = [
         rule("bubble", width, right),
@@ -102,7 +99,7 @@ def _idle(pipeline: PipelineView, width: int) -> list[Line]:
             (text_of.share(pipeline.bubble), "unknown" if pipeline.bubble is None else "strong"),
             ("   ideal ", "dim"),
             (text_of.share(pipeline.ideal_bubble), "strong"),
-            (f" {source}", "dim"),
+            (f" {ideal_source(pipeline)}", "dim"),
             ("   a step's pipeline ", "dim"),
             (text_of.seconds(pipeline.span_s), "strong"),
         ),
@@ -148,20 +145,7 @@ def _stage(stage: PipelineStage, width: int) -> Line:
 
 
 def _advice(pipeline: PipelineView, width: int) -> list[Line]:
-    texts = []
-    if pipeline.split_stage is not None:
-        texts.append(
-            f"Split stage {pipeline.split_stage}: at the others' pace a step takes "
-            f"{text_of.seconds(pipeline.heavy_loss_s)} less, with its work spread evenly over all stages "
-            f"{text_of.seconds(pipeline.even_loss_s)} less."
-        )
-    wanted = [
-        f"{share:.0%} with {text_of.count(num)}".replace("%", " %")
-        for share, num in sorted(pipeline.micro_batches_for, reverse=True)
-        if num > pipeline.num_micro_batches
-    ]
-    if wanted:
-        texts.append(f"With more micro-batches, filling and draining takes less than {', '.join(wanted)}.")
+    texts = pipeline_advice(pipeline)
     return [
         *(line((each, "text")) for text in texts for each in wrap(text, width)),
         *([BLANK] if texts else []),

@@ -45,7 +45,7 @@ class Plot:
 def plot(drawn: Plot, width: int, height: int) -> list[Line]:
     """`height` rows of the chart, one of the axis, one of marks if there are any."""
     xs = [*drawn.x, *(x for x, _, _ in drawn.points)]
-    top = _top(drawn)
+    top = top_of(drawn)
     labels = [short(top), short(top / 2), "0"]
     margin = max(map(len, labels)) + 1
     field = _Field(width - margin, height, min(xs), max(xs), top)
@@ -67,7 +67,7 @@ def plot(drawn: Plot, width: int, height: int) -> list[Line]:
     return rows
 
 
-def _top(drawn: Plot) -> float:
+def top_of(drawn: Plot) -> float:
     """The upper end: all that is expected, as much of the intervals as leaves the curve readable, a limit if near."""
     likely = max((*drawn.expected, *(y for _, y, _ in drawn.points)), default=1.0)
     highest = min(max((*drawn.high, likely)), 2 * likely)

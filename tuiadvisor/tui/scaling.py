@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui import sections
 from tuiadvisor.tui.desk import NO_DESK
 from tuiadvisor.tui.details import bullet
 from tuiadvisor.tui.line import BLANK, Cell, Line, beside, crop, fit, indent, length, line, row, rule, wrap
 from tuiadvisor.tui.page import Page
-from tuiadvisor.tui.plot import Plot, plot, short
+from tuiadvisor.tui.plot import Plot, plot
+from tuiadvisor.tui.wording import MEETS, MEETS_LEGEND, because_of_size, size_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tuiadvisor.scaling.picture import Curve, Entry, Picture, SizeRow
-    from tuiadvisor.scaling.predict import Range
     from tuiadvisor.tui.feed import FeedState
     from tuiadvisor.tui.line import Span, Target
 
@@ -32,7 +29,7 @@ DECISION_ROWS = 3
 ROOMY = 90  # columns from which the table spells its limits out
 SHORTEST, TALLEST = 5, 14
 BESIDE_PLOTS = (16, 29)  # rows that all but the plots want, narrow and wide
-MARKS = {"yes": ("✓", "good"), "no": ("✖", "bad"), "perhaps": ("?", "warn"), "": (" ", "dim")}
+ROLES = {"yes": "good", "no": "bad", "perhaps": "warn", "": "dim"}  # of a limit's glyph
 
 
 class ScalingPage(Page):
@@ -130,12 +127,10 @@ def _decision(held: Picture, width: int) -> list[Line]:
 
 
 def _badge(held: Picture) -> tuple[str, str]:
-    """What to do, and why: "RESCALE to 64 devices  64 devices (predicted …" would say it twice."""
+    """What to do, and why."""
     decision = held.decision or "keep"
     words = held.words.partition(decision.upper())[2]
-    size = words.removeprefix(" to ").strip()
-    because = held.because.removeprefix(f"{size} ") if size else held.because
-    return f" {sections.DECISIONS[decision]}{words} ", because
+    return f" {sections.DECISIONS[decision]}{words} ", because_of_size(held)
 
 
 def _plots(held: Picture, curves: tuple[Curve, ...], room: int, height: int) -> list[Line]:
@@ -209,10 +204,8 @@ def _sizes(held: Picture, width: int) -> list[Line]:
         rows.append(_size(held, one, tuple(size for _, size in limits)))
         rows += [indent(line((text, "warn")), 4) for text in wrap(one.note, width - 4)] if one.note else []
     if any(one.in_time or one.in_budget for one in held.rows):
-        said = "✓ the whole interval is within the limit, ? part of it, ✖ none"
-        rows += [
-            line((text, "dim")) for text in wrap(said if roomy else f"t in time, $ in budget: {said}", width)
-        ]
+        said = MEETS_LEGEND if roomy else f"t in time, $ in budget: {MEETS_LEGEND}"
+        rows += [line((text, "dim")) for text in wrap(said, width)]
     return rows
 
 
@@ -220,27 +213,17 @@ def _size(held: Picture, one: SizeRow, limits: tuple[int, ...]) -> Line:
     mark: Span = ("○ ", "accent")
     if one.is_measured:
         mark = ("■ ", "mark") if one.devices == held.yours else ("● ", "strong")
-    is_s = held.time_unit.startswith("s")
-    share = one.efficiency
+    time, share, cost, hours = size_figures(one, held.time_unit)
     cells = [
         Cell(f"{one.devices:,}", 7, "strong", "right"),
-        Cell(text_of.seconds(one.time.expected) if is_s else short(one.time.expected), 8, "text", "right"),
-        Cell(_figure(share, "{:.2f}".format), 16, "text" if share else "unknown", "right"),
-        Cell(_figure(one.cost), 18, "text" if one.cost else "unknown", "right"),
-        Cell(_figure(one.hours), 16, "text" if one.hours else "unknown", "right"),
+        Cell(time, 8, "text", "right"),
+        Cell(share, 16, "text" if one.efficiency else "unknown", "right"),
+        Cell(cost, 18, "text" if one.cost else "unknown", "right"),
+        Cell(hours, 16, "text" if one.hours else "unknown", "right"),
     ]
     for meets, size in zip((one.in_time, one.in_budget), limits, strict=True):
-        glyph, role = MARKS[meets]
-        cells.append(Cell(glyph, size, role, "right"))
+        cells.append(Cell(MEETS[meets], size, ROLES[meets], "right"))
     return Line((mark, *row(cells).spans))
-
-
-def _figure(value: Range | None, shown: Callable[[float], str] = short) -> str:
-    if value is None:
-        return text_of.UNKNOWN
-    if value.low == value.high:
-        return shown(value.expected)
-    return f"{shown(value.expected)} ({shown(value.low)}{text_of.TO}{shown(value.high)})"
 
 
 def _remarks(held: Picture, width: int) -> list[Line]:

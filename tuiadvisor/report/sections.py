@@ -1,0 +1,88 @@
+"""Two sections of the HTML report: what a step goes through (pipeline or chain), and the job at other sizes.
+
+In: RunView, Picture of `scaling`.  Out: str.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.report import charts, curves, gantt
+from tuiadvisor.report.facts import SIZE_HEADS, pipeline_facts, size_rows
+from tuiadvisor.report.html import bullets, facts, table
+from tuiadvisor.report.inert import inert
+from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.wording import (
+    MEETS_LEGEND,
+    decided_size,
+    pipeline_advice,
+    pipeline_title,
+    why_no_chart,
+    why_no_pipeline,
+)
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.view import PipelineView, RunView
+    from tuiadvisor.scaling.picture import Picture
+
+
+def pipeline(view: RunView) -> str:
+    """The step by stage and micro-batch; for a job without stages the chain of its phases."""
+    if view.pipeline is not None:
+        return f"<section><h2>Pipeline</h2>{_pipeline(view.pipeline)}</section>"
+    if not view.chain:
+        return ""
+    steps = text_of.steps(view.window.first_step, view.window.last_step)
+    note = f"Mean over ranks, {steps}. ▶ the longest. No rank holds a stage of a pipeline."
+    return (
+        f"<section><h2>Chain of a step</h2>{gantt.chain(view.chain)}"
+        f'<p class="note">{inert(note)}</p></section>'
+    )
+
+
+def _pipeline(held: PipelineView) -> str:
+    if not held.stages:
+        return f'<p class="unknown">{inert(why_no_pipeline(held))}</p>'
+    title = pipeline_title(held)
+    if held.chart:
+        title += f", step {held.chart_step:,}"
+        picture = gantt.chart(held) + gantt.legend(held)
+    else:
+        picture = f'<p class="unknown">{inert(why_no_chart(held))}</p>'
+    compared = text_of.steps(held.first_step, held.last_step)
+    parts = charts.share_bar("what the ranks' time goes into", gantt.idle_parts(held))
+    left = len(held.stages) - gantt.MAX_STAGES
+    more = f'<p class="note">and {text_of.count(left, "more stage")}</p>' if left > 0 else ""
+    return (
+        f"<p>{inert(title)}</p>{picture}<h3>Bubble, {inert(compared)}</h3>{parts}{facts(pipeline_facts(held))}"
+        f"<h3>Stages: all micro-batches of a step; dashed: all even</h3>{gantt.balance(held)}{more}"
+        f"{bullets(pipeline_advice(held))}"
+    )
+
+
+def scaling(held: Picture | None) -> str:
+    """Curves, sizes and what follows; what is missing where there is no curve."""
+    if held is None:
+        return ""
+    words, because = decided_size(held)
+    said = f"<p><strong>{inert(words)}</strong>{inert(because)}</p>" if held.decision else ""
+    drawn = curves.scaling_charts(held)
+    rows = size_rows(held)
+    sizes = ""
+    if rows:
+        sizes = table(SIZE_HEADS, rows, 2)
+        limits = f" {MEETS_LEGEND}." if any(one.in_time or one.in_budget for one in held.rows) else ""
+        sizes += f'<p class="note">cost: {inert(held.cost_unit)}.{limits}</p>'
+    stated = [(one.label, one.text) for one in held.entries if one.text]
+    follows = [text for text in (held.deadline_note, *held.answers) if text]
+    told = [held.basis, *held.notes] if held.basis else list(held.notes)
+    return (
+        f'<section><h2>Other sizes and cost</h2><p class="dim">{inert(held.source)}</p>{said}{drawn}'
+        + (curves.scaling_legend(held) if drawn else "")
+        + sizes
+        + bullets(follows)
+        + (f"<h3>Stated</h3>{facts(stated)}" if stated else "")
+        + (f"<h3>What is missing</h3>{bullets(held.missing)}" if held.missing else "")
+        + (f"<h3>About these figures</h3>{bullets(told)}" if told else "")
+        + "</section>"
+    )
