@@ -97,12 +97,22 @@ def window(diagnosis: Diagnosis | None) -> Window:
     )
 
 
+_PHASE_NAMES: Final = {
+    "data_wait": "waiting for input",
+    "comm_exposed": "the exchange",
+    "other": "what runs between the phases",
+}
+
+
 def _change(diagnosis: Diagnosis) -> str:
     """Why the window begins where it does."""
     shift_s = diagnosis.regime_shift_s
     if diagnosis.regime_step is None or shift_s is None:
         return ""
     how = f"{seconds(abs(shift_s))} {'longer' if shift_s > 0 else 'shorter'}"
+    if diagnosis.regime_phase is not None:
+        phase = _PHASE_NAMES.get(diagnosis.regime_phase, diagnosis.regime_phase.replace("_", " "))
+        return f"since step {diagnosis.regime_step} {phase} is {how} a step on all ranks"
     if diagnosis.regime_rank is None:
         return f"since step {diagnosis.regime_step} a step is {how}"
     return f"since step {diagnosis.regime_step} rank {diagnosis.regime_rank} works {how} a step"

@@ -26,17 +26,12 @@ from tuiadvisor.metrics.lateranks import LateRank, with_causes, with_waits_for_c
 from tuiadvisor.metrics.lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_loss
 from tuiadvisor.metrics.pauses import Steadiness, find_steady
-from tuiadvisor.metrics.regime import (
-    MIN_SHIFT_SHARE,
-    WHOLE,
-    LevelShift,
-    find_regime,
-    level_shift,
-)
+from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, LevelShift, level_shift
 from tuiadvisor.metrics.steptable import PHASE_INDEX, StepTable, select
 from tuiadvisor.metrics.stragglers import find_stragglers
-from tuiadvisor.metrics.wandering import Wandering, find_wandering, phase_shares
+from tuiadvisor.metrics.wandering import Wandering, phase_shares
 from tuiadvisor.metrics.whatif import Gain, Slowdown, slowdown, what_if_stride
+from tuiadvisor.metrics.window import find_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +66,8 @@ class Diagnosis:
     steadiness: Steadiness
     regime_step: int | None  # job step at which the window begins because the level changed there
     regime_shift_s: float | None  # by how much, of the rank's own work or of the whole job's step
-    regime_rank: int | None  # whose work changed; None: the job's step did
+    regime_rank: int | None  # whose work changed; None: the job's step did, or a phase of it
+    regime_phase: str | None  # which one, on all ranks alike
     steady: StepTable
     steady_barrier: Barrier
     steady_steps: Ints  # job steps of the window
@@ -130,74 +126,42 @@ def diagnose_table(
     core_wait: what the kernel counted, for the cause of a straggler.
     """
     barrier = find_barrier(table, alive_R)
+    asked = _Asked(alive_R, all_ranks_seen, on_accelerator, core_wait)
     steadiness = find_steady(table, barrier, from_beginning=from_beginning)
     if any(pause.kind == "periodic" and pause.is_own_work for pause in steadiness.pauses):
         # One rank is late every few steps within its own data, forward or backward: a straggler, if it can
         # be named as one; otherwise the pauses stay pauses.
         open_minded = find_steady(table, barrier, from_beginning=from_beginning, unmarked_pauses=False)
-        whole = _diagnose_steady(
-            table,
-            barrier,
-            open_minded,
-            alive_R,
-            all_ranks_seen=all_ranks_seen,
-            on_accelerator=on_accelerator,
-            core_wait=core_wait,
-        )
+        whole = _diagnose_steady(table, barrier, open_minded, asked)
         starters = {pause.starter_row for pause in steadiness.pauses if pause.is_own_work}
         if starters <= {entry.late.row for entry in whole.stragglers}:
             return whole
-    return _diagnose_steady(
-        table,
-        barrier,
-        steadiness,
-        alive_R,
-        all_ranks_seen=all_ranks_seen,
-        on_accelerator=on_accelerator,
-        core_wait=core_wait,
-    )
+    return _diagnose_steady(table, barrier, steadiness, asked)
 
 
-def _diagnose_steady(
-    table: StepTable,
-    barrier: Barrier,
-    steadiness: Steadiness,
-    alive_R: Bools,
-    *,
-    all_ranks_seen: bool,
-    on_accelerator: bool,
-    core_wait: CoreWaitShares | None,
-) -> Diagnosis:
-    columns = np.flatnonzero(steadiness.steady_K)
-    rows = _comparable_rows(barrier, columns, alive_R)
-    if rows.size:
-        columns = columns[np.isfinite(barrier.work_RK[np.ix_(rows, columns)]).all(axis=0)]
-    work, cycle = barrier.work_RK[np.ix_(rows, columns)], barrier.cycle_K[columns]
-    # What goes from rank to rank has no level of its own; who is late besides it is found without it.
-    wandering = find_wandering(work, cycle)
-    if wandering is not None:
-        work, cycle = wandering.heal(work), np.maximum(cycle - wandering.loss_K, 0.0)
-    regime = find_regime(table, columns, work, cycle) if columns.size else WHOLE
-    if wandering is not None and wandering.since > regime.start:
-        regime = replace(regime, start=wandering.since, begun_by=None, begun_by_row=None)
-    late, loss_K = find_stragglers(work, cycle, regime)
-    window = columns[regime.start :]
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What `diagnose_table` was told."""
+
+    alive_R: Bools
+    all_ranks_seen: bool
+    on_accelerator: bool
+    core_wait: CoreWaitShares | None
+
+
+def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
+    found = find_window(table, barrier, steadiness.steady_K, asked.alive_R)
+    rows, columns, regime = found.rows, found.columns, found.regime
+    window = found.present
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
-    stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=on_accelerator)
-    stragglers = with_waits_for_cores(stragglers, rows, steady_barrier, core_wait)
-    late_rows = {entry.late.row for entry in stragglers}
-    peers = np.array(
-        [
-            row
-            for row in (rows if rows.size else range(table.num_ranks))
-            if row not in late_rows and steady.present_RK[row].all()
-        ],
-        dtype=np.int64,
-    )
-    settled, settled_barrier = _without(wandering, steady, steady_barrier, rows, regime.start)
+    late, loss_K = find_stragglers(found.work_RK, found.cycle_K, regime)
+    stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
+    stragglers = with_waits_for_cores(stragglers, rows, steady_barrier, asked.core_wait)
+    peers = _peers(steady, rows, stragglers)
+    settled, settled_barrier = _without(found.wandering, steady, steady_barrier, rows, regime.start)
     data = input_loss(settled, settled_barrier, peers) if peers.size and window.size else None
-    transfer = transfer_loss(steady_barrier) if window.size and all_ranks_seen else None
     steps = table.first_step + columns
+    wait_K = column_median(_phase(table, "data_wait", columns))
     return Diagnosis(
         table=table,
         barrier=barrier,
@@ -205,6 +169,7 @@ def _diagnose_steady(
         regime_step=int(steps[regime.start]) if regime.start else None,
         regime_shift_s=regime.begun_by.shift if regime.begun_by else None,
         regime_rank=None if regime.begun_by_row is None else table.ranks[int(rows[regime.begun_by_row])],
+        regime_phase=regime.begun_by_phase,
         steady=steady,
         steady_barrier=steady_barrier,
         steady_steps=table.first_step + window,
@@ -214,18 +179,26 @@ def _diagnose_steady(
         straggler_loss_K=loss_K,
         compared_rows=rows,
         input=data,
-        transfer=transfer,
+        transfer=transfer_loss(steady_barrier) if window.size and asked.all_ranks_seen else None,
         turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size else None,
-        wandering=_wanderers(table, wandering, rows, columns),
+        wandering=_wanderers(table, found.wandering, rows, columns),
         lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
         if rows.size
         else None,
         slowdown=_slowdown(table, barrier, rows, window),
-        level_shift=level_shift(table, regime, columns, cycle, barrier.transfer_K[columns]),
-        input_since=_since(column_median(_phase(table, "data_wait", columns)), steps, cycle),
-        input_drift=find_drift(column_median(_phase(table, "data_wait", columns))),
-        transfer_since=_since(barrier.transfer_K[columns], steps, cycle),
+        level_shift=level_shift(table, regime, columns, found.cycle_K, barrier.transfer_K[columns]),
+        input_since=_since(wait_K, steps, found.cycle_K),
+        input_drift=find_drift(wait_K),
+        transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
     )
+
+
+def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> Ints:
+    """Ranks that are not late themselves, and were there in every step."""
+    late_rows = {entry.late.row for entry in stragglers}
+    candidates = rows.tolist() if rows.size else range(steady.num_ranks)
+    kept = [row for row in candidates if row not in late_rows and steady.present_RK[row].all()]
+    return np.array(kept, dtype=np.int64)
 
 
 def _wanderers(table: StepTable, found: Wandering | None, rows: Ints, columns: Ints) -> Wanderers | None:
@@ -264,21 +237,6 @@ def _without(
 
 def _phase(table: StepTable, name: str, columns: Ints) -> Floats:
     return np.asarray(table.phase_s_PRK[PHASE_INDEX[name]][:, columns])
-
-
-def _comparable_rows(barrier: Barrier, columns: Ints, alive_R: Bools) -> Ints:
-    """Ranks whose arrival is known in the latest steps; a rank that died earlier is compared no more.
-
-    Probes leave one after the other, and the slowest rank's record is the first to be missing: of a rank that is
-    gone only the last few steps may be.
-    """
-    if barrier.evidence == "none" or columns.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    known = np.isfinite(barrier.work_RK[:, columns])
-    latest = known[:, -MIN_SEGMENT_STEPS:]
-    until_its_end = latest[:, 0] & (latest[:, 1:] <= latest[:, :-1]).all(axis=1)
-    candidates = np.where(alive_R, latest.all(axis=1), until_its_end)
-    return np.flatnonzero(candidates) if candidates.sum() >= 2 else np.zeros(0, dtype=np.int64)
 
 
 def with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> Diagnosis:

@@ -17,9 +17,11 @@ from tuiadvisor.events import PHASES
 from tuiadvisor.metrics.arrays import Floats, Ints, column_median, median, medians
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change, find_changes, split_scores
 from tuiadvisor.metrics.meanshift import MIN_SIDE_STEPS, find_mean_changes
+from tuiadvisor.metrics.phaselevels import alternates
 from tuiadvisor.metrics.steptable import PHASE_INDEX
 
 if TYPE_CHECKING:
+    from tuiadvisor.metrics.phaselevels import PhaseChange
     from tuiadvisor.metrics.steptable import StepTable
 
 MIN_SHIFT_SHARE: Final = 0.03  # of the cycle: smaller changes of level are not looked for
@@ -46,6 +48,7 @@ class Regime:
     intermittent_rows: frozenset[int]
     begun_by: Change | None = None  # the change at `start`
     begun_by_row: int | None = None  # whose it is; None: the whole job's
+    begun_by_phase: str | None = None  # which changed on all ranks; None: all of the step
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,6 @@ def deviations(work_RK: Floats) -> Floats:
     return work_RK - medians(work_RK, 0)
 
 
-def _alternates(changes: tuple[Change, ...]) -> bool:
-    ups = sum(change.shift > 0 for change in changes)
-    return ups >= 2 and len(changes) - ups >= 1
-
-
 @dataclass(frozen=True, slots=True)
 class _RankChanges:
     """Of single ranks, by row: levels in most steps, and means of those that are late now and then."""
@@ -80,6 +78,7 @@ class _RankChanges:
     levels: dict[int, tuple[Change, ...]]
     means: dict[int, tuple[Change, ...]]  # where no level changes
     intermittent: frozenset[int]
+    num_ranks: int
 
     @property
     def dating(self) -> dict[int, tuple[Change, ...]]:
@@ -95,20 +94,22 @@ class _RankChanges:
 
 def _rank_changes(work_RK: Floats, min_shift: float) -> _RankChanges:
     if work_RK.shape[0] < 2:
-        return _RankChanges({}, {}, frozenset())
+        return _RankChanges({}, {}, frozenset(), work_RK.shape[0])
     deviation_RK = deviations(work_RK)
     if work_RK.shape[0] == 2:  # one is ahead by what the other is behind: one search serves both
         levels, means, comes_and_goes = _series_changes(deviation_RK[1], min_shift)
         return _RankChanges(
             {0: _mirrored(levels), 1: levels} if levels else {},
             {0: _mirrored(means), 1: means} if means else {},
-            frozenset((0, 1)) if comes_and_goes or _alternates(_mirrored(levels)) else frozenset(),
+            frozenset((0, 1)) if comes_and_goes or alternates(_mirrored(levels)) else frozenset(),
+            2,
         )
     found = {row: _series_changes(deviation_RK[row], min_shift) for row in _suspects(deviation_RK, min_shift)}
     return _RankChanges(
         {row: levels for row, (levels, _, _) in found.items() if levels},
         {row: means for row, (_, means, _) in found.items() if means},
         frozenset(row for row, (_, _, comes_and_goes) in found.items() if comes_and_goes),
+        work_RK.shape[0],
     )
 
 
@@ -135,7 +136,7 @@ def _series_changes(
 ) -> tuple[tuple[Change, ...], tuple[Change, ...], bool]:
     """(changes of level, changes of the mean that are none of level, whether it comes and goes)."""
     levels = find_changes(deviation_K, min_shift)
-    comes_and_goes = _alternates(levels) or not _hold(levels, deviation_K)
+    comes_and_goes = alternates(levels) or not _hold(levels, deviation_K)
     # Of a rank that is late in a part of its steps no level moves; of one that comes and goes, too many do.
     edges = [] if comes_and_goes else [change.index for change in levels]
     means = tuple(
@@ -173,52 +174,94 @@ def _mirrored(changes: tuple[Change, ...]) -> tuple[Change, ...]:
     return tuple(Change(change.index, -change.before, -change.after) for change in changes)
 
 
-def find_regime(table: StepTable, columns: Ints, work_RK: Floats, cycle_K: Floats) -> Regime:
+def find_regime(
+    table: StepTable,
+    columns: Ints,
+    work_RK: Floats,
+    cycle_K: Floats,
+    common: tuple[PhaseChange, ...] = (),
+) -> Regime:
     """Changes of level of the job's cycle and of single ranks, and where the present level begins.
 
-    work_RK and cycle_K: the table's columns `columns`, the ranks that can be compared.
+    work_RK and cycle_K: the table's columns `columns`, the ranks that can be compared. common: phases that changed on
+    all ranks, smallest shift NEW_REGIME_SHARE of the cycle.
     """
     if cycle_K.size < 2 * MIN_SEGMENT_STEPS:
         return WHOLE
     cycle_s = median(cycle_K)
     found = _rank_changes(work_RK, MIN_SHIFT_SHARE * cycle_s)
-    by_row, intermittent = found.dating, found.intermittent
     cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)
-    bursts = [change.index for row in intermittent for change in found.levels[row]]
-    # Two ranks deviate from their own middle: each by half of what is between them.
-    large = NEW_REGIME_SHARE * cycle_s * (0.5 if work_RK.shape[0] == 2 else 1.0)
-    starts: list[tuple[int | None, Change]] = [
-        (row, change)
-        for row, changes in found.levels.items()
-        if row not in intermittent
-        for change in changes
-        # A rank falls back among the others whenever those are held up for a moment: wait whether it lasts.
-        if change.shift >= large or (change.shift <= -large and cycle_K.size - change.index >= SETTLED_STEPS)
-    ]
-    if not _alternates(cycle_changes):
+    by_row, intermittent = found.dating, found.intermittent
+    starts = _rank_starts(found, cycle_s, cycle_K.size)
+    if not alternates(cycle_changes):
         starts += [
-            (None, change)
+            _Start(change, None)
             for change in cycle_changes
             if abs(change.shift) >= NEW_REGIME_SHARE * cycle_s
             and _is_believed(table, columns, change.index, cycle_K.size)
         ]
-    lasting = [
-        (row, change)
-        for row, change in starts
-        if all(abs(change.index - index) > MIN_SEGMENT_STEPS for index in bursts)
+    bursts = [change.index for row in intermittent for change in found.levels[row]]
+    starts = [start for start in starts if all(_is_apart(start.change, index) for index in bursts)]
+    starts += _mean_starts(found, cycle_s, cycle_K.size)
+    at = [start.change.index for start in starts]
+    starts += [
+        _Start(entry.change, None, entry.phase)
+        for entry in common
+        if all(_is_apart(entry.change, index) for index in at)
     ]
-    lasting += [
-        (row, change)
+    if not starts:
+        return Regime(0, cycle_changes, by_row, intermittent)
+    latest = max(starts, key=lambda start: (start.change.index, abs(start.change.shift)))
+    row, change, phase = latest.row, latest.change, latest.phase
+    if row is not None and work_RK.shape[0] == 2:
+        row, change = _own_change(work_RK, change)
+    if phase is not None:  # of several that changed together: the one that costs
+        near = [start for start in starts if start.phase and not _is_apart(change, start.change.index)]
+        grown = max(near, key=lambda start: start.change.shift)
+        phase, change = grown.phase, grown.change
+    return Regime(latest.change.index, cycle_changes, by_row, intermittent, change, row, phase)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A change that may begin the present level."""
+
+    change: Change
+    row: int | None  # None: of all ranks
+    phase: str | None = None
+
+
+def _is_apart(change: Change, index: int) -> bool:
+    return abs(change.index - index) > MIN_SEGMENT_STEPS
+
+
+def _rank_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
+    """Changes of a single rank's level, one that comes and goes left out."""
+    return [
+        _Start(change, row)
+        for row, changes in found.levels.items()
+        if row not in found.intermittent
+        for change in changes
+        if _begins_level(change, found.num_ranks, cycle_s, num_steps)
+    ]
+
+
+def _mean_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
+    return [
+        _Start(change, row)
         for row, changes in found.means.items()
         for change in changes
-        if change.shift >= large or (change.shift <= -large and cycle_K.size - change.index >= SETTLED_STEPS)
+        if _begins_level(change, found.num_ranks, cycle_s, num_steps)
     ]
-    if not lasting:
-        return Regime(0, cycle_changes, by_row, intermittent)
-    row, latest = max(lasting, key=lambda entry: (entry[1].index, abs(entry[1].shift)))
-    if row is not None and work_RK.shape[0] == 2:
-        row, latest = _own_change(work_RK, latest)
-    return Regime(latest.index, cycle_changes, by_row, intermittent, latest, row)
+
+
+def _begins_level(change: Change, num_ranks: int, cycle_s: float, num_steps: int) -> bool:
+    """Two ranks deviate from their own middle: each by half of what is between them.
+
+    A rank falls back among the others whenever those are held up for a moment: wait whether it lasts.
+    """
+    large = NEW_REGIME_SHARE * cycle_s * (0.5 if num_ranks == 2 else 1.0)
+    return change.shift >= large or (change.shift <= -large and num_steps - change.index >= SETTLED_STEPS)
 
 
 def _own_change(work_RK: Floats, change: Change) -> tuple[int, Change]:

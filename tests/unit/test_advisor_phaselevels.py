@@ -1,0 +1,68 @@
+"""A phase that changes on all ranks while the step keeps its length: what is said is so now, and since when."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_run import MS, Fault, Job, above_info, final_view
+
+ALL = (0, 1, 2, 3)
+SINCE = 200
+LOADED = {"noise": 0.15, "spike_chance": 0.05}
+
+
+def swapped(grown: str, shrunk: str, seed: int = 0, after: int = 60, **noise: float) -> Job:
+    """One phase 8 ms longer and another one 8 ms shorter since the same step."""
+    faults = (Fault(grown, None, 8 * MS, onset=SINCE), Fault(shrunk, None, -8 * MS, onset=SINCE))
+    return Job(
+        num_steps=SINCE + after, forward_s=12 * MS, backward_s=12 * MS, seed=seed, faults=faults, **noise
+    )
+
+
+@pytest.mark.parametrize("noise", [{}, LOADED], ids=["usual", "loaded"])
+@pytest.mark.parametrize("after", [40, 160])
+def test_a_loader_that_slows_while_the_model_speeds_up_is_sized_from_then_on(
+    after: int, noise: dict[str, float]
+) -> None:
+    """8 ms of 26, not the mean over the steps before it too."""
+    for seed in range(3):
+        view = final_view(swapped("data", "forward", seed, after, **noise))
+        assert [("input_bound", ALL, "data_wait")] == above_info(view), seed
+        (finding,) = [entry for entry in view.findings if entry.id == "input_bound"]
+        assert SINCE == pytest.approx(finding.since_step, abs=2)
+        assert SINCE == pytest.approx(view.window.first_step, abs=2)
+        assert 8.3 * MS == pytest.approx(finding.loss_s_per_step, rel=0.05)
+        assert "critical" == finding.severity
+        assert "waiting for input is" in view.window.change
+
+
+def test_an_exchange_that_takes_longer_while_backward_shortens_is_sized_from_then_on() -> None:
+    """The same for the transfer, which is no rank's own phase."""
+    view = final_view(swapped("comm", "backward"))
+    (finding,) = [entry for entry in view.findings if entry.id == "communication_bound"]
+    assert SINCE == pytest.approx(finding.since_step, abs=2)
+    assert 8.8 * MS == pytest.approx(finding.loss_s_per_step, rel=0.05)
+    assert "the exchange is" in view.window.change
+
+
+def test_waiting_that_is_over_is_not_said_any_more() -> None:
+    """The loader recovers as forward grows: what is averaged over both would still accuse it."""
+    faults = (Fault("data", None, 8 * MS, until=SINCE), Fault("forward", None, 8 * MS, onset=SINCE))
+    view = final_view(Job(num_steps=SINCE + 40, faults=faults))
+    assert [] == above_info(view)
+    assert SINCE == pytest.approx(view.window.first_step, abs=2)
+
+
+def test_what_one_rank_alone_changes_begins_no_level_of_all() -> None:
+    """Rank 1 waits longer and computes less: it is as late as ever, and the others are as they were."""
+    faults = (Fault("data", (1,), 8 * MS, onset=SINCE), Fault("forward", (1,), -8 * MS, onset=SINCE))
+    for num_ranks in (2, 4):
+        job = Job(num_ranks=num_ranks, num_steps=SINCE + 60, forward_s=12 * MS, faults=faults)
+        view = final_view(job)
+        assert ([], "") == (above_info(view), view.window.change)
+
+
+def test_noise_begins_no_level() -> None:
+    """Healthy runs on loaded machines keep all of their steps."""
+    for seed in range(12):
+        view = final_view(Job(num_ranks=2 + 2 * (seed % 2), num_steps=300, seed=seed, **LOADED))
+        assert "on all ranks" not in view.window.change, seed
