@@ -48,8 +48,8 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
 from tuiadvisor.metrics.accounting import job_seconds
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, diagnose_table, with_device_clocks
-from tuiadvisor.metrics.pauses import find_warmup
 from tuiadvisor.metrics.stopped import with_stops
+from tuiadvisor.metrics.warmup import find_warmup
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import StepFlag
-from tuiadvisor.metrics.arrays import Bools, Floats, column_median, median, medians
+from tuiadvisor.metrics.arrays import Bools, Floats, column_median, median
 from tuiadvisor.metrics.interruptions import (
     Interruption,
     Interruptions,
@@ -22,14 +22,12 @@ from tuiadvisor.metrics.interruptions import (
 from tuiadvisor.metrics.pausestarter import starter_row
 from tuiadvisor.metrics.periods import periodic_columns
 from tuiadvisor.metrics.steptable import AFTER_BARRIER, PHASE_INDEX
+from tuiadvisor.metrics.warmup import Warmup, find_warmup
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.barrier import Barrier
     from tuiadvisor.metrics.steptable import StepTable
 
-WARMUP_FACTOR: Final = 1.5  # slower than this times the later median is not steady yet
-WARMUP_SPIKE: Final = 3.0  # a single first step this slow is a warm-up of one step
-MIN_STEPS_TO_TELL: Final = 12
 COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 COLLECTING_HALF: Final = 0.5  # of a pause spent collecting: the rank takes part in it
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
@@ -69,15 +67,6 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Warmup:
-    """Slow first steps."""
-
-    num_steps: int
-    loss_s: float  # beyond what the same steps take later
-    steady_step_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Steadiness:
     """Which columns serve steady-state statistics, and what the others are."""
 
@@ -86,33 +75,6 @@ class Steadiness:
     excluded: dict[str, int]
     warmup: Warmup | None
     pauses: tuple[Pause, ...]
-
-
-def find_warmup(step_K: Floats, compiling_K: Bools) -> Warmup | None:
-    """Slow first steps of a run watched from its beginning. step_K: median over ranks, first column first."""
-    known = np.isfinite(step_K)
-    values = step_K[known]
-    if values.size < MIN_STEPS_TO_TELL:
-        return None
-    later = median(values[values.size // 2 :])
-    if later <= 0:
-        return None
-    padded = np.concatenate((values[:1], values, values[-1:]))
-    smooth = medians(np.stack((padded[:-2], padded[1:-1], padded[2:])), 0)
-    fast = smooth <= WARMUP_FACTOR * later
-    settled = np.flatnonzero(fast[:-2] & fast[1:-1] & fast[2:])
-    length = int(settled[0]) if settled.size else values.size
-    if length == 0 and values[0] > WARMUP_SPIKE * later:
-        length = 1
-    compiling = np.flatnonzero(compiling_K[known])
-    if compiling.size and compiling[0] <= length:
-        length = max(length, int(compiling[-1]) + 1)
-    if length == 0 or length > values.size // 2:
-        return None
-    loss_s = float((values[:length] - later).sum())
-    if loss_s <= (WARMUP_FACTOR - 1) * later:
-        return None
-    return Warmup(length, loss_s, later)
 
 
 def _marked(table: StepTable, phase: str, flag: StepFlag) -> Bools:
