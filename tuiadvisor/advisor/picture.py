@@ -209,6 +209,7 @@ def stragglers(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[Strag
             loss_s_per_step=entry.late.gain.loss_s,
             since_step=entry.since_step,
             persistent=entry.late.persistent,
+            onset_seen=entry.late.onset_seen,
         )
         for entry in diagnosis.stragglers
         if entry.rank in named

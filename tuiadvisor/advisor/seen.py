@@ -42,9 +42,9 @@ def heat_first(diagnosis: Diagnosis | None) -> int | None:
 def marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int, str], ...]:
     """(job step, what begins there) for the time line."""
     found = {
-        (entry.finding.since_step, entry.finding.title)
+        (entry.finding.onset_step, entry.finding.title)
         for entry in judged
-        if entry.finding.since_step is not None and entry.finding.severity != "info"
+        if entry.finding.onset_step is not None and entry.finding.severity != "info"
     }
     if diagnosis is not None:
         found.update(pause_marks(diagnosis))

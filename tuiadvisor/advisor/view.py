@@ -141,8 +141,9 @@ class Straggler:
     score: float | None  # reference / own work between barriers; 1 = as fast as its peers
     cause: str  # a phase name, or "host"
     loss_s_per_step: float
-    since_step: int | None
+    since_step: int | None  # the first step compared where its beginning was not seen
     persistent: bool
+    onset_seen: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,16 @@ class Finding:
     message: str  # one sentence with the numbers in it
     measure_next: tuple[str, ...]
     actions: tuple[Action, ...]
+
+    @property
+    def onset_seen(self) -> bool:
+        """False where since_step is only the first step that was compared: it began there or earlier."""
+        return self.evidence.get("onset_seen") != 0
+
+    @property
+    def onset_step(self) -> int | None:
+        """The step at which it was seen to begin."""
+        return self.since_step if self.onset_seen else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,7 +236,7 @@ def _no_findings(view: RunView) -> str:
 def _finding(found: Finding) -> str:
     where = text_of.ranks(found.ranks) if found.ranks else "the whole job"
     said = [where, *found.hosts[:4], text_of.phase_name(found.phase) if found.phase else ""]
-    said.append(f"since step {found.since_step:,}" if found.since_step is not None else "")
+    said.append(text_of.since(found.since_step, seen=found.onset_seen))
     cost = found.loss_s_per_step
     said.append(f"costs {text_of.seconds(cost)} a step" if cost is not None else "")
     evidence = facts(

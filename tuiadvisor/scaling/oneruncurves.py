@@ -124,7 +124,8 @@ def _curves(
         .astype(int)
         .tolist()
     )
-    sizes = [size for size in sorted({*between, *asked}) if not why_not(parts, size)]
+    # The present size has a row even where nothing is said of others.
+    sizes = [size for size in sorted({*between, *asked}) if size in asked or not why_not(parts, size)]
     there = [sized_at(parts, size, mode) for size in sizes]
     floor = limits.efficiency_floor
 

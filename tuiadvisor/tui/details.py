@@ -63,7 +63,8 @@ def finding_lines(view: RunView, found: Finding, width: int) -> list[Line]:
     where = text_of.ranks(found.ranks) if found.ranks else "the whole job"
     facts = [where, *([", ".join(found.hosts)] if found.hosts else [])]
     facts += [text_of.phase_name(found.phase)] if found.phase else []
-    facts += [f"since step {found.since_step:,}"] if found.since_step is not None else []
+    since = text_of.since(found.since_step, seen=found.onset_seen)
+    facts += [since] if since else []
     cost = found.loss_s_per_step
     facts += [f"costs {text_of.seconds(cost)} a step"] if cost is not None else []
     rows = [

@@ -145,6 +145,13 @@ def steps(first: int | None, last: int | None) -> str:
     return f"step {first:,}" if first == last else f"steps {first:,}{TO}{last:,}"
 
 
+def since(step: int | None, *, seen: bool) -> str:
+    """'since step 412'; 'since step 412 or earlier' where that is only the first step compared; '' without one."""
+    if step is None:
+        return ""
+    return f"since step {step:,}" if seen else f"since step {step:,} or earlier"
+
+
 def ranks(numbers: tuple[int, ...], limit: int = 6) -> str:
     """'rank 2', 'ranks 0, 3, 5', 'ranks 0 to 15' with a dash, 'ranks 0, 2, 4 and 61 more'."""
     if not numbers:

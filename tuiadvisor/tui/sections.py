@@ -178,7 +178,7 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
     hosts = {rank.rank: rank.host for rank in view.ranks}
     for straggler in view.stragglers:
         cause = text_of.phase_name(straggler.cause)
-        since = f", since step {straggler.since_step:,}" if straggler.since_step is not None else ""
+        since = text_of.since(straggler.since_step, seen=straggler.onset_seen)
         lines.append(
             line(
                 ("▶ ", "bad"),
@@ -187,7 +187,7 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
                 " arrives last: ",
                 (cause, "strong"),
                 (f", {text_of.seconds(straggler.loss_s_per_step)} a step", "text"),
-                (since, "dim"),
+                (f", {since}" if since else "", "dim"),
                 ("" if straggler.persistent else ", on and off", "dim"),
                 target=("rank", str(straggler.rank)),
             )
