@@ -213,7 +213,7 @@ def straggler() -> RunView:
         verdict=Verdict(
             decision="tune",
             sentence="Tune: rank 2 reads its data 11.8 ms late in each step; "
-            "without it a step would take 16.9 ms (1.69\u00d7).",
+            "without it the mean step would take 16.9 ms (1.69\u00d7).",
             finding="straggler_data",
             pattern="P1",
             speedup=Speedup(1.69, 1.6, 1.75),

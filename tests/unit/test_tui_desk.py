@@ -130,18 +130,18 @@ def test_enter_asks_what_is_open_and_goes_on() -> None:
     keyboard.press("right", "right")
     first = keyboard.press("down", "enter")
     assert "1 time  2 efficiency  3 cost" in first
-    prompt = keyboard.place.prompt
+    prompt = keyboard.place.asking.prompt
     assert prompt is not None
     assert "cost" == prompt.typed  # stated in the intent: shown, and can be taken back
     keyboard.press("ctrl+u", "1", "enter")
     assert ("answer", ("objective", "time")) == keyboard.shell.asked[-1]
-    assert keyboard.place.prompt is not None
+    assert keyboard.place.asking.prompt is not None
     num_asked = len(keyboard.shell.asked)
     keyboard.press("enter")
     assert num_asked == len(keyboard.shell.asked)
     assert "last open question of this pattern" in keyboard.draw()
     keyboard.press("enter", "escape")
-    assert keyboard.place.prompt is None
+    assert keyboard.place.asking.prompt is None
 
 
 def test_an_answer_is_shown_as_stated() -> None:

@@ -193,7 +193,7 @@ def test_filter_keeps_what_contains_the_text() -> None:
     assert list(range(24, 32)) == keyboard.order
     assert "8 of 64" in text
     keyboard.press("enter")
-    assert keyboard.place.prompt is None
+    assert keyboard.place.asking.prompt is None
     assert 8 == len(keyboard.order)
     keyboard.press("escape")
     assert 64 == len(keyboard.order)

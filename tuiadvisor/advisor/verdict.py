@@ -145,14 +145,14 @@ def _sentence(chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: l
         return f"{first}."
     now, then = seconds(gain.step_s), seconds(gain.step_s - gain.loss_s)
     if _is_order_unknown(diagnosis):
-        return f"{first}; without that a step would take at best {then} instead of {now}."
+        return f"{first}; without that the mean step would take at best {then} instead of {now}."
     if beside:
         named = rank_words(tuple(sorted(rank for entry in beside for rank in entry.finding.ranks)))
         return (
-            f"{first}; without that and without {named} being late too, a step would take {then} instead of {now} "
-            f"({gain.speedup:.2f}x)."
+            f"{first}; without that and without {named} being late too, the mean step would take {then} instead of "
+            f"{now} ({gain.speedup:.2f}x)."
         )
-    return f"{first}; without that a step would take {then} instead of {now} ({gain.speedup:.2f}x)."
+    return f"{first}; without that the mean step would take {then} instead of {now} ({gain.speedup:.2f}x)."
 
 
 def _is_order_unknown(diagnosis: Diagnosis) -> bool:

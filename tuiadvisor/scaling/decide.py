@@ -188,6 +188,11 @@ def _stay(
     stopped_by_limits = not _is_within_limits(following, intent)
     if stopped_by_limits or effective_objective(intent) == "cost":
         return Decision("keep", current.devices, f"{reason}; {step}")
+    if current.efficiency < intent.efficiency_floor:
+        step += (
+            f"; {sized(current.devices)} themselves are at {current.efficiency:.2f}, "
+            f"below the {intent.efficiency_floor:g} asked for"
+        )
     return Decision("stop", current.devices, f"{step}; {reason}")
 
 

@@ -186,8 +186,8 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
                 (f" on {hosts.get(straggler.rank) or 'an unknown host'}", "dim"),
                 " arrives last: ",
                 (cause, "strong"),
-                (f", {text_of.seconds(straggler.loss_s_per_step)} a step", "text"),
-                (f", {since}" if since else "", "dim"),
+                (f", costs {text_of.seconds(straggler.loss_s_per_step)}/step", "text"),
+                (f" {since}" if since else "", "dim"),
                 ("" if straggler.persistent else ", on and off", "dim"),
                 target=("rank", str(straggler.rank)),
             )
@@ -295,10 +295,10 @@ def probe_work(work: ProbeWork) -> str:
     over = ""
     if work.is_over:
         is_always_on = work.always_on is not None and work.budget is not None and work.always_on > work.budget
-        cause = "without any detail" if is_always_on else "by its bursts"
-        over = f" (over its budget of {text_of.small_share(work.budget)} {cause})"
+        cause = "without detail" if is_always_on else "by its bursts"
+        over = f", over its {text_of.small_share(work.budget)} {cause}"
     return (
-        f"probe {text_of.small_share(work.cost)} of step{over}, detail {text_of.share(work.detail)} of steps"
+        f"probe {text_of.small_share(work.cost)} of step{over}; detail {text_of.share(work.detail)} of steps"
     )
 
 

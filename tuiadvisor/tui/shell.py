@@ -1,0 +1,43 @@
+"""What the application does for the navigator: the only way from keys to a feed, a terminal, a file.
+
+In: names of commands.  Out: nothing, or where something was left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tuiadvisor.preferences import Preferences
+
+
+class Shell(Protocol):
+    """What the application does for the navigator."""
+
+    def ask(self, name: str, value: object = None) -> None:
+        """Send a command to the feed."""
+        ...
+
+    def leave(self) -> None:
+        """Quit at once."""
+        ...
+
+    def redraw(self) -> None:
+        """Draw the whole screen anew."""
+        ...
+
+    def next_theme(self) -> str:
+        """Use the next set of colours; returns its name."""
+        ...
+
+    def prefer(self, preferences: Preferences) -> None:
+        """Show everything as preferred from now on."""
+        ...
+
+    def copy(self, text: str) -> str:
+        """Put a text where the user can take it; returns where it is."""
+        ...
+
+    def picture(self) -> str:
+        """Save the screen as a picture; returns where it is."""
+        ...
