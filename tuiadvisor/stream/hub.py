@@ -12,6 +12,7 @@ Prints one JSON line with the real endpoints once it listens; ends on SIGTERM, S
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import resource
 import secrets
@@ -39,7 +40,9 @@ from tuiadvisor.stream.wire import check_endpoint, is_network, prepare_socket_pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-POLL_MS: Final = 200
+POLL_S: Final = 0.2
+# Frames of thousands of agents are taken a few dozen at a time: waking for each costs more than recording it.
+GATHER_S: Final = 0.02
 BATCH_FRAMES: Final = 256
 BATCH_BYTES: Final = 4 << 20
 RECEIVE_HIGH_WATER: Final = 64
@@ -110,20 +113,25 @@ class Hub:
 
     def run(self) -> None:
         """Receive, record and serve until stopped; then take what is still on its way, and close."""
-        poller = zmq.Poller()
-        poller.register(self._agents, zmq.POLLIN)
-        poller.register(self._viewer_socket, zmq.POLLIN)
-        for asking in self._gate.sockets if self._gate else []:
-            poller.register(asking, zmq.POLLIN)
+        everybody, others = zmq.Poller(), zmq.Poller()
+        everybody.register(self._agents, zmq.POLLIN)
+        for asking in (self._viewer_socket, *(self._gate.sockets if self._gate else ())):
+            everybody.register(asking, zmq.POLLIN)
+            others.register(asking, zmq.POLLIN)
+        take_s = answer_s = 0.0  # when agents are listened to again, when the next viewer gets its answer
         try:
-            more = False
             while not self._is_stopping:
-                ready = dict(poller.poll(0 if more else POLL_MS))
+                now_s = time.monotonic()
+                is_gathering = now_s < take_s
+                until_s = min(answer_s, take_s if is_gathering else now_s + POLL_S)
+                poller = others if is_gathering else everybody
+                ready = dict(poller.poll(math.ceil(1000 * max(until_s - now_s, 0.0))))
                 if self._gate:
                     self._gate.serve()
-                if self._agents in ready:
-                    self._receive()
-                more = self._viewers.serve(time.monotonic(), self._note)
+                # An agent of which so many lie here already must not wait.
+                if self._agents in ready and self._receive() < RECEIVE_HIGH_WATER:
+                    take_s = time.monotonic() + GATHER_S
+                answer_s = self._viewers.serve(time.monotonic(), self._note)
                 self._tick()
             self._drain()
         finally:
@@ -163,8 +171,8 @@ class Hub:
         finally:
             os.umask(old_mask)
 
-    def _receive(self) -> bool:
-        """Take a bounded batch, write it in one piece; False if nothing was there."""
+    def _receive(self) -> int:
+        """Take a bounded batch, write it in one piece; how many messages there were."""
         batch: list[bytes] = []
         num_bytes = num_messages = 0
         while num_messages < BATCH_FRAMES and num_bytes < BATCH_BYTES:
@@ -176,7 +184,7 @@ class Hub:
             num_bytes += sum(map(len, parts))
             batch.extend(self._admit(parts))
         self._write(batch)
-        return num_messages > 0
+        return num_messages
 
     def _admit(self, parts: Sequence[bytes]) -> list[bytes]:
         """The frame as it came, after the GAP frames that it reveals; nothing if it is no good frame."""

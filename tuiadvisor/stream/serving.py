@@ -1,6 +1,8 @@
 """Viewers read the recording by offset; the hub remembers nothing of them but who waits for more.
 
-Late viewers get the history first, slow ones ask later, stopped ones cost a few bytes until they are forgotten.
+Late viewers get the history first, slow ones ask later, stopped ones cost a few bytes until they are forgotten. Whoever
+has everything gets what is new a few times a second, not frame by frame: a look at a frame alone costs hub and viewer
+several times what it costs among others, and a screen shows two pictures a second.
 Nothing that a viewer sends is written anywhere or names anything.
 """
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONG_POLL_S: Final = 1.0
+GATHER_S: Final = 0.1  # who has seen all there was waits so long for more than the next frame
+GATHER_BYTES: Final = 256 << 10  # ... unless so much came meanwhile
 MAX_WAITING: Final = 4096
 WATCHING_S: Final = 3.0
 # Between two looks at the agents at most so many: recording comes first.
@@ -28,6 +32,7 @@ MAX_SERVED: Final = 64
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     request: Request
+    from_s: float  # before then only a good deal of news is an answer
     until_s: float
 
 
@@ -47,24 +52,27 @@ class Viewers:
         self._asked_s = {viewer: at_s for viewer, at_s in self._asked_s.items() if now_s - at_s < WATCHING_S}
         return len(self._asked_s)
 
-    def serve(self, now_s: float, note: str, *, is_ending: bool = False) -> bool:
-        """Answer those for whom there is something and those who waited long enough; True if some are left."""
+    def serve(self, now_s: float, note: str, *, is_ending: bool = False) -> float:
+        """Answer those for whom there is something and those who waited long enough; when the next one is due."""
         for _ in range(MAX_SERVED):
             try:
                 viewer, *parts = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
             self._accept(viewer, parts, now_s)
-        due = [
-            viewer
-            for viewer, waiting in self._waiting.items()
-            if self._begin(waiting.request) < self._recording.num_bytes
-            or waiting.until_s <= now_s
-            or is_ending
-        ]
+        due_s = {viewer: self._due_s(waiting) for viewer, waiting in self._waiting.items()}
+        due = [viewer for viewer, at_s in due_s.items() if is_ending or at_s <= now_s]
         for viewer in due[:MAX_SERVED]:
             self._answer(viewer, self._waiting.pop(viewer).request, note, is_ending=is_ending)
-        return len(due) > MAX_SERVED
+            del due_s[viewer]
+        return min(due_s.values(), default=now_s + LONG_POLL_S)
+
+    def _due_s(self, waiting: _Waiting) -> float:
+        """When a viewer gets its answer, by what is recorded now."""
+        num_bytes = self._recording.num_bytes - self._begin(waiting.request)
+        if num_bytes >= min(GATHER_BYTES, waiting.request.max_bytes):
+            return 0.0
+        return waiting.from_s if num_bytes else waiting.until_s
 
     def _accept(self, viewer: bytes, parts: Sequence[bytes], now_s: float) -> None:
         try:
@@ -78,7 +86,9 @@ class Viewers:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             self._asked_s.pop(oldest, None)
-        self._waiting[viewer] = _Waiting(request, now_s + LONG_POLL_S)
+        # It has just been answered and asks for what follows; a first question is answered at once.
+        from_s = now_s + GATHER_S if request.session == self._session else now_s
+        self._waiting[viewer] = _Waiting(request, from_s, now_s + LONG_POLL_S)
         if len(self._asked_s) < MAX_WAITING:
             self._asked_s[viewer] = now_s
 
