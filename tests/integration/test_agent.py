@@ -237,7 +237,7 @@ def test_ranks_are_found_attached_and_streamed_until_the_agent_is_stopped(
     assert [rank["pid"] for rank in hub.of(FrameKind.HELLO)[-1]["ranks"]] == job.pids
     for rank in (0, 1):
         assert hub.steps(rank) == list(range(len(hub.steps(rank))))
-        assert hub.states()[rank] == ("detached", "the probe was taken out")
+        assert hub.states()[rank] == ("detached", "probe taken out")
     assert len(rings) == 2
     assert [path for path in rings if Path(path).parent.exists()] == []
     assert [rank["rank"] for rank in hub.of(FrameKind.HOST)[-1]["ranks"]] == [0, 1]
@@ -323,7 +323,7 @@ def test_rank_that_does_not_listen_is_cleaned_from_outside(
     hub.until(lambda hub: hub.of(FrameKind.BYE))
 
     assert agent.wait(10) == 0
-    assert hub.states()[0] == ("detached", "the probe was taken out")
+    assert hub.states()[0] == ("detached", "probe taken out")
     assert rings_of(job) == []
 
 

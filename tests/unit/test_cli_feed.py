@@ -12,6 +12,7 @@ from unit.test_cli_lookback import Watch
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.cli import feed as feed_module
 from tuiadvisor.cli.feed import BURST_MS, READ_AFTER_S, VIEW_PERIOD_S
+from tuiadvisor.tui import chrome
 from tuiadvisor.tui.feed import PastState
 from tuiadvisor.tui.journal import Journal
 
@@ -93,3 +94,18 @@ def test_looking_back_is_no_news_for_the_log() -> None:
     journal.observe("10:00:01", past)
     journal.observe("10:00:02", now)
     assert before == [entry.text for entry in journal.entries]
+
+
+def test_the_answer_to_a_command_is_in_the_log_and_leaves_the_screen_its_rows() -> None:
+    """The sentence about a capture is three rows long at 80 columns; on a small screen two, the log has all of it."""
+    told = (
+        "rank 1: 31 % of communication hidden; trace in /a/long/folder/of/somebody/trace-rank1.json.gz " * 3
+    )
+    state = replace(views.live(views.straggler()), notice=told)
+    journal = Journal()
+    journal.observe("10:00:00", state)
+    journal.observe("10:00:01", state)
+    assert [told] == [entry.text for entry in journal.entries if entry.text == told]
+    small, large = (chrome.notice(state, 80, height) for height in (24, 40))
+    assert (2, 3) == (len(small), len(large))
+    assert small[-1].text.rstrip().endswith("(L: log)")

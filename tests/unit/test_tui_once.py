@@ -47,7 +47,7 @@ def test_the_whole_content_is_there() -> None:
         "steps 257-341, without 20 warmup, 1 partial",
         "data wait          5.10 ms      21 %",
         "copy to device     unknown   unknown",
-        "> rank 2 on node01 arrives last: data wait",
+        "> rank 2 arrives last: data wait",
         ">     2 node01",
         "straggler_data - P1 - rank 2 - 11.8 ms a step",
         "$ py-spy dump --pid 41202 --subprocesses",

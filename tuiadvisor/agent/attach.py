@@ -361,7 +361,7 @@ class RankLink:
             return self.refusal
         if self.detach_reason == REASON_LEASE:
             return "the probe left: no watcher renewed its lease"
-        return "the process is exiting" if self.detach_reason == REASON_EXIT else "the probe was taken out"
+        return "the process is exiting" if self.detach_reason == REASON_EXIT else "probe taken out"
 
     def _is_readable(self) -> bool:
         return (

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tuiadvisor.tui.page import Page
 
 SMALLEST = (60, 16)
+IN_LOG = " … (L: log)"
+ROOMY = 30  # rows of a screen from which an answer may take three
 AT_MARK = 0.003  # of a recording: nearer than that one stands on a mark
 # Phases after which the figures on the screen are the last ones; what follows a colon is the reason.
 FAILURES = ("hub lost", "agent lost", "failed")
@@ -70,8 +72,8 @@ def _over(left: Line, right: Line, width: int) -> Line:
     return Line((*left.spans, (" " * max(gap, 0), "header"), *right.spans))
 
 
-def notice(state: FeedState, width: int) -> list[Line]:
-    """Return what the user must know before reading the figures, or nothing."""
+def notice(state: FeedState, width: int, height: int) -> list[Line]:
+    """Return what the user must know before reading the figures, or nothing. height: rows of the whole screen."""
     if state.view is None:
         return []
     text, role = "", "warn"
@@ -103,7 +105,15 @@ def notice(state: FeedState, width: int) -> list[Line]:
         ]
         return [crop(line((f" {clean(text)}", role), *bar), width)]
     rows = [line((f" {row}", role)) for row in wrap(text, width - 2)[:2]]
-    return rows + [line((f" {row}", "accent")) for row in wrap(clean(state.notice), width - 2)[:3]]
+    return rows + _answer(clean(state.notice), width - 2, 3 if height >= ROOMY else 2)
+
+
+def _answer(text: str, width: int, max_rows: int) -> list[Line]:
+    """What came of a command, in a few rows; the log keeps the whole of it."""
+    rows = wrap(text, width)
+    if len(rows) > max_rows:
+        rows = [*rows[: max_rows - 1], fit(rows[max_rows - 1], width - len(IN_LOG)).rstrip() + IN_LOG]
+    return [line((f" {row}", "accent")) for row in rows]
 
 
 def lost(state: FeedState, width: int) -> list[Line]:

@@ -41,6 +41,7 @@ class Journal:
         self.entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
         self._phase = ""
         self._message = ""
+        self._notice = ""
         self._states: dict[int, str] = {}
         self._losses: tuple[str, ...] = ()
         self._findings: frozenset[str] = frozenset()
@@ -60,6 +61,9 @@ class Journal:
         if state.message and state.message != self._message:
             self.add(when, state.message, "dim")
         self._message = state.message
+        if state.notice and state.notice != self._notice:
+            self.add(when, state.notice)
+        self._notice = state.notice
         if state.view is not None and state.past is None:  # what is gone in an earlier picture was not lost
             self._observe_view(when, state.view)
 

@@ -133,7 +133,7 @@ class Navigator:
         if width < chrome.SMALLEST[0] or height < chrome.SMALLEST[1]:
             self.drawn = chrome.too_small(width, height)
             return self.drawn
-        notice = chrome.notice(self.state, width) if self.page.of_run else []
+        notice = chrome.notice(self.state, width, height) if self.page.of_run else []
         notice += chrome.lost(self.state, width) if self.page.tells_losses else []
         top = [chrome.header(self.state, width), *notice]
         bar = chrome.replay_bar(self.state, width)

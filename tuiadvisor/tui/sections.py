@@ -176,6 +176,7 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return one line a straggler: who, why, what it costs, since when."""
     lines = []
     hosts = {rank.rank: rank.host for rank in view.ranks}
+    is_one_host = len(set(hosts.values())) == 1  # the header names it
     for straggler in view.stragglers:
         cause = text_of.phase_name(straggler.cause)
         since = text_of.since(straggler.since_step, seen=straggler.onset_seen)
@@ -183,7 +184,7 @@ def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
             line(
                 ("▶ ", "bad"),
                 (f"rank {straggler.rank}", "strong"),
-                (f" on {hosts.get(straggler.rank) or 'an unknown host'}", "dim"),
+                ("" if is_one_host else f" on {hosts.get(straggler.rank) or 'an unknown host'}", "dim"),
                 " arrives last: ",
                 (cause, "strong"),
                 (f", costs {text_of.seconds(straggler.loss_s_per_step)}/step", "text"),
