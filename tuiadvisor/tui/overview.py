@@ -58,11 +58,14 @@ def _narrow(view: RunView, width: int, height: int) -> list[Line]:
     # Heads of four parts, the figures of the step, the source line; chart, ranks and findings share the rest.
     fixed = len(verdict) + len(phases) + len(culprits) + len(lost) + 6
     chart_rows, rank_rows, finding_rows = shared_rows(height - fixed, len(view.ranks), len(found))
+    spare = height - fixed - chart_rows - rank_rows - finding_rows
+    speed = sections.throughput(view, width, spare)
     rows = [
         *verdict,
         rule(sections.step_title("step time", view), width, sections.window(view)),
         sections.step_figures(view, width),
         *sections.trend(view, width, chart_rows),
+        *speed,
         rule("where a step goes", width, sections.phases_note(view)),
         *phases,
         rule("ranks", width, rank_summary(view)),
@@ -107,11 +110,14 @@ def _wide(view: RunView, width: int, height: int) -> list[Line]:
     comm = [*sections.communication(view, left_width, 3), *sections.device(view, left_width, 2)]
     fixed = 6 + len(phases) + len(comm) + len(culprits)
     chart_rows = min(max(body - fixed - len(view.ranks) - 1, 4), 12)
+    speed = sections.throughput(view, left_width, body - fixed - len(view.ranks) - 1 - chart_rows)
+    fixed += len(speed)
     rank_rows = max(body - fixed - chart_rows, 3)
     left = [
         rule(sections.step_title("step time", view), left_width, sections.window(view)),
         sections.step_figures(view, left_width),
         *sections.trend(view, left_width, chart_rows),
+        *speed,
         BLANK,
         rule("where a step goes", left_width, sections.phases_note(view)),
         *phases,

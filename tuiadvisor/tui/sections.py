@@ -93,6 +93,20 @@ def trend(view: RunView, width: int, rows: int) -> list[Line]:
     return lines
 
 
+THROUGHPUT_ROWS = 3
+
+
+def throughput(view: RunView, width: int, room: int) -> list[Line]:
+    """Return the throughput over the steps of the trend above, or nothing where there are no rows to spare."""
+    values = view.trend.throughput_steps_s
+    shown = [value for value in values[-width:] if value is not None]
+    if room < THROUGHPUT_ROWS or not shown:
+        return []
+    label = line(("throughput of these steps", "dim"))
+    scale = line((f"highest {text_of.rate(max(shown), 'steps/s')}", "dim"))
+    return [spread(label, scale, width), *bars.column_chart(values, width, THROUGHPUT_ROWS - 1)]
+
+
 def _trend_scale(view: RunView, width: int) -> str:
     """Return what the height of the chart means."""
     shown = [value for value in view.trend.step_s[-width:] if value is not None]
