@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from snapshot import views
+from synthetic_run import Job
 from unit.test_cli_lookback import Watch
+from unit.test_contents import recording
 
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.cli import feed as feed_module
-from tuiadvisor.cli.feed import BURST_MS, READ_AFTER_S, VIEW_PERIOD_S
+from tuiadvisor.cli.feed import BURST_MS, READ_AFTER_S, VIEW_PERIOD_S, ReplayFeed
+from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui import chrome
 from tuiadvisor.tui.feed import PastState
 from tuiadvisor.tui.journal import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 class Clock:
@@ -109,3 +117,40 @@ def test_the_answer_to_a_command_is_in_the_log_and_leaves_the_screen_its_rows() 
     small, large = (chrome.notice(state, 80, height) for height in (24, 40))
     assert (2, 3) == (len(small), len(large))
     assert small[-1].text.rstrip().endswith("(L: log)")
+
+
+@pytest.mark.parametrize("state", ["at its end", "paused"])
+def test_a_replay_that_stands_takes_no_processor_and_answers_at_once(tmp_path: Path, state: str) -> None:
+    """Its thread waits for a command; it once asked the file ten thousand times a second at the end."""
+    path = recording(tmp_path / "run.tuirec", Job(num_steps=60))
+    feed = ReplayFeed(ReplaySource(path))
+    cycles = 0
+    whole = feed._cycle
+
+    def counted() -> None:
+        nonlocal cycles
+        cycles += 1
+        whole()
+
+    feed._cycle = counted  # type: ignore[method-assign]
+    feed.start()
+    try:
+        feed.command("end" if state == "at its end" else "pause")
+        wait_for(lambda: feed.latest().phase == ("ended" if state == "at its end" else "paused"))
+        wait_for(lambda: feed._survey.is_done)
+        time.sleep(0.3)
+        before, began_s = cycles, time.monotonic()
+        time.sleep(1.0)
+        assert cycles - before <= 4 + 4 * (time.monotonic() - began_s)
+        before = cycles
+        feed.command("seek_step", 20)
+        wait_for(lambda: cycles > before)
+    finally:
+        feed.stop()
+
+
+def wait_for(is_so: Callable[[], bool], seconds: float = 30.0) -> None:
+    end_s = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)

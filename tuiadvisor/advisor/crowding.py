@@ -20,6 +20,7 @@ MAX_SAMPLES: Final = 64  # at one a second
 MIN_SAMPLES: Final = 3  # a look at one moment is chance
 MAX_HOSTS: Final = 1 << 13
 CROWDED_READY: Final = 2.0  # threads a core: each gets half of one
+PACKED_READY: Final = 5.0  # a rank of a pair that shares its core with nobody else reaches 3 to 4
 CROWDED_WAIT: Final = 0.1  # of its time a typical rank waits for a core
 
 
@@ -36,6 +37,11 @@ class Crowd:
     def is_crowded(self) -> bool:
         """Whether it was seen that ranks have to wait for cores."""
         return (self.ready_per_core or 0.0) >= CROWDED_READY or (self.core_wait_share or 0.0) >= CROWDED_WAIT
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether so many others want the cores that a slow exchange or a small lateness is more likely theirs."""
+        return (self.ready_per_core or 0.0) >= PACKED_READY
 
     @property
     def words(self) -> str:

@@ -100,6 +100,7 @@ def job_values(
         "ready_per_core": crowd.ready_per_core if crowd else None,
         "core_wait_share": crowd.core_wait_share if crowd else None,
         "host_crowded": int(crowd is not None and crowd.is_crowded),
+        "host_packed": int(crowd is not None and crowd.is_packed),
         "crowd_words": crowd.words if crowd else "",
         "device_behind_share": device.behind_share if device else None,
         "device_step_s": device.step_s if device else None,

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from tuiadvisor.stream.replay import ReplaySource
     from tuiadvisor.stream.source import Source
 
-READ_S: Final = 0.2
+READ_S: Final = 0.05  # a key that the feed answers waits no longer than this for it
+REST_S: Final = 0.5  # of a replay that stands: a command wakes it
 STRIDES: Final = 32  # of a recording, from its first step to its last
 BURST_MS: Final = 3000
 READ_AFTER_S: Final = 4.0  # an announcement stays so much longer than what it announces
@@ -57,6 +58,7 @@ class Feed:
         self._behind_due_s = 0.0
         self._view_costs_s = (0.0, 0.0, 0.0)  # of the last views, processor time of this thread
         self._commands: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+        self._asked = threading.Event()
         self._stopped = threading.Event()
         self._state = FeedState(None, self.mode, "starting", "", None, None, 0)
         self._thread = threading.Thread(target=self._run, name="tuiadvisor-feed", daemon=True)
@@ -69,6 +71,7 @@ class Feed:
     def stop(self) -> None:
         """Stop reading and close the source."""
         self._stopped.set()
+        self._asked.set()
         if self._thread.is_alive():
             self._thread.join(5.0)
         self.source.close()
@@ -80,6 +83,7 @@ class Feed:
     def command(self, name: str, value: object = None) -> None:
         """Queue a command for the thread."""
         self._commands.put((name, value))
+        self._asked.set()
 
     def _run(self) -> None:
         try:
@@ -90,6 +94,7 @@ class Feed:
             self._publish(f"failed: {type(error).__name__}: {error}")
 
     def _cycle(self) -> None:
+        self._asked.clear()
         while not self._commands.empty():
             self._obey(*self._commands.get())
             self._changed = True
@@ -112,6 +117,11 @@ class Feed:
                 cost_s = min(self._view_costs_s)
             self._view_due_s = self._behind_due_s = now + max(VIEW_PERIOD_S, cost_s / VIEW_SHARE)
             self._publish(self.source.status.note)
+        if not frames:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Wait where reading did not: nothing here."""
 
     def _stands(self) -> bool:
         """Whether the picture stays whatever comes."""
@@ -313,7 +323,14 @@ class ReplayFeed(Feed):
         super()._cycle()
 
     def _patience_s(self) -> float:
-        return READ_S if self._survey.is_done else 0.0
+        return 0.0
+
+    def _rest(self) -> None:
+        """Until the next frame is due, a command comes, or the screen wants its next picture."""
+        status = self.source.status
+        if self._survey.is_done and not status.bytes_behind:
+            stands = self.replay.clock.paused or status.ended
+            self._asked.wait(REST_S if stands and not self._changed else READ_S)
 
     def _is_catching_up(self) -> bool:
         """A seek shows the place that was asked for, nothing on the way there."""
