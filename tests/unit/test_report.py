@@ -146,6 +146,8 @@ def test_what_the_run_says_is_in_it() -> None:
         "unknown: the run uses no device",
         "torchrun --nproc-per-node 4 train.py --batch 64",
         "waiting for the last rank",
+        "compute waits for communication",
+        "<title>exposed 4.90 ms</title>",
     ):
         assert part in text
     lost = html(views.lost_ranks())

@@ -108,6 +108,33 @@ def pipeline_facts(pipeline: PipelineView) -> list[tuple[str, str]]:
     return rows + [(f"of the ranks' time: {name}", text_of.share(value)) for name, value in parts]
 
 
+COLLECTIVE_HEADS: Final = (
+    "operation", "bytes", "a step", "time", "skew", "transfer", "bandwidth", "hidden", "last arriver",
+)  # fmt: skip
+MAX_COLLECTIVES: Final = 32
+
+
+def collective_rows(view: RunView) -> list[tuple[str, ...]]:
+    """Each operation of one size, below COLLECTIVE_HEADS."""
+    rows: list[tuple[str, ...]] = []
+    for one in view.collectives[:MAX_COLLECTIVES]:
+        last = "" if one.last_rank is None else f"rank {one.last_rank}, {text_of.share(one.last_share)}"
+        rate = text_of.UNKNOWN if one.bytes_s is None else f"{text_of.num_bytes(one.bytes_s)}/s"
+        times = (one.time_s, one.skew_s, one.transfer_s)
+        rows.append(
+            (
+                one.op.replace("_", " "),
+                text_of.num_bytes(one.num_bytes),
+                text_of.significant(one.per_step) if one.per_step % 1 else f"{one.per_step:.0f}",
+                *(text_of.seconds(value) for value in times),
+                rate,
+                text_of.seconds(one.hidden_s),
+                last or text_of.UNKNOWN,
+            )
+        )
+    return rows
+
+
 SIZE_HEADS: Final = ("devices", "", "time", "efficiency", "cost", "hours", "in time", "in budget")
 
 

@@ -15,7 +15,6 @@ from tuiadvisor.report.facts import (
     change_rows,
     environment_facts,
     losses_text,
-    overlap_facts,
     rank_rows,
     sentence,
     shown_ranks,
@@ -151,7 +150,7 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         sections.pipeline(view),
         _ranks(view),
         "<h2>Findings</h2>" + ("".join(_finding(found) for found in view.findings) or _no_findings(view)),
-        _communication(view),
+        sections.communication(view),
         _what_if(view),
         _session(run.session),
         _environment(view),
@@ -259,17 +258,6 @@ def _finding(found: Finding) -> str:
         + (f"<h3>Measure next</h3><ul>{measure}</ul>" if measure else "")
         + "</div>"
     )
-
-
-def _communication(view: RunView) -> str:
-    overlap = view.overlap
-    bar = charts.split_bar(
-        (
-            ("waiting for the last rank", overlap.skew_s, charts.COLOURS["data_wait"]),
-            ("moving data", overlap.transfer_s, charts.COLOURS["comm_exposed"]),
-        )
-    )
-    return f"<section><h2>Communication</h2>{bar}{facts(overlap_facts(view))}</section>"
 
 
 def _what_if(view: RunView) -> str:

@@ -1,4 +1,4 @@
-"""Two sections of the HTML report: what a step goes through (pipeline or chain), and the job at other sizes.
+"""Sections of the HTML report with a picture: pipeline or chain of a step, communication, the job at other sizes.
 
 In: RunView, Picture of `scaling`.  Out: str.
 """
@@ -8,9 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuiadvisor.report import charts, curves, gantt
-from tuiadvisor.report.facts import SIZE_HEADS, pipeline_facts, size_rows
+from tuiadvisor.report.facts import (
+    COLLECTIVE_HEADS,
+    SIZE_HEADS,
+    collective_rows,
+    overlap_facts,
+    pipeline_facts,
+    size_rows,
+)
 from tuiadvisor.report.html import bullets, facts, table
 from tuiadvisor.report.inert import inert
+from tuiadvisor.report.lanes import overlap_lanes
 from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.wording import (
     MEETS_LEGEND,
@@ -58,6 +66,22 @@ def _pipeline(held: PipelineView) -> str:
         f"<h3>Stages: all micro-batches of a step; dashed: all even</h3>{gantt.balance(held)}{more}"
         f"{bullets(pipeline_advice(held))}"
     )
+
+
+def communication(view: RunView) -> str:
+    """Lanes of a step, what of the exposed part is waiting, each collective that was seen one by one."""
+    overlap = view.overlap
+    lanes = overlap_lanes(view) if (view.run.world_size or 2) > 1 else ""
+    bar = charts.split_bar(
+        (
+            ("waiting for the last rank", overlap.skew_s, charts.COLOURS["data_wait"]),
+            ("moving data", overlap.transfer_s, charts.COLOURS["comm_exposed"]),
+        )
+    )
+    named = "<h3>Exposed</h3>" + bar if bar else ""
+    rows = collective_rows(view)
+    seen = f"<h3>Collectives, seen one by one</h3>{table(COLLECTIVE_HEADS, rows)}" if rows else ""
+    return f"<section><h2>Communication</h2>{lanes}{named}{facts(overlap_facts(view))}{seen}</section>"
 
 
 def scaling(held: Picture | None) -> str:
