@@ -10,12 +10,14 @@ import pytest
 import test_import_flight_recorder as dumps
 import test_import_kineto as traces
 import test_import_ops as tables
+from fuzzed_parquet import good_parquets, hurt_parquet, odd_parquet
 from fuzzing import chances, damaged, num_inputs
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import traceevents
 from tuiadvisor.importers.hangreport import hang_document, hang_summary
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
+from tuiadvisor.importers.ops import read_ops
 from tuiadvisor.importers.opsreport import ops_document, ops_summary
 
 if TYPE_CHECKING:
@@ -45,6 +47,24 @@ def test_damaged_tables(tmp_path: Path) -> None:
     path = tables.written(tmp_path / "ops.csv", tables.pipeline())
     good = path.read_bytes()
     assert survives(lambda: ops_summary(ops_document(path)), path.write_bytes, good) < NUM_INPUTS
+
+
+def test_damaged_and_odd_parquet_tables(tmp_path: Path) -> None:
+    """Bytes of pages and footer, and whole files with columns of other kinds."""
+    pytest.importorskip("pyarrow")
+    path, good = tmp_path / "ops.parquet", good_parquets()
+    num_answers, refusals = 0, []
+    for number, chance in enumerate(chances(1500)):
+        path.write_bytes(
+            odd_parquet(chance) if number % 3 == 0 else hurt_parquet(chance.choice(good), chance)
+        )
+        try:
+            read_ops(path)
+            num_answers += 1
+        except TuiadvisorError as error:
+            refusals.append(str(error))
+    assert all(each.startswith(str(path)) and "\n" not in each for each in refusals)
+    assert 0 < num_answers < num_inputs(1500) / 2
 
 
 def test_damaged_traces_never_change_the_culprit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,8 +111,16 @@ def _read_parquet(path: Path) -> dict[str, tuple[str, npt.NDArray[Any]]]:
                 )
             if pa.types.is_dictionary(column.type):
                 column = column.cast(column.type.value_type)
+            if pa.types.is_nested(column.type):
+                raise TuiadvisorError(
+                    f"{path}: column {source} holds {column.type}: write one number or name a cell"[:300]
+                )
             columns[name] = source, column.to_numpy()
-    except (pa.ArrowException, OSError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        UnicodeDecodeError,
+    ) as error:  # the last: names or cells that are no UTF-8
         line = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise TuiadvisorError(f"{path}: no readable parquet ({line}); write it again") from None
     return columns
