@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import copy
 import gzip
+import importlib.util
 import json
 import random
 import resource
@@ -34,6 +35,7 @@ import test_import_ceilings as ceilings
 import test_import_flight_recorder as dumps
 import test_import_kineto as traces
 import test_import_ops as tables
+from fuzzed_parquet import good_parquets, hurt_parquet, odd_parquet
 from fuzzing import TOML_ODD, damaged
 from test_fuzz import FRAMES, OFFSETS, RUN, WORDS, resealed
 
@@ -48,7 +50,8 @@ from tuiadvisor.importers.rank_metrics import read_rank_metric
 from tuiadvisor.importers.step_logs import read_step_log
 from tuiadvisor.stream.frames import FrameKind, decode, encode, unpack_columns
 from tuiadvisor.stream.recording import FILE_HEADER, FILE_MAGIC, FILE_VERSION, RecordingReader
-from tuiadvisor.stream.replay import RecordingIndex
+from tuiadvisor.stream.recordingindex import RecordingIndex
+from tuiadvisor.stream.scan import scanned
 from tuiadvisor.stream.tables import unpack_tables
 from tuiadvisor_probes import ring
 from tuiadvisor_rules.condition import RuleError
@@ -185,13 +188,21 @@ def read_ring(path: Path) -> object:
 
 def read_recording(path: Path) -> object:
     """Whole frames and what is passed over make up the file."""
-    with RecordingReader(path) as reader:
-        index = RecordingIndex(reader)
-        found = reader.summary()
+    with RecordingReader(path) as reader, RecordingIndex(path) as index:
+        scan, found = scanned(reader)
+        num_bytes = sum(stretch.num_frames for stretch in scan.stretches)
+        assert num_bytes == found.num_frames
         reader.rewind()
-        num_bytes = sum(len(located.data) for located in reader.frames())
+        frames = list(reader.frames())
+        num_bytes = sum(len(located.data) for located in frames) + found.num_index_bytes
         assert num_bytes + found.num_bad_bytes + found.num_tail_bytes + FILE_HEADER.size == found.num_bytes
-        return index.last_step(), index.frame_of_step(7), index.duration_s
+        last_step, offset = index.last_step(), index.offset_of_step(7)
+        assert (
+            index.end
+            == scan.end
+            == (frames[-1].offset + len(frames[-1].data) if frames else FILE_HEADER.size)
+        )
+        return last_step, offset, index.position_s(offset), index.offset_at(index.duration_s / 2)
 
 
 # -- good inputs and how they are hurt -----------------------------------------------------------------------
@@ -228,6 +239,17 @@ def good_ring(folder: Path) -> bytes:
     writer.put_info(b'{"rank": 1}')
     writer.close()
     return path.read_bytes()
+
+
+def parquet_targets(folder: Path) -> list[Target]:
+    """Parquet tables for `import ops`: damaged bytes of several files, and odd tables; needs pyarrow."""
+    if importlib.util.find_spec("pyarrow") is None:
+        return []
+    read = from_file(folder / "ops.parquet", read_ops)
+    return [
+        Target("ops, parquet bytes", good_parquets(), hurt_parquet, read),
+        Target("ops, parquet tables", [b""], lambda _, chance: odd_parquet(chance), read),
+    ]
 
 
 def good_trace(folder: Path) -> bytes:
@@ -285,6 +307,7 @@ def targets(folder: Path) -> list[Target]:
         ),
         Target("fio", [FIO], hurt_json, from_file(folder / "fio.json", fio_document)),
         Target("rules", rules, toml_odd, from_file(folder / "rule.toml", load_rule)),
+        *parquet_targets(folder),
     ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from training import running
 
-from tuiadvisor.stream.recording import read_summary
+from tuiadvisor.stream.scan import read_summary
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow

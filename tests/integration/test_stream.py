@@ -28,8 +28,9 @@ from tuiadvisor.stream.attendance import (
 from tuiadvisor.stream.frames import Frame, FrameKind, decode, encode, pack_columns
 from tuiadvisor.stream.keys import Invitation
 from tuiadvisor.stream.link import AgentLink
-from tuiadvisor.stream.recording import RecordingReader, read_summary
+from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.relay import Relay
+from tuiadvisor.stream.scan import read_summary
 from tuiadvisor.stream.source import FileSource, LiveSource
 from tuiadvisor.stream.wire import Request, unpack_reply
 

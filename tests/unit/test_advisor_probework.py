@@ -15,7 +15,9 @@ from tuiadvisor.events import GivenWork, StepFlag
 from tuiadvisor.report.contents import contents_document
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind
-from tuiadvisor.stream.recording import FILE_HEADER_BYTES, RecordingWriter, read_summary
+from tuiadvisor.stream.index import FILE_HEADER_BYTES
+from tuiadvisor.stream.recording import RecordingWriter
+from tuiadvisor.stream.scan import read_summary
 from tuiadvisor.tui.contents import plain_contents
 from tuiadvisor.tui.once import plain_summary
 

@@ -12,7 +12,8 @@ from tuiadvisor.advisor.contents import contents
 from tuiadvisor.cli import main
 from tuiadvisor.report.contents import contents_document
 from tuiadvisor.stream.frames import FrameKind, encode
-from tuiadvisor.stream.recording import RecordingReader, RecordingWriter, read_summary
+from tuiadvisor.stream.recording import RecordingReader, RecordingWriter
+from tuiadvisor.stream.scan import read_summary
 from tuiadvisor.tui.contents import plain_contents
 
 RUN = encode(

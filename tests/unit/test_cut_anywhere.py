@@ -5,6 +5,7 @@ The recording holds every kind of frame. Reader, index, replay and diagnosis are
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +19,11 @@ from tuiadvisor.cli.recorded import frames_of
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import EVENT_COLUMNS
-from tuiadvisor.stream.frames import FrameKind, encode, pack_columns
-from tuiadvisor.stream.recording import FILE_HEADER_BYTES, RecordingReader, RecordingWriter, read_summary
+from tuiadvisor.stream.frames import FrameKind, encode, is_index, pack_columns, split
+from tuiadvisor.stream.index import FILE_HEADER_BYTES
+from tuiadvisor.stream.recording import RecordingReader, RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.stream.scan import read_summary, scanned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,26 +60,46 @@ def _whole() -> list[bytes]:
 
 
 FRAMES: Final = _whole()
-ENDS: Final = [*accumulate([FILE_HEADER_BYTES, *map(len, FRAMES)])]
+STRETCH_BYTES: Final = 1000
 
 
 @pytest.fixture
 def whole(tmp_path: Path) -> bytes:
     """The recording's bytes."""
-    writer = RecordingWriter(tmp_path / "whole.tuirec", FRAMES[0])
+    writer = RecordingWriter(tmp_path / "whole.tuirec", FRAMES[0], STRETCH_BYTES)
     for data in FRAMES[1:]:
         writer.append(data)
     writer.close()
     return (tmp_path / "whole.tuirec").read_bytes()
 
 
-def test_every_kind_of_frame_is_in_it(whole: bytes) -> None:
+@pytest.fixture
+def written(whole: bytes) -> list[bytes]:
+    """All its frames, INDEX frames too."""
+    return list(split(whole[FILE_HEADER_BYTES:]))
+
+
+@pytest.fixture
+def ends(written: list[bytes]) -> list[int]:
+    """Where the header ends, and each of them."""
+    return [*accumulate([FILE_HEADER_BYTES, *map(len, written)])]
+
+
+def shown(frames: list[bytes]) -> list[bytes]:
+    """Those that readers see."""
+    return [data for data in frames if not is_index(data)]
+
+
+def test_every_kind_of_frame_is_in_it(whole: bytes, written: list[bytes], ends: list[int]) -> None:
     """Otherwise a kind would be left out of all that follows."""
-    assert len(whole) == ENDS[-1]
-    assert set(FrameKind) == {FrameKind(data[9]) for data in FRAMES}
+    assert (len(whole), FRAMES) == (ends[-1], shown(written))
+    assert set(FrameKind) == {FrameKind(data[9]) for data in written}
+    assert len(written) - len(FRAMES) >= 3
 
 
-def test_a_recording_cut_at_each_of_its_bytes_shows_its_whole_frames(tmp_path: Path, whole: bytes) -> None:
+def test_a_recording_cut_at_each_of_its_bytes_shows_its_whole_frames(
+    tmp_path: Path, whole: bytes, written: list[bytes], ends: list[int]
+) -> None:
     """All frames before the cut, none beyond, and the tail is said; the diagnosis is that of these frames."""
     path = tmp_path / "cut.tuirec"
     advisor, views, num_fed = Advisor(), [], 0
@@ -86,12 +109,15 @@ def test_a_recording_cut_at_each_of_its_bytes_shows_its_whole_frames(tmp_path: P
             with pytest.raises(TuiadvisorError, match="cut inside its header"):
                 ReplaySource(path)
             continue
-        num_whole = sum(end <= length for end in ENDS) - 1
+        sound = sum(end <= length for end in ends) - 1
+        num_whole = len(shown(written[:sound]))
         source = ReplaySource(path)
+        has_index = sound > num_whole
+        assert source.index.opened.startswith("by its index" if has_index else "by reading all of it: it has")
         source.seek_frame(len(FRAMES))
         assert FRAMES[:num_whole] == source.read(0.0)
         assert num_whole == len(source.index)
-        tail = length - ENDS[num_whole]
+        tail = length - ends[sound]
         assert (tail, 0) == (source.index.summary.num_tail_bytes, source.index.summary.num_bad_bytes)
         assert bool(tail) == bool(source.status.note)
         source.close()
@@ -106,23 +132,28 @@ def test_a_recording_cut_at_each_of_its_bytes_shows_its_whole_frames(tmp_path: P
     assert len(FRAMES) + 1 == len(views)
 
 
-def test_single_bytes_changed_anywhere_cost_one_frame_and_are_said(tmp_path: Path, whole: bytes) -> None:
+def test_single_bytes_changed_anywhere_cost_one_frame_and_are_said(
+    tmp_path: Path, whole: bytes, written: list[bytes], ends: list[int]
+) -> None:
     """Each byte of each frame's header, and bytes of payloads by lot: the other frames are read, the damage is said."""
     path = tmp_path / "flipped.tuirec"
     lots = next(iter(chances(1)))
-    headers = [begin + offset for begin in ENDS[:-1] for offset in range(32)]
+    headers = [begin + offset for begin in ends[:-1] for offset in range(32)]
     for position in [*headers, *(lots.randrange(FILE_HEADER_BYTES, len(whole)) for _ in range(300))]:
         data = bytearray(whole)
         data[position] ^= 1 << lots.randrange(8)
         path.write_bytes(data)
-        hit = sum(end <= position for end in ENDS) - 1
+        hit = sum(end <= position for end in ends) - 1
+        left = shown(written[:hit] + written[hit + 1 :])
         with RecordingReader(path) as reader:
-            assert FRAMES[:hit] + FRAMES[hit + 1 :] == [located.data for located in reader.frames()]
+            assert left == [located.data for located in reader.frames()]
             assert reader.summary().notes
-        source = ReplaySource(path)
-        source.seek_frame(len(FRAMES))
-        assert len(FRAMES) - 1 == len(source.read(0.0)) == len(source.index)
-        source.close()
+        with RecordingReader(path) as reader, closing(ReplaySource(path)) as source:
+            source.clock.pause()
+            source.seek_frame(len(FRAMES))
+            assert left == source.read(0.0)
+            source.index.adopt(*scanned(reader))  # what the look at the whole recording does at its end
+            assert (len(left), True) == (len(source.index), bool(source.status.note))
 
 
 def test_cuts_and_changes_together_never_end_in_a_traceback(tmp_path: Path, whole: bytes) -> None:

@@ -159,7 +159,8 @@ def test_damaged_recordings_show_their_whole_frames(tmp_path: Path, good_recordi
             refusals.append(str(error))
             continue
         assert set(FRAMES) >= set(found)
-        assert len(data) == 16 + sum(map(len, found)) + summary.num_bad_bytes + summary.num_tail_bytes
+        num_passed = summary.num_bad_bytes + summary.num_tail_bytes + summary.num_index_bytes
+        assert len(data) == 16 + sum(map(len, found)) + num_passed
         advisor = Advisor()
         for each in found:
             peek(each)
@@ -182,7 +183,7 @@ def test_a_recording_cut_at_every_byte_has_the_views_of_its_whole_frames(
     """Cut at the first frames' every byte: what opens is what lies before the cut."""
     path = tmp_path / "run.tuirec"
     ends = np.cumsum([16, *map(len, FRAMES)])
-    for length in range(int(ends[2]) + 40):
+    for length in range(int(ends[2]) + 40):  # far before the INDEX frame
         path.write_bytes(good_recording[:length])
         if length < 16:
             with pytest.raises(TuiadvisorError):

@@ -12,9 +12,12 @@ from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.events import STEP_COLUMNS
 from tuiadvisor.stream.frames import FrameKind, decode, unpack_columns
 from tuiadvisor.stream.recording import FILE_VERSION, RecordingReader
+from tuiadvisor.stream.recordingindex import RecordingIndex
 
 # A training of two gloo ranks on two cores, rank 1 reading its data 40 ms late; anonymized.
 FIRST: Final = Path(__file__).parents[1] / "recordings" / "format1-schema1.tuirec"
+# The same frames with an INDEX frame after each 8 KiB of them.
+SECOND: Final = FIRST.with_name("format2-schema1.tuirec")
 NAMES: Final = ("rank", *STEP_COLUMNS)
 
 NUM_FRAMES: Final = {"RUN": 1, "HELLO": 5, "STEPS": 22, "EVENTS": 5, "HOST": 14, "STATUS": 30, "BYE": 2}
@@ -32,8 +35,26 @@ SUMS: Final = {
 
 def test_there_is_a_recording_of_this_format() -> None:
     """Whoever raises the version is reminded."""
-    schemas = {decode(frame).payload.get("schema") for frame in frames(FIRST)[:1]}
-    assert (1, {1}) == (FILE_VERSION, schemas)
+    schemas = {decode(frame).payload.get("schema") for frame in frames(SECOND)[:1]}
+    with RecordingReader(SECOND) as reader:
+        assert (FILE_VERSION, {1}) == (reader.version, schemas)
+
+
+def test_the_first_format_is_opened_by_reading_and_the_second_by_its_index() -> None:
+    """The frames are the same, and so is every place by time and step."""
+    assert frames(FIRST) == frames(SECOND)
+    with RecordingIndex(FIRST) as first, RecordingIndex(SECOND) as second:
+        assert "by reading all of it: it has no index" == first.opened
+        assert second.opened.startswith("by its index of")
+        assert second.summary.num_indexes >= 3
+        assert (len(first), first.duration_s, first.last_step()) == (
+            len(second),
+            second.duration_s,
+            second.last_step(),
+        )
+        for step in range(0, 400, 7):
+            places = [index.position_s(index.offset_of_step(step)) for index in (first, second)]
+            assert places[0] == places[1]
 
 
 def frames(path: Path) -> list[bytes]:

@@ -17,7 +17,8 @@ from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.stream.checkpoints import Checkpoints
-from tuiadvisor.stream.frames import FrameKind, encode
+from tuiadvisor.stream.frames import FrameKind, encode, split
+from tuiadvisor.stream.index import FILE_HEADER_BYTES
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
 
@@ -52,7 +53,7 @@ def test_every_state_goes_on_as_if_it_had_never_been_kept(data: list[bytes]) -> 
         kept.offer(advisor, number, len(frame))
         views.append(advisor.view())
     for target in range(1, len(data) + 1, 4):
-        found = kept.frame_before(target)
+        found = kept.offset_before(target)
         assert found is not None
         again = kept.restore(found)
         assert views[found - 1] == again.view()
@@ -86,9 +87,9 @@ def test_a_state_from_before_all_ranks_were_known_goes_on_too(data: list[bytes])
 def test_before_the_first_state_there_is_none(data: list[bytes]) -> None:
     """Whoever asks for an earlier place has to begin at the first frame."""
     kept: Checkpoints[Advisor] = Checkpoints()
-    assert kept.frame_before(10) is None
+    assert kept.offset_before(10) is None
     kept.keep(Advisor(), 20)
-    assert (None, 20, 20) == (kept.frame_before(19), kept.frame_before(20), kept.frame_before(500))
+    assert (None, 20, 20) == (kept.offset_before(19), kept.offset_before(20), kept.offset_before(500))
 
 
 def test_memory_stays_within_its_bound() -> None:
@@ -99,7 +100,7 @@ def test_memory_stays_within_its_bound() -> None:
         kept.offer(state, number, 1)
         assert kept.num_held_bytes <= 6000
     assert 6 <= len(kept) <= 14
-    gaps = [target - (kept.frame_before(target) or 0) for target in range(1, 1001)]
+    gaps = [target - (kept.offset_before(target) or 0) for target in range(1, 1001)]
     assert max(gaps) <= 260
 
 
@@ -123,7 +124,7 @@ def test_a_replay_jumps_both_ways_without_folding_from_the_start(path: Path, dat
             feed.command("seek_step", step)
             wait_until(lambda wanted=step: shown(feed) == wanted)  # type: ignore[misc]
             fold = Advisor()
-            for frame in data[: feed.replay.num_read]:
+            for frame in split(path.read_bytes()[FILE_HEADER_BYTES : feed.replay.offset]):
                 fold.feed(frame)
             assert fold.view_at(step) == feed.latest().view
         assert 0 == feed.replay.status.num_restarts
@@ -154,7 +155,7 @@ def test_a_replay_shows_its_first_screen_before_it_knows_its_end(path: Path) -> 
 
 def test_a_survey_ends_where_the_index_ends(path: Path, data: list[bytes]) -> None:
     """Of a recording that still grows, both see the same frames."""
-    survey = Survey(path, 12).whole()
+    survey = Survey(path, FILE_HEADER_BYTES + sum(map(len, data[:12]))).whole()
     fold = Advisor()
     for frame in data[:12]:
         fold.feed(frame)
@@ -179,8 +180,8 @@ def test_states_that_are_left_when_memory_is_short_are_what_they_were() -> None:
         if number % 20 == 0:
             num_patched += sum(one.before is not None for one in kept._held)
             for one in kept._held:
-                again = kept.restore(one.num_frames)
-                assert all(map(np.array_equal, were[one.num_frames], again))
+                again = kept.restore(one.offset)
+                assert all(map(np.array_equal, were[one.offset], again))
     assert num_patched > 50
     assert sum(later < earlier for earlier, later in itertools.pairwise(nums)) >= 2  # it was thinned
 

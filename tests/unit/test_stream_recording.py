@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,14 +15,10 @@ from hypothesis import strategies as st
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.stream import recording
-from tuiadvisor.stream.frames import HEADER_BYTES, FrameKind, encode
-from tuiadvisor.stream.recording import (
-    FILE_HEADER_BYTES,
-    RecordingReader,
-    RecordingSummary,
-    RecordingWriter,
-    read_summary,
-)
+from tuiadvisor.stream.frames import HEADER_BYTES, FrameKind, encode, is_index, split
+from tuiadvisor.stream.index import FILE_HEADER_BYTES
+from tuiadvisor.stream.recording import RecordingReader, RecordingSummary, RecordingWriter
+from tuiadvisor.stream.scan import read_summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,8 +31,8 @@ def frame(seq: int, text: str = "x") -> bytes:
     return encode(FrameKind.BYE, "h/1/2", seq, seq * 1000, {"reason": text})
 
 
-def write(path: Path, frames: list[bytes]) -> bytes:
-    writer = RecordingWriter(path, RUN)
+def write(path: Path, frames: list[bytes], stretch_bytes: int = 1 << 20) -> bytes:
+    writer = RecordingWriter(path, RUN, stretch_bytes)
     for data in frames:
         writer.append(data)
     writer.close()
@@ -45,6 +42,11 @@ def write(path: Path, frames: list[bytes]) -> bytes:
 def read(path: Path) -> tuple[list[bytes], RecordingSummary]:
     with RecordingReader(path) as reader:
         return [located.data for located in reader.frames()], reader.summary()
+
+
+def frames_in(data: bytes) -> list[bytes]:
+    """All frames of a sound recording, INDEX frames too."""
+    return list(split(data[FILE_HEADER_BYTES:]))
 
 
 def test_frames_come_back_in_order_and_owner_only(tmp_path: Path) -> None:
@@ -68,9 +70,11 @@ def test_a_metadata_only_recording_opens(tmp_path: Path) -> None:
 def test_cut_at_every_byte(tmp_path: Path) -> None:
     """Cut anywhere: all whole frames before the cut, the rest counted as tail; inside the header: one line."""
     path = tmp_path / "a.tuirec"
-    frames = [RUN, frame(0), frame(1, "longer " * 60), frame(2)]
-    data = write(path, frames[1:])
-    ends = [FILE_HEADER_BYTES + sum(map(len, frames[: count + 1])) for count in range(len(frames))]
+    frames = [frame(0), frame(1, "longer " * 60), frame(2)]
+    data = write(path, frames, stretch_bytes=60)
+    written = frames_in(data)
+    assert 3 == sum(map(is_index, written))
+    ends = [*accumulate([FILE_HEADER_BYTES, *map(len, written)])]
     for length in range(len(data) + 1):
         path.write_bytes(data[:length])
         if length < FILE_HEADER_BYTES:
@@ -78,11 +82,12 @@ def test_cut_at_every_byte(tmp_path: Path) -> None:
                 read(path)
             assert "\n" not in str(caught.value)
             continue
-        whole = sum(end <= length for end in ends)
+        whole = sum(end <= length for end in ends) - 1
+        sound = [item for item in written[:whole] if not is_index(item)]
         found, summary = read(path)
-        assert frames[:whole] == found
-        tail = length - ([FILE_HEADER_BYTES, *ends][whole])
-        assert (whole, tail, 0) == (summary.num_frames, summary.num_tail_bytes, summary.num_bad_bytes)
+        assert sound == found
+        assert (len(sound), whole - len(sound)) == (summary.num_frames, summary.num_indexes)
+        assert (length - ends[whole], 0) == (summary.num_tail_bytes, summary.num_bad_bytes)
 
 
 @ANY_TMP
@@ -91,23 +96,23 @@ def test_flipped_bits_cost_only_the_frames_they_hit(tmp_path: Path, flips: list[
     """Bits flipped anywhere: every untouched frame is read, no touched one is, all bytes are accounted for."""
     path = tmp_path / "a.tuirec"
     path.unlink(missing_ok=True)
-    frames = [RUN, *(frame(seq, f"{seq} " * (seq * 7 % 40)) for seq in range(12))]
-    data = bytearray(write(path, frames[1:]))
+    frames = [frame(seq, f"{seq} " * (seq * 7 % 40)) for seq in range(12)]
+    data = bytearray(write(path, frames, stretch_bytes=300))
+    written = frames_in(data)
     positions = {flip % ((len(data) - FILE_HEADER_BYTES) * 8) + FILE_HEADER_BYTES * 8 for flip in flips}
     for position in positions:
         data[position // 8] ^= 1 << position % 8
     path.write_bytes(data)
     begin, sound = FILE_HEADER_BYTES, []
-    for item in frames:
+    for item in written:
         if data[begin : begin + len(item)] == item:
             sound.append(item)
         begin += len(item)
     found, summary = read(path)
-    assert sound == found
-    assert (
-        len(data) - FILE_HEADER_BYTES == sum(map(len, found)) + summary.num_bad_bytes + summary.num_tail_bytes
-    )
-    assert (len(sound) < len(frames)) == bool(summary.notes)
+    assert [item for item in sound if not is_index(item)] == found
+    num_passed = summary.num_index_bytes + summary.num_bad_bytes + summary.num_tail_bytes
+    assert len(data) - FILE_HEADER_BYTES == sum(map(len, found)) + num_passed
+    assert (len(sound) < len(written)) == bool(summary.notes)
 
 
 @ANY_TMP
@@ -240,6 +245,7 @@ def test_a_recording_can_be_read_while_it_grows(tmp_path: Path) -> None:
     """A frame of which only a part is there yet is not damage: it comes with the next look."""
     path = tmp_path / "a.tuirec"
     data = write(path, [frame(0), frame(1)])
+    data = b"".join([data[:FILE_HEADER_BYTES], *frames_in(data)[:-1]])  # not closed yet
     cut = len(data) - 5
     path.write_bytes(data[:cut])
     with RecordingReader(path) as reader:
@@ -254,4 +260,7 @@ def test_summary_of_a_sound_recording(tmp_path: Path) -> None:
     """Frames and bytes are counted; nothing is wrong."""
     path = tmp_path / "a.tuirec"
     data = write(path, [frame(0)])
-    assert RecordingSummary(len(data), 2, 0, 0, 0) == read_summary(path)
+    index = frames_in(data)[-1]
+    assert RecordingSummary(len(data), 2, 0, 0, 0, num_indexes=1, num_index_bytes=len(index)) == read_summary(
+        path
+    )

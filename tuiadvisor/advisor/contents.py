@@ -71,11 +71,12 @@ class Contents:
     given: GivenWork  # the work of a step, as the user said at the recording
     probe: ProbeWork | None  # over the window of the verdict; None before there is a steady step
     damage: RecordingSummary
+    opened: str  # how a replay finds its way: by the index or by reading all
     losses: Losses
     ended: str
 
 
-def contents(path: str, frames: Iterable[bytes], damage: RecordingSummary) -> Contents:
+def contents(path: str, frames: Iterable[bytes], damage: RecordingSummary, opened: str = "") -> Contents:
     """Read the whole recording, in bounded memory."""
     advisor = Advisor()
     kinds: dict[str, KindContents] = {}
@@ -99,9 +100,11 @@ def contents(path: str, frames: Iterable[bytes], damage: RecordingSummary) -> Co
             if name in hosts or len(hosts) < MAX_HOSTS:
                 _host(hosts.setdefault(name, HostContents(name)), frame)
                 agents.setdefault(name, set()).add(frame.source)
+    if damage.num_indexes:
+        kinds["index"] = KindContents(damage.num_indexes, damage.num_index_bytes)
     for name, sources in agents.items():
         hosts[name].num_agents = len(sources)
-    return _assemble(path, advisor, hosts=hosts, kinds=kinds, rows=rows, damage=damage)
+    return _assemble(path, advisor, hosts=hosts, kinds=kinds, rows=rows, damage=damage, opened=opened)
 
 
 def _host(host: HostContents, frame: Frame) -> None:
@@ -132,6 +135,7 @@ def _assemble(
     kinds: dict[str, KindContents],
     rows: dict[FrameKind, int],
     damage: RecordingSummary,
+    opened: str,
 ) -> Contents:
     view = advisor.view()
     span = advisor.store.span()
@@ -163,6 +167,7 @@ def _assemble(
         given=advisor.roster.given,
         probe=view.probe,
         damage=damage,
+        opened=opened,
         losses=view.losses,
         ended=view.ended,
     )

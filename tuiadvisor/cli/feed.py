@@ -297,7 +297,7 @@ class ReplayFeed(Feed):
         self.at_step: int | None = None  # the one step shown while paused; frames hold a dozen each
         self.steps = sorted(bookmarks)
         self.positions = self._positions()
-        self._survey = survey or Survey(source.path, len(source.index), given)
+        self._survey = survey or Survey(source.path, source.index.end, given)
         self._is_seeking = False
         self._take_survey()
 
@@ -311,6 +311,8 @@ class ReplayFeed(Feed):
         whole = self._survey.view
         if whole is None:
             return
+        if self._survey.summary is not None:
+            self.replay.index.adopt(self._survey.scan, self._survey.summary)
         self.last_step = whole.last_step
         self.steps = sorted([*self.steps, *finding_marks(whole)])
         self.positions = self._positions()
@@ -342,7 +344,7 @@ class ReplayFeed(Feed):
 
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
         if self._is_seeking:
-            return "seeking", (self.replay.num_read, len(self.replay.index))
+            return "seeking", (100 * self.replay.offset // self.replay.index.end, 100)
         if self.replay.clock.paused:
             return "paused", None
         return ("ended" if self.replay.status.ended else "replay"), None
@@ -379,7 +381,7 @@ class ReplayFeed(Feed):
         elif name == "stride" and isinstance(value, int):
             self._show_step((here or 0) + value * max((self.last_step or 0) // STRIDES, 1))
         elif name == "end":
-            self._go(len(source.index), source.duration_s)
+            self._go(source.index.end, source.duration_s)
         elif name == "mark" and isinstance(value, tuple):
             self.at_step = here if source.clock.paused else None
             self.steps = sorted([*self.steps, value])
@@ -395,28 +397,25 @@ class ReplayFeed(Feed):
         index = self.replay.index
         if not len(index):
             self.steps = []
-        return tuple(
-            (index.due_ns[max(0, index.frame_of_step(step) - 1)] / 1e9, label) for step, label in self.steps
-        )
+        return tuple((index.position_s(index.offset_of_step(step)), label) for step, label in self.steps)
 
     def _show_step(self, step: int) -> None:
         step = max(min(step, self.last_step if self.last_step is not None else step), 0)
         if self.replay.clock.paused:
             self.at_step = step
-        num_frames = self.replay.index.frame_of_step(step)
-        self._go(num_frames, self.replay.index.due_ns[num_frames - 1] / 1e9 if num_frames else 0.0)
+        offset = self.replay.index.offset_of_step(step)
+        self._go(offset, self.replay.index.position_s(offset))
 
-    def _go(self, num_frames: int, position_s: float) -> None:
-        """Go to where so many frames have been folded, from the nearest state that is kept or at hand."""
+    def _go(self, offset: int, position_s: float) -> None:
+        """Go to where the frames before this offset have been folded, from the nearest state kept or at hand."""
         checkpoints = self._survey.checkpoints
-        found = checkpoints.frame_before(num_frames)
-        here = self.replay.num_read
-        if found is not None and (num_frames < here or found > here):
+        found = checkpoints.offset_before(offset)
+        here = self.replay.offset
+        if found is not None and (offset < here or found > here):
             self.advisor = checkpoints.restore(found)
             self.replay.resume_at(found)
             self._changed = True
-        self.replay.seek_frame(num_frames)
-        self.replay.clock.jump(position_s)
+        self.replay.seek_offset(offset, position_s)
         self._is_seeking = True
 
     def _to_finding(self, *, forward: bool) -> None:
@@ -432,7 +431,7 @@ class ReplayFeed(Feed):
         if self.replay.clock.paused:
             self._show_step(step)
         else:
-            self._go(self.replay.index.frame_at(position_s), position_s)
+            self._go(self.replay.index.offset_at(position_s), position_s)
 
 
 def attach_phase(view: RunView | None) -> tuple[str, tuple[int, int] | None]:

@@ -8,7 +8,8 @@ from tuiadvisor.advisor.contents import contents
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.progress import read_frames
 from tuiadvisor.report.contents import contents_document
-from tuiadvisor.stream.recording import read_summary
+from tuiadvisor.stream.recordingindex import RecordingIndex
+from tuiadvisor.stream.scan import read_summary
 from tuiadvisor.tui.contents import plain_contents
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read and print."""
-    held = contents(options.file, read_frames(options.file), read_summary(options.file))
+    with RecordingIndex(options.file) as index:
+        opened = index.opened
+    held = contents(options.file, read_frames(options.file), read_summary(options.file), opened)
     if options.json:
         print_document(contents_document(held))
     else:

@@ -13,6 +13,7 @@ from tuiadvisor.cli.progress import ProgressLine
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.stream.checkpoints import Checkpoints
 from tuiadvisor.stream.recording import RecordingReader
+from tuiadvisor.stream.scan import Scan, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.advisor.view import RunView
     from tuiadvisor.events import GivenWork
+    from tuiadvisor.stream.recording import RecordingSummary
 
 PIECE_BYTES: Final = 1 << 15
 
@@ -27,14 +29,14 @@ PIECE_BYTES: Final = 1 << 15
 class Survey:
     """Call `advance` until `view` is there. Use it from one thread."""
 
-    def __init__(
-        self, path: Path | str, num_frames: int | None = None, given: GivenWork = NOTHING_GIVEN
-    ) -> None:
-        """num_frames: look no further than this; None: to the present end of the file. given: work of a step."""
+    def __init__(self, path: Path | str, end: int | None = None, given: GivenWork = NOTHING_GIVEN) -> None:
+        """end: the offset to look no further than; None: the present end of the file. given: work of a step."""
         self.view: RunView | None = None
         self.checkpoints: Checkpoints[Advisor] = Checkpoints()
         self.num_frames = 0
-        self._max_frames = num_frames
+        self.scan = Scan()  # where the frames lie, as they were read
+        self.summary: RecordingSummary | None = None  # at the end
+        self._end = end
         self._reader = RecordingReader(path)
         self._advisor = Advisor(given=given)
         self._is_begun = False
@@ -74,19 +76,20 @@ class Survey:
     def _piece(self) -> None:
         if not self._is_begun:
             self._is_begun = True
-            self.checkpoints.keep(self._advisor, 0)
-        taken = self._reader.take(PIECE_BYTES)
-        if self._max_frames is not None:
-            taken = taken[: self._max_frames - self.num_frames]
+            self.checkpoints.keep(self._advisor, self.scan.end)
+        taken = self._reader.take(PIECE_BYTES, with_index=True)
+        if self._end is not None:
+            taken = [located for located in taken if located.offset < self._end]
         if taken:
-            self._advisor.feed_many(located.data for located in taken)
-            self.num_frames += len(taken)
-            self.checkpoints.offer(
-                self._advisor, self.num_frames, sum(len(located.data) for located in taken)
-            )
+            frames = self.scan.take(taken)
+            self._advisor.feed_many(located.data for located in frames)
+            self.num_frames += len(frames)
+            self.checkpoints.offer(self._advisor, self.scan.end, sum(len(located.data) for located in frames))
         else:
+            self.scan.finish()
+            self.summary = told(self.scan, self._reader)
             self.view = self._advisor.view()
-            self.checkpoints.keep(self._advisor, self.num_frames)
+            self.checkpoints.keep(self._advisor, self.scan.end)
             self.checkpoints.seal()
             self._advisor = Advisor()
             self.close()

@@ -61,6 +61,7 @@ def contents_document(held: Contents) -> Document:
             name: {"count": kind.num_frames, "bytes": kind.num_bytes}
             for name, kind in sorted(held.kinds.items())
         },
+        "opened": held.opened or None,
         "damage": {
             "bad_bytes": damage.num_bad_bytes,
             "bad_regions": damage.num_bad_regions,

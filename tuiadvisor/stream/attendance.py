@@ -26,6 +26,8 @@ PEERS_REFUSED: Final = "peers refused"
 
 Gap = dict[str, object]
 
+_OF_THE_HUB: Final = frozenset({FrameKind.RUN, FrameKind.GAP, FrameKind.INDEX})
+
 
 def gap(what: str, source: str | None, num_frames: int | None, why: str) -> Gap:
     """The payload of a GAP frame; num_frames is None when nobody can know it."""
@@ -54,7 +56,7 @@ class Attendance:
 
     def arrive(self, head: FrameHead, now_s: float) -> Sequence[Gap]:
         """What is missing before this frame. FrameError if it was seen before or nobody may send it."""
-        if head.source == HUB_SOURCE or head.kind in {FrameKind.RUN, FrameKind.GAP}:
+        if head.source == HUB_SOURCE or head.kind in _OF_THE_HUB:
             raise FrameError(f"{head.kind.name} frame from {head.source}: only the hub itself writes these")
         source = self._sources.get(head.source)
         if source is None:

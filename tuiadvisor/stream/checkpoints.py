@@ -1,7 +1,8 @@
 """States of a fold along a recording, so that going to any place of it folds only the last stretch.
 
-In: whoever folds, after so many frames.  Out: its nearest state at or before a frame, exactly as it was then. Held
-compressed in this process's own memory, within a bound: beyond it every second state goes and the stretches double.
+In: whoever folds, and at which offset of the recording.  Out: its nearest state at or before an offset, exactly as it
+was there. Held compressed in this process's own memory, within a bound: beyond it every second state goes and the
+stretches double.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _Patch:
 
 @dataclass(slots=True)
 class _Checkpoint:
-    num_frames: int
+    offset: int
     number: int  # since the last whole state
     pickled: bytes  # without its arrays; both compressed
     arrays: tuple[bytes | _Patch, ...]
@@ -97,23 +98,23 @@ class Checkpoints(Generic[State]):
         """Memory they take."""
         return self._num_held_bytes
 
-    def offer(self, state: State, num_frames: int, frame_bytes: int) -> None:
+    def offer(self, state: State, offset: int, frame_bytes: int) -> None:
         """Keep this state if the last one is far enough away; frame_bytes: of the frames since the last offer."""
         self._num_bytes_since += frame_bytes
         if self._num_bytes_since >= self._stretch_bytes:
-            self.keep(state, num_frames)
+            self.keep(state, offset)
 
-    def keep(self, state: State, num_frames: int) -> None:
+    def keep(self, state: State, offset: int) -> None:
         """Keep this state, whatever lies before it."""
         self._num_bytes_since = 0
         buffers: list[pickle.PickleBuffer] = []
         pickled = _packed(pickle.dumps(state, protocol=5, buffer_callback=buffers.append))
         raws = [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
         self._note_changes(raws)
-        taken = self._difference(num_frames, pickled, raws)
+        taken = self._difference(offset, pickled, raws)
         whole = self._ancestors[0].state if self._ancestors else None
         if taken is None or whole is None or taken.num_array_bytes > whole.num_array_bytes * MAX_PATCH_SHARE:
-            taken = _Checkpoint(num_frames, 0, pickled, tuple(_packed(raw.data) for raw in raws), None)
+            taken = _Checkpoint(offset, 0, pickled, tuple(_packed(raw.data) for raw in raws), None)
             self._ancestors = []
         while self._ancestors and self._ancestors[-1].state is not taken.before:
             self._ancestors.pop()
@@ -153,7 +154,7 @@ class Checkpoints(Generic[State]):
                 for one, now in zip(held, changes, strict=False)
             ]
 
-    def _difference(self, num_frames: int, pickled: bytes, raws: Sequence[Octets]) -> _Checkpoint | None:
+    def _difference(self, offset: int, pickled: bytes, raws: Sequence[Octets]) -> _Checkpoint | None:
         """This state as what differs from the one with its lowest bit cleared; None without one."""
         if not self._ancestors:
             return None
@@ -163,7 +164,7 @@ class Checkpoints(Generic[State]):
             _packed(raw.data) if changed is None else _patch(raw, changed)
             for raw, changed in zip(raws, before.changed, strict=True)
         )
-        return _Checkpoint(num_frames, number, pickled, arrays, before.state)
+        return _Checkpoint(offset, number, pickled, arrays, before.state)
 
     def _thin(self) -> None:
         """Every second state goes, and stretches double: no state that is left differs from an odd one."""
@@ -177,14 +178,14 @@ class Checkpoints(Generic[State]):
         self._stretch_bytes *= 2
         self._num_held_bytes = sum(one.num_bytes for one in self._held)
 
-    def frame_before(self, num_frames: int) -> int | None:
-        """After how many frames the nearest state at or before this one was kept; None if there is none."""
-        found = bisect_right(self._held, num_frames, key=lambda one: one.num_frames)
-        return self._held[found - 1].num_frames if found else None
+    def offset_before(self, offset: int) -> int | None:
+        """Where the nearest state at or before this offset was kept; None if there is none."""
+        found = bisect_right(self._held, offset, key=lambda one: one.offset)
+        return self._held[found - 1].offset if found else None
 
-    def restore(self, num_frames: int) -> State:
-        """An object of its own in the state that `frame_before` named."""
-        found = bisect_right(self._held, num_frames, key=lambda one: one.num_frames)
+    def restore(self, offset: int) -> State:
+        """An object of its own in the state that `offset_before` named."""
+        found = bisect_right(self._held, offset, key=lambda one: one.offset)
         one = self._held[found - 1]
         arrays = [_restored(one, place) for place in range(len(one.arrays))]
         state: State = pickle.loads(zstandard.decompress(one.pickled), buffers=arrays)  # noqa: S301  # pickled above

@@ -49,6 +49,8 @@ __all__ = [
     "decode",
     "encode",
     "frame_length",
+    "heads",
+    "is_index",
     "pack_columns",
     "peek",
     "split",
@@ -70,6 +72,7 @@ _COUNT_VALUES_ABOVE_BYTES: Final = 1 << 20
 _COMPRESS_ABOVE_BYTES: Final = 64
 _COMPRESSED: Final = 1
 _WITH_DICTIONARY: Final = 2
+_KIND_AT: Final = 9
 _KNOWN_FLAGS: Final = (0, _COMPRESSED, _COMPRESSED | _WITH_DICTIONARY)
 _of_thread = threading.local()
 
@@ -124,7 +127,7 @@ def frame_length(data: bytes | memoryview, offset: int = 0) -> int | None:
         raise FrameError("frame: these bytes do not begin a frame")
     if version != VERSION:
         raise FrameError(f"frame: version {version}, but this program reads version {VERSION}; update it")
-    if not FrameKind.RUN <= kind <= FrameKind.GAP or flags not in _KNOWN_FLAGS:
+    if not FrameKind.RUN <= kind <= FrameKind.INDEX or flags not in _KNOWN_FLAGS:
         raise FrameError(f"frame: unknown kind {kind} or flags {flags}")
     if not 0 < name_length <= min(MAX_SOURCE_BYTES, length) or HEADER_BYTES + length > MAX_FRAME_BYTES:
         raise FrameError(f"frame: implausible length {length} with a source of {name_length} bytes")
@@ -164,12 +167,29 @@ def decode(data: bytes | memoryview) -> Frame:
     return Frame(head.kind, head.source, head.seq, head.time_ns, check_payload(head.kind, payload))
 
 
+def is_index(frame: bytes) -> bool:
+    """Whether a whole frame is one of the recording's own, which no reader of frames is shown."""
+    return frame[_KIND_AT] == FrameKind.INDEX
+
+
 def split(buffer: bytes | memoryview) -> Iterator[bytes]:
     """Whole frames from the buffer's start; a partial last one is left. FrameError at other bytes."""
     view, offset = memoryview(buffer), 0
     while (num_bytes := frame_length(view, offset)) is not None and offset + num_bytes <= len(view):
         yield bytes(view[offset : offset + num_bytes])
         offset += num_bytes
+
+
+def heads(buffer: bytes | memoryview) -> Iterator[tuple[int, int, str, int]]:
+    """(offset, kind, source, time_ns) of frames that were checked already; ends where none begins."""
+    offset, end = 0, len(buffer)
+    while offset + HEADER_BYTES <= end:
+        magic, _, _, kind, _, name_length, length, _, time_ns = HEADER.unpack_from(buffer, offset)
+        if magic != MAGIC:
+            return
+        name = offset + HEADER_BYTES
+        yield offset, kind, str(buffer[name : name + name_length], "utf-8", "replace"), time_ns
+        offset = name + length
 
 
 def _decompress(body: memoryview, flags: int) -> bytes:

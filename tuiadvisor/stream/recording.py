@@ -1,13 +1,14 @@
 r"""A recording on disk: sixteen bytes of header, then raw frames back to back, appended and never changed.
 
     0   magic     8s   b"TUIREC\r\n"   (a transfer in text mode breaks it visibly)
-    8   version   u32
+    8   version   u32  2; files of version 1 have no INDEX frames
     12  reserved  u32  0
-    16  frames         the first one is RUN
+    16  frames         the first one is RUN; an INDEX frame after each stretch of them and at the end
 
 Every append is one write of whole frames, so a killed writer costs at most the last frame and a full disk costs
-none that was there. Reading checks every frame's CRC, resumes after damage at the next whole frame, and counts
-what it passed over: `RecordingSummary` says it, nothing is left out in silence.
+none that was there. INDEX frames (stream.index) are the file's own, readers of frames never see them. Reading checks
+every frame's CRC, resumes after damage at the next whole frame, and counts what it passed over: `RecordingSummary`
+says it, nothing is left out in silence.
 """
 
 from __future__ import annotations
@@ -20,15 +21,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.stream.frames import HEADER_BYTES, MAGIC, FrameError, FrameHead, frame_length, peek
+from tuiadvisor.stream.frames import (
+    HEADER_BYTES,
+    MAGIC,
+    FrameError,
+    FrameHead,
+    FrameKind,
+    frame_length,
+    heads,
+    peek,
+)
+from tuiadvisor.stream.index import FILE_HEADER_BYTES, STRETCH_BYTES, Tally, index_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FILE_MAGIC: Final = b"TUIREC\r\n"
-FILE_VERSION: Final = 1
+FILE_VERSION: Final = 2
+OLD_VERSIONS: Final = (1,)  # that are read too
 FILE_HEADER: Final = struct.Struct("<8sII")
-FILE_HEADER_BYTES: Final = FILE_HEADER.size
 CHUNK_BYTES: Final = 4 << 20
 # A hostile file can name a huge frame every 32 bytes: after this much vain checksumming only small frames are
 # looked for in damaged regions.
@@ -54,6 +65,9 @@ class RecordingSummary:
     num_bad_bytes: int
     num_bad_regions: int
     num_tail_bytes: int  # a frame that was being written when the writer died
+    num_indexes: int = 0  # INDEX frames
+    num_index_bytes: int = 0
+    num_wrong_indexes: int = 0  # INDEX frames that do not say what lies before them, in a file without damage
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -65,14 +79,19 @@ class RecordingSummary:
             )
         if self.num_tail_bytes:
             notes.append(f"recording ends inside a frame, {self.num_tail_bytes} bytes passed over")
+        if self.num_wrong_indexes:
+            notes.append(f"recording's index is wrong in {self.num_wrong_indexes} place(s) and not used")
         return tuple(notes)
 
 
 class RecordingWriter:
     """The one who appends. `num_bytes` is always the end of the last whole frame."""
 
-    def __init__(self, path: Path | str, first_frame: bytes) -> None:
-        """Create the file, owner-only, with its header and its RUN frame; refuses whatever is there already."""
+    def __init__(self, path: Path | str, first_frame: bytes, stretch_bytes: int = STRETCH_BYTES) -> None:
+        """Create the file, owner-only, with its header and its RUN frame; refuses whatever is there already.
+
+        stretch_bytes: after so many an INDEX frame is written.
+        """
         self.path = str(path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -83,15 +102,47 @@ class RecordingWriter:
             raise TuiadvisorError(f"{path}: cannot create the recording: {error.strerror}") from None
         self.num_bytes = 0
         self.num_frames = 0
+        self._stretch_bytes = stretch_bytes
+        self._tally: Tally | None = Tally()
+        self._last_index = self._num_indexes = 0
         try:
-            self.append(FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, 0) + first_frame)
+            self._write(FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, 0) + first_frame)
         except FailureError:
             self.close()
             Path(self.path).unlink()  # ours since O_EXCL, and nothing is in it
             raise
+        self._count(first_frame, 1)
 
     def append(self, data: bytes, num_frames: int = 1) -> None:
         """Write whole frames at the end. FailureError if the disk takes them not: none of them is kept then."""
+        self._write(data)
+        self._count(data, num_frames)
+        if self._tally is not None and self.num_bytes - self._tally.begin >= self._stretch_bytes:
+            self._write_index(self._tally)
+
+    def _count(self, data: bytes, num_frames: int) -> None:
+        """Take note of what was just written."""
+        self.num_frames += num_frames
+        if self._tally is not None:
+            begin = self.num_bytes - len(data)
+            for offset, kind, source, time_ns in heads(data):
+                self._tally.add(begin + offset, kind, source, time_ns)
+
+    def _write_index(self, tally: Tally) -> None:
+        """End the stretch. On a full disk it goes on: the frames count, and without an index they are read."""
+        offset = self.num_bytes
+        try:
+            self._write(index_frame(self._last_index, [tally.stretch(offset)], self._num_indexes))
+        except FailureError:
+            return
+        except (ValueError, TypeError):  # more sources or later clocks than a frame holds
+            self._tally = None
+            return
+        tally.restart(self.num_bytes)
+        self._last_index = offset
+        self._num_indexes += 1
+
+    def _write(self, data: bytes) -> None:
         view, done = memoryview(data), 0
         try:
             while done < len(view):
@@ -104,7 +155,6 @@ class RecordingWriter:
                 f"({self.num_bytes} bytes); free space to go on"
             ) from error
         self.num_bytes += done
-        self.num_frames += num_frames
 
     def read(self, offset: int, num_bytes: int) -> bytes:
         """Bytes already appended, for those who watch while it grows."""
@@ -112,6 +162,8 @@ class RecordingWriter:
 
     def close(self) -> None:
         """Close the file; what was appended stays."""
+        if self._tally is not None and self._tally.num_frames:
+            self._write_index(self._tally)
         os.close(self._fd)
 
 
@@ -123,12 +175,13 @@ class RecordingReader:
         self.path = str(path)
         self._fd = _open(self.path)
         try:
-            _check_header(self.path, os.pread(self._fd, FILE_HEADER_BYTES, 0))
+            self.version = _check_header(self.path, os.pread(self._fd, FILE_HEADER_BYTES, 0))
         except BaseException:
             self.close()
             raise
         self.position = FILE_HEADER_BYTES
         self._num_frames = 0
+        self._num_indexes = self._num_index_bytes = 0
         self._num_bad_bytes = 0
         self._num_bad_regions = 0
         self._bad_end = -1
@@ -160,12 +213,15 @@ class RecordingReader:
             num_bad_bytes=self._num_bad_bytes,
             num_bad_regions=self._num_bad_regions,
             num_tail_bytes=max(0, size - self.position),
+            num_indexes=self._num_indexes,
+            num_index_bytes=self._num_index_bytes,
         )
 
     def rewind(self) -> None:
         """Back to the first frame, counts from zero."""
         self.position = FILE_HEADER_BYTES
-        self._num_frames = self._num_bad_bytes = self._num_bad_regions = self._num_vain_bytes = 0
+        self._num_frames = self._num_indexes = self._num_index_bytes = 0
+        self._num_bad_bytes = self._num_bad_regions = self._num_vain_bytes = 0
         self._bad_end = -1
 
     def frames(self) -> Iterator[Located]:
@@ -173,16 +229,31 @@ class RecordingReader:
         while taken := self.take():
             yield from taken
 
-    def take(self, max_bytes: int = CHUNK_BYTES) -> list[Located]:
-        """The next whole frames, about max_bytes of them but at least one; none at the present end."""
+    def read_at(self, offset: int, num_bytes: int) -> bytes:
+        """What the file holds there, unchecked."""
+        return os.pread(self._fd, num_bytes, offset)
+
+    def take(self, max_bytes: int = CHUNK_BYTES, *, with_index: bool = False) -> list[Located]:
+        """The next whole frames, about max_bytes of them but at least one; none at the present end.
+
+        with_index: INDEX frames too.
+        """
         window_bytes = max(max_bytes, HEADER_BYTES)
         while True:
             size = self.num_bytes
             window = os.pread(self._fd, window_bytes, self.position)
             taken, needed = self._walk(window, at_end=self.position + len(window) >= size)
-            self._num_frames += len(taken)
-            if taken or not needed:
-                return taken
+            frames = [located for located in taken if located.head.kind is not FrameKind.INDEX]
+            self._num_frames += len(frames)
+            if len(frames) < len(taken):
+                self._num_indexes += len(taken) - len(frames)
+                self._num_index_bytes += sum(
+                    len(located.data) for located in taken if located.head.kind is FrameKind.INDEX
+                )
+            if with_index:
+                frames = taken
+            if frames or not (taken or needed):
+                return frames
             window_bytes = max(window_bytes, needed)
 
     def _walk(self, window: bytes, *, at_end: bool) -> tuple[list[Located], int]:
@@ -260,14 +331,6 @@ class RecordingReader:
         return end
 
 
-def read_summary(path: Path | str) -> RecordingSummary:
-    """Read a recording from end to end and say what is in it and what is wrong with it."""
-    with RecordingReader(path) as reader:
-        for _ in reader.frames():
-            pass
-        return reader.summary()
-
-
 def _open(path: str) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -281,15 +344,18 @@ def _open(path: str) -> int:
     return descriptor
 
 
-def _check_header(path: str, header: bytes) -> None:
+def _check_header(path: str, header: bytes) -> int:
+    """Its version."""
     if len(header) < FILE_HEADER_BYTES:
-        whole = FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, 0)
-        what = "cut inside its header, no frame is left" if whole.startswith(header) else "not a recording"
+        wholes = [FILE_HEADER.pack(FILE_MAGIC, version, 0) for version in (FILE_VERSION, *OLD_VERSIONS)]
+        is_cut = any(whole.startswith(header) for whole in wholes)
+        what = "cut inside its header, no frame is left" if is_cut else "not a recording"
         raise TuiadvisorError(f"{path}: {what}; record again or give another file")
     magic, version, _ = FILE_HEADER.unpack(header)
     if magic != FILE_MAGIC:
         raise TuiadvisorError(f"{path}: not a recording of tuiadvisor; give a file that `record` wrote")
-    if version != FILE_VERSION:
+    if version not in {FILE_VERSION, *OLD_VERSIONS}:
         raise TuiadvisorError(
             f"{path}: recording of version {version}, this program reads {FILE_VERSION}; update it"
         )
+    return int(version)

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 import zmq
 
 from tuiadvisor.stream.frames import HEADER_BYTES, FrameError, frame_length
-from tuiadvisor.stream.recording import FILE_HEADER_BYTES, RecordingWriter
+from tuiadvisor.stream.index import FILE_HEADER_BYTES
 from tuiadvisor.stream.wire import Reply, Request, unpack_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tuiadvisor.stream.recording import RecordingWriter
 
 LONG_POLL_S: Final = 1.0
 GATHER_S: Final = 0.1  # who has seen all there was waits so long for more than the next frame

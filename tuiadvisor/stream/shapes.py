@@ -36,6 +36,7 @@ class FrameKind(IntEnum):
     STATUS = 6
     BYE = 7
     GAP = 8  # written by the hub: something is missing here
+    INDEX = 9  # written into the recording alone: where the frames before it lie
 
 
 # (value, what it belongs to, its name there): the two make the place that an error names; only an error pays.
@@ -173,6 +174,9 @@ SHAPES: Final[dict[FrameKind, Check]] = {
     ),
     FrameKind.BYE: _object({"reason": _text}),
     FrameKind.GAP: _object({**_fields(_text, "what source why"), "num_frames": _integer}),
+    FrameKind.INDEX: _object(
+        {**_fields(_integer, "offset previous frames steps_at due_ns"), "bases": _map_of(_integer)}
+    ),
 }
 
 

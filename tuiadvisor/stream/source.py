@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 import zmq
 
 from tuiadvisor.stream.connecting import connect
-from tuiadvisor.stream.frames import FrameError, split
-from tuiadvisor.stream.recording import CHUNK_BYTES, FILE_HEADER_BYTES, RecordingReader
+from tuiadvisor.stream.frames import FrameError, is_index, split
+from tuiadvisor.stream.index import FILE_HEADER_BYTES
+from tuiadvisor.stream.recording import CHUNK_BYTES, RecordingReader
 from tuiadvisor.stream.wire import Request, check_endpoint, unpack_reply
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class LiveSource:
             return []
         self._offset += sum(map(len, frames))
         self._end, self._note, self._ended = reply.end, reply.note, reply.is_ending
-        return frames
+        return [frame for frame in frames if not is_index(frame)]
 
     def _say(self, silent_s: float) -> str:
         if self._ended:

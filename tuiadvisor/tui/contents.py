@@ -98,6 +98,7 @@ def _facts(held: Contents) -> list[tuple[str, str]]:
         ("end", held.ended or "the run went on, or the recording was cut"),
         ("size", size),
         ("frames", kinds or "none"),
+        *([("opened", held.opened)] if held.opened else []),
     ]
 
 
