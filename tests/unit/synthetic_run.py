@@ -46,6 +46,7 @@ class Job:
     other_s: float = 0.3 * MS
     transfer_s: float = 0.8 * MS
     noise: float = 0.08  # sigma of the lognormal factor on every phase
+    louder: tuple[int, float] | None = None  # since which step, and the sigma from there on
     spike_chance: float = 0.02
     spike_s: float = 4 * MS
     attach: tuple[int, ...] = ()  # step at which each rank was attached; default 0
@@ -87,7 +88,9 @@ def simulate(job: Job) -> Simulated:
         "optimizer": job.optimizer_s,
         "other": job.other_s,
     }
-    phase = {name: value * rng.lognormal(0.0, job.noise, shape) for name, value in base.items()}
+    since, louder = job.louder or (job.num_steps, job.noise)
+    sigma = np.where(np.arange(job.num_steps) < since, job.noise, louder)[:, None]
+    phase = {name: value * rng.lognormal(0.0, sigma, shape) for name, value in base.items()}
     spikes = (rng.random(shape) < job.spike_chance) * rng.exponential(job.spike_s, shape)
     where = rng.integers(0, 3, shape)
     for index, name in enumerate(("forward", "backward", "other")):

@@ -2,7 +2,7 @@
 
 In: work between barriers, R ranks x K steps, where the present level begins.  Out: present lateness over the largest
 of the past. Other tenants of a machine hold a rank up for 10 or 20 steps at a time: where the past knows no such
-stretch, the present one need not be waited out.
+stretch, the present one need not be waited out. A past that was quieter on all ranks says as much less.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS
+from tuiadvisor.metrics.noisenow import growth
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.arrays import Floats, Ints
@@ -36,6 +37,7 @@ def beyond_past(deviation_RK: Floats, rows: Ints, start: int) -> list[float | No
     usual = np.median(past, axis=1, keepdims=True)
     sums = np.cumsum(np.concatenate((np.zeros((looked_at.size, 1)), past - usual), axis=1), axis=1)
     largest_s = float((sums[:, length:] - sums[:, :-length]).max()) / length
+    largest_s *= growth(deviation_RK, start)
     if largest_s <= 0:
         return [None] * rows.size
     # The middle of the present steps, so that one long step is no lateness; the past's mean may well hold one.

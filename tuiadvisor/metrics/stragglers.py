@@ -8,7 +8,7 @@ time, which is the same on all ranks. Sources: TraceML (imbalance), NVRx (score)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb
+from math import comb, log
 from typing import Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from tuiadvisor.metrics.arrays import (
 )
 from tuiadvisor.metrics.bootstrap import mean_interval
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
+from tuiadvisor.metrics.noisenow import log_chance_of_hits, recent_noise_s
 from tuiadvisor.metrics.precedent import beyond_past
 from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, Regime, deviations
 from tuiadvisor.metrics.whatif import CONFIDENCE, Gain, gain, like_peers, shared_loss
@@ -39,6 +40,7 @@ MIN_CROWD_EXCESS: Final = 0.05  # of the step, each of them, in most steps
 # one that is late now and then has a median near zero.
 PERSISTENT_MEDIAN: Final = 0.6
 MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
+MAX_LOG_CHANCE_OF_HITS: Final = log(1e-2)  # that late steps fall so unevenly by lot
 MAX_PEERS: Final = 32  # whose noise is looked at
 FEW_STEPS: Final = 8
 PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
@@ -82,23 +84,31 @@ def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
 def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[Ints, Floats, Bools]:
     """Rows that may be late, every row's typical excess, and in which steps each was late.
 
-    past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too.
+    past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too, but
+    noise may have grown since, on all ranks alike.
     """
     num_steps = deviation_RK.shape[1]
     typical_R = medians(deviation_RK, 1)
     peers, reference = _reference_rows(typical_R)
     excess_R = typical_R - reference
-    sigma, num_known = float(row_mad_sigma(deviation_RK[peers]).max()), num_steps
+    own_R = row_mad_sigma(deviation_RK)
+    sigma, num_known = float(own_R[peers].max()), num_steps
     if past_RK.shape[1] > num_steps:
         sigma, num_known = max(sigma, float(row_mad_sigma(past_RK[peers]).max())), past_RK.shape[1]
-    standard_error = 1.25 * sigma * np.sqrt(2 / num_steps)
+    sigma = max(sigma, recent_noise_s(np.concatenate((past_RK, deviation_RK), axis=1)))
+    # A rank that is more restless itself is known less well. Of two ranks one is ahead by what the other is behind:
+    # their errors add up.
+    variance_R = np.maximum(own_R, sigma) ** 2 + sigma**2
+    error_R = 1.25 * np.sqrt(variance_R * (2 if typical_R.size == 2 else 1) / num_steps)
     # A sigma from eight steps is often half the true one: the fewer the steps, the more errors are asked for.
-    limit = max(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_known) * standard_error)
+    limit_R = np.maximum(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_known) * error_R)
     hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
     hit_R = hit_RK.mean(axis=1)
     usual = float(hit_R[peers].mean())
     often = hit_R - usual > MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
-    rows = np.flatnonzero((excess_R > limit) | often)
+    others = np.setdiff1d(np.arange(typical_R.size), peers)
+    often[others] &= log_chance_of_hits(hit_RK.sum(axis=1), others, peers) < MAX_LOG_CHANCE_OF_HITS
+    rows = np.flatnonzero((excess_R > limit_R) | often)
     return rows[~np.isin(rows, peers)], excess_R, np.asarray(hit_RK)
 
 

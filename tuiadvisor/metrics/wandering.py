@@ -7,6 +7,7 @@ sequence lengths by lot) has no stretches and is none of this; one rank that com
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from tuiadvisor.metrics.arrays import column_median, median, row_mad_sigma, row_percentiles
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS
+from tuiadvisor.metrics.noisenow import noise_s
 from tuiadvisor.metrics.whatif import Gain, gain
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ MIN_HANDOVERS: Final = 3  # one rank after another once is a fault that has move
 MAX_SHARE_OF_ONE: Final = 0.7  # of the loss
 MIN_LOSS_SHARE: Final = 0.02
 MAX_SEARCHED_RANKS: Final = 64
+NOISE_STEPS: Final = 32  # of which the noise is taken: it may grow within the run
 # Exchanges (lower place, higher place) that leave the middle of nine in place 4.
 MEDIAN_OF_NINE: Final = (
     *((1, 2), (4, 5), (7, 8), (0, 1), (3, 4), (6, 7), (1, 2), (4, 5), (7, 8), (0, 3)),
@@ -105,10 +108,18 @@ def _stretches(work_RK: Floats, rows: Ints, cycle_s: float) -> Floats:
     padded = np.pad(deviation, ((0, 0), (half, half)), mode="edge")
     smooth = _running_median(padded, work_RK.shape[1])
     excess = smooth - row_percentiles(smooth, 25)[0][:, None]
-    # Differences of neighbours tell the noise of a step, whatever the stretches.
-    noise_s = median(row_mad_sigma(np.diff(deviation, axis=1))) / np.sqrt(2)
-    limit = max(MIN_EXCESS_SHARE * cycle_s, NUM_NOISE_SIGMAS * noise_s)
-    return np.where(excess > limit, excess, 0.0)
+    limit_K = np.maximum(MIN_EXCESS_SHARE * cycle_s, NUM_NOISE_SIGMAS * _noise_K(deviation))
+    return np.where(excess > limit_K, excess, 0.0)
+
+
+def _noise_K(deviation_RK: Floats) -> Floats:
+    """Noise of a step, seconds, by differences of neighbours, whatever the stretches; it may grow within the run."""
+    num_steps = deviation_RK.shape[1]
+    whole_s = median(row_mad_sigma(np.diff(deviation_RK, axis=1))) / float(np.sqrt(2))
+    num_parts = max(1, num_steps // NOISE_STEPS)
+    edges = np.linspace(0, num_steps, num_parts + 1).astype(np.int64)
+    parts = [noise_s(deviation_RK[:, start:stop]) for start, stop in itertools.pairwise(edges.tolist())]
+    return np.asarray(np.maximum(whole_s, np.repeat(parts, np.diff(edges))))
 
 
 def _running_median(padded_RK: Floats, num_steps: int) -> Floats:
