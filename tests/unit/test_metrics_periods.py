@@ -108,3 +108,37 @@ def test_few_long_steps_by_lot_keep_no_distance() -> None:
             events = _Events(start, start + 1, 0.03 * (1 + chance.exponential(1, start.size)))
             num_found += (_regular(events) or _chained(events, 80)) is not None
     assert num_found < 10
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_two_ranks_with_distances_of_their_own_are_two_findings(num_ranks: int) -> None:
+    """60 ms every 20 steps of rank 0 hid 50 ms every 33 of rank 1, a twentieth of the step."""
+    faults = (Fault("other", (0,), 60 * MS, every=20), Fault("other", (1,), 50 * MS, every=33))
+    for seed in range(2):
+        view = final_view(Job(num_ranks=num_ranks, num_steps=320, seed=seed, faults=faults))
+        assert {((0,), 20, "other"), ((1,), 33, "other")} == {
+            (pause.ranks, round(pause.period_steps or 0), pause.phase) for pause in periodic(view)
+        }
+        lost_s = {pause.ranks: pause.length_s for pause in periodic(view)}
+        assert (60 * MS, 50 * MS) == pytest.approx((lost_s[0,], lost_s[1,]), rel=0.1)
+        found = [finding for finding in view.findings if finding.id == "periodic_pause"]
+        assert {(0,), (1,)} == {finding.ranks for finding in found}
+        assert "straggler" not in {finding.id for finding in view.findings}
+
+
+def test_one_rank_that_logs_often_and_validates_seldom_has_two_kinds_of_pauses() -> None:
+    """40 ms every 12 steps and 300 ms every 62."""
+    faults = (Fault("other", (0,), 40 * MS, every=12), Fault("other", (0,), 300 * MS, every=62))
+    view = final_view(Job(num_ranks=4, num_steps=420, faults=faults))
+    assert {((0,), 12), ((0,), 62)} == {
+        (pause.ranks, round(pause.period_steps or 0)) for pause in periodic(view)
+    }
+
+
+def test_a_straggler_every_few_steps_leaves_another_ranks_pauses_what_they_are() -> None:
+    """Rank 1 loads late every 13th step, which is a straggler's; rank 0 validates alone."""
+    view = final_view(Job(num_ranks=4, num_steps=420, faults=(Fault("data", (1,), 60 * MS, every=13), ALONE)))
+    (pause,) = periodic(view)
+    assert ((0,), 50) == (pause.ranks, round(pause.period_steps or 0))
+    (late,) = [finding for finding in view.findings if finding.id == "straggler"]
+    assert ((1,), "data_wait") == (late.ranks, late.phase)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tuiadvisor.events import PHASES, StepFlag
 from tuiadvisor.metrics.barrier import find_barrier
-from tuiadvisor.metrics.pauses import find_steady
+from tuiadvisor.metrics.steadiness import find_steady
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.steps import StepStore

@@ -25,8 +25,8 @@ from tuiadvisor.metrics.drift import Drift, find_drift
 from tuiadvisor.metrics.lateranks import LateRank, with_causes, with_waits_for_cores
 from tuiadvisor.metrics.lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_loss
-from tuiadvisor.metrics.pauses import Steadiness, find_steady
 from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, LevelShift, level_shift
+from tuiadvisor.metrics.steadiness import Steadiness, find_steady
 from tuiadvisor.metrics.steptable import PHASE_INDEX, StepTable, select
 from tuiadvisor.metrics.stragglers import find_stragglers
 from tuiadvisor.metrics.wandering import Wandering, phase_shares
@@ -131,7 +131,7 @@ def diagnose_table(
     if any(pause.kind == "periodic" and pause.is_own_work for pause in steadiness.pauses):
         # One rank is late every few steps within its own data, forward or backward: a straggler, if it can
         # be named as one; otherwise the pauses stay pauses.
-        open_minded = find_steady(table, barrier, from_beginning=from_beginning, unmarked_pauses=False)
+        open_minded = find_steady(table, barrier, from_beginning=from_beginning, own_work_pauses=False)
         whole = _diagnose_steady(table, barrier, open_minded, asked)
         starters = {pause.starter_row for pause in steadiness.pauses if pause.is_own_work}
         if starters <= {entry.late.row for entry in whole.stragglers}:

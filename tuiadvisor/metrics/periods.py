@@ -1,8 +1,8 @@
 """Long steps at a fixed distance that nothing marks: logging, validation without a hook, collection, an own file.
 
-In: Barrier and the columns that could be steady.  Out: the columns of such pauses. Among the long steps of a loaded
-machine most are chance, so the long ones are looked at by size, and by the rank that alone came late to them: pauses
-of one kind resemble each other in both, and what chance does keeps no distance.
+In: Barrier and the columns that could be steady.  Out: the columns of such pauses, group by group. Among the long steps
+of a loaded machine most are chance, so the long ones are looked at by size, and by the rank that alone came late to
+them: pauses of one kind resemble each other in both, and what chance does keeps no distance.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PAUSE_FACTOR: Final = 1.5  # an unmarked pause is a step this much longer than the median ...
 MIN_PERIOD: Final = 8  # ... that comes back at a fixed distance of at least so many steps
 MIN_PERIODS: Final = 3
+MAX_GROUPS: Final = 3  # pauses of different ranks or distances, each a finding of its own
 STRAY_SHARE: Final = 0.25  # of the period: pauses by the clock drift by less against the steps
 MIN_ALIKE: Final = 0.4  # of the typical pause: a shorter one is another thing
 MIN_REGULAR: Final = 0.7  # of the distances agree: spikes of noise fall between the pauses
@@ -48,8 +49,20 @@ class _Events:
         return _Events(self.start[chosen], self.stop[chosen], self.size_s[chosen])
 
 
-def periodic_columns(barrier: Barrier, candidates_K: Bools) -> Bools:
-    """Columns of pauses at a fixed distance; none where there are fewer than four of them."""
+def periodic_groups(barrier: Barrier, candidates_K: Bools) -> list[Bools]:
+    """Columns of pauses of one distance and kind each, the most striking first; none with fewer than four of them."""
+    found: list[Bools] = []
+    left_K = candidates_K.copy()
+    while len(found) < MAX_GROUPS:
+        columns_K = _periodic_columns(barrier, left_K)
+        if not columns_K.any():
+            break
+        found.append(columns_K)
+        left_K &= ~columns_K
+    return found
+
+
+def _periodic_columns(barrier: Barrier, candidates_K: Bools) -> Bools:
     cycle_K = barrier.cycle_K
     found = np.zeros(cycle_K.size, dtype=np.bool_)
     values = cycle_K[candidates_K]

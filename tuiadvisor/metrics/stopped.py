@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.barrier import Barrier
     from tuiadvisor.metrics.interruptions import Interruption
-    from tuiadvisor.metrics.pauses import Steadiness
+    from tuiadvisor.metrics.steadiness import Steadiness
     from tuiadvisor.metrics.steptable import StepTable
 
 
