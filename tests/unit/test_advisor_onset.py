@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
 
-ONSET = 200
+ONSET = 201
 
 
 @pytest.mark.parametrize("num_ranks", [2, 4])
@@ -98,3 +98,19 @@ def test_two_kinds_of_steps_too_near_to_be_told_apart_are_sized_right() -> None:
         lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s).mean()
         (late,) = final_view(job).stragglers
         assert lost_s == pytest.approx(late.loss_s_per_step, rel=0.15)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize("noise", [{}, {"noise": 0.12, "spike_chance": 0.05}], ids=["usual", "loaded"])
+def test_a_disturbance_before_it_moves_no_onset_of_every_third_step(
+    num_ranks: int, noise: dict[str, float]
+) -> None:
+    """Rank 1 is held up for eight steps, and nine steps later begins to load late in every third step."""
+    disturbed = Fault("forward", (1,), 5 * MS, onset=ONSET - 17, until=ONSET - 9)
+    for seed in (1, 2):
+        healthy = Job(num_ranks=num_ranks, num_steps=330, seed=seed, faults=(disturbed,), **noise)
+        job = healthy.with_faults(disturbed, Fault("data", (1,), 8 * MS, onset=ONSET, every=3))
+        lost_s = (simulate(job).cycle_s - simulate(healthy).cycle_s)[ONSET:].mean()
+        (late,) = final_view(job).stragglers
+        assert ONSET == pytest.approx(late.since_step, abs=5), seed
+        assert lost_s == pytest.approx(late.loss_s_per_step, rel=0.1), seed

@@ -16,6 +16,7 @@ import numpy as np
 
 from tuiadvisor.metrics.arrays import mad_sigma, median
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
+from tuiadvisor.metrics.teeth import first_tooth
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.arrays import Bools, Floats
@@ -46,11 +47,17 @@ def find_mean_changes(values: Floats, min_shift: float) -> tuple[Change, ...]:
         if index is not None:
             found.append(start + index)
             pending += [(start, start + index), (start + index, stop)]
-    edges = [0, *sorted(found), clipped.size]
+    found = sorted(
+        {
+            first_tooth(clipped, start, stop)
+            for start, stop in itertools.pairwise([*sorted(found), clipped.size])
+        }
+    )
+    edges = [0, *found, clipped.size]
     means = [float(clipped[start:stop].mean()) for start, stop in itertools.pairwise(edges)]
     return tuple(
         Change(index, before, after)
-        for index, before, after in zip(sorted(found), means[:-1], means[1:], strict=True)
+        for index, before, after in zip(found, means[:-1], means[1:], strict=True)
         if abs(after - before) >= min_shift
     )
 

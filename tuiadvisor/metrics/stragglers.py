@@ -23,10 +23,11 @@ from tuiadvisor.metrics.arrays import (
     medians,
     percentiles,
     row_mad_sigma,
+    row_percentiles,
 )
 from tuiadvisor.metrics.bootstrap import mean_interval
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
-from tuiadvisor.metrics.noisenow import log_chance_of_hits, recent_noise_s
+from tuiadvisor.metrics.noisenow import RECENT_STEPS, log_chance_of_hits, recent_noise_s
 from tuiadvisor.metrics.precedent import beyond_past
 from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, Regime, deviations
 from tuiadvisor.metrics.whatif import CONFIDENCE, Gain, gain, like_peers, shared_loss
@@ -40,7 +41,10 @@ MIN_CROWD_EXCESS: Final = 0.05  # of the step, each of them, in most steps
 # one that is late now and then has a median near zero.
 PERSISTENT_MEDIAN: Final = 0.6
 MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
-MAX_LOG_CHANCE_OF_HITS: Final = log(1e-2)  # that late steps fall so unevenly by lot
+QUARTER_TO_TAIL: Final = (
+    0.970  # standard deviations from the 5 % to the 25 % quantile of a normal distribution
+)
+MAX_LOG_CHANCE_OF_HITS: Final = log(1e-3)  # that late steps fall so unevenly by lot
 MAX_PEERS: Final = 32  # whose noise is looked at
 FEW_STEPS: Final = 8
 PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
@@ -95,14 +99,17 @@ def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[
     sigma, num_known = float(own_R[peers].max()), num_steps
     if past_RK.shape[1] > num_steps:
         sigma, num_known = max(sigma, float(row_mad_sigma(past_RK[peers]).max())), past_RK.shape[1]
-    sigma = max(sigma, recent_noise_s(np.concatenate((past_RK, deviation_RK), axis=1)))
+    present = sigma
+    if num_steps < RECENT_STEPS:
+        present = max(sigma, recent_noise_s(np.concatenate((past_RK, deviation_RK), axis=1)))
     # A rank that is more restless itself is known less well. Of two ranks one is ahead by what the other is behind:
     # their errors add up.
-    variance_R = np.maximum(own_R, sigma) ** 2 + sigma**2
+    variance_R = np.maximum(own_R, present) ** 2 + present**2
     error_R = 1.25 * np.sqrt(variance_R * (2 if typical_R.size == 2 else 1) / num_steps)
     # A sigma from eight steps is often half the true one: the fewer the steps, the more errors are asked for.
     limit_R = np.maximum(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_known) * error_R)
-    hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
+    clean = float(_clean_sigma(deviation_RK[peers]).max())
+    hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * min(sigma, clean))
     hit_R = hit_RK.mean(axis=1)
     usual = float(hit_R[peers].mean())
     often = hit_R - usual > MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
@@ -110,6 +117,14 @@ def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[
     often[others] &= log_chance_of_hits(hit_RK.sum(axis=1), others, peers) < MAX_LOG_CHANCE_OF_HITS
     rows = np.flatnonzero((excess_R > limit_R) | often)
     return rows[~np.isin(rows, peers)], excess_R, np.asarray(hit_RK)
+
+
+def _clean_sigma(deviation_RK: Floats) -> Floats:
+    """Standard deviation of a step of each row, by its calmer tail: of two ranks one's late steps are the other's early
+    ones, and a third of them makes the middle half of the steps twice as wide.
+    """
+    very_low, low, high, very_high = row_percentiles(deviation_RK, 5, 25, 75, 95)
+    return np.asarray(np.minimum(low - very_low, very_high - high) / QUARTER_TO_TAIL)
 
 
 def _stalls(work_RK: Floats, cycle_K: Floats) -> Bools:
