@@ -76,6 +76,30 @@ def test_the_interval_of_a_window_covers_the_truth(
     assert np.mean([one.speedup_low <= true_speedup <= one.speedup_high for one in found]) >= least
 
 
+@pytest.mark.parametrize("num_steps", [20, 40])
+def test_a_short_window_with_a_burst_knows_how_little_it_knows(num_steps: int) -> None:
+    """One burst or two tell nothing of how rare they are: the interval is as wide as that, up to many times the truth.
+
+    A window without any cannot know that there are bursts: what it loses is no finding, for its lower bound is not
+    above zero.
+    """
+    random = np.random.default_rng(7)
+    step, loss = bursts(random)
+    true_s = loss.mean()
+    starts = random.integers(0, NUM_STEPS - num_steps, 2 * NUM_WINDOWS)
+    found = [
+        (loss[at : at + num_steps], gain(step[at : at + num_steps], loss[at : at + num_steps]))
+        for at in starts
+    ]
+    with_burst = [one for seen, one in found if seen.max() > 4]
+    without = [one for seen, one in found if seen.max() <= 4]
+    assert np.mean([one.loss_low_s <= true_s <= one.loss_high_s for one in with_burst]) >= LEAST
+    assert np.mean([one.loss_high_s >= true_s for one in with_burst]) >= 0.9
+    assert np.mean([one.loss_low_s <= 0 for one in without]) >= 0.9
+    few = [one for seen, one in found if 0 < np.count_nonzero(seen > 4) <= 10]
+    assert np.median([one.loss_high_s for one in few]) > 2 * true_s
+
+
 def test_independent_steps_pay_little_for_it() -> None:
     """The interval of independent steps is at most half as wide again as theory asks for."""
     step, loss = independent(np.random.default_rng(3))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shared_data import SHARED, needs_data
-from synthetic_run import STEP_NAMES, Job, folded, hello
+from synthetic_run import MS, STEP_NAMES, Fault, Job, final_view, folded, hello
 
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.events import PHASES, StepFlag
@@ -129,3 +129,80 @@ def test_time_in_no_phase_is_shown_and_no_cause_is_made_up() -> None:
     view = view_of(cases()["T23"][0])
     assert [("input_bound", (0,), "data_wait")] == said(view)
     assert 100 / 120 == pytest.approx(view.step.shares["other"], abs=0.01)
+
+
+def other_cases() -> dict[str, dict[str, Any]]:
+    """NVRx's and probing's own straggler cases, by id."""
+    found = json.loads((SHARED / "phase_cases" / "nvrx_probing_cases.json").read_text())
+    return {one["id"]: one for one in found}
+
+
+def working_ms(*work_ms: float, steps: int = 60) -> dict[str, Any]:
+    """Ranks that compute so long in forward and wait in backward for the longest of them."""
+    phases = {
+        str(rank): {
+            **dict.fromkeys(NAMES, 0.0),
+            "forward": work,
+            "backward": 10 + max(work_ms) - work,
+            "step_time": 10 + max(work_ms),
+        }
+        for rank, work in enumerate(work_ms)
+    }
+    return {"steps": steps, "phases_ms_by_rank": phases}
+
+
+def test_relative_scores_are_nvrxs_and_waiting_counts_for_nobody() -> None:
+    """N1: compute grows with the rank, the exchange falls with it. Same ranks flagged, same scores of their work."""
+    expected = other_cases()["N1"]["expected"]
+    view = view_of(working_ms(*(20.0 * (rank + 1) for rank in range(4))))
+    (finding,) = [one for one in view.findings if one.id == "straggler"]
+    assert tuple(expected["flag_below_0.75"]) == finding.ranks
+    row_scores = {entry.rank: entry.score for entry in view.stragglers}
+    # Ours counts the whole work up to the barrier, forward and backward: 10 ms more on every rank.
+    work = [20.0 * (rank + 1) + 10 for rank in range(4)]
+    assert {rank: work[0] / work[rank] for rank in expected["flag_below_0.75"]} == pytest.approx(row_scores)
+    assert [3, 2, 1] == [entry.rank for entry in view.stragglers]  # what each costs, largest first
+
+
+def test_ranks_without_anything_in_common_get_no_verdict() -> None:
+    """N3: where nothing is seen that all ranks reach, nobody is named."""
+    assert "no verdict" in other_cases()["N3"]["expected"]["scores"]
+    slow = Fault("forward", (1, 2), 20 * MS)
+    view = final_view(Job(faults=(slow,), barrier_seen=False, observed=("data_wait", "forward", "optimizer")))
+    assert ([], ()) == (said(view), view.stragglers)
+    assert "could not be observed" in view.verdict.sentence
+
+
+@pytest.mark.parametrize(("factor", "index"), [(1.25, 0), (2.0, 1), (3.0, 2)])
+def test_a_job_slower_than_its_own_history_is_scored_like_nvrxs(factor: float, index: int) -> None:
+    """N5: 1.25, 2 and 3 times as slow as before. NVRx flags below 0.75; ours warns from a fifth on."""
+    expected = other_cases()["N5"]["expected"]
+    usual_s = sum(
+        getattr(Job(), name) for name in ("data_s", "forward_s", "backward_s", "optimizer_s", "other_s")
+    )
+    slower = Fault("forward", None, (factor - 1) * (usual_s + Job().transfer_s), onset=150)
+    view = final_view(Job(num_steps=300, noise=0.02, spike_chance=0.0, faults=(slower,)))
+    (finding,) = [one for one in view.findings if one.id == "slower_since"]
+    share = finding.evidence["level_shift_share"]
+    assert isinstance(share, float)
+    assert expected["scores"][index] == pytest.approx(1 / (1 + share), rel=0.03)
+    assert ("warning", "forward") == (finding.severity, finding.phase)
+    assert 150 == pytest.approx(finding.since_step, abs=2)
+    assert not view.stragglers
+
+
+@pytest.mark.parametrize("name", ["N7", "N9"])
+def test_slow_sections_are_those_injected(name: str) -> None:
+    """N7: the same section slow on ranks 0 and 1 of four; N9: on none."""
+    case = other_cases()[name]
+    slow = [rank for _, rank in case["inputs"]["slow"]]
+    view = view_of(working_ms(*(60.0 if rank in slow else 20.0 for rank in range(4))))
+    assert case["expected"]["relative"].get("section00", []) == [entry.rank for entry in view.stragglers]
+    assert [("straggler", tuple(slow), "forward")] * bool(slow) == said(view)
+
+
+def test_probings_slow_rank_is_named() -> None:
+    """P1: 120, 118, 350 and 125 ms of work a step."""
+    case = other_cases()["P1"]
+    view = view_of(working_ms(*map(float, case["inputs"]["step_ms"].values())))
+    assert [("straggler", (case["expected"]["slow_rank"],), "forward")] == said(view)
