@@ -114,3 +114,14 @@ def test_a_disturbance_before_it_moves_no_onset_of_every_third_step(
         (late,) = final_view(job).stragglers
         assert ONSET == pytest.approx(late.since_step, abs=5), seed
         assert lost_s == pytest.approx(late.loss_s_per_step, rel=0.1), seed
+
+
+def test_a_second_late_rank_moves_no_onset_of_the_first() -> None:
+    """As rank 2 becomes late the common level rises: rank 1 seemed to recover, and was dated to the beginning."""
+    for seed in range(3):
+        faults = (Fault("forward", (1,), 10 * MS, onset=100), Fault("backward", (2,), 12 * MS, onset=200))
+        view = final_view(Job(num_steps=300, seed=seed, faults=faults))
+        assert {1: 100, 2: 200} == pytest.approx(
+            {late.rank: late.since_step for late in view.stragglers}, abs=3
+        )
+        assert {("straggler", (1,), "forward"), ("straggler", (2,), "backward")} == set(above_info(view))

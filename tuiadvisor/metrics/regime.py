@@ -113,6 +113,16 @@ def _rank_changes(work_RK: Floats, min_shift: float) -> _RankChanges:
     )
 
 
+def changes_against(work_RK: Floats, row: int, peers: Ints, min_shift: float) -> tuple[Change, ...]:
+    """What dates a rank's lateness where others are late too: its work beyond that of ranks that are not.
+
+    As more of them become late the common level moves, and who was late before would seem to recover.
+    """
+    levels, means, comes_and_goes = _series_changes(work_RK[row] - medians(work_RK[peers], 0), min_shift)
+    changes = means if comes_and_goes and means else levels + means
+    return tuple(sorted(changes, key=lambda change: change.index))
+
+
 def _suspects(deviation_RK: Floats, min_shift: float) -> list[int]:
     """Rows whose series may change: by their score, and a few whose mean does though the score is low.
 

@@ -29,7 +29,7 @@ from tuiadvisor.metrics.bootstrap import mean_interval
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
 from tuiadvisor.metrics.noisenow import RECENT_STEPS, log_chance_of_hits, recent_noise_s
 from tuiadvisor.metrics.precedent import beyond_past
-from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, Regime, deviations
+from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, Regime, changes_against, deviations
 from tuiadvisor.metrics.whatif import CONFIDENCE, Gain, gain, like_peers, shared_loss
 
 MIN_EXCESS_SHARE: Final = 0.02
@@ -45,6 +45,7 @@ QUARTER_TO_TAIL: Final = (
     0.970  # standard deviations from the 5 % to the 25 % quantile of a normal distribution
 )
 MAX_LOG_CHANCE_OF_HITS: Final = log(1e-3)  # that late steps fall so unevenly by lot
+MAX_DATED: Final = 32  # ranks late together that are dated one by one
 MAX_PEERS: Final = 32  # whose noise is looked at
 FEW_STEPS: Final = 8
 PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
@@ -269,6 +270,15 @@ def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats) -> Bools:
     return np.asarray(alone)
 
 
+def _dating(
+    work_RK: Floats, rows: Ints, peers: Ints, regime: Regime, min_shift: float
+) -> list[tuple[Change, ...]]:
+    """The changes that tell since when each late rank is; of several each is compared with those that are not."""
+    if 2 <= rows.size <= MAX_DATED:
+        return [changes_against(work_RK, int(row), peers, min_shift) for row in rows]
+    return [regime.rank_changes.get(int(row), ()) for row in rows]
+
+
 def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[tuple[Late, ...], Floats]:
     """Late ranks within the regime, largest loss first, and the loss of all together, K - start steps."""
     work, cycle = work_RK[:, regime.start :], cycle_K[regime.start :]
@@ -307,6 +317,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
     peer_work = median(work[peers])
     unlike_past = beyond_past(whole_RK, rows, regime.start) if regime.start else [None] * rows.size
+    dating = _dating(work_RK, rows, peers, regime, MIN_SHIFT_SHARE * median(cycle))
     late = [
         _late(
             int(row),
@@ -315,7 +326,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
             parts[index],
             gains[index],
             score=peer_work / max(median(work[row]), peer_work),
-            changes=regime.rank_changes.get(int(row), ()),
+            changes=dating[index],
             intermittent=int(row) in regime.intermittent_rows,
             is_rare=bool(stall_RK[row].any()),
             past_ratio=unlike_past[index],
