@@ -140,6 +140,7 @@ pause cause_words text what was seen of its cause, in plain words
 pause is_checkpoint flag 1 if checkpoints are being written
 pause is_eval flag 1 if the model is being evaluated
 pause is_periodic flag 1 if nothing marks what happens in it
+pause is_over flag 1 if periodic pauses have not come for more than two of their periods
 pause is_irregular flag 1 if pauses of these ranks have no common distance, or only one was seen
 stage ranks text ranks that hold the heavy stages, e.g. "rank 2"
 stage stages text heavy stages, e.g. "stage 2"

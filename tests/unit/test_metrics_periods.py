@@ -142,3 +142,20 @@ def test_a_straggler_every_few_steps_leaves_another_ranks_pauses_what_they_are()
     assert ((0,), 50) == (pause.ranks, round(pause.period_steps or 0))
     (late,) = [finding for finding in view.findings if finding.id == "straggler"]
     assert ((1,), "data_wait") == (late.ranks, late.phase)
+
+
+def test_pauses_that_began_mid_run_cost_what_they_cost_since_then() -> None:
+    """100 ms every 25 steps since step 200: 4 ms a step now, not 2 over all steps seen."""
+    view = final_view(Job(num_steps=400, faults=(Fault("other", (0,), 100 * MS, every=25, onset=200),)))
+    (finding,) = [entry for entry in view.findings if entry.id == "periodic_pause"]
+    assert 4 * MS == pytest.approx(finding.loss_s_per_step, rel=0.1)
+    assert 4 / 22 == pytest.approx(finding.evidence["loss_share"], rel=0.1)
+    assert ((0,), 200) == (finding.ranks, finding.since_step)
+
+
+def test_pauses_that_are_over_are_listed_and_no_finding() -> None:
+    """None came for 200 steps: what is so now is said, and the list keeps what was."""
+    view = final_view(Job(num_steps=400, faults=(Fault("other", (0,), 100 * MS, every=25, until=200),)))
+    assert [((0,), 25)] == [(pause.ranks, round(pause.period_steps or 0)) for pause in periodic(view)]
+    assert "periodic_pause" not in {finding.id for finding in view.findings}
+    assert view.verdict.decision == "keep"

@@ -36,6 +36,7 @@ def pause_subjects(diagnosis: Diagnosis, job: dict[str, object]) -> list[Subject
 def _subject(diagnosis: Diagnosis, job: dict[str, object], pause: Pause) -> Subject:
     table, cycle = diagnosis.table, diagnosis.barrier.cycle_K
     known = np.isfinite(cycle)
+    known[: pause.first_column] = False
     what_if = gain(cycle[known], pause.loss_K[known])
     ranks = tuple(table.ranks[row] for row in pause.rows)
     starter = rank_words(ranks) if ranks else "all ranks"
@@ -62,6 +63,7 @@ def _subject(diagnosis: Diagnosis, job: dict[str, object], pause: Pause) -> Subj
         "is_checkpoint": int(pause.kind == "checkpoint"),
         "is_eval": int(pause.kind == "eval"),
         "is_periodic": int(pause.kind == "periodic"),
+        "is_over": int(pause.is_over),
         "is_irregular": int(pause.kind == "irregular"),
     }
     hosts = tuple(sorted({table.hosts[row] for row in pause.rows}))

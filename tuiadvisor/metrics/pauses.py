@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 COLLECTING_HALF: Final = 0.5  # of a pause spent collecting: the rank takes part in it
+MAX_MISSED: Final = 2.5  # periods without a pause: it had not begun, or is over
 MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
 
 
@@ -39,6 +40,8 @@ class Pause:
     gc_share: float | None = None  # of the pauses: Python collecting garbage, beyond the usual step
     rows: tuple[int, ...] = ()  # ranks the others wait for; empty when all pause together
     events: tuple[Interruption, ...] = ()  # the pauses one by one, where they have no common distance
+    first_column: int = 0  # from which on they come: their cost is spread over the steps since then
+    is_over: bool = False  # they came at a fixed distance, and have not for several of these
 
     @property
     def is_collecting(self) -> bool:
@@ -102,18 +105,30 @@ def make_pause(
         return None
     total = float(loss_K.sum())
     starter = starter_row(barrier, marked_RK, affected_K)
+    period = _period(starts)
+    first, is_over = _come_between(starts, period, cycle.size) if kind == "periodic" else (0, False)
     return Pause(
         kind=kind,
         steps=tuple(table.step_of(start) for start in starts),
-        period_steps=_period(starts),
+        period_steps=period,
         length_s=total / len(starts),
-        loss_s_per_step=total / max(int(np.isfinite(cycle).sum()), 1),
+        loss_s_per_step=total / max(int(np.isfinite(cycle[first:]).sum()), 1),
         starter_row=starter,
         phase=kind if kind != "periodic" else _pause_phase(table, affected_K, starter),
         loss_K=loss_K,
         gc_share=_gc_share(table, affected_K, starter, total),
         rows=() if starter is None else (starter,),
+        first_column=first,
+        is_over=is_over,
     )
+
+
+def _come_between(starts: list[int], period: float | None, num_steps: int) -> tuple[int, bool]:
+    """(column from which on pauses come, whether they have stopped coming), where several should have come outside."""
+    if period is None:
+        return 0, False
+    began = starts[0] > MAX_MISSED * period
+    return int(starts[0] - period / 2) if began else 0, num_steps - 1 - starts[-1] > MAX_MISSED * period
 
 
 def irregular_pauses(
