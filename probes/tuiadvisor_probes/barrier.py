@@ -28,13 +28,17 @@ class Barrier:
         self.latest_ns = sc.UNKNOWN  # ... until the latest release
 
     def book(self, arrive_ns: int, release_ns: int) -> None:
-        """A wait that ended at release_ns is over and has been booked as exposed communication."""
-        clock = self.clock
-        waited_ns = clock.comm_before_ns + clock.totals[sc.COMM_EXPOSED]
-        if clock.step != self.step:
-            self.step, self.base_ns = clock.step, self.latest_ns
+        """A wait that ended at release_ns is over and has been noted as exposed communication."""
+        self.clock.later(self.booked, arrive_ns, release_ns)
+
+    def booked(self, arrive_ns: int, release_ns: int) -> None:
+        """The same, called when all before it is booked."""
+        books = self.clock.books
+        waited_ns = books.comm_before_ns + books.totals[sc.COMM_EXPOSED]
+        if books.step != self.step:
+            self.step, self.base_ns = books.step, self.latest_ns
         self.latest_ns = waited_ns
         if self.base_ns == sc.UNKNOWN:  # the first one since the probe came: nothing to compare with
             self.base_ns = waited_ns - (release_ns - arrive_ns)
-        clock.arrive_ns = release_ns - (waited_ns - self.base_ns)
-        clock.release_ns = release_ns
+        books.arrive_ns = release_ns - (waited_ns - self.base_ns)
+        books.release_ns = release_ns

@@ -105,7 +105,7 @@ class GradientWaits:
 
     def issued(self, kind: int, work: Any) -> None:
         """A collective that can reduce gradients was issued."""
-        self.clock.observed |= 1 << sc.COMM_EXPOSED
+        self.clock.said |= 1 << sc.COMM_EXPOSED
         if work is not None:
             if len(self.open) >= MAX_OPEN_WORKS:
                 del self.open[next(iter(self.open))]
@@ -114,12 +114,16 @@ class GradientWaits:
     def after_wait(self, begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
         """Work.wait has returned."""
         clock = self.clock
-        clock.observed |= 1 << sc.COMM_EXPOSED
+        clock.said |= 1 << sc.COMM_EXPOSED
         kind = self.open.pop(id(args[0]), None)
-        # Gradients reduced from Python, inside backward (FSDP) or after it (by the caller, DeepSpeed).
-        after_gradients = clock.backward_ended or clock.phase == sc.BACKWARD
-        if kind is not None and after_gradients and not clock.stepped:
-            self.barrier.book(begin_ns, end_ns)
+        if kind is not None and not clock.stepped:
+            clock.later(self._book, begin_ns, end_ns)
+
+    def _book(self, begin_ns: int, end_ns: int) -> None:
+        """Gradients reduced from Python, inside backward (FSDP) or after it (by the caller, DeepSpeed)."""
+        books = self.clock.books
+        if books.totals[sc.BACKWARD] or books.phase == sc.BACKWARD:
+            self.barrier.booked(begin_ns, end_ns)
 
 
 class CallEvents:
@@ -140,7 +144,7 @@ class CallEvents:
                 self.always.issued(kind, work)
             if not self.clock.detail_flag:
                 return  # somebody patched on top of ours, so that it could not be taken out
-            self.clock.observed |= 1 << sc.COMM_EXPOSED
+            self.clock.said |= 1 << sc.COMM_EXPOSED
             if kind in POINT_TO_POINT_KINDS:
                 self.probe.detail.has_point_to_point = True
             group = args[0]

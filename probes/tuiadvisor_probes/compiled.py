@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 # What stands around the model's own calls: the first compilation after the attach would trace into it.
-AROUND_THE_MODEL = ("guard", "model_hooks", "roots", "eval_span", "step_clock")
+AROUND_THE_MODEL = ("guard", "model_hooks", "roots", "eval_span", "step_clock", "books")
 
 
 def is_in_use() -> bool:

@@ -40,7 +40,7 @@ def patch(probe: Probe) -> None:
     hook = probe.hook("h2d")
     for name in NAMES:
         probe.patch(tensor_class, name, lambda original: timed_copy(original, hook, probe.clock))
-    probe.clock.observed |= 1 << sc.H2D
+    probe.clock.said |= 1 << sc.H2D
 
 
 def timed_copy(original: Callable[..., Any], hook: Hook, clock: sc.StepClock) -> Callable[..., Any]:

@@ -191,6 +191,7 @@ def look_for_device(probe: Probe, optimizer: Any) -> None:
     probe.clock.device = DeviceTimes(
         hook, probe.ring.put_event, lambda: cuda.Event(enable_timing=True), cuda.is_current_stream_capturing
     )
+    probe.clock.alert(sc.DEVICE, True)
     stats = getattr(getattr(sys.modules["torch"], "_C", None), "_cuda_memoryStats", None)
     if stats is None:
         probe.absent("device_memory", "this torch has no allocator statistics")

@@ -69,6 +69,7 @@ class EvalSpan:
             self.begin_ns, self.step, self.num_forwards = begin_ns, clock.step, 0
             self._flag()
         self.end_ns = end_ns
+        clock.alert(sc.EVALUATING, True)
         clock.settle_at_ns = 0  # the span ends with the step at the latest
         self.num_forwards += 1
         self.totals = list(clock.totals)
@@ -88,8 +89,9 @@ class EvalSpan:
             self.eval_mode_trains = True
             self.clock.move(self.end_ns - self.begin_ns, sc.EVAL, sc.FORWARD)
             self.clock.flags &= ~sc.FLAG_EVAL
-            self.clock.observed |= 1 << sc.FORWARD
+            self.clock.said |= 1 << sc.FORWARD
             self.end_ns = 0
+            self.clock.alert(sc.EVALUATING, False)
         else:
             self.close()
 
@@ -102,3 +104,4 @@ class EvalSpan:
                 (self.step, self.begin_ns, self.end_ns, unknown, unknown, unknown, self.num_forwards),
             )
         self.end_ns = 0
+        self.clock.alert(sc.EVALUATING, False)

@@ -49,7 +49,7 @@ def _patch_evaluation(probe: Probe, owner: Any, name: str) -> None:
         return span.phase(grad_enabled=False)
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        clock.observed |= 1 << sc.EVAL
+        clock.said |= 1 << sc.EVAL
         span.after_forward(begin_ns, end_ns)
 
     probe.patch(owner, name, lambda original: timed(original, hook, clock, phase, after))
@@ -66,7 +66,7 @@ def _patch_strategy(probe: Probe, strategy: Any) -> None:
         return sc.FORWARD
 
     def after(_begin_ns: int, _end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        clock.observed |= 1 << sc.FORWARD
+        clock.said |= 1 << sc.FORWARD
 
     probe.patch(strategy, "training_step", lambda original: timed(original, hook, clock, phase, after))
 
@@ -83,8 +83,7 @@ def _patch_deepspeed(probe: Probe, engine: Any) -> None:
         return sc.BACKWARD
 
     def after_backward(_begin_ns: int, _end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        clock.observed |= 1 << sc.BACKWARD
-        clock.backward_ended = True
+        clock.said |= 1 << sc.BACKWARD
         clock.micro_steps += 1
 
     probe.patch(
@@ -97,7 +96,7 @@ def _patch_deepspeed(probe: Probe, engine: Any) -> None:
         return sc.OPTIMIZER
 
     def after_step(_begin_ns: int, _end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        clock.observed |= 1 << sc.OPTIMIZER
+        clock.said |= 1 << sc.OPTIMIZER
         if args[0].skipped_steps > num_skipped[0]:
             skipped(probe)
 

@@ -12,7 +12,7 @@ from time import monotonic_ns
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from .step_clock import ABSORBS, BEGINS_ITERATION, MAX_DEPTH, NOW_PHASE, NOW_SINCE, OTHER
+from .step_clock import BROKEN, CARE, DEVICE, EVALUATING, FORWARD, GONE, MEASURING, NOW, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .step_clock import StepClock
 
 ANY_PHASE = -1
+STAY_OUT = -1
 MAX_ERRORS_PER_HOOK = 1  # a hook that failed once has met a world it was not written for
 
 
@@ -66,48 +67,62 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     *,
     observes: int = 0,
     after_phase: int = ANY_PHASE,
+    after_alert: int = 0,
+    roots: set[int] | tuple[int, ...] = (),
+    is_grad_enabled: Callable[[], bool] = bool,
 ) -> Callable[..., Any]:
     """Wrap `original` so that the training thread's time inside belongs to a phase.
 
     phase_of: the phase, or a function of the arguments that gives it, negative to stay out of this call.
     after(begin_ns, end_ns, args, result) runs when the call has returned or raised (result None); where after_phase is
-    given, only after calls that were in that phase. observes: bits of the clock's `observed` to set then.
-    One frame of ours around each call of the host, and in it the lines of the clock's `enter` and `leave`: cold code
-    is what a hook costs, and each function more that it calls is cold too.
+    given, only after calls that were in that phase, where after_alert is given, only while that bit of the clock's
+    alert is set. observes: bits of the clock's `observed` that entering sets.
+    roots: ids of modules whose training forward is known without asking phase_of.
+    One frame of ours around each call of the host, which notes that it came by and no more: cold code and data are what
+    a hook costs, each function and each object more is cold too.
     """
     constant = phase_of if isinstance(phase_of, int) else None
     in_any_phase = after_phase == ANY_PHASE
     own = clock.own  # emptied in a forked child: a loader worker never gets past the first test
+    thin, note, words, admit, stand_in = (
+        clock.thin,
+        clock.log.append,
+        clock.words,
+        clock.admit,
+        clock.stand_in,
+    )
+    group = clock.books.group(observes)
 
-    def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912, PLR0915 - likewise
-        called_ns = monotonic_ns() if clock.measuring else 0  # first: the tests below are cold too
-        if not hook.active or get_ident() != own[0]:
+    def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912 - likewise
+        if get_ident() != own[0]:
             return original(*args, **kwargs)
-        begin_ns, has_closed = 0, False
+        called_ns = begin_ns = 0
         try:
-            phase = constant if constant is not None else phase_of(args)  # type: ignore[operator]
-            outer, depth = clock.phase, clock.depth
-            if phase >= 0 and depth < MAX_DEPTH and not ABSORBS[outer]:
-                now = monotonic_ns()
-                if clock.stepped and not depth and BEGINS_ITERATION[phase]:
-                    clock.close_step(now)
-                    has_closed = True
-                if clock.active:
-                    clock.totals[outer] += now - clock.since
-                    clock.outers[depth] = outer
-                    clock.depth = depth + 1
-                    clock.phase = phase
-                    clock.since = begin_ns = now
-                    clock.num_transitions += 2
-                    words = clock.words
-                    words[NOW_PHASE] = phase
-                    words[NOW_SINCE] = now
-                    if clock.device is not None:
-                        clock.device.begins(phase, outer, now)
+            alert, outer, phase = thin.alert, thin.phase, STAY_OUT
+            if not alert & STOPPED or (hook.active and clock.active):
+                if alert & MEASURING:
+                    called_ns = monotonic_ns()
+                    stand_in(*args, **kwargs)
+                if constant is not None:
+                    phase = constant
+                elif (
+                    id(args[0]) in roots and args[0].training and not alert & EVALUATING and is_grad_enabled()
+                ):
+                    phase = FORWARD
+                else:
+                    phase = phase_of(args)  # type: ignore[operator]
+            if phase >= 0 and not 5 < outer < 8:  # ABSORBS
+                begin_ns = admit(phase) if alert & CARE else monotonic_ns()
+                if begin_ns:
+                    thin.phase = phase
+                    note(group | phase)
+                    note(begin_ns)
+                    words[NOW] = begin_ns << 4 | phase
         except Exception as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
-        if called_ns:
-            clock.count_entry(monotonic_ns() - called_ns, begin_ns > 0, has_closed)
+            clock.alert(BROKEN, True)
+        if called_ns and begin_ns:
+            clock.count_own(monotonic_ns() - called_ns)
         if not begin_ns:
             return original(*args, **kwargs)
         result = None
@@ -116,27 +131,25 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
         finally:
             try:
                 now = monotonic_ns()
-                if clock.active:
-                    ended, depth = clock.phase, clock.depth
-                    clock.totals[ended] += now - clock.since
-                    clock.since = now
-                    outer = OTHER
-                    if depth:
-                        clock.depth = depth = depth - 1
-                        outer = clock.outers[depth]
-                    clock.phase = outer
-                    words = clock.words
-                    words[NOW_PHASE] = outer
-                    words[NOW_SINCE] = now
-                    if clock.device is not None:
-                        clock.device.ends(ended, outer, now)
-                    clock.observed |= observes
-                    if after is not None and (in_any_phase or ended == after_phase):
+                thin.phase = outer
+                alert = thin.alert
+                if not alert & GONE:
+                    note(outer)
+                    note(now)
+                    words[NOW] = now << 4 | outer
+                    if alert & DEVICE:
+                        clock.device.ends(phase, outer, now)
+                    if (
+                        after is not None
+                        and (in_any_phase or phase == after_phase)
+                        and (alert & after_alert or not after_alert)
+                    ):
                         after(begin_ns, now, args, result)
-                if called_ns:
-                    clock.count_exit(monotonic_ns() - now)
+                    if called_ns:
+                        clock.count_own(monotonic_ns() - now)
             except Exception as error:  # noqa: BLE001 - this is the guard
                 hook.failed(error)
+                clock.alert(BROKEN, True)
         return result
 
     update_wrapper(tuiadvisor_hook, original, updated=())

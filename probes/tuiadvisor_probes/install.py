@@ -86,7 +86,7 @@ class Probe:
         self.barrier = Barrier(self.clock)
         self.detail = Detail(self.clock)
         self.detail_hook = self.hook("detail")
-        self.eval_span = EvalSpan(self.clock)
+        self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
         self.roots = Roots(self)
         self.looks_for_device = True  # until the first optimizer step
@@ -266,7 +266,7 @@ class Probe:
         self._use_default_group()
         breathe()
         now = time.monotonic_ns()
-        self.clock.begin = self.clock.since = now
+        self.clock.restart(now)
         for part in PARTS:
             attempt(self.hook("install_" + part.__name__.rpartition(".")[2]), part.install, self)
         attempt(self.detail_hook, self.detail.start)
@@ -325,7 +325,7 @@ class Probe:
         self.clock.device = None
         unknown = sc.UNKNOWN
         self.ring.put_event(KIND_DETACHED, (self.clock.step, 0, 0, unknown, unknown, unknown, reason))
-        self.clock.words[sc.NOW_PHASE] = sc.UNKNOWN
+        self.clock.words[sc.NOW] = sc.UNKNOWN
         self.ring.put_u64(ring_file.OFFSET_STATE, state)
         # Now, not when the collector finds the cycle: a mapping holds a file descriptor. A hook that is in the
         # middle of something meets a released buffer, which its guard swallows.

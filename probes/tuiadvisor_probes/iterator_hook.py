@@ -140,7 +140,7 @@ class IteratorSearch:
             self.open.pop()
             self.clock.leave()
             if value is not None and self.clock.phase != sc.DATA_WAIT:
-                self.clock.observed |= 1 << sc.DATA_WAIT
+                self.clock.said |= 1 << sc.DATA_WAIT
                 count_batch(self.clock, value)
         except Exception as error:  # noqa: BLE001 - the guard, as above
             self.hook.failed(error)

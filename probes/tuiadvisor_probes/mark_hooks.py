@@ -82,7 +82,7 @@ def _patch_checkpoints(probe: Probe) -> None:
     for place in CHECKPOINT_PLACES:
         wait_for(*place)
     probe.when_loaded("torch.serialization", None, patch_closing)
-    clock.observed |= 1 << sc.CHECKPOINT
+    clock.said |= 1 << sc.CHECKPOINT
 
 
 def _watch_compiler(probe: Probe, handler: Any) -> None:

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
+from .books import COUNTS_MICRO_STEP
 from .guard import timed
 
 if TYPE_CHECKING:
@@ -45,9 +46,21 @@ class Forwards:
             return sc.FORWARD
         return span.phase(grad_enabled=self.is_grad_enabled())
 
-    def timed(self, original: Callable[..., Any], hook: Hook, phase: Any) -> Callable[..., Any]:
-        """The wrapper of a root's forward; phase(args) as for guard.timed."""
-        return timed(original, hook, self.clock, phase, self.after_eval, observes=SEEN, after_phase=sc.EVAL)
+    def timed(
+        self, original: Callable[..., Any], hook: Hook, phase: Any, roots: Any = ()
+    ) -> Callable[..., Any]:
+        """The wrapper of a root's forward; phase(args) and roots as for guard.timed."""
+        return timed(
+            original,
+            hook,
+            self.clock,
+            phase,
+            self.after_eval,
+            observes=SEEN,
+            after_phase=sc.EVAL,
+            roots=roots,
+            is_grad_enabled=self.is_grad_enabled,
+        )
 
     def after_eval(self, begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
         """An evaluating forward has returned."""
@@ -58,12 +71,11 @@ class Forwards:
 class PendingBarrier:
     """What the last DDP forward left for the backward that follows it."""
 
-    __slots__ = ("base_ns", "module", "pending")
+    __slots__ = ("base_ns", "module")
 
     def __init__(self) -> None:
         self.module: Any = None
         self.base_ns = 0
-        self.pending = False
 
 
 def install(probe: Probe) -> None:
@@ -91,7 +103,8 @@ def _patch_ddp(probe: Probe, ddp_class: Any, pending: PendingBarrier) -> None:
             forwards.after_eval(begin_ns, end_ns, args, result)
         if module.training and module.require_backward_grad_sync and forwards.is_grad_enabled():
             # prepare_for_backward, the reducer's time base, was the last thing forward did.
-            pending.module, pending.base_ns, pending.pending = module, end_ns, True
+            pending.module, pending.base_ns = module, end_ns
+            clock.alert(sc.BARRIER, True)
             if not probe.knows_ddp(module):
                 probe.found_ddp(module)
 
@@ -126,25 +139,20 @@ def _patch_fsdp1(probe: Probe, fsdp_class: Any) -> None:
 
 
 def _patch_backward(probe: Probe, autograd: Any, pending: PendingBarrier) -> None:
-    clock, span = probe.clock, probe.eval_span
-
-    def phase(_args: tuple[Any, ...]) -> int:
-        if span.end_ns:
-            span.before_backward()
-        return sc.BACKWARD
+    clock = probe.clock
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        clock.backward_ended = True
-        if clock.phase != sc.BACKWARD:  # else an engine's or a pipeline chunk's backward counts it
-            clock.micro_steps += 1
-        if pending.pending:
-            pending.pending = False
-            _book_barrier(probe, pending, begin_ns, end_ns)
-            pending.module = None
+        clock.alert(sc.BARRIER, False)
+        _book_barrier(probe, pending, begin_ns, end_ns)
+        pending.module = None
 
-    hook, seen = probe.hook("backward"), 1 << sc.BACKWARD
+    hook, seen = probe.hook("backward"), 1 << sc.BACKWARD | COUNTS_MICRO_STEP
     probe.patch(
-        autograd, "backward", lambda original: timed(original, hook, clock, phase, after, observes=seen)
+        autograd,
+        "backward",
+        lambda original: timed(
+            original, hook, clock, sc.BACKWARD, after, observes=seen, after_alert=sc.BARRIER
+        ),
     )
 
 
@@ -157,13 +165,12 @@ def _book_barrier(probe: Probe, pending: PendingBarrier, begin_ns: int, now: int
     if not begin_ns <= arrive <= now:  # a graph without these parameters, or numbers of an earlier step
         return
     clock.move(now - arrive, sc.BACKWARD, sc.COMM_EXPOSED)
-    clock.observed |= 1 << sc.COMM_EXPOSED
+    clock.said |= 1 << sc.COMM_EXPOSED
     probe.barrier.book(arrive, now)
     if clock.detail_flag:
         first = probe.first_bucket(pending.module, ready)
         if first:
-            hidden_ns = max(ready) - max(ready[number] for number in first)
-            clock.comm_hidden_ns = max(clock.comm_hidden_ns, 0) + hidden_ns
+            clock.later(clock.books.hide, max(ready) - max(ready[number] for number in first))
 
 
 def first_bucket(module: Any, ready: list[int]) -> tuple[int, ...] | None:

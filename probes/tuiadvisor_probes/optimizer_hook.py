@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from . import step_clock as sc
 from .device_times import look_for_device
 from .guard import attempt, not_traced, timed
+from .step_clock import NOW, STEPPED, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .install import Probe
 
 KIND_SCALER_SKIP = 36
+STAYED_OUT = -1
 STEPS_BEFORE_ROOT_SEARCH = (
     2  # a DDP module shows itself in its first forward; only then search for another root
 )
@@ -33,7 +35,7 @@ STEPS_UNTIL_LOOK = 8  # for a root that is no longer called
 
 
 class OptimizerSteps:
-    """Optimizer steps under way, each with its frame, so that one that raised is noticed and closed."""
+    """Optimizer steps under way, so that one that raised is noticed and closed."""
 
     __slots__ = ("clock", "done_in", "looked_at", "next_look", "num_done", "open")
 
@@ -43,19 +45,25 @@ class OptimizerSteps:
         self.next_look = 0  # a step
         self.looked_at: set[int] = set()  # ids of optimizers
         self.done_in: dict[int, int] = {}  # id of the optimizer -> the clock's step it last finished in
-        self.open: list[tuple[Any, int]] = []  # (frame of optimizer.step, depth of the clock's stack inside)
+        self.open: list[tuple[int, int]] = []  # (id of the optimizer, phase around its step; or STAYED_OUT)
 
-    def close_dead(self, frame: Any) -> None:
-        """Drop steps whose frame is gone: they raised, and torch calls no post hook then. frame: of a new one."""
+    def close_dead(self) -> None:
+        """Drop steps that are no longer under way: they raised, and torch calls no post hook then.
+
+        A new one begins. Whether it is inside of those tell the frames of torch's wrapper around `step`, which is the
+        same code for all optimizers and has the optimizer as `self`; what it is called from inside is rare.
+        """
+        frame = sys._getframe(2)
+        code = frame.f_code
         alive = set()
-        while frame is not None:
-            alive.add(frame)
-            frame = frame.f_back
+        while frame := frame.f_back:  # type: ignore[assignment]
+            if frame.f_code is code:
+                alive.add(id(frame.f_locals.get("self")))
         clock = self.clock
         while self.open and self.open[-1][0] not in alive:
-            depth = self.open.pop()[1]
-            while depth and clock.depth >= depth:
-                clock.leave()
+            outer = self.open.pop()[1]
+            if outer != STAYED_OUT and clock.phase == sc.OPTIMIZER:
+                clock.change(outer, monotonic_ns())
 
 
 def install(probe: Probe) -> None:
@@ -78,82 +86,86 @@ def install(probe: Probe) -> None:
 # The guard and the lines of the clock's `enter` and `leave` are inside of these two: each call more is cold.
 def _before(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
     clock, span, under_way, done_in = probe.clock, probe.eval_span, steps.open, steps.done_in
-    own, words = clock.own, clock.words
+    own, words, thin, note = clock.own, clock.words, clock.thin, clock.log.append
+    code = clock.books.group(1 << sc.OPTIMIZER) | sc.OPTIMIZER
+
+    def care(optimizer: Any) -> bool:
+        """What is there beside a plain step; whether there is anything to note."""
+        if not hook.active or not clock.active:
+            return False
+        if span.end_ns:
+            span.close()
+        if clock.stepped and clock.phase == sc.OTHER and done_in.get(id(optimizer)) == clock.step:
+            clock.close_step(monotonic_ns())  # model and data run inside its closure and begin no iteration
+        return clock.active
 
     def before(optimizer: Any, *_rest: Any) -> None:
-        called_ns = monotonic_ns() if clock.measuring else 0
-        if not hook.active or get_ident() != own[0] or not clock.active:
+        if get_ident() != own[0]:
             return
         try:
-            frame = sys._getframe(1)
-            if span.end_ns:
-                span.close()
+            called_ns, alert = 0, thin.alert
+            if alert & sc.MEASURING:
+                called_ns = monotonic_ns()
+                clock.stand_in(optimizer, *_rest)
+            if alert & sc.CARE and not care(optimizer):
+                return
             if under_way:
-                steps.close_dead(frame)
-            outer, depth, has_closed = clock.phase, clock.depth, False
+                steps.close_dead()
+            outer = thin.phase
+            if 5 < outer < 8:  # sc.ABSORBS
+                under_way.append((id(optimizer), STAYED_OUT))
+                return
             now = monotonic_ns()
-            if clock.stepped and not depth and done_in.get(id(optimizer)) == clock.step:
-                # Model and data run inside its closure and begin no iteration.
-                clock.close_step(now)
-                now, has_closed = monotonic_ns(), True
-            if clock.active and depth < sc.MAX_DEPTH and not sc.ABSORBS[outer]:
-                clock.totals[outer] += now - clock.since
-                clock.outers[depth] = outer
-                clock.depth = depth = depth + 1
-                clock.phase = sc.OPTIMIZER
-                clock.since = now
-                clock.num_transitions += 2
-                words[sc.NOW_PHASE] = sc.OPTIMIZER
-                words[sc.NOW_SINCE] = now
-                if clock.device is not None:
-                    clock.device.begins(sc.OPTIMIZER, outer, now)
-                under_way.append((frame, depth))
-            else:
-                under_way.append((frame, 0))
+            under_way.append((id(optimizer), outer))
+            thin.phase = 5  # sc.OPTIMIZER
+            note(code)
+            note(now)
+            words[NOW] = now << 4 | 5
+            if alert & sc.DEVICE:
+                clock.device.begins(sc.OPTIMIZER, outer, now)
             if called_ns:
-                clock.count_entry(monotonic_ns() - called_ns, under_way[-1][1] > 0, has_closed)
+                clock.count_own(monotonic_ns() - called_ns)
         except Exception as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
+            clock.alert(sc.BROKEN, True)
 
     return before
 
 
 def _after(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
     clock, under_way, done_in = probe.clock, steps.open, steps.done_in
-    own, words = clock.own, clock.words
+    own, words, thin, note = clock.own, clock.words, clock.thin, clock.log.append
 
     def after(optimizer: Any, *_rest: Any) -> None:
         now = monotonic_ns()
-        if not hook.active or not clock.active:
-            return
         try:
             if get_ident() != own[0]:
-                if own[0] and clock.phase == sc.BACKWARD:
+                if own[0] and clock.phase == sc.BACKWARD and hook.active and clock.active:
                     clock.stepped = True
                 return
-            done_in[id(optimizer)] = step = clock.step
-            if under_way and under_way.pop()[1]:
-                ended, depth = clock.phase, clock.depth
-                clock.totals[ended] += now - clock.since
-                clock.since = now
-                outer = sc.OTHER
-                if depth:
-                    clock.depth = depth = depth - 1
-                    outer = clock.outers[depth]
-                clock.phase = outer
-                words[sc.NOW_PHASE] = outer
-                words[sc.NOW_SINCE] = now
-                if clock.device is not None:
-                    clock.device.ends(ended, outer, now)
-                clock.observed |= 1 << sc.OPTIMIZER
-            clock.stepped = True  # also where we were installed inside this very step
+            alert = thin.alert
+            if alert & STOPPED and not (hook.active and clock.active):
+                return
+            outer = under_way.pop()[1] if under_way else STAYED_OUT
+            if outer != STAYED_OUT:
+                thin.phase = outer
+                note(outer)
+                note(now)
+                words[NOW] = now << 4 | outer
+                if alert & sc.DEVICE:
+                    clock.device.ends(sc.OPTIMIZER, outer, now)
+            thin.alert = alert | STEPPED  # also where we were installed inside this very step
+            number = id(optimizer)
+            done_in[number] = step = clock.step
             steps.num_done += 1
-            if clock.measuring:
-                clock.count_exit(monotonic_ns() - now)
-            if step >= steps.next_look or id(optimizer) not in steps.looked_at:
+            if alert & sc.MEASURING:
+                clock.stand_in(optimizer, *_rest)
+                clock.count_own(monotonic_ns() - now)
+            if step >= steps.next_look or number not in steps.looked_at:
                 _look(probe, steps, hook, optimizer)
         except Exception as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
+            clock.alert(sc.BROKEN, True)
 
     return after
 

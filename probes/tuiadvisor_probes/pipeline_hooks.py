@@ -77,7 +77,7 @@ def _patch_stage(probe: Probe, module: Any) -> None:
         return sc.FORWARD if args[0].has_backward else span.phase(grad_enabled=False)
 
     def after_forward(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        clock.observed |= 1 << sc.FORWARD | 1 << sc.EVAL
+        clock.said |= 1 << sc.FORWARD | 1 << sc.EVAL
         if args[0].stage_index not in stages.known:
             stages.met(args[0])
         if span.inside:
@@ -89,7 +89,7 @@ def _patch_stage(probe: Probe, module: Any) -> None:
         return sc.BACKWARD if args[0].has_backward else STAY_OUT
 
     def after_backward(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        clock.observed |= 1 << sc.BACKWARD
+        clock.said |= 1 << sc.BACKWARD
         clock.micro_steps += 1
         if clock.detail_flag:
             # Zero-bubble schedules keep the weights' gradients for backward_weight_one_chunk.
@@ -122,7 +122,7 @@ def _patch_schedules(probe: Probe, module: Any) -> None:
         return sc.PIPELINE_IDLE if args[0] else STAY_OUT
 
     def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        clock.observed |= 1 << sc.PIPELINE_IDLE
+        clock.said |= 1 << sc.PIPELINE_IDLE
         if clock.detail_flag and os.getpid() == clock.pid:
             unknown = sc.UNKNOWN
             probe.ring.put_event(

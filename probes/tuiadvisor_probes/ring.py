@@ -1,6 +1,6 @@
 """The memory-mapped file between a training rank and its agent: fixed binary records, one writer, one reader.
 
-It outlives the writer: after SIGKILL the last records are still there. Layout, version 1, little endian:
+It outlives the writer: after SIGKILL the last records are still there. Layout, version 2, little endian:
 
     0     magic       8s    b"TUIARING"
     8     version     u32
@@ -13,8 +13,8 @@ It outlives the writer: after SIGKILL the last records are still there. Layout, 
     56    event_head  u64   event records written so far
     64    lease_ns    u64   written by the AGENT: monotonic clock at which the probe may remove itself
     72    command     u64   written by the AGENT: 0 none, 1 detach
-    80    phase       i64   what the training thread is in now: index into PHASES, -1 unknown
-    88    phase_ns    u64   since when
+    80    now         i64   what the training thread is in, and since when: ns << 4 | index into PHASES; -1 unknown
+    88    unused      u64
     96    step        u64   the step it is in
     104   clock_wall  u64   time.time_ns() when installed
     112   clock_mono  u64   time.monotonic_ns() at that moment
@@ -36,7 +36,7 @@ import os
 import struct
 
 MAGIC = b"TUIARING"
-VERSION = 1
+VERSION = 2  # 1 had phase and since when in two words: one store less in every hook
 HEADER_BYTES = 4096
 INFO_OFFSET = 256
 INFO_BYTES = HEADER_BYTES - INFO_OFFSET
@@ -53,7 +53,7 @@ COMMAND_NONE, COMMAND_DETACH = range(2)
 
 _PREFIX = struct.Struct("<8sIIQQ")
 _U64 = struct.Struct("<Q")
-_NOW = struct.Struct("<qQQ")  # phase, phase_ns, step
+_NOW = struct.Struct("<q8xQ")  # since ns << 4 | phase, step
 
 OFFSET_PID = 32
 OFFSET_STATE = 40
@@ -61,7 +61,7 @@ OFFSET_STEP_HEAD = 48
 OFFSET_EVENT_HEAD = 56
 OFFSET_LEASE = 64
 OFFSET_COMMAND = 72
-OFFSET_NOW = 80  # three words: the writer's clock stores them by index (step_clock)
+OFFSET_NOW = 80  # three words: the writer's clock stores first and last by index (step_clock)
 OFFSET_CLOCKS = 104
 OFFSET_DISABLED = 120
 OFFSET_ERRORS = 128
@@ -189,8 +189,8 @@ class RingReader:
 
     def now(self) -> tuple[int, int, int]:
         """(phase index or -1, since ns, step) of the training thread."""
-        phase, since_ns, step = _NOW.unpack_from(self.map, OFFSET_NOW)
-        return phase, since_ns, step
+        now, step = _NOW.unpack_from(self.map, OFFSET_NOW)
+        return (now & 15, now >> 4, step) if now >= 0 else (-1, 0, step)
 
     def info(self) -> bytes:
         """The JSON info area, empty until the probe has written it."""

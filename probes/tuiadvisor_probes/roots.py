@@ -43,7 +43,10 @@ class Roots:
         if id(optimizer) not in self.searched:
             return len(self.searched) < MAX_ROOTS
         clock = self.probe.clock
-        return clock.step >= self.next_search and not clock.observed & 1 << sc.FORWARD
+        if clock.step < self.next_search:
+            return False
+        clock.catch_up()
+        return not clock.observed & 1 << sc.FORWARD
 
     def search(self, optimizer: Any) -> None:
         """Find and patch the root of an optimizer; 60-100 us, seldom."""
@@ -81,19 +84,10 @@ class Roots:
         self.classes.add(owner)
         ids, forwards, hook = self.ids, self.probe.forwards, self.hook
 
-        span, is_grad_enabled = forwards.span, forwards.is_grad_enabled
-
         def phase(args: tuple[Any, ...]) -> int:
-            module = args[0]
-            if id(module) not in ids:
-                return STAY_OUT
-            if (
-                module.training and not span.end_ns and is_grad_enabled()
-            ):  # what forwards.phase finds, a call less
-                return sc.FORWARD
-            return forwards.phase(args)
+            return forwards.phase(args) if id(args[0]) in ids else STAY_OUT
 
-        self.probe.patch(owner, "__call__", lambda original: forwards.timed(original, hook, phase))
+        self.probe.patch(owner, "__call__", lambda original: forwards.timed(original, hook, phase, ids))
 
 
 def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:

@@ -2,41 +2,33 @@
 
 Phases nest: time always belongs to the innermost one, so nested phases (a collective inside forward, a backward
 inside the optimizer's closure) are counted once and the parts sum to the step exactly. A step ends where the next
-iteration begins: at the first data, forward or backward event after an optimizer step. Budget: about 1 us a
-transition with warm caches, no lock, no allocation beyond the record.
+iteration begins: at the first data, forward or backward event after an optimizer step. No lock.
 
 What a step costs is decided by the caches, which the training's own work has emptied: the same lines take ten times as
-long after a matrix product. So an ended step is only kept (`close_step`), and kept steps are written together
-(`settle`), several in a row with warm caches, after 0.2 s at the latest; the first of them pays for all.
+long after a matrix product. So a hook only notes what happened, a number and a time in a list (`Thin`, `guard.timed`),
+and an ended step is noted likewise (`close_step`). The notes of several steps are booked in a row with warm caches
+(`Books.book`) and written (`settle`), after 0.2 s at the latest; the first of them pays for all.
 """
 
 from __future__ import annotations
 
 import os
+from threading import get_ident
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 from . import forks
 from . import ring as ring_file
+from .books import CLOSED, LATER, MAX_NOTES, Books
 from .step_record import OwnCost, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-(
-    DATA_WAIT,
-    H2D,
-    FORWARD,
-    BACKWARD,
-    COMM_EXPOSED,
-    OPTIMIZER,
-    CHECKPOINT,
-    EVAL,
-    PIPELINE_IDLE,
-    OTHER,
-) = range(10)
+DATA_WAIT, H2D, FORWARD, BACKWARD, COMM_EXPOSED = range(5)
+OPTIMIZER, CHECKPOINT, EVAL, PIPELINE_IDLE, OTHER = range(5, 10)
 BEGINS_ITERATION = (True, False, True, True, False, False, False, True, True, False)
-# What happens inside these is part of them: the loads of an evaluation, the barrier of a checkpoint.
+# What happens inside a checkpoint or an evaluation is part of it: its loads, its barrier. `guard` has 5 < phase < 8.
 ABSORBS = (False, False, False, False, False, False, True, True, False, False)
 
 FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC, FLAG_DETAIL, FLAG_NO_SYNC = (
@@ -49,61 +41,67 @@ FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC,
     64,
     128,
 )
-NOW_PHASE, NOW_SINCE, NOW_STEP = range(ring_file.OFFSET_NOW // 8, ring_file.OFFSET_NOW // 8 + 3)
+NOW, NOW_STEP = ring_file.OFFSET_NOW // 8, ring_file.OFFSET_NOW // 8 + 2
 UNKNOWN = -1
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
-MAX_DEPTH = 64  # of phases inside phases
 MAX_KEPT_NS = 200_000_000  # a step is written at most so long after its end, if another one ends by then
 FAR = 1 << 62
+
+# Bits of Thin.alert: what a hook has to look after beyond noting that it was passed.
+STEPPED, GONE, BROKEN, DEVICE, EVALUATING, MEASURING, BARRIER = 1, 2, 4, 8, 16, 32, 64
+STOPPED = GONE | BROKEN
+CARE = STEPPED | STOPPED | DEVICE | EVALUATING
+
+
+class Thin:
+    """All of the clock that a hook touches in a plain step: two words beside each other, one line of the cache."""
+
+    __slots__ = ("alert", "phase")
+
+    def __init__(self) -> None:
+        self.alert = 0
+        self.phase = OTHER
 
 
 class StepClock:
     """Accumulates one step. Every method is called from the training thread only."""
 
     __slots__ = (
-        "active",
-        "arrive_ns",
-        "backward_ended",
+        "_active",
         "begin",
-        "comm_before_ns",
+        "books",
         "comm_bytes",
-        "comm_hidden_ns",
         "cost",
-        "depth",
         "detail_flag",
         "device",
+        "eval_span",
         "flags",
         "gc_ns",
         "group_seq",
-        "kept",
         "last_cpu_ns",
         "last_seq",
+        "log",
         "max_kept",
-        "measuring",
         "micro_steps",
         "momentary",
+        "num_kept",
         "num_measured",
-        "num_transitions",
-        "observed",
         "on_step",
         "outers",
         "own",
         "own_ns",
         "peak_bytes",
-        "phase",
         "pid",
-        "release_ns",
         "ring",
+        "said",
         "samples",
         "settle_at_ns",
         "settle_at_seq",
         "settled",
-        "since",
         "step",
-        "stepped",
+        "thin",
         "thread_ident",
         "tokens",
-        "totals",
         "words",
         "write_ns",
     )
@@ -114,123 +112,179 @@ class StepClock:
         It finds them in `settled`, and says by max_kept, settle_at_ns and settle_at_seq when the next are due.
         """
         self.ring = ring
-        self.words = ring.words  # the ring's header, for the three words that say where the thread is now
+        self.words = ring.words  # the ring's header, for the two words that say where the thread is now
         self.thread_ident = thread_ident
         self.own = forks.page_with(thread_ident)  # [0] is the ident here, 0 in a forked child
         self.on_step = on_step
         self.pid = os.getpid()
-        self.active = True
+        self._active = True
+        self.thin = Thin()
+        self.log: list[Any] = []  # notes, two items each: see `books`
         self.step = 0
-        self.outers = [OTHER] * MAX_DEPTH  # the phases around this one
-        self.depth = 0  # how many of them there are
-        self.phase = OTHER
-        self.observed = 0
+        self.outers: list[int] = []  # the phases around this one, where `enter` came by
+        self.said = 0  # bits of `observed` that hooks set themselves; the others come with the notes
         self.device: Any = None  # DeviceTimes, where the training is on a device
+        self.eval_span: Any = None
         self.peak_bytes = UNKNOWN  # of the device's memory, for the next record
         self.group_seq: Callable[[], int] | None = None  # sequence number of the gradient group
         self.last_seq = UNKNOWN
         self.last_cpu_ns = UNKNOWN
-        self.kept: list[tuple[Any, ...]] = []  # ended steps that are not written yet
+        self.num_kept = 0  # ended steps that are not written yet
         self.settled: list[Any] = []  # of the steps just written, see step_record.write
         self.max_kept = 1
         self.settle_at_ns = self.settle_at_seq = FAR
         self.momentary = 0  # bits of `observed` that hold for one step only
         self.write_ns = 0  # what closing and writing took at the last transition
         self.cost = OwnCost()
-        self.measuring = False  # hooks time themselves in this step
         self.detail_flag = 0  # FLAG_DETAIL while calls are recorded one by one
         self.comm_bytes = UNKNOWN
-        self.comm_before_ns = 0  # exposed communication of all closed steps
-        self.since = self.begin = monotonic_ns()
-        self._reset()
+        self.begin = monotonic_ns()
+        self.books = Books(self.begin)
+        # Of the step in the making:
         self.flags = FLAG_FIRST
-
-    def _reset(self) -> None:
-        self.totals = [0] * 10
-        self.stepped = False
-        self.flags = 0
-        self.arrive_ns = UNKNOWN
-        self.release_ns = UNKNOWN
-        self.comm_hidden_ns = UNKNOWN
-        self.micro_steps = 0
+        self.micro_steps = 0  # beside those that the notes tell
         self.samples = UNKNOWN
         self.tokens = UNKNOWN
         self.gc_ns = 0
-        self.num_transitions = 0
         self.own_ns = 0  # of our own time in hooks, where it is measured
         self.num_measured = 0  # transitions in it
-        self.backward_ended = False  # gradients are there; a collective from now on may be their reduction
+
+    def alert(self, bit: int, is_so: bool) -> None:
+        """Set or clear one bit of Thin.alert."""
+        thin = self.thin
+        thin.alert = thin.alert | bit if is_so else thin.alert & ~bit
+
+    @property
+    def phase(self) -> int:
+        """What the training thread is in."""
+        return self.thin.phase
+
+    @property
+    def stepped(self) -> bool:
+        """An optimizer step is over; the next data, forward or backward event begins another step."""
+        return bool(self.thin.alert & STEPPED)
+
+    @stepped.setter
+    def stepped(self, is_so: bool) -> None:
+        self.alert(STEPPED, is_so)
+
+    @property
+    def active(self) -> bool:
+        """False once the probe has left, and in a forked child."""
+        return self._active
+
+    @active.setter
+    def active(self, is_so: bool) -> None:
+        self._active = is_so
+        self.alert(GONE, not is_so)
+
+    @property
+    def measuring(self) -> bool:
+        """Hooks time themselves in this step."""
+        return bool(self.thin.alert & MEASURING)
+
+    @measuring.setter
+    def measuring(self, is_so: bool) -> None:
+        self.alert(MEASURING, is_so)
+
+    @property
+    def observed(self) -> int:
+        """Bit i: phase i has a working hook. As of the last booking."""
+        return self.said | self.books.seen
+
+    @property
+    def totals(self) -> list[int]:
+        """Nanoseconds by phase of the step in the making, until its last border."""
+        self.catch_up()
+        return self.books.totals
+
+    @property
+    def arrive_ns(self) -> int:
+        """When this rank came to the step's last barrier."""
+        self.catch_up()
+        return self.books.arrive_ns
+
+    @property
+    def release_ns(self) -> int:
+        """When it left it."""
+        self.catch_up()
+        return self.books.release_ns
+
+    def catch_up(self) -> None:
+        """Book what was noted."""
+        self.books.book(self.log)
+
+    def later(self, function: Callable[..., None], *arguments: int) -> None:
+        """function(*arguments) when all that was noted before has been booked."""
+        self.log.extend((LATER, (function, arguments)))
+        if len(self.log) > MAX_NOTES:
+            self.catch_up()
+
+    def restart(self, now: int) -> None:
+        """The step in the making begins now."""
+        self.log.clear()
+        self.begin = now
+        self.books.restart(now)
+
+    def change(self, phase: int, now: int) -> None:
+        """Time from now on belongs to `phase`. `guard.timed` and `optimizer_hook` have these lines inline."""
+        self.thin.phase = phase
+        self.log.extend((phase, now))
+        self.words[NOW] = now << 4 | phase
+
+    def admit(self, phase: int) -> int:
+        """Before a phase is entered while there is something to look after; returns the clock, 0 to stay out."""
+        thin = self.thin
+        if not self._active:
+            return 0
+        if thin.alert & EVALUATING and phase == BACKWARD:
+            self.eval_span.before_backward()
+        now = monotonic_ns()
+        if thin.alert & STEPPED and BEGINS_ITERATION[phase] and thin.phase == OTHER:
+            self.close_step(now)
+            if thin.alert & GONE:
+                return 0
+        if self.device is not None:
+            self.device.begins(phase, thin.phase, now)
+        return now
 
     def enter(self, phase: int) -> int:
-        """Time from now on belongs to `phase`; returns the clock, 0 to stay out (probe gone, absorbing phase).
-
-        `guard.timed` has the same lines inline, as it has those of `leave`: there a call more is felt.
-        """
-        outer = self.phase
+        """Time from now on belongs to `phase`; returns the clock, 0 to stay out (probe gone, absorbing phase)."""
+        outer = self.thin.phase
         if ABSORBS[outer]:
             return 0
-        now = monotonic_ns()
-        depth = self.depth
-        if self.stepped and BEGINS_ITERATION[phase] and not depth:
-            self.close_step(now)
-        if not self.active or depth >= MAX_DEPTH:
-            return 0
-        self.totals[outer] += now - self.since
-        self.outers[depth] = outer
-        self.depth = depth + 1
-        self.phase = phase
-        self.since = now
-        self.num_transitions += 2
-        words = self.words
-        words[NOW_PHASE] = phase
-        words[NOW_SINCE] = now
-        if self.device is not None:
-            self.device.begins(phase, outer, now)
+        now = self.admit(phase)
+        if now:
+            self.outers.append(outer)
+            self.change(phase, now)
         return now
 
     def leave(self) -> int:
-        """Back to the phase that was interrupted; returns the clock."""
+        """Back to the phase that `enter` interrupted; returns the clock."""
         now = monotonic_ns()
-        if not self.active:
-            return now
-        ended = self.phase
-        self.totals[ended] += now - self.since
-        self.since = now
-        phase = OTHER
-        if self.depth:
-            self.depth = depth = self.depth - 1
-            phase = self.outers[depth]
-        self.phase = phase
-        words = self.words
-        words[NOW_PHASE] = phase
-        words[NOW_SINCE] = now
-        if self.device is not None:
-            self.device.ends(ended, phase, now)
+        if self._active and self.outers:
+            ended, outer = self.thin.phase, self.outers.pop()
+            self.change(outer, now)
+            if self.device is not None:
+                self.device.ends(ended, outer, now)
         return now
 
-    def count_entry(self, own_ns: int, is_in: bool, has_closed: bool) -> None:
-        """Our own time at the entry of a hook, which it may have stayed out of, or have closed a step in."""
-        if self.measuring:
-            self.own_ns += own_ns - (self.write_ns if has_closed else 0)
-            if is_in:
-                self.num_measured += 1
+    def stand_in(self, *_args: Any, **_kwargs: Any) -> bool:
+        """What a hook has cost before its first line, once more and where it can be timed: a call, and whose it is."""
+        return bool(get_ident() != self.own[0])
 
-    def count_exit(self, own_ns: int) -> None:
-        """Our own time since the host's call returned."""
-        if self.measuring:
-            self.own_ns += own_ns
-            self.num_measured += 1
+    def count_own(self, own_ns: int) -> None:
+        """Our own time at one change of phase of a measured step, the end of a step in it aside."""
+        self.own_ns += own_ns - self.write_ns
+        self.write_ns = 0
+        self.num_measured += 1
 
     def move(self, duration_ns: int, source: int, target: int) -> None:
         """Reassign time already booked: the backward wrapper learns afterwards how much of it was waiting."""
-        self.totals[source] -= duration_ns
-        self.totals[target] += duration_ns
+        self.later(self.books.move, duration_ns, source, target)
 
     def close_step(self, now: int) -> int:
-        """Keep the step that ends at `now`, write all that are kept if it is time; returns `now`."""
-        self.totals[self.phase] += now - self.since
-        self.since = now
-        self.comm_before_ns += self.totals[COMM_EXPOSED]
+        """Note the end of the step at `now`, and settle if it is time; returns `now`."""
         seq = UNKNOWN
         num_collectives = UNKNOWN
         if self.group_seq is not None:
@@ -247,40 +301,49 @@ class StepClock:
             device_ns = self.device.cost_ns
             self.device.close_step(self.step, now - self.begin)
         step, flags = self.step, self.flags
-        self.kept.append(
+        self.log.extend(
             (
-                step,
-                self.begin,
-                now,
-                self.totals,
-                self.arrive_ns,
-                self.release_ns,
-                self.comm_hidden_ns,
-                seq,
-                num_collectives,
-                self.comm_bytes,
-                self.micro_steps,
-                self.samples,
-                self.tokens,
-                flags | self.detail_flag,
-                self.observed,
-                self.gc_ns,
-                cpu_ns,
-                device_ns,
-                self.own_ns,
-                self.num_measured,
-                self.num_transitions,
+                CLOSED,
+                (
+                    now,
+                    step,
+                    self.said,
+                    self.momentary,
+                    self.micro_steps,
+                    (
+                        seq,
+                        num_collectives,
+                        self.comm_bytes,
+                        self.samples,
+                        self.tokens,
+                        flags | self.detail_flag,
+                        self.gc_ns,
+                        cpu_ns,
+                        device_ns,
+                        self.own_ns,
+                        self.num_measured,
+                    ),
+                ),
             )
         )
-        self.observed &= ~self.momentary
+        self.said &= ~self.momentary
         self.step = step = step + 1
+        self.num_kept += 1
         self.words[NOW_STEP] = step
         self.begin = now
-        self._reset()
+        self.thin.alert &= ~STEPPED
+        self.flags = self.micro_steps = self.gc_ns = self.own_ns = self.num_measured = 0
+        self.samples = self.tokens = UNKNOWN
         if not step % CPU_PERIOD:
             self.last_cpu_ns = thread_time_ns()
         # What is out of the ordinary (compiled, evaluated, skipped, captured) is told at once.
-        if flags or len(self.kept) >= self.max_kept or now >= self.settle_at_ns or seq >= self.settle_at_seq:
+        if (
+            flags
+            or self.num_kept >= self.max_kept
+            or now >= self.settle_at_ns
+            or seq >= self.settle_at_seq
+            or len(self.log) > MAX_NOTES
+        ):
             self.settle(now)
         return now
 
@@ -299,26 +362,29 @@ class StepClock:
 
     def write_kept(self) -> None:
         """The kept steps into the ring, and nothing else."""
-        kept, self.kept = self.kept, []
+        self.catch_up()
+        kept, self.books.kept = self.books.kept, []
+        self.num_kept = 0
         self.settled = write(self.ring, kept, self.cost, self.peak_bytes)
         self.peak_bytes = UNKNOWN
 
     def flush(self) -> None:
         """Write what is kept and a finished step that no later event has closed (training ended, probe leaves)."""
-        if self.active and self.stepped:
+        if self._active and self.stepped:
             self.close_step(monotonic_ns())
-        if self.active and self.kept and os.getpid() == self.pid:
+        if self._active and self.num_kept and os.getpid() == self.pid:
             self.write_kept()
 
 
 def calibrate() -> int:
-    """Nanoseconds of one enter or leave with warm caches, on a scratch ring in memory."""
+    """Nanoseconds of one enter or leave with warm caches, booked, on a scratch ring in memory."""
     scratch = StepClock(_NullRing(), 0, lambda: None)
     rounds = 200
     begin = monotonic_ns()
     for _ in range(rounds):
         scratch.enter(FORWARD)
         scratch.leave()
+    scratch.catch_up()
     return (monotonic_ns() - begin) // (2 * rounds)
 
 

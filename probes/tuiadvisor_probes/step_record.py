@@ -39,7 +39,7 @@ class OwnCost:
 
 
 def write(ring: Any, kept: list[tuple[Any, ...]], cost: OwnCost, peak_bytes: int) -> list[Any]:
-    """The kept steps (`StepClock.close_step`), in a row; peak_bytes goes into the first.
+    """The kept steps (`Books.kept`), in a row; peak_bytes goes into the first.
 
     Returns what decides on the steps to come, of each: its end, length, own cost, sequence number and observed.
     """
@@ -54,20 +54,20 @@ def write(ring: Any, kept: list[tuple[Any, ...]], cost: OwnCost, peak_bytes: int
         arrive_ns,
         release_ns,
         hidden_ns,
+        micro_steps,
+        observed,
+        num_transitions,
         seq,
         num_collectives,
         comm_bytes,
-        micro_steps,
         samples,
         tokens,
         flags,
-        observed,
         gc_ns,
         cpu_ns,
         device_ns,
         hooks_ns,
         num_measured,
-        num_transitions,
     ) in kept:
         own_ns = cost.of_hooks(flags, hooks_ns, device_ns, num_measured, num_transitions)
         own_ns += cost.closing_ns.value + share_ns + device_ns

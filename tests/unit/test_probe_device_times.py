@@ -91,6 +91,7 @@ class Training:
             lambda: device.is_capturing,
         )
         self.clock.device = self.times
+        self.clock.alert(step_clock.DEVICE, True)
 
     def phase(self, phase: int, host_ns: int, device_ns: int) -> None:
         """The thread launches work for a while."""

@@ -127,6 +127,7 @@ MODULE_ORDER: Final = (
     "forks",
     "duty",
     "step_record",
+    "books",
     "step_clock",
     "guard",
     "patch",
