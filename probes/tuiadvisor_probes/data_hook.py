@@ -13,6 +13,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
+from .books import MAX_NOTES
 from .guard import timed
 from .step_clock import BROKEN, CARE, DEVICE, GONE, MEASURING, NOW, STOPPED
 
@@ -48,7 +49,8 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
     original: Callable[[Any], Any], hook: Hook, clock: sc.StepClock
 ) -> Callable[[Any], Any]:
     """What `guard.timed` makes, for one argument and with the batch counted in the same frame: once in every step."""
-    own, thin, note, words, admit = clock.own, clock.thin, clock.log.append, clock.words, clock.admit
+    own, thin, log, words, admit = clock.own, clock.thin, clock.log, clock.words, clock.admit
+    note = log.append
     code = clock.books.group(1 << sc.DATA_WAIT) | sc.DATA_WAIT
     torch: Any = sys.modules["torch"]
     tensor_class, id_types = torch.Tensor, (torch.int64, torch.int32)
@@ -89,6 +91,8 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
                     words[NOW] = now << 4 | outer
                     if alert & DEVICE:
                         clock.device.ends(0, outer, now)
+                    if len(log) > MAX_NOTES:  # a loader that is only looked through
+                        clock.catch_up()
                     if batch is not None and outer:  # else a loader inside a loader's dataset
                         tensor = batch[0] if type(batch) in SEQUENCES and batch else batch
                         if isinstance(tensor, tensor_class) and clock.samples < 0 and (shape := tensor.shape):

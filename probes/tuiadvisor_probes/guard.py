@@ -12,6 +12,7 @@ from time import monotonic_ns
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from .books import MAX_NOTES
 from .step_clock import BROKEN, CARE, DEVICE, EVALUATING, FORWARD, GONE, MEASURING, NOW, STOPPED
 
 if TYPE_CHECKING:
@@ -84,16 +85,11 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     constant = phase_of if isinstance(phase_of, int) else None
     in_any_phase = after_phase == ANY_PHASE
     own = clock.own  # emptied in a forked child: a loader worker never gets past the first test
-    thin, note, words, admit, stand_in = (
-        clock.thin,
-        clock.log.append,
-        clock.words,
-        clock.admit,
-        clock.stand_in,
-    )
+    thin, log, words, admit, stand_in = clock.thin, clock.log, clock.words, clock.admit, clock.stand_in
+    note = log.append
     group = clock.books.group(observes)
 
-    def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912 - likewise
+    def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912, PLR0915 - likewise
         if get_ident() != own[0]:
             return original(*args, **kwargs)
         called_ns = begin_ns = 0
@@ -139,6 +135,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                     words[NOW] = now << 4 | outer
                     if alert & DEVICE:
                         clock.device.ends(phase, outer, now)
+                    if len(log) > MAX_NOTES:  # where no optimizer of torch's ends a step
+                        clock.catch_up()
                     if (
                         after is not None
                         and (in_any_phase or phase == after_phase)

@@ -217,8 +217,6 @@ class StepClock:
     def later(self, function: Callable[..., None], *arguments: int) -> None:
         """function(*arguments) when all that was noted before has been booked."""
         self.log.extend((LATER, (function, arguments)))
-        if len(self.log) > MAX_NOTES:
-            self.catch_up()
 
     def restart(self, now: int) -> None:
         """The step in the making begins now."""
@@ -231,6 +229,8 @@ class StepClock:
         self.thin.phase = phase
         self.log.extend((phase, now))
         self.words[NOW] = now << 4 | phase
+        if len(self.log) > MAX_NOTES:
+            self.catch_up()
 
     def admit(self, phase: int) -> int:
         """Before a phase is entered while there is something to look after; returns the clock, 0 to stay out."""

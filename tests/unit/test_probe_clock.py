@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tuiadvisor.events import STEP_COLUMNS, StepFlag
-from tuiadvisor_probes import guard, ring, step_clock
+from tuiadvisor_probes import books, guard, ring, step_clock
 from tuiadvisor_probes.guard import Hook, timed
 from tuiadvisor_probes.patch import Patch
 
@@ -267,6 +267,39 @@ def test_a_probe_that_leaves_writes_what_it_kept(
     clock.pid -= 1
     clock.flush()
     assert [0, 1] == [row["step"] for row in rows(reader)]
+
+
+def test_notes_do_not_pile_up_where_no_step_ends(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """An optimizer that is not torch's ends no step: what was noted is booked all the same, and nothing is lost."""
+    clock, _ = recorded
+
+    def compute() -> None:
+        time_ns.now += 3
+
+    forward = timed(compute, Hook("forward", 0, lambda _: None), clock, step_clock.FORWARD)
+    longest = 0
+    for _ in range(10_000):
+        forward()
+        longest = max(longest, len(clock.log))
+    assert longest <= books.MAX_NOTES + 2
+    assert clock.totals[step_clock.FORWARD] == 30_000
+
+
+def test_half_a_note_waits_for_its_other_half(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock
+) -> None:
+    """Another thread books (the probe leaves) while the training thread is between the two items of a note."""
+    clock, _ = recorded
+    clock.enter(step_clock.FORWARD)
+    time_ns.now += 10
+    clock.log.append(step_clock.OTHER)
+    clock.catch_up()
+    assert clock.log == [step_clock.OTHER]
+    assert clock.totals[step_clock.FORWARD] == 0
+    clock.log.append(time_ns.now)
+    assert clock.totals[step_clock.FORWARD] == 10
 
 
 class Owner:

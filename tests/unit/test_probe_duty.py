@@ -18,6 +18,7 @@ from tuiadvisor_probes.duty import (
     MIN_PERIOD_STEPS,
     OVER_PERIOD_STEPS,
     PPM,
+    TAKE_EVERY,
     Duty,
 )
 
@@ -229,3 +230,35 @@ def test_costly_first_steps_are_not_taken_for_usual() -> None:
     list(rank.run(duty, 2))
     rank.light_ns = 8 * US
     assert len(bursts([mode for _, mode, _ in rank.run(duty, 200)])) >= 3
+
+
+@pytest.mark.parametrize("budget_ppm", [2500, 200])
+@pytest.mark.parametrize("seq_a_step", [3, 17])
+def test_light_steps_told_together_change_no_burst(seq_a_step: int, budget_ppm: int) -> None:
+    """Whether each light step is told by itself or all but the last at once: bursts begin after the same steps."""
+    one_by_one = Duty()
+    one_by_one.budget_ppm = budget_ppm
+    expected = [mode for _, mode, _ in Rank(seq_a_step=seq_a_step).run(one_by_one, 3000)]
+    rank, duty, modes, kept, num_told_together = Rank(seq_a_step=seq_a_step), Duty(), [], [], 0
+    duty.budget_ppm = budget_ppm
+    before = mode = duty.mode
+    for _ in range(3000):
+        changed = (mode == DETAIL) != (before == DETAIL)
+        rank.seq += seq_a_step
+        rank.wall_us += rank.step_ns // US
+        modes.append(mode)
+        kept.append(rank.light_ns + (rank.detail_ns if mode == DETAIL else 0) + rank.switch_ns * changed)
+        before = mode
+        if len(kept) < duty.num_until_due() and rank.seq < duty.next_position():
+            continue
+        samples = [(rank.step_ns, cost_ns) for cost_ns in kept[:-1:TAKE_EVERY]]
+        last = (rank.seq - seq_a_step, rank.wall_us - rank.step_ns // US)
+        if len(kept) > TAKE_EVERY and duty.after_light_steps(len(kept) - 1, samples, *last):
+            num_told_together += len(kept) - 1
+            kept = kept[-1:]
+        first = rank.seq - seq_a_step * (len(kept) - 1)
+        for turn, cost_ns in enumerate(kept):
+            mode = duty.after_step(rank.step_ns, cost_ns, first + turn * seq_a_step, rank.wall_us, False)
+        kept = []
+    assert expected == modes
+    assert num_told_together > 1000
