@@ -154,7 +154,7 @@ def _after(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
                 words[NOW] = now << 4 | outer
                 if alert & sc.DEVICE:
                     clock.device.ends(sc.OPTIMIZER, outer, now)
-            thin.alert = alert | STEPPED  # also where we were installed inside this very step
+            thin.alert |= STEPPED  # also where we were installed inside this very step
             number = id(optimizer)
             done_in[number] = step = clock.step
             steps.num_done += 1
