@@ -66,3 +66,24 @@ def test_noise_begins_no_level() -> None:
     for seed in range(12):
         view = final_view(Job(num_ranks=2 + 2 * (seed % 2), num_steps=300, seed=seed, **LOADED))
         assert "on all ranks" not in view.window.change, seed
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_a_late_rank_is_late_in_the_phase_that_it_is_late_in_now(num_ranks: int) -> None:
+    """Rank 1 stays as late, first by its forward, then by its loader."""
+    faults = (Fault("forward", (1,), 8 * MS, until=SINCE), Fault("data", (1,), 8 * MS, onset=SINCE))
+    assert [("straggler", (1,), "data_wait")] == above_info(
+        final_view(Job(num_ranks=num_ranks, num_steps=SINCE + 100, faults=faults))
+    )
+    assert [("straggler", (1,), "forward")] == above_info(
+        final_view(Job(num_ranks=num_ranks, num_steps=SINCE, faults=faults))
+    )
+
+
+def test_input_that_is_late_in_every_third_step_since_a_step_is_sized_from_then_on() -> None:
+    """24 ms every third step: no level moves, but the mean does."""
+    view = final_view(Job(num_steps=300, faults=(Fault("data", None, 24 * MS, onset=150, every=3),)))
+    assert [("input_bound", ALL, "data_wait")] == above_info(view)
+    (finding,) = [entry for entry in view.findings if entry.id == "input_bound"]
+    assert 150 == pytest.approx(finding.since_step, abs=3)
+    assert 8.3 * MS == pytest.approx(finding.loss_s_per_step, rel=0.05)

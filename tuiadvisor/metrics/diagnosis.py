@@ -20,11 +20,12 @@ from tuiadvisor.metrics.causes import (
     phases_before_barrier,
     with_device_clock,
 )
-from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, find_changes
+from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.drift import Drift, find_drift
 from tuiadvisor.metrics.lateranks import LateRank, with_causes, with_waits_for_cores
 from tuiadvisor.metrics.lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_loss
+from tuiadvisor.metrics.phaselevels import onset
 from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, LevelShift, level_shift
 from tuiadvisor.metrics.steadiness import Steadiness, find_steady
 from tuiadvisor.metrics.steptable import PHASE_INDEX, StepTable, select
@@ -36,7 +37,6 @@ from tuiadvisor.metrics.window import find_window
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.metrics.changes import Change
     from tuiadvisor.metrics.lateranks import CoreWaitShares
 
     # Seconds -> what each row's device says of its clock over its last so many seconds.
@@ -285,7 +285,5 @@ def _since(series: Floats, steps: Ints, cycle: Floats) -> int | None:
     """The step since which a job-wide loss has its present level; the first seen step if it always had."""
     if not steps.size or not np.isfinite(series).all():
         return None
-    ups: list[Change] = [
-        change for change in find_changes(series, MIN_SHIFT_SHARE * median(cycle)) if change.shift > 0
-    ]
-    return int(steps[ups[-1].index]) if ups else int(steps[0])
+    index = onset(series, MIN_SHIFT_SHARE * median(cycle))
+    return int(steps[index or 0])

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.causes import Cause, find_cause, phases_before_barrier, with_core_wait
+from tuiadvisor.metrics.arrays import column_median
+from tuiadvisor.metrics.causes import MAX_PEERS, Cause, find_cause, phases_before_barrier, with_core_wait
+from tuiadvisor.metrics.changes import find_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.metrics.arrays import Ints
+    from tuiadvisor.metrics.arrays import Floats, Ints
     from tuiadvisor.metrics.barrier import Barrier
     from tuiadvisor.metrics.regime import Regime
     from tuiadvisor.metrics.steptable import StepTable
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 MAX_LATE_HOSTS: Final = (
     2  # more of them late alike have something else in common: a stage, a switch, their data
 )
+
+MAX_DATED: Final = 8  # late ranks whose reason is looked at over time: a crowd has one in common
+PHASE_MOVED: Final = 0.5  # of the lateness: so much goes into another phase, and the reason is another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ def with_causes(
     for entry, row in zip(late, late_rows.tolist(), strict=True):
         # All steps while it is late most of the time: picking the late ones picks slow noise in every phase.
         hit = window if entry.persistent else window[entry.hit_K]
+        if entry.persistent and len(late) <= MAX_DATED:
+            hit = _as_now(phases, row, peers, window, entry)
         cause = find_cause(
             table, phases, row, peers, hit, on_accelerator=on_accelerator, is_rare=entry.is_rare
         )
@@ -80,6 +87,18 @@ def with_causes(
             )
         )
     return tuple(result)
+
+
+def _as_now(phases: dict[str, Floats], row: int, peers: Ints, window: Ints, entry: Late) -> Ints:
+    """The steps since which a rank is late for its present reason: it may stay as late while the phase changes."""
+    some = peers[:: max(1, -(-peers.size // MAX_PEERS))]
+    latest = 0
+    for values in phases.values():
+        beyond_K = values[row, window] - column_median(values[np.ix_(some, window)])
+        if np.isfinite(beyond_K).all():
+            changes = find_changes(beyond_K, PHASE_MOVED * entry.mean_excess_s)
+            latest = max([latest, *(change.index for change in changes)])
+    return window[latest:]
 
 
 def with_waits_for_cores(

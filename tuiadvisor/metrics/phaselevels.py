@@ -13,9 +13,12 @@ import numpy as np
 
 from tuiadvisor.metrics.arrays import Floats, Ints, medians
 from tuiadvisor.metrics.changes import Change, find_changes
+from tuiadvisor.metrics.meanshift import find_mean_changes
 from tuiadvisor.metrics.steptable import PHASE_INDEX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuiadvisor.metrics.steptable import StepTable
 
 # What a rank waits for its neighbours says nothing of itself; the exchange's own part is the transfer.
@@ -69,16 +72,29 @@ def _settled(values_RK: Floats, min_shift: float) -> list[Change]:
     changes = find_changes(typical_K, min_shift)
     if alternates(changes):
         return []
+    # Long in every third step: no level moves, but the mean does.
+    middle = medians if changes else _means
+    changes = changes or find_mean_changes(typical_K, min_shift)
     return [
         change
         for change in changes
-        if typical_K.size - change.index >= SETTLED_STEPS and _is_common(values_RK, change)
+        if typical_K.size - change.index >= SETTLED_STEPS and _is_common(values_RK, change, middle)
     ]
 
 
-def _is_common(values_RK: Floats, change: Change) -> bool:
+def onset(series_K: Floats, min_shift: float) -> int | None:
+    """Where a common loss rose last to what it is, in all steps or in some of them; None if it always was so."""
+    changes = find_changes(series_K, min_shift) or find_mean_changes(series_K, min_shift)
+    return next((change.index for change in reversed(changes) if change.shift > 0), None)
+
+
+def _means(values_RK: Floats, axis: int) -> Floats:
+    return np.asarray(values_RK.mean(axis=axis))
+
+
+def _is_common(values_RK: Floats, change: Change, middle: Callable[[Floats, int], Floats]) -> bool:
     """Of two ranks the middle moves by half of what one of them does alone."""
-    before = medians(values_RK[:, max(0, change.index - COMPARED_STEPS) : change.index], 1)
-    after = medians(values_RK[:, change.index : change.index + COMPARED_STEPS], 1)
+    before = middle(values_RK[:, max(0, change.index - COMPARED_STEPS) : change.index], 1)
+    after = middle(values_RK[:, change.index : change.index + COMPARED_STEPS], 1)
     alike = (after - before) / change.shift >= ALIKE_SHIFT
     return bool(alike.mean() >= ALIKE_SHARE)
