@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, folded, frames, simulate
+from synthetic_run import MS, Fault, Job, above_info, folded, frames, hello, simulate
 
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.stream.frames import Frame, FrameKind
@@ -269,3 +269,12 @@ def test_a_run_queue_that_is_no_number_says_nothing(value: object) -> None:
         replace(frame, payload={**frame.payload, "run_queue": value}) for frame in crowd_frames(job, 13, 0.0)
     ]
     assert ["input_bound"] == [entry[0] for entry in above_info(folded([*frames(job), *found]).view())]
+
+
+def test_a_rank_that_was_announced_but_sent_no_step_is_not_taken_for_a_slow_exchange() -> None:
+    """Rank 2 of 4 is late, and its steps never come: the others' waiting is no exchange, and nobody is named."""
+    job = Job(num_ranks=4, missing=(2,), faults=(Fault("forward", (2,), 10 * MS),))
+    advisor = folded([hello(replace(job, missing=()), "node0"), *frames(job)[1:]])
+    view = advisor.view()
+    assert [] == above_info(view)
+    assert "1 rank was not compared and may be late" in view.verdict.sentence

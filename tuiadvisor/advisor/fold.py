@@ -25,6 +25,7 @@ from tuiadvisor.advisor.picture import (
     losses,
     missing_ranks,
     named_ranks,
+    num_without_steps,
     overlap,
     run_info,
     step_summary,
@@ -256,7 +257,9 @@ class Advisor:
         found = self.store.table() if steps is None else self.store.table(*steps)
         diagnosis = None
         if found is not None and found[0].num_steps:
-            diagnosis = self._diagnose(*found, any_missing=bool(missing))
+            diagnosis = self._diagnose(
+                *found, any_missing=bool(missing) or num_without_steps(self.roster, self.store) > 0
+            )
         pipelines = find_pipelines(
             self.chunks, self.roster, self.store, diagnosis, None if steps is None else steps[1]
         )
@@ -291,6 +294,7 @@ class Advisor:
         if diagnosis is None:
             return not_yet(MIN_STEADY_STEPS, any_steps=False)
         num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)
+        num_not_compared += num_without_steps(self.roster, self.store)
         return verdict(judged, diagnosis, job_seconds(diagnosis.seconds_PR), num_not_compared)
 
     def _findings(self, judged: list[Judged]) -> tuple[Finding, ...]:

@@ -372,6 +372,12 @@ def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
     return tuple(rank for rank in range(world_size) if rank not in seen)
 
 
+def num_without_steps(roster: Roster, store: StepStore) -> int:
+    """Ranks that are there, but of which no step was ever seen: nothing is known of what they do."""
+    with_steps = set(store.ranks())
+    return sum(rank not in with_steps and fact.state not in GONE for rank, fact in roster.ranks.items())
+
+
 def ended(roster: Roster) -> str:
     """Why nothing more will come; empty while the run goes on."""
     states = [fact.state for fact in roster.ranks.values()]
