@@ -112,3 +112,12 @@ def test_short_or_single_series_have_none() -> None:
     assert find_wandering(work, np.ones(400)) is None
     assert find_wandering(np.ones((4, 20)), np.ones(20)) is None
     assert find_wandering(np.ones((4, 400)), np.ones(400)) is None
+
+
+def test_a_host_that_is_late_since_mid_run_does_not_wander() -> None:
+    """Its four ranks are late in the same steps; now one of them is last by a hair, now another."""
+    for seed in range(3):
+        late = Fault("data", (4, 5, 6, 7), 6 * MS, onset=120)
+        view = final_view(Job(16, 240, ranks_per_host=4, seed=seed, faults=(late,)))
+        assert [("straggler", (4, 5, 6, 7), "host")] == above_info(view), seed
+        assert 120 == pytest.approx(view.stragglers[0].since_step, abs=4)

@@ -159,3 +159,12 @@ def test_pauses_that_are_over_are_listed_and_no_finding() -> None:
     assert [((0,), 25)] == [(pause.ranks, round(pause.period_steps or 0)) for pause in periodic(view)]
     assert "periodic_pause" not in {finding.id for finding in view.findings}
     assert view.verdict.decision == "keep"
+
+
+def test_an_exchange_that_is_long_in_every_third_step_is_no_row_of_pauses() -> None:
+    """Every ninth of them is one of three rows, and none is a pause."""
+    for seed in range(3):
+        view = final_view(
+            Job(num_steps=330, seed=seed, faults=(Fault("comm", None, 20 * MS, onset=150, every=3),))
+        )
+        assert [] == periodic(view), seed

@@ -30,6 +30,7 @@ MIN_REGULAR: Final = 0.7  # of the distances agree: spikes of noise fall between
 ROUGH: Final = 0.05  # of the period: by so much distances that agree may differ
 OWN_SHARE: Final = 0.6  # of a long step: so much later than all others arrives the rank whose pause it is
 MIN_BREAK: Final = 1.5  # the smallest pause over the largest spike, where their sizes tell them apart
+ALIKE_SIZE: Final = 1.3  # of whole steps
 MAX_EVENTS: Final = 48  # largest long steps that are searched
 MAX_LAGS: Final = 3  # distances that most pairs have
 LEVEL_STEP: Final = 1.25
@@ -51,7 +52,7 @@ class _Events:
 
 def periodic_groups(barrier: Barrier, candidates_K: Bools) -> list[Bools]:
     """Columns of pauses of one distance and kind each, the most striking first; none with fewer than four of them."""
-    found: list[Bools] = []
+    cycle_K, found = barrier.cycle_K, list[Bools]()
     left_K = candidates_K.copy()
     while len(found) < MAX_GROUPS:
         columns_K = _periodic_columns(barrier, left_K)
@@ -59,7 +60,23 @@ def periodic_groups(barrier: Barrier, candidates_K: Bools) -> list[Bools]:
             break
         found.append(columns_K)
         left_K &= ~columns_K
-    return found
+    return [columns_K for columns_K in found if not _is_part_of_row(columns_K, found, cycle_K)]
+
+
+def _is_part_of_row(columns_K: Bools, found: list[Bools], cycle_K: Floats) -> bool:
+    """Whether it is one of several rows of like size and distance: long steps too near each other for pauses."""
+    distance, size_s = _distance(columns_K), float(np.median(cycle_K[columns_K]))
+    return distance < 2 * MIN_PERIOD and any(
+        abs(_distance(other) - distance) <= 1
+        and max(size_s, float(np.median(cycle_K[other])))
+        < ALIKE_SIZE * min(size_s, float(np.median(cycle_K[other])))
+        for other in found
+        if other is not columns_K
+    )
+
+
+def _distance(columns_K: Bools) -> float:
+    return float(np.median(np.diff(np.flatnonzero(columns_K & ~np.append(False, columns_K[:-1])))))
 
 
 def _periodic_columns(barrier: Barrier, candidates_K: Bools) -> Bools:

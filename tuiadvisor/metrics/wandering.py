@@ -29,6 +29,9 @@ NUM_NOISE_SIGMAS: Final = 2.0  # of a single step: five of the middle of nine
 MIN_CULPRITS: Final = 3  # or both of two ranks: fewer are stragglers that come and go
 MIN_HANDOVERS: Final = 3  # one rank after another once is a fault that has moved
 MAX_SHARE_OF_ONE: Final = 0.7  # of the loss
+MAX_TOGETHER: Final = (
+    0.75  # of them late in the same steps: a host or a stage that is late, whoever is last by a hair
+)
 MIN_LOSS_SHARE: Final = 0.02
 MAX_SEARCHED_RANKS: Final = 64
 NOISE_STEPS: Final = 32  # of which the noise is taken: it may grow within the run
@@ -77,7 +80,8 @@ def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
     culprits = np.flatnonzero(by_row > 0)
     owners, lengths, begins = _runs(last_K)
     num_handovers = int((owners[1:] != owners[:-1]).sum()) if owners.size else 0
-    if culprits.size < min(MIN_CULPRITS, num_ranks) or num_handovers < MIN_HANDOVERS:
+    late = excess[culprits] > 0
+    if culprits.size < min(MIN_CULPRITS, num_ranks) or num_handovers < MIN_HANDOVERS or _is_crowd(late):
         return None
     if float(by_row.max()) > MAX_SHARE_OF_ONE * float(by_row.sum()):
         return None
@@ -86,8 +90,12 @@ def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
     what_if = gain(cycle_K[since:], loss_K[since:])
     if what_if.loss_low_s <= 0 or what_if.loss_s < MIN_LOSS_SHARE * what_if.step_s:
         return None
-    late = excess[culprits] > 0
     return Wandering(what_if, rows[culprits], late, healed[culprits], loss_K, since, num_handovers, stretch)
+
+
+def _is_crowd(late_CK: Bools) -> bool:
+    """Whether they are late together, and not one after the other."""
+    return float(late_CK[:, late_CK.any(axis=0)].mean()) > MAX_TOGETHER
 
 
 def _suspects(work_RK: Floats) -> Ints:
