@@ -11,6 +11,7 @@ from snapshot import views
 from unit.synthetic_run import Fault, Job, encoded, frames
 from unit.test_tui_navigator import Keyboard
 
+from tuiadvisor.advisor import steps
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.cli.feed import LiveFeed
 from tuiadvisor.stream.source import SourceStatus
@@ -90,6 +91,25 @@ def test_an_earlier_step_is_shown_as_it_was_then(watch: Watch) -> None:
         state.view.verdict,
     )
     assert () == tuple(row.now for row in state.view.ranks if row.now)
+
+
+def test_a_step_older_than_what_a_view_looks_at_is_shown_with_the_steps_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More steps are held than one view is made of: whoever looks back that far sees as many as were there then."""
+    monkeypatch.setattr(steps, "MIN_TABLE_STEPS", 48)
+    monkeypatch.setattr(steps, "MAX_TABLE_CELLS", 48)
+    advisor, then = Advisor(), []
+    for frame in frames(JOB, rows_per_frame=8):
+        advisor.feed(encoded(frame))
+        if not then and advisor.is_past(55):
+            then.append(advisor.view_at(55))
+    held = advisor.held_steps()
+    assert held is not None
+    assert 55 + 48 < held[1]
+    now = advisor.view_at(55)
+    assert (then[0].window, then[0].step, then[0].verdict) == (now.window, now.step, now.verdict)
+    assert (now.window.last_step or 0) - (now.window.first_step or 0) > 40
 
 
 def test_the_stream_goes_on_behind(watch: Watch) -> None:

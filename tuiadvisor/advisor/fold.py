@@ -184,16 +184,7 @@ class Advisor:
     def view_at(self, step: int) -> RunView:
         """The picture as it was when job step `step` had just ended; frames beyond it may have been fed."""
         view = self._view((None, step))
-        last = min(view.last_step, step) if view.last_step is not None else None
-        return replace(
-            view,
-            last_step=last,
-            trend=until(view.trend, step),
-            ranks=tuple(
-                replace(row, last_step=min(row.last_step, step)) if row.last_step is not None else row
-                for row in view.ranks
-            ),
-        )
+        return replace(view, trend=until(view.trend, step))
 
     def view_of(self, steps: tuple[int, int]) -> RunView:
         """The picture computed from job steps first..last alone, as far as they are still held."""
@@ -208,6 +199,8 @@ class Advisor:
         if hang:
             judged = hang + [entry for entry in judged if not entry.rule.final]
         last_steps = self.store.last_job_steps()
+        if steps is not None and steps[0] is None:
+            last_steps = {rank: min(last, steps[1]) for rank, last in last_steps.items()}
         good, good_losses = goodput(diagnosis, judged)
         named = stragglers(diagnosis, judged)
         stages = self.chunks.stages

@@ -294,7 +294,7 @@ class StepStore:
         oldest, newest = span
         width = min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // aligned.size))
         stop = newest if last is None else min(newest, last + shift)
-        start = max(oldest, newest - width + 1, stop - width + 1)
+        start = max(oldest, newest - self.capacity + 1, stop - width + 1)
         if first is not None:
             start = max(start, first + shift - 1)  # the step before: work begins at its release
         jobs = np.arange(start, max(stop, start - 1) + 1)

@@ -138,7 +138,7 @@ class Checkpoints(Generic[State]):
         for place, raw in enumerate(raws):
             if place < len(newest) and len(newest[place]) == len(raw) >= MIN_PATCHED_BYTES:
                 blocks, former = _blocks(raw), _blocks(newest[place])
-                changed = (blocks != former).any(axis=1)
+                changed = _differ(blocks, former)
                 at = np.flatnonzero(changed)
                 former[at] = blocks[at]  # in place: a copy of everything would cost more than the comparison
                 newest[place][former.nbytes :] = raw[former.nbytes :]
@@ -201,6 +201,12 @@ def _packed(raw: bytes | memoryview) -> bytes:
 def _blocks(octets: Octets) -> npt.NDArray[np.uint64]:
     """All whole blocks, a view."""
     return octets[: len(octets) // BLOCK_BYTES * BLOCK_BYTES].view(np.uint64).reshape(-1, BLOCK_WORDS)
+
+
+def _differ(blocks: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]) -> Changed:
+    """Which blocks differ. The flags of a block's words are looked at as one number: `any` takes four times as long."""
+    flags = blocks != others
+    return np.asarray(flags.view(f"u{BLOCK_WORDS}").reshape(-1) != 0)
 
 
 def _no_blocks(octets: Octets) -> Changed:
