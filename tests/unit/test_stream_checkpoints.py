@@ -84,6 +84,28 @@ def test_a_state_from_before_all_ranks_were_known_goes_on_too(data: list[bytes])
         assert np.array_equal(advisor.store.tracks._table[:, :num], again.store.tracks._table[:, :num])
 
 
+def test_the_memory_of_a_state_that_nobody_needs_is_used_again(data: list[bytes]) -> None:
+    """Restored into what the last one left, every state is what it was; views of the last one stay as they were."""
+    kept: Checkpoints[Advisor] = Checkpoints()
+    advisor, views = Advisor(), []
+    for number, frame in enumerate(data, 1):
+        advisor.feed(frame)
+        kept.keep(advisor, number)
+        views.append(advisor.view())
+    spare, shown, before = kept.restore(len(data)), views[-1], views[-1]
+    places = set()
+    numbers = [len(data) - 9, 9, 4, len(data) - 2, len(data) // 2, 9]
+    for number in numbers:
+        again = kept.restore(number, spare=spare)
+        places.add(again.store.recent._values.__array_interface__["data"][0])
+        assert (views[number - 1], before) == (again.view(), shown)
+        again.feed_many(data[number : number + 2])
+        spare, shown, before = again, again.view(), views[min(number + 2, len(data)) - 1]
+    assert len(places) < len(numbers)
+    two = kept.restore(4), kept.restore(9)
+    assert (views[3], views[8]) == (two[0].view(), two[1].view())
+
+
 def test_before_the_first_state_there_is_none(data: list[bytes]) -> None:
     """Whoever asks for an earlier place has to begin at the first frame."""
     kept: Checkpoints[Advisor] = Checkpoints()

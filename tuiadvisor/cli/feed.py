@@ -412,7 +412,7 @@ class ReplayFeed(Feed):
         found = checkpoints.offset_before(offset)
         here = self.replay.offset
         if found is not None and (offset < here or found > here):
-            self.advisor = checkpoints.restore(found)
+            self.advisor = checkpoints.restore(found, spare=self.advisor)
             self.replay.resume_at(found)
             self._changed = True
         self.replay.seek_offset(offset, position_s)

@@ -88,6 +88,9 @@ class Checkpoints(Generic[State]):
         self._num_bytes_since = 0
         self._newest: list[Octets] = []  # the arrays of the state that was kept last
         self._ancestors: list[_Ancestor] = []  # of the next state: numbers with ever more low bits set
+        self._lent: tuple[State, list[Octets]] | None = (
+            None  # the state restored last, and the memory it lies in
+        )
 
     def __len__(self) -> int:
         """States held."""
@@ -183,12 +186,20 @@ class Checkpoints(Generic[State]):
         found = bisect_right(self._held, offset, key=lambda one: one.offset)
         return self._held[found - 1].offset if found else None
 
-    def restore(self, offset: int) -> State:
-        """An object of its own in the state that `offset_before` named."""
+    def restore(self, offset: int, spare: State | None = None) -> State:
+        """An object of its own in the state that `offset_before` named.
+
+        spare: a state that nobody will use again. If it is the one restored last, its memory is written over:
+        the system has no tens of megabytes to find and to clear, which costs more than filling them where it is short.
+        """
         found = bisect_right(self._held, offset, key=lambda one: one.offset)
         one = self._held[found - 1]
-        arrays = [_restored(one, place) for place in range(len(one.arrays))]
+        lent = self._lent[1] if self._lent is not None and self._lent[0] is spare else []
+        self._lent = None
+        spares: list[Octets | None] = [*lent, *[None] * len(one.arrays)]
+        arrays = [_restored(one, place, spares[place]) for place in range(len(one.arrays))]
         state: State = pickle.loads(zstandard.decompress(one.pickled), buffers=arrays)  # noqa: S301  # pickled above
+        self._lent = state, arrays
         return state
 
 
@@ -222,8 +233,8 @@ def _patch(raw: Octets, changed: Changed) -> _Patch:
     )
 
 
-def _restored(state: _Checkpoint, place: int) -> Octets:
-    """Memory of its own, written once: numpy asks for large pages, which saves much of the time of a large state."""
+def _restored(state: _Checkpoint, place: int, spare: Octets | None = None) -> Octets:
+    """In the spare memory if it fits. Else in new one: numpy asks for large pages, which saves much of the time."""
     patches: list[_Patch] = []
     array = state.arrays[place]
     while isinstance(array, _Patch):
@@ -231,7 +242,9 @@ def _restored(state: _Checkpoint, place: int) -> Octets:
         assert state.before is not None  # noqa: S101  # a whole state has no patches
         state = state.before
         array = state.arrays[place]
-    memory = np.empty(zstandard.get_frame_parameters(array).content_size, dtype=np.uint8)
+    num_bytes = zstandard.get_frame_parameters(array).content_size
+    fits = spare is not None and len(spare) == num_bytes
+    memory = spare if spare is not None and fits else np.empty(num_bytes, dtype=np.uint8)
     with zstandard.ZstdDecompressor().stream_reader(array) as reader:
         reader.readinto(memory.data)
     words = _blocks(memory)
