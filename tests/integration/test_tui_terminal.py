@@ -55,6 +55,15 @@ def test_a_terminal_that_goes_away_ends_the_screens(terminal: Terminal) -> None:
     assert 0 == wait_for_end(terminal.pid, 5.0)
 
 
+def test_a_polite_kill_gives_the_terminal_back(terminal: Terminal) -> None:
+    """Not a shell that prints into what is left of the picture."""
+    assert b"TUNE" in terminal.read(20.0, b"TUNE")
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert LEFT in terminal.read(5.0, LEFT.replace(b"[", rb"\[").replace(b"?", rb"\?"))
+    assert 0 == wait_for_end(terminal.pid, 5.0)
+    os.close(terminal.fd)
+
+
 def test_a_terminal_that_does_not_answer_gets_no_queue(terminal: Terminal) -> None:
     """Until the frame was taken no further one is sent, whatever changes and whatever keys are pressed."""
     seen = b""

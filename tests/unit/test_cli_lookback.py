@@ -219,3 +219,18 @@ def test_onward_from_the_live_edge_says_why_not() -> None:
     assert [] == keyboard.shell.asked
     empty = Keyboard(views.live(views.unknown_everything()))
     assert "no step has been seen yet" in empty.press("[")
+
+
+def test_from_a_frozen_picture_one_goes_back_from_what_it_shows(watch: Watch) -> None:
+    """Not from the live edge behind it: that would be a step forward."""
+    watch.turn("pause")
+    shown = watch.feed.latest().view
+    watch.give(1.0)
+    watch.turn()
+    assert shown is watch.feed.latest().view
+    assert shown is not None
+    assert shown.last_step is not None
+    past = watch.turn("step", -1)
+    assert past is not None
+    assert shown.last_step - 1 == past.step
+    assert past.step < past.last_step - 2

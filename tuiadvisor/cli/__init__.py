@@ -10,6 +10,8 @@ import sys
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the console script's entry."""
-    from tuiadvisor.cli.commands import run  # noqa: PLC0415 - `--version` and errors stay instant
+    from tuiadvisor.cli.commands import end_in_order, run  # noqa: PLC0415 - `--version` and errors stay instant
 
+    if arguments is None:
+        end_in_order()
     return run(sys.argv[1:] if arguments is None else arguments)

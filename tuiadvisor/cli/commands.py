@@ -6,6 +6,7 @@ import argparse
 import difflib
 import importlib
 import os
+import signal
 import sys
 from typing import Final, NoReturn
 
@@ -90,6 +91,19 @@ def wants_screens(options: argparse.Namespace) -> bool:
     return shows_screens()
 
 
+class EndedError(KeyboardInterrupt):
+    """A polite kill: everything that ^C undoes is undone."""
+
+
+def end_in_order() -> None:
+    """SIGTERM ends a command as ^C does: probes are taken out, a demo's training ends, the terminal is given back."""
+    signal.signal(signal.SIGTERM, _ended)
+
+
+def _ended(_number: int, _frame: object) -> None:
+    raise EndedError
+
+
 def run(arguments: list[str]) -> int:
     """Parse, run, and turn what went wrong into one line and an exit code."""
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
@@ -110,7 +124,7 @@ def run(arguments: list[str]) -> int:
         # `tuiadvisor diagnose … | head`: the reader has what it wanted.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as stopped:
+        return 143 if isinstance(stopped, EndedError) else 130
     else:
         return code

@@ -241,7 +241,7 @@ class LiveFeed(Feed):
             self.frozen = False
             self._lookback.leave()
         elif name in LOOKS_BACK:
-            self._answer = self._lookback.go(name, value, self.advisor, self.view)
+            self._answer = self._lookback.go(name, value, self.advisor, self.view, is_frozen=self.frozen)
             if self._errand is not None and not self._errand.is_running:
                 self._errand = None
 

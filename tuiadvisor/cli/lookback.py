@@ -31,13 +31,17 @@ class Lookback:
         """Return to the live edge."""
         self.step = None
 
-    def go(self, name: str, value: object, advisor: Advisor, view: RunView | None) -> str:
+    def go(
+        self, name: str, value: object, advisor: Advisor, view: RunView | None, *, is_frozen: bool = False
+    ) -> str:
         """Move; returns what to say about it, "" where the screen says it all."""
         held = advisor.held_steps()
         if held is None:
             return "no step has been seen yet"
         first, last = held
-        here = last if self.step is None else self.step
+        # From what is on the screen: a picture that was frozen, else the live edge.
+        shown = view.last_step if is_frozen and view is not None and view.last_step is not None else last
+        here = min(shown, last) if self.step is None else self.step
         by = value if isinstance(value, int) else 0
         if name == "seek_step":
             wanted: int | None = by

@@ -113,11 +113,12 @@ class Screens(WireApp, inherit_bindings=False):
         yield self.canvas
 
     def on_mount(self) -> None:
-        """Start polling; leave when the terminal goes."""
+        """Start polling; leave when the terminal goes, or somebody asks for it."""
         self._paint_ground()
         if not self.is_headless:
             # With SIGHUP ignored (nohup) a lost terminal would spin a core on reads that return at once.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.leave)
+            for number in (signal.SIGHUP, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, self.leave)
         self._ticks = self.set_interval(self.preferences.refresh_s, self.tick)
 
     def post_display_hook(self) -> None:

@@ -1,0 +1,43 @@
+"""The demo's training never outlives the demo, however that ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_training_ends_with_the_demo(number: signal.Signals) -> None:
+    """Told to end while it attaches or watches: the launcher and its ranks go, the exit code says how it ended."""
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "tuiadvisor", "demo", "onset", "--headless", "--ranks", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    training: list[psutil.Process] = []
+    try:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if line.startswith("attaching"):
+                break
+        training = psutil.Process(demo.pid).children(recursive=True)
+        assert len([one for one in training if "train.py" in " ".join(one.cmdline())]) >= 2
+        time.sleep(1.0)
+        demo.send_signal(number)
+        demo.communicate(timeout=60)
+        assert 128 + number == demo.returncode
+        gone, alive = psutil.wait_procs(training, timeout=20)
+        assert len(gone) >= 3
+        assert [] == alive
+    finally:
+        demo.kill()
+        demo.wait()
+        for process in training:
+            if process.is_running():
+                process.kill()
