@@ -85,6 +85,7 @@ job level_shift_share share by which the step became longer at level_shift_since
 job level_shift_since steps job step at which the step became longer
 job level_shift_unexplained flag 1 if no other finding explains the longer step
 job level_shift_phase text phase that grew most
+job level_shift_words text the same in words
 job level_shift_steps steps steady steps seen since the step became longer
 job level_shift_cover share share of the growth that this phase holds
 job compute_share share of the step in forward, backward and optimizer

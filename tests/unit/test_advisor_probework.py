@@ -65,7 +65,7 @@ def test_cost_budget_and_share_in_detail() -> None:
     assert 0.2 == pytest.approx(work.detail, abs=0.02)
     assert 30 < work.num_detail_steps < 45
     assert not work.is_over
-    assert "probe 0.11 % of step, detail 20 % of steps" in plain_summary(view)
+    assert "probe 0.11 % of step; detail 20 % of steps" in plain_summary(view)
     assert {"cost", "budget", "detail", "num_detail_steps", "is_over", "always_on"} == set(
         document(view)["probe"]
     )  # type: ignore[call-overload]
@@ -76,7 +76,7 @@ def test_over_its_budget_is_said() -> None:
     view = view_of(with_bursts(Job(), every=10, budget_ppm=100))
     assert view.probe is not None
     assert view.probe.is_over
-    assert "of step (over its budget of 0.01 % without any detail), detail" in plain_summary(view)
+    assert "of step, over its 0.01 % without detail; detail" in plain_summary(view)
 
 
 def test_what_makes_it_miss_its_budget_is_said() -> None:
@@ -86,7 +86,7 @@ def test_what_makes_it_miss_its_budget_is_said() -> None:
     assert work is not None
     assert work.is_over
     assert work.always_on == pytest.approx(0.0011, rel=0.2)
-    assert "of step (over its budget of 0.2 % by its bursts), detail" in plain_summary(view_of(sequence))
+    assert "of step, over its 0.2 % by its bursts; detail" in plain_summary(view_of(sequence))
 
 
 def test_unknown_is_not_zero() -> None:
@@ -146,7 +146,7 @@ def test_info_says_it(tmp_path: Path) -> None:
     assert 0.0025 == told["probe"]["budget"]  # type: ignore[index, call-overload]
     shown = plain_contents(held)
     assert "4,000,000 tokens, as given" in shown
-    assert "probe 0.11 % of step, detail 20 % of steps" in shown
+    assert "probe 0.11 % of step; detail 20 % of steps" in shown
 
 
 @pytest.mark.parametrize(

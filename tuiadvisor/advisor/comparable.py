@@ -93,8 +93,12 @@ def _differ(name: str, before: float | None, after: float | None) -> str:
     return f"{name} {before:,.10g} before, {after:,.10g} after"
 
 
-def busier(before: MachineLoad | None, after: MachineLoad | None, ratio: float | None) -> str | None:
+def busier(
+    before: MachineLoad | None, after: MachineLoad | None, ratio: float | None, *, as_many_ranks: bool = True
+) -> str | None:
     """That the slower run shared its machine with more; None when it did not, or when cores were left.
+
+    as_many_ranks: otherwise a longer wait for a core may be the job's own doing.
 
     Only a full machine delays anybody, and only the slower run may be the one on the busier machine.
     """
@@ -105,7 +109,9 @@ def busier(before: MachineLoad | None, after: MachineLoad | None, ratio: float |
     if slower.busy < FULL_MACHINE or slower.other_cores < shared:
         return None
     waits = slower.wait_for_core, faster.wait_for_core
-    waited_more = waits[0] is not None and waits[1] is not None and waits[0] - waits[1] >= MORE_WAIT
+    waited_more = (
+        as_many_ranks and waits[0] is not None and waits[1] is not None and waits[0] - waits[1] >= MORE_WAIT
+    )
     if not waited_more and slower.other_cores - faster.other_cores < shared:
         return None
     when = ("after", "before") if ratio > 1 else ("before", "after")

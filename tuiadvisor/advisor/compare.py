@@ -117,7 +117,10 @@ def compare(before: Measured, after: Measured, wishes: Wishes | None = None) -> 
     verdict = _verdict(change)
     if found.basis is None:
         verdict = "not comparable"
-    busy = busier(before.load, after.load, change.ratio) if change.significant else None
+    as_many = before.unit.world_size == after.unit.world_size
+    busy = (
+        busier(before.load, after.load, change.ratio, as_many_ranks=as_many) if change.significant else None
+    )
     if busy is not None and verdict != "not comparable":
         if wishes.ignore_load or _beyond_load(before, after, change, floor):
             cautions.append(busy)

@@ -249,6 +249,7 @@ def _shift_values(diagnosis: Diagnosis) -> dict[str, object]:
             "level_shift_since": None,
             "level_shift_unexplained": 0,
             "level_shift_phase": None,
+            "level_shift_words": None,
             "level_shift_cover": None,
             "level_shift_steps": 0,
         }
@@ -260,6 +261,7 @@ def _shift_values(diagnosis: Diagnosis) -> dict[str, object]:
         "level_shift_since": shift.since_step,
         "level_shift_unexplained": int(not near),
         "level_shift_phase": shift.phase,
+        "level_shift_words": PHASE_WORDS.get(shift.phase, f"in {shift.phase}") if shift.phase else None,
         "level_shift_cover": shift.cover,
         "level_shift_steps": shift.num_steps,
     }

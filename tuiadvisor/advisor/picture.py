@@ -241,6 +241,9 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
     """
     if diagnosis is None or not diagnosis.enough:
         return None, {}
+    idle_s = job_seconds(diagnosis.seconds_PR)["pipeline_idle"]
+    if idle_s is None and has_stages(diagnosis.table):
+        return None, {}  # what its stages wait for each other is most of what a pipeline loses
     steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
     warmup = diagnosis.steadiness.warmup
     first = diagnosis.window_start  # pauses before a change of level say nothing of the time since
@@ -256,6 +259,8 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
             losses[_pause_name(diagnosis, pause)] = loss_s / elapsed
     scale = 1.0 if steady_s <= 0 else diagnosis.steady.num_steps / elapsed
     losses |= {name: loss_s * scale for name, loss_s in _step_losses(diagnosis, judged)}
+    if idle_s:
+        losses["pipeline_idle"] = idle_s * scale
     total = sum(losses.values())
     if total > 1:  # overlapping estimates may not claim more than there was
         losses = {name: value / total for name, value in losses.items()}
@@ -308,7 +313,8 @@ def unknowns(
         )
         result.append(Unknown("transfer", why))
     if overlap_seconds(diagnosis)[0] is None and seconds["comm_exposed"] is not None:
-        result.append(Unknown("overlap", "no step was sampled in detail"))
+        why = "what stages wait for each other and what moving data takes are not told apart"
+        result.append(Unknown("overlap", why if pipeline is not None else "no step was sampled in detail"))
     if pipeline is not None and pipeline.why_unknown:
         result.append(Unknown("pipeline", pipeline.why_unknown))
     return tuple(result)

@@ -63,18 +63,20 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
     step = diagnosis.steady_barrier.cycle_K
     mean_s = float(step.mean())
     unblamed = next((entry for entry in judged if entry.rule.id in NOBODYS_FAULT), None)
-    sentence = f"Keep: nothing found is worth acting on; a step takes {seconds(mean_s)}."
+    sentence = f"Keep: nothing found is worth acting on; the mean step takes {seconds(mean_s)}."
     if _is_order_unknown(diagnosis):
-        sentence = f"Keep: a step takes {seconds(mean_s)}; whether a rank is late could not be observed."
+        sentence = (
+            f"Keep: the mean step takes {seconds(mean_s)}; whether a rank is late could not be observed."
+        )
     elif num_not_compared:
         sentence = (
-            f"Keep: nothing found in what was seen; a step takes {seconds(mean_s)}. "
+            f"Keep: nothing found in what was seen; the mean step takes {seconds(mean_s)}. "
             f"{_ranks(num_not_compared)} not compared and may be late."
         )
     elif unblamed is not None:
         # A loss stands beside this verdict: it must not say that there is none.
         sentence = (
-            f"Keep: a step takes {seconds(mean_s)}. No rank or phase is to blame, but {unblamed.headline}: "
+            f"Keep: the mean step takes {seconds(mean_s)}. No rank or phase is to blame, but {unblamed.headline}: "
             "noise of the machine, or work that differs from batch to batch."
         )
     paused = next((entry for entry in judged if entry.rule.id == PAUSED), None)

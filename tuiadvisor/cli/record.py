@@ -6,11 +6,11 @@ import signal
 import sys
 import time
 from argparse import ArgumentTypeError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.background import run_in_background
 from tuiadvisor.cli.duration import seconds
-from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.feed import LiveFeed, attach_phase
 from tuiadvisor.cli.survey import surveyed
 from tuiadvisor.cli.target import open_session
 from tuiadvisor.cli.target_options import add_probe_options, add_remote_target, add_target
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from tuiadvisor.cli.session import Session
 
 
+ATTACH_PATIENCE_S: Final = (
+    20.0  # a rank that waits to be attached to does not keep a recording going for ever
+)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_target(parser)
@@ -31,7 +36,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_probe_options(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the recording to write")
     parser.add_argument(
-        "--for", dest="duration", type=seconds, metavar="60s", help="stop after this long; default: until ^C"
+        "--for",
+        dest="duration",
+        type=seconds,
+        metavar="60s",
+        help="stop so long after the ranks are attached to; default: until ^C",
     )
     parser.add_argument(
         "--steps", type=_count, metavar="N", help="stop after N steps of the job, or --for if that is sooner"
@@ -86,12 +95,15 @@ def _count(text: str) -> int:
 
 def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_steps: int | None) -> None:
     begin = time.monotonic()
+    is_counting = False
     shown = ""
     while not session.agent_ended() and session.hub.poll() is None and feed.failure is None:
-        elapsed = time.monotonic() - begin
-        if duration_s is not None and elapsed >= duration_s:
-            break
         view = feed.latest().view
+        if not is_counting and (_is_attached(view) or time.monotonic() - begin >= ATTACH_PATIENCE_S):
+            is_counting, begin = True, time.monotonic()  # what was asked for is so long a time of the ranks
+        elapsed = time.monotonic() - begin
+        if duration_s is not None and is_counting and elapsed >= duration_s:
+            break
         if num_steps is not None and view is not None and (view.last_step or 0) + 1 >= num_steps:
             break
         line = f"recording {elapsed:.0f} s: {feed.latest().phase}, {_progress(view)}"
@@ -103,6 +115,11 @@ def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_step
         print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
     if session.hub.poll() is not None:
         raise FailureError("the hub ended; what it wrote before is kept, the ranks are not touched")
+
+
+def _is_attached(view: RunView | None) -> bool:
+    """Whether no rank is still being attached to."""
+    return view is not None and bool(view.ranks) and attach_phase(view)[1] is None
 
 
 def _progress(view: RunView | None) -> str:

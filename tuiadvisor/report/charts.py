@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.events import PHASES
@@ -43,7 +42,6 @@ HEAT: Final = (
 UNKNOWN_LEVEL: Final = 8
 MAX_HEAT_ROWS: Final = 4096
 LABEL_WIDTH: Final = 260
-TALLEST: Final = 2.5  # medians: what is taller is cut and said
 
 
 def svg(width: int, height: int, title: str, body: str) -> str:
@@ -60,7 +58,7 @@ def trend_chart(trend: Trend, height: int = 230) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return '<p class="unknown">unknown: no step was seen</p>'
-    top_s = min(max(known), TALLEST * median(known)) * 1.08
+    top_s = text_of.readable_top(known) * 1.08
     plot_width, plot_height = WIDTH - LEFT - RIGHT, height - TOP - BOTTOM
     step_width = plot_width / len(values)
 

@@ -46,6 +46,24 @@ def step_facts(view: RunView) -> list[tuple[str, str]]:
     ]
 
 
+def window_note(view: RunView) -> str:
+    """The steps that figures are from, and those that were left out."""
+    window = view.window
+    left_out = ", ".join(
+        f"{count:,} {why.replace('_', ' ')}" for why, count in window.excluded.items() if count
+    )
+    note = f"Mean over ranks, {text_of.steps(window.first_step, window.last_step)}"
+    note += f", without {left_out}" if left_out else ""
+    return f"{note} ({window.change})." if window.change else f"{note}."
+
+
+def nothing_found(view: RunView) -> str:
+    """What stands where findings would."""
+    if view.window.enough:
+        return "Nothing found that is worth acting on."
+    return f"Not enough yet: {text_of.count(view.window.num_missing_steps, 'more step')}."
+
+
 def shown_ranks(ranks: tuple[RankRow, ...]) -> tuple[tuple[RankRow, ...], int]:
     """The ranks to list, and how many are left out: all of a few, else those that need eyes."""
     if len(ranks) <= MAX_RANKS:
@@ -149,12 +167,18 @@ def size_rows(held: Picture) -> list[tuple[str, ...]]:
     return rows
 
 
+WHAT_IF_NOTE: Final = (
+    "The mean holds the late rank too, so these say less than the verdict, which compares it with its peers. A part "
+    "may exceed the whole where a rank is late in one phase and early in another."
+)
+
+
 def what_if_facts(view: RunView) -> list[tuple[str, str]]:
     """The step re-simulated: slowdown with only one phase or rank as measured, the rest ideal."""
     found = view.what_if
     if found is None:
         return []
-    rows = [("slowdown of the job against all at their ideal", text_of.factor(found.S))]
+    rows = [("S: the job against every rank at the ranks' mean", text_of.factor(found.S))]
     phases = sorted(found.S_t.items(), key=lambda pair: -pair[1])[:6]
     rows += [
         (f"with only {text_of.phase_name(phase)} as measured", text_of.factor(value))

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.report.facts import (
     DECISIONS,
     SIZE_HEADS,
+    WHAT_IF_NOTE,
     change_rows,
     environment_facts,
     losses_text,
+    nothing_found,
     overlap_facts,
     pipeline_facts,
     rank_rows,
@@ -21,6 +23,7 @@ from tuiadvisor.report.facts import (
     size_rows,
     step_facts,
     what_if_facts,
+    window_note,
 )
 from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.gantt import gantt_row
@@ -80,7 +83,7 @@ def _run(run: Dossier) -> list[str]:
     ):
         lines += [f"- {name}: {_plain(text)}"] if text else []
     lines += ["", *_pairs(step_facts(view)), f"Step time: `{_spark(view)}`", ""]
-    lines += ["## Where a step goes", ""]
+    lines += ["## Where a step goes", "", _plain(window_note(view)), ""]
     lines += _table(
         ("phase", "a step", "share"),
         (
@@ -98,12 +101,10 @@ def _run(run: Dossier) -> list[str]:
     lines += ["## Findings", ""]
     for found in view.findings:
         lines += _finding(found)
-    lines += (
-        ["Nothing found that is worth acting on.", ""] if not view.findings and view.window.enough else []
-    )
+    lines += [nothing_found(view), ""] if not view.findings else []
     lines += ["## Communication", "", *_pairs(overlap_facts(view))]
     rows = what_if_facts(view)
-    lines += ["## What if", "", *_pairs(rows)] if rows else []
+    lines += ["## What if", "", *_pairs(rows), WHAT_IF_NOTE, ""] if rows else []
     lines += _session(run)
     lines += ["## Environment", "", *_pairs(environment_facts(view))]
     return (
@@ -125,7 +126,7 @@ def _pipeline(view: RunView) -> list[str]:
                 f"{'▶ ' if link.is_slowest else ''}{text_of.phase_name(link.phase)}",
                 text_of.seconds(link.seconds),
                 text_of.share(link.share),
-                text_of.UNKNOWN if link.slowest_rank is None else f"rank {link.slowest_rank}",
+                "none stands out" if link.slowest_rank is None else f"rank {link.slowest_rank}",
             )
             for link in view.chain
         ]

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.report import charts, sections
 from tuiadvisor.report.facts import (
     DECISIONS,
+    WHAT_IF_NOTE,
     change_rows,
     environment_facts,
     losses_text,
+    nothing_found,
     rank_rows,
     sentence,
     shown_ranks,
     step_facts,
     what_if_facts,
+    window_note,
 )
 from tuiadvisor.report.html import facts, figure, table
 from tuiadvisor.report.inert import inert as _e
@@ -149,7 +152,9 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         _accounting(view),
         sections.pipeline(view),
         _ranks(view),
-        "<h2>Findings</h2>" + ("".join(_finding(found) for found in view.findings) or _no_findings(view)),
+        "<h2>Findings</h2>",
+        *(_finding(found) for found in view.findings),
+        "" if view.findings else f"<p>{_e(nothing_found(view))}</p>",
         sections.communication(view),
         _what_if(view),
         _session(run.session),
@@ -191,15 +196,9 @@ def _accounting(view: RunView) -> str:
         (text_of.phase_name(phase), text_of.seconds(step.seconds.get(phase)), text_of.share(value))
         for phase, value in step.shares.items()
     ]
-    window = text_of.steps(view.window.first_step, view.window.last_step)
-    left_out = ", ".join(
-        f"{count:,} {why.replace('_', ' ')}" for why, count in view.window.excluded.items() if count
-    )
-    note = f"Mean over ranks, {window}" + (f", without {left_out}" if left_out else "")
-    note += f" ({view.window.change})." if view.window.change else "."
     return (
         f"<section><h2>Where a step goes</h2>{charts.phase_bar(step.shares, step.seconds)}"
-        f'<p class="note">{_e(note)}</p>{table(("phase", "a step", "share"), rows)}</section>'
+        f'<p class="note">{_e(window_note(view))}</p>{table(("phase", "a step", "share"), rows)}</section>'
     )
 
 
@@ -224,12 +223,6 @@ def _ranks(view: RunView) -> str:
         + (f'<h3>Phases of each rank</h3><div class="bars">{bars}</div>' if bars else "")
         + "</section>"
     )
-
-
-def _no_findings(view: RunView) -> str:
-    if view.window.enough:
-        return "<p>Nothing found that is worth acting on.</p>"
-    return f"<p>Not enough yet: {text_of.count(view.window.num_missing_steps, 'more step')}.</p>"
 
 
 def _finding(found: Finding) -> str:
@@ -262,7 +255,8 @@ def _finding(found: Finding) -> str:
 
 def _what_if(view: RunView) -> str:
     rows = what_if_facts(view)
-    return f"<section><h2>What if</h2>{facts(rows)}</section>" if rows else ""
+    note = f'<p class="note">{_e(WHAT_IF_NOTE)}</p>'
+    return f"<section><h2>What if</h2>{facts(rows)}{note}</section>" if rows else ""
 
 
 def _session(session: Guided | None) -> str:

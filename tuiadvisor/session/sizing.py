@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.machine import Machine
 
 HOW_TO_GET_DATA: Final = (
-    "record this training at a second size into this folder (tuiadvisor record -o NAME.tuirec), then press u",
+    "record this training at a second size beside this one: tuiadvisor record -o NAME.tuirec (screen 6: u finds it)",
     "or give a table of measured sizes (devices and step_s, throughput or total_h): tuiadvisor scale --table CSV --tui",
 )
 OTHER_WORK: Final = 0.01  # gradients that differ by more are another model's

@@ -145,15 +145,22 @@ def _legend_item(phase: str, value: float, seconds: float | None) -> list[Span]:
     ]
 
 
-def column_chart(values: Sequence[float | None], width: int, rows: int) -> list[Line]:
+def column_chart(
+    values: Sequence[float | None], width: int, rows: int, top: float | None = None
+) -> list[Line]:
     """Return a chart from zero up, newest right, eighths of a cell; an unknown value is marked at the foot.
 
-    Series longer than `width` lose their oldest values, shorter ones are widened to it.
+    Series longer than `width` lose their oldest values, shorter ones are widened to it. top: what fills a column;
+    higher values are cut. None: the highest.
     """
     shown = list(values[-width:])
-    highest = max((value for value in shown if value is not None), default=0.0)
+    highest = top or max((value for value in shown if value is not None), default=0.0)
     eighths = [
-        None if value is None else max(round(value / highest * rows * 8), 1) if highest > 0 else 1
+        None
+        if value is None
+        else min(max(round(value / highest * rows * 8), 1), rows * 8)
+        if highest > 0
+        else 1
         for value in (shown[column * len(shown) // width] for column in range(width if shown else 0))
     ]
     return [_chart_row(eighths, level) for level in range(rows - 1, -1, -1)]

@@ -151,6 +151,7 @@ COMMANDS = (
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 BY_KEY = {key: command for command in COMMANDS for key in command.keys}
+NEAR = 0.0005  # of a recording: a mark nearer than that is where one stands
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 _REPLAY_ONLY = frozenset({"bookmark", "speed"})
@@ -175,6 +176,10 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
     can_open = bool(page.targets) or page.name == "runs" or (has_findings and page.name == "overview")
     moves_in_time = name in _IN_TIME and not (name in _AROUND and page.name in _SIDEWAYS)
     reasons = (
+        (
+            name in _REPLAY_ONLY and state.replay is None and state.mode == "replay",
+            "the recording is still being opened",
+        ),
         (name in _REPLAY_ONLY and state.replay is None, "only in a replay: this run is live"),
         (name in _RANKS_ONLY and page.name != "ranks", "only on the ranks screen: press 2"),
         (name == "filter" and page.name not in _LISTS, "only on a list: 2 ranks or 8 runs"),
@@ -203,6 +208,10 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
             name in _MARKS and state.replay is not None and not state.replay.marks,
             "nothing is marked in this recording",
         ),
+        (
+            name in _MARKS and not _has_mark(name, state),
+            "no finding or bookmark further on in that direction",
+        ),
         (name == "open" and not can_open, "there is nothing to open here"),
         (name == "pause" and view is None, "there is nothing to pause yet"),
         (
@@ -211,6 +220,16 @@ def why_not(name: str, state: FeedState, page: Page) -> str:
         ),
     )
     return next((reason for applies, reason in reasons if applies), "")
+
+
+def _has_mark(name: str, state: FeedState) -> bool:
+    """Whether a replay has a mark before or behind where it stands."""
+    replay = state.replay
+    if replay is None:
+        return True
+    if name == "mark_back":
+        return any(place < replay.position - NEAR for place, _ in replay.marks)
+    return any(place > replay.position + NEAR for place, _ in replay.marks)
 
 
 def rank_at(page: Page) -> int | None:

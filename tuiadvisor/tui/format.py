@@ -6,12 +6,14 @@ In: values of a RunView.  Out: str, at most 12 characters for one number.
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 UNKNOWN = "unknown"
+TALLEST = 2.5  # medians: what is taller is cut and said
 TIMES = "\u00d7"
 TO = "\u2013"  # between the ends of a range
 
@@ -143,6 +145,12 @@ def steps(first: int | None, last: int | None) -> str:
     if first is None or last is None:
         return "no steps yet"
     return f"step {first:,}" if first == last else f"steps {first:,}{TO}{last:,}"
+
+
+def readable_top(values: Sequence[float | None]) -> float:
+    """Where a chart of step times ends: 2.5 medians at most, or one slow step would leave the others flat."""
+    known = [value for value in values if value is not None]
+    return min(max(known), TALLEST * median(known)) if known else 0.0
 
 
 def since(step: int | None, *, seen: bool) -> str:

@@ -133,6 +133,15 @@ def length(parts: Line | Sequence[Span]) -> int:
     return sum(cell_len(text) for text, _ in spans)
 
 
+def fit_middle(text: str, width: int) -> str:
+    """Return the text in exactly `width` cells; what is too long loses its middle: names differ at their ends."""
+    text = clean(text)
+    if cell_len(text) <= width or width < 5 or cell_len(text) != len(text):
+        return fit(text, width)
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
 def crop(source: Line, width: int) -> Line:
     """Return the row cut to `width` cells, with an ellipsis where it was cut."""
     if length(source) <= width:

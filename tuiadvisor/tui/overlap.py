@@ -154,7 +154,7 @@ def _legend(width: int) -> list[Line]:
 def _seen(view: RunView) -> str:
     share = view.overlap.sampled_share
     if not share:
-        return "no step seen in detail"
+        return "no step seen in detail" if view.pipeline is None else ""
     return f"* seen in {text_of.share(share)} of steps, the rest in all"
 
 
@@ -187,10 +187,8 @@ def _shares(view: RunView, width: int) -> list[Line]:
         why = next(
             (item.why for item in view.unknown if item.metric == "overlap"), "no step was watched in detail"
         )
-        rows += [
-            line((text, "dim"))
-            for text in wrap(f"What is hidden is unknown: {why}. To see it, {HOW_TO_SEE}.", width)
-        ]
+        how = f" To see it, {HOW_TO_SEE}." if view.pipeline is None else ""
+        rows += [line((text, "dim")) for text in wrap(f"What is hidden is unknown: {why}.{how}", width)]
     return rows
 
 

@@ -172,6 +172,8 @@ def _finding_rows(view: RunView, found: list[Line], most: int) -> list[Line]:
         return [line((waiting or "nothing found that is worth acting on", "dim"))]
     if len(found) <= most:
         return found
+    if most == 1:
+        return found[:1]  # how many there are stands in the head
     left = len({row.target for row in found if row.target} - {row.target for row in found[: most - 1]})
     if left == 0:
         return found[:most]

@@ -13,7 +13,20 @@ from tuiadvisor.tui import bars, sections
 from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.desk import NO_DESK
 from tuiadvisor.tui.environment import ascii_only
-from tuiadvisor.tui.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, to_ascii, wrap
+from tuiadvisor.tui.line import (
+    BLANK,
+    Cell,
+    Line,
+    crop,
+    fit,
+    fit_middle,
+    indent,
+    line,
+    row,
+    rule,
+    to_ascii,
+    wrap,
+)
 from tuiadvisor.tui.page import Page
 
 if TYPE_CHECKING:
@@ -115,7 +128,7 @@ class Runs(Page):
         spans: list[Span] = [
             (mark, "accent"),
             ("▶" if is_open else " ", "accent"),
-            (fit(entry.name, columns.name) + " ", "strong" if is_open else "text"),
+            (fit_middle(entry.name, columns.name) + " ", "strong" if is_open else "text"),
             (fit(entry.when, WHEN_WIDTH) + " ", "dim"),
         ]
         target = ("run", entry.path)

@@ -85,7 +85,7 @@ def trend(view: RunView, width: int, rows: int) -> list[Line]:
     if not any(value is not None for value in values):
         return [line(("no step finished yet: the trend starts with the first one", "dim"))][:rows]
     chart_rows = max(rows - 1, 1)
-    lines = bars.column_chart(values, width, chart_rows)
+    lines = bars.column_chart(values, width, chart_rows, text_of.readable_top(values[-width:]))
     if rows > chart_rows:
         first, size = view.trend.first_step, view.trend.steps_per_bucket
         marks = bars.chart_marks(view.trend.marks, first, size, len(values), width)
@@ -108,9 +108,11 @@ def throughput(view: RunView, width: int, room: int) -> list[Line]:
 
 
 def _trend_scale(view: RunView, width: int) -> str:
-    """Return what the height of the chart means."""
+    """Return what the height of the chart means, and what was cut."""
     shown = [value for value in view.trend.step_s[-width:] if value is not None]
-    return f"tallest {text_of.seconds(max(shown))}"
+    top = text_of.readable_top(shown)
+    cut = f"cut at {text_of.seconds(top)}, " if max(shown) > top else ""
+    return f"{cut}tallest {text_of.seconds(max(shown))}"
 
 
 def step_title(name: str, view: RunView) -> str:
@@ -188,6 +190,9 @@ def pace(device: DeviceView) -> str:
 
 def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return one line a straggler: who, why, what it costs, since when."""
+    why = next((entry.why for entry in view.unknown if entry.metric == "stragglers"), "")
+    if why and not view.stragglers:
+        return [crop(line((f"who is late is {text_of.UNKNOWN}: {why}", "dim")), width)][:max_rows]
     lines = []
     hosts = {rank.rank: rank.host for rank in view.ranks}
     is_one_host = len(set(hosts.values())) == 1  # the header names it

@@ -61,10 +61,13 @@ def pipeline_advice(pipeline: PipelineView) -> list[str]:
     wanted = [
         f"{share:.0%} with {text_of.count(num)}".replace("%", " %")
         for share, num in sorted(pipeline.micro_batches_for, reverse=True)
-        if num > pipeline.num_micro_batches
+        if num > pipeline.num_micro_batches and share < (pipeline.fill_share or 1.0)
     ]
     if wanted:
-        texts.append(f"With more micro-batches, filling and draining takes less than {', '.join(wanted)}.")
+        texts.append(
+            "With equal stages and more micro-batches, filling and draining takes at most "
+            f"{', '.join(wanted)} of them."
+        )
     return texts
 
 
