@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 import pytest
@@ -78,6 +79,13 @@ def test_predicted_size_must_be_faster_even_at_worst() -> None:
     """Expected 5 % faster, at worst 20 % slower: not a reason to go there."""
     candidate = Candidate(128, 16.1, 20.4, 0.85, 2060, 2611, 16.1, 20.4, is_predicted=True)
     assert ("stop", 64) == _what([*SIZES, candidate], Intent(objective="time"))
+
+
+def test_a_prediction_that_may_reach_the_floor_is_to_be_measured() -> None:
+    """Efficiency 0.78 with 0.85 at best is no reason to say stop where 0.8 was asked for; 0.79 at best is."""
+    faster = Candidate(128, 9.0, 9.6, 0.78, 1150, 1230, 9.0, 9.6, is_predicted=True, best_efficiency=0.85)
+    assert ("keep", 64) == _what([*SIZES, faster], Intent(objective="time"))
+    assert ("stop", 64) == _what([*SIZES, replace(faster, best_efficiency=0.79)], Intent(objective="time"))
 
 
 def test_deadline_uses_the_slow_end() -> None:

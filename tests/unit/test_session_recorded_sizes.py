@@ -93,8 +93,19 @@ def test_a_rank_that_was_not_recorded_hides_the_batch() -> None:
 def test_a_fault_that_is_no_matter_of_size_is_named() -> None:
     """A straggler at one size looks like bad scaling."""
     view = view_of(Job(num_ranks=8).with_faults(Fault("backward", (3,), 8 * MS)))
-    notes = table_of([recorded(2), recorded(4), Recorded("8.tuirec", view, MODEL)]).notes
-    assert any(note.startswith("8.tuirec") and "straggler" in note for note in notes)
+    table = table_of([recorded(2), recorded(4), Recorded("8.tuirec", view, MODEL)])
+    assert any(note.startswith("8.tuirec") and "straggler" in note for note in table.notes)
+
+
+def test_nothing_is_decided_on_a_curve_through_a_large_fault() -> None:
+    """The screen beside it says that the straggler is to be mended: that is no reason to stop growing."""
+    view = view_of(Job(num_ranks=8).with_faults(Fault("backward", (3,), 40 * MS)))
+    table = table_of([recorded(2), recorded(4), Recorded("8.tuirec", view, MODEL)])
+    decision = analyse(table, [Target(16)], Intent())[0].decision
+    assert "keep" == decision.decision
+    assert "8.tuirec" in decision.because
+    assert "mend it first" in decision.because
+    assert None is table_of([recorded(2), recorded(4), recorded(8)]).doubt
 
 
 def test_the_parts_of_one_run_sum_to_its_step() -> None:

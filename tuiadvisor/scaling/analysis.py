@@ -94,19 +94,20 @@ def analyse(table: Table, targets: Sequence[Target], intent: Intent) -> tuple[Re
     """A report per label; the one with the most sizes first. TuiadvisorError when a limit can't be judged."""
     check(intent, table.quantity)
     all_subjects = [subject for subject in subjects(table) if subject.series]
-    reports = [_report(subject, targets, intent) for subject in all_subjects]
+    reports = [_report(subject, targets, intent, table.doubt) for subject in all_subjects]
     # Python's sort is stable: of equals, the first of the file.
     return tuple(sorted(reports, key=lambda report: -len(report.main.series.sizes)))
 
 
-def _report(subject: Subject, targets: Sequence[Target], intent: Intent) -> Report:
+def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: str | None) -> Report:
     fitted = {id(series): _fit(series) for series in subject.series}
     wanted = [*subject.targets, *targets] or [Target(2 * max(series.sizes[-1] for series in subject.series))]
     predictions, refused = _predict_all(subject, wanted, fitted, intent)
     main = _main(subject, predictions)
     mine = [one for one in predictions if one.series is main]
     candidates = _candidates(fitted[id(main)].series, mine, intent)
-    doubt = f"{main.note}; add the column global_batch" if main.is_regime_guessed else None
+    if main.is_regime_guessed:
+        doubt = f"{main.note}; add the column global_batch"
     largest_refusal = max(refused, key=lambda one: one.devices).why if refused else None
     used = {id(one.series) for one in predictions} or {id(main)}
     choice = fitted[id(main)].choice
@@ -249,6 +250,7 @@ def _as_candidate(one: Predicted) -> Candidate:
         one.hours.expected if one.hours else None,
         one.hours.high if one.hours else None,
         is_predicted=True,
+        best_efficiency=one.efficiency.high,
     )
 
 

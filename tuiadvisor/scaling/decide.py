@@ -32,6 +32,7 @@ class Candidate:
     hours: float | None
     cautious_hours: float | None
     is_predicted: bool
+    best_efficiency: float | None = None  # the fast end of a predicted interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def decide(
     measured = sorted((one for one in candidates if not one.is_predicted), key=lambda one: one.devices)
     current = _current(measured, intent)
     if doubt:
-        return Decision("keep", current.devices, f"nothing is decided on ambiguous rows: {doubt}")
+        return Decision("keep", current.devices, f"nothing is decided on these rows: {doubt}")
     if len(measured) < 2:
         return Decision(
             "keep", current.devices, refused or "one size can't show how a job scales: measure a second one"
@@ -193,6 +194,10 @@ def _stay(
             f"; {sized(current.devices)} themselves are at {current.efficiency:.2f}, "
             f"below the {intent.efficiency_floor:g} asked for"
         )
+    best = following.best_efficiency
+    if best is not None and following.efficiency < intent.efficiency_floor <= best:
+        open_end = f"its interval reaches the {intent.efficiency_floor:g} asked for: measure it"
+        return Decision("keep", current.devices, f"{step}; {open_end}; {reason}")
     return Decision("stop", current.devices, f"{step}; {reason}")
 
 

@@ -45,6 +45,7 @@ class Table:
     quantity: Quantity
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+    doubt: str | None = None  # why nothing should be decided on these rows
 
 
 def read_table(path: str) -> Table:

@@ -29,6 +29,7 @@ STEP: Final = Quantity("step_s", "step", "s", 1.0)
 COMPUTE: Final = ("h2d", "forward", "backward")
 OTHER_WORK: Final = 0.01  # gradients that differ by more are another model's
 SMALL_BYTES: Final = 8 << 10  # up to here an all-reduce is latency alone
+LARGE_FAULT: Final = 0.1  # of the step: the curve would be drawn through a fault
 OF_SIZE: Final = {"comm_exposed"}  # what a finding may be about and yet be a matter of size
 
 
@@ -76,7 +77,8 @@ def table_of(runs: Sequence[Recorded]) -> Table:
         )
         for place, ((_, known), work, layout) in enumerate(zip(usable, works, layouts, strict=True), 1)
     )
-    return Table(f"{len(rows)} recordings", STEP, rows, tuple(notes))
+    doubt = next((fault for _, known in usable for fault in _faults(known, LARGE_FAULT)), None)
+    return Table(f"{len(rows)} recordings", STEP, rows, tuple(notes), doubt)
 
 
 def parts_of(run: Recorded, machine: Machine | None = None) -> Parts:
@@ -180,11 +182,13 @@ def _layout(view: RunView) -> str:
     return normal_layout(" ".join(sizes))
 
 
-def _faults(known: Facts) -> list[str]:
-    """What made this size slow without being a matter of size."""
+def _faults(known: Facts, least: float = 0.0) -> list[str]:
+    """What made this size slow without being a matter of size; least: of the step."""
     return [
         f"{printable(known.name)}: its step holds {seconds(finding.loss_s_per_step)} of {finding.id}, which is no "
         "matter of size: mend it first, or it is read as one"
         for finding in known.findings
-        if finding.loss_s_per_step and finding.phase not in OF_SIZE
+        if finding.loss_s_per_step
+        and finding.phase not in OF_SIZE
+        and finding.loss_s_per_step >= least * (known.step_s or 0.0)
     ]
