@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.tracks import MAX_RANKS, NONE
+from tuiadvisor.advisor.tracks import NONE
 from tuiadvisor.metrics.align import MIN_MATCHES, RankBlock, RankSteps, align, confirm, likely_offsets
 
 if TYPE_CHECKING:
@@ -52,15 +52,16 @@ class Alignments:
         if not due.size:
             return due
         rows = tracks.num_rows[due]
-        aligned = tracks.is_aligned[due]
+        aligned = tracks.offset[due] != NONE
         later = np.where(rows < 512, np.maximum(4, 2 * rows), rows + 1024)
         tracks.next_check[due] = np.where(aligned, later, np.maximum(rows + 1, rows + rows // 8))
-        if not tracks.is_aligned.any():
+        if not tracks.any_aligned():
             self._one(int(due[0]), clock_shift, tick)
         for row in due[~self._confirmed(due, clock_shift, tick)].tolist():
             self._one(row, clock_shift, tick)
-        tracks.next_check[due] = np.where(tracks.is_aligned[due], later, tracks.next_check[due])
-        fresh = due[~aligned & tracks.is_aligned[due]]
+        now_aligned = tracks.offset[due] != NONE
+        tracks.next_check[due] = np.where(now_aligned, later, tracks.next_check[due])
+        fresh: Ints = due[~aligned & now_aligned]
         unnumbered = fresh[tracks.first_offset[fresh] == NONE]
         tracks.first_offset[unnumbered] = tracks.offset[unnumbered]
         for row in fresh.tolist():
@@ -73,11 +74,14 @@ class Alignments:
         """Where one aligned rank bears out the offset a row has, or is likely to have."""
         tracks = self._tracks
         nothing = np.zeros(due.size, dtype=np.bool_)
+        if due.size < 2:
+            return nothing
         host = int(tracks.host[due[0]])
-        aligned = np.flatnonzero(tracks.is_aligned)
-        fresh = aligned[tracks.last_tick[aligned] == tick]
-        references = self._references(fresh if fresh.size else aligned, host)
-        if due.size < 2 or not references.size:
+        near = tracks.rows_on(host)
+        near = near[tracks.offset[near] != NONE]
+        fresh = near[tracks.last_tick[near] == tick]
+        references = self._nearest(fresh) if fresh.size else self._references(near, host)
+        if not references.size:
             return nothing
         ref = int(references[0])
         same_clock = bool(tracks.host[ref] == host)
@@ -109,16 +113,20 @@ class Alignments:
             offsets[new] = np.where(known, found, NONE)
         return offsets
 
-    def _references(self, candidates: Ints, host: int) -> Ints:
-        """The best few rows to compare with: of the same host, lowest ranks first."""
-        tracks = self._tracks
-        near = candidates[tracks.host[candidates] == host]
-        pool = near if near.size >= MAX_REFERENCES else candidates
-        order = tracks.rank[pool] + MAX_RANKS * (tracks.host[pool] != host)
-        if pool.size > MAX_REFERENCES:  # sorting all of them for each new agent would be quadratic in ranks
-            best = np.argpartition(order, MAX_REFERENCES)[:MAX_REFERENCES]
-            pool, order = pool[best], order[best]
-        return pool[np.argsort(order)]
+    def _nearest(self, near: Ints) -> Ints:
+        """The best few rows of a host to compare with: its lowest ranks."""
+        return near[np.argsort(self._tracks.rank[near])[:MAX_REFERENCES]]
+
+    def _references(self, near: Ints, host: int, row: int | None = None) -> Ints:
+        """The same, filled up with the lowest ranks of other hosts. near: what fits of this host; row: to compare.
+
+        Never a look at all ranks: it happens for each agent, and would make the whole quadratic in ranks.
+        """
+        best = self._nearest(near)
+        if best.size == MAX_REFERENCES:
+            return best
+        others = self._tracks.lowest_aligned(MAX_REFERENCES - best.size, host, row)
+        return np.concatenate((best, others))
 
     # -- one by one ------------------------------------------------------------------------------------------
 
@@ -137,10 +145,10 @@ class Alignments:
 
     def _against_others(self, row: int, clock_shift: ClockShift) -> tuple[int | None, str]:
         tracks = self._tracks
-        fit = tracks.is_aligned & tracks.contemporary(row, slice(None))
-        fit[row] = False
         host = int(tracks.host[row])
-        references = self._references(np.flatnonzero(fit), host)
+        near = tracks.rows_on(host)
+        near = near[(tracks.offset[near] != NONE) & (near != row)]
+        references = self._references(near[tracks.contemporary(row, near)], host, row)
         why_not = NOT_YET
         own = self._recent.of_rank(row, MAX_ALIGN_STEPS) if references.size else None
         for other in references.tolist():
@@ -162,9 +170,9 @@ class Alignments:
 
     def _may_start_axis(self, row: int, tick: int) -> bool:
         tracks = self._tracks
-        others = tracks.is_aligned
-        if not others.any():
+        if not tracks.any_aligned():
             return True
+        others = tracks.is_aligned
         if not tracks.restarted[row] or (others & tracks.contemporary(row, slice(None))).any():
             return False
         # Frames of other hosts come in turn: before this one's second nobody knows whether they go on.

@@ -50,7 +50,8 @@ class RecentSteps:
             return False
         space = self.num_rows if num_rows <= self.num_rows else max(8, num_rows, 2 * self.num_rows)
         steps = np.full((space, capacity), UNKNOWN, dtype=np.int64)
-        values = np.full((len(KEPT), space, capacity), UNKNOWN, dtype=np.int64)
+        # Not filled: only cells whose step is the one asked for are ever believed.
+        values = np.zeros((len(KEPT), space, capacity), dtype=np.int64)
         wanted = self._tracks.last_step[:, None] - np.arange(min(capacity, self.capacity))
         row, back = np.nonzero(
             (self._steps[np.arange(self._tracks.num)[:, None], wanted % self.capacity] == wanted)

@@ -179,7 +179,7 @@ class StepStore:
             self.num_restarts += int(old.size)
             self.alignments.forget(old)
             self.recent.forget(old)
-            self.tracks.restarted[old] = 1
+            self.tracks.restart(old)
         self.tracks.begin(row, host, records.step[at], records.begin[at], self._tick)
 
     def _take(self, rows: Ints, records: _Records, here: Ints) -> Ints:
