@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 from tuiadvisor.advisor.collectives import Collectives
+from tuiadvisor.advisor.collector import collector_off
 from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.groups import groupings
@@ -55,7 +56,7 @@ from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpac
 from tuiadvisor.stream.tables import unpack_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tuiadvisor.advisor.view import Finding, Verdict
     from tuiadvisor.events import GivenWork
@@ -106,6 +107,13 @@ class Advisor:
 
     def feed_many(self, frames: Iterable[bytes], *, with_steps: bool = True) -> None:
         """Take encoded frames in order: what `feed` does with each, several times as fast."""
+        left = iter(frames)
+        while self._take_chunk(left, with_steps=with_steps):
+            pass
+
+    @collector_off()
+    def _take_chunk(self, frames: Iterator[bytes], *, with_steps: bool) -> bool:
+        """Decode and fold the next frames, a bounded number; False when there were none."""
         chunk: list[Frame | TuiadvisorError] = []
         num_rows = 0
         for frame in frames:
@@ -118,9 +126,9 @@ class Advisor:
                 if decoded.kind == FrameKind.STEPS:
                     num_rows += integer(decoded.payload, "rows") or 0
             if len(chunk) >= CHUNK_FRAMES or num_rows >= CHUNK_ROWS:
-                self._take(chunk, with_steps=with_steps)
-                chunk, num_rows = [], 0
+                break
         self._take(chunk, with_steps=with_steps)
+        return bool(chunk)
 
     def feed_frame(self, frame: Frame) -> None:
         """Take one decoded frame."""
@@ -190,6 +198,7 @@ class Advisor:
         """The picture computed from job steps first..last alone, as far as they are still held."""
         return self._view(steps)
 
+    @collector_off()
     def _view(self, steps: tuple[int | None, int] | None) -> RunView:
         seen = self._seen(steps)
         diagnosis, missing = seen.diagnosis, seen.missing
