@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.evidence import PHASE_WORDS, Subject, rank_words
-from tuiadvisor.metrics.standstill import RankNow, Standstill, standstill
+from tuiadvisor.metrics.standstill import MIN_STILL_S, RankNow, Standstill, standstill
 from tuiadvisor.metrics.steptable import PHASE_INDEX
 
 if TYPE_CHECKING:
+    from tuiadvisor.advisor.rankfacts import RankFacts
     from tuiadvisor.advisor.roster import Roster
     from tuiadvisor.advisor.steps import StepStore
     from tuiadvisor.metrics.steptable import StepTable
@@ -30,6 +31,8 @@ THREAD_WORDS: Final = {
 
 def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subject | None:
     """What the rule is judged on."""
+    if any(_was_live(facts) and (facts.still_s or 0.0) < MIN_STILL_S for facts in roster.ranks.values()):
+        return None  # one that moves is enough, and most often the first of thousands does
     offsets = store.job_offsets()
     silent = roster.silent_agents()
     places = []
@@ -39,9 +42,7 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subje
         step = None
         if facts.still_step is not None and facts.rank in offsets:
             step = facts.still_step + offsets[facts.rank]
-        # A probe that was taken out of a standing rank leaves the rank as it was.
-        was_live = facts.state in {"live", "detached"} and facts.still_phase is not None
-        state = "live" if was_live else facts.state
+        state = "live" if _was_live(facts) else facts.state
         places.append(
             RankNow(
                 facts.rank,
@@ -55,6 +56,11 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subje
         )
     found = standstill(places, _longest_step_s(table))
     return None if found is None else _subject(found, roster)
+
+
+def _was_live(facts: RankFacts) -> bool:
+    """A probe that was taken out of a standing rank leaves the rank as it was."""
+    return facts.state in {"live", "detached"} and facts.still_phase is not None
 
 
 def _longest_step_s(table: StepTable | None) -> float | None:

@@ -58,7 +58,7 @@ def job_seconds(seconds_PR: Floats) -> PhaseTimes:
 
 def shares(seconds: PhaseTimes) -> PhaseTimes:
     """Shares of the step; they sum to 1 over the known phases. All None without a step."""
-    total = sum(value for value in seconds.values() if value is not None)
+    total = sum([value for value in seconds.values() if value is not None])
     if total <= 0:
         return dict.fromkeys(seconds)
     return {name: None if value is None else value / total for name, value in seconds.items()}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median
+from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median, row_median
 from tuiadvisor.metrics.steptable import COMM, PHASE_INDEX, consecutive, picked
 
 if TYPE_CHECKING:
@@ -164,30 +164,38 @@ def _clock_shift(table: StepTable, usable_K: Bools) -> Floats:
     Zero within a single host. Leaving a collective is common to all within fractions of a millisecond,
     whatever the clocks say; a median over a block of steps removes who happened to be woken first.
     """
-    shape = table.present_RK.shape
+    num_steps = table.num_steps
     hosts = sorted(set(table.hosts))
-    shift = np.zeros(shape)
     if len(hosts) < 2:
-        return shift
-    rows: dict[str, list[int]] = {host: [] for host in hosts}
-    for row, host in enumerate(table.hosts):
-        rows[host].append(row)
-    host_release = {host: column_median(table.release_s_RK[rows[host]]) for host in hosts}
-    reference = host_release[hosts[0]]
-    num_blocks = -(-shape[1] // CLOCK_BLOCK_STEPS)
-    block_of_K = np.minimum(np.arange(shape[1]) // CLOCK_BLOCK_STEPS, num_blocks - 1)
-    for host in hosts[1:]:
-        offset_K = np.where(usable_K, host_release[host] - reference, np.nan)
-        padded = np.full(num_blocks * CLOCK_BLOCK_STEPS, np.nan)
-        padded[: shape[1]] = offset_K
-        blocks = column_median(padded.reshape(num_blocks, CLOCK_BLOCK_STEPS).T)
-        known = np.isfinite(blocks)
-        if not known.any():
-            shift[rows[host]] = np.nan  # no common release: this host's arrivals cannot be compared
-            continue
-        filled = np.interp(np.arange(num_blocks), np.flatnonzero(known), blocks[known])
-        shift[rows[host]] = filled[block_of_K]
-    return shift
+        return np.zeros(table.present_RK.shape)
+    number = {host: index for index, host in enumerate(hosts)}
+    host_R = np.array([number[host] for host in table.hosts])
+    release_HK = _group_medians(table.release_s_RK, host_R, len(hosts))
+    num_blocks = -(-num_steps // CLOCK_BLOCK_STEPS)
+    padded = np.full((len(hosts), num_blocks * CLOCK_BLOCK_STEPS), np.nan)
+    padded[:, :num_steps] = np.where(usable_K, release_HK - release_HK[0], np.nan)
+    blocks_HB = row_median(padded.reshape(-1, CLOCK_BLOCK_STEPS)).reshape(len(hosts), num_blocks)
+    known_HB = np.isfinite(blocks_HB)
+    for host in np.flatnonzero(known_HB.any(axis=1) & ~known_HB.all(axis=1)).tolist():
+        known = np.flatnonzero(known_HB[host])
+        blocks_HB[host] = np.interp(np.arange(num_blocks), known, blocks_HB[host, known])
+    # No common release at all leaves NaN: that host's arrivals cannot be compared.
+    blocks_HB[~known_HB.any(axis=1)] = np.nan
+    blocks_HB[0] = 0.0
+    return np.asarray(blocks_HB[:, np.arange(num_steps) // CLOCK_BLOCK_STEPS][host_R])
+
+
+def _group_medians(values_RK: Floats, group_R: Ints, num_groups: int) -> Floats:
+    """`column_median` of the rows of each group, at once for all groups of one size: thousands of hosts have 8 each."""
+    order, size_G = np.argsort(group_R, kind="stable"), np.bincount(group_R, minlength=num_groups)
+    start_G = np.cumsum(size_G) - size_G
+    result = np.empty((num_groups, values_RK.shape[1]))
+    for size in np.unique(size_G).tolist():
+        groups = np.flatnonzero(size_G == size)
+        rows = order[start_G[groups][:, None] + np.arange(size)]
+        block = values_RK[rows].transpose(1, 0, 2).reshape(size, -1)
+        result[groups] = column_median(block).reshape(groups.size, -1)
+    return result
 
 
 def select_steps(barrier: Barrier, columns: Bools | Ints) -> Barrier:
