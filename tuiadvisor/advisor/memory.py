@@ -100,9 +100,11 @@ class MemoryUse:
             if used is not None and total and used <= total and index is not None and text(entry, "uuid"):
                 self._add(self._shares, (host, f"GPU {index}"), now_ns, used / total)
         total = number(payload, "memory_total_bytes")
+        if not total:
+            return
         for entry in objects(payload, "ranks"):
             rank, rss = integer(entry, "rank"), number(entry, "rss_bytes")
-            if rank is not None and rss is not None and total and rss <= total:
+            if rank is not None and rss is not None and rss <= total:
                 self._add(self._ranks, (host, rank), now_ns, rss / total)
                 self._used[host] = share if share is not None and share <= 1 else self._used.get(host)
 

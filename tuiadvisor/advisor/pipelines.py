@@ -19,7 +19,8 @@ from tuiadvisor.metrics.steptable import PHASE_INDEX
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.pipelinestore import HeldEvents, PipelineStore
-    from tuiadvisor.advisor.roster import RankFacts, Roster
+    from tuiadvisor.advisor.rankfacts import RankFacts
+    from tuiadvisor.advisor.roster import Roster
     from tuiadvisor.advisor.steps import StepStore
     from tuiadvisor.metrics.arrays import Bools
     from tuiadvisor.metrics.diagnosis import Diagnosis

@@ -17,7 +17,7 @@ from tuiadvisor.events import StepFlag
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tuiadvisor.advisor.roster import RankFacts
+    from tuiadvisor.advisor.rankfacts import RankFacts
     from tuiadvisor.advisor.view import Finding
     from tuiadvisor.metrics.diagnosis import Diagnosis
 

@@ -6,24 +6,18 @@ Time is the frames' own: the reader's clock is never asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.corewait import CoreWait
 from tuiadvisor.advisor.crowding import Crowd, RunQueues, typical_wait
 from tuiadvisor.advisor.deviceclocks import DeviceClocks, device_line
 from tuiadvisor.advisor.memory import MemoryUse
-from tuiadvisor.advisor.payload import Payload, counts, integer, number, objects, text
+from tuiadvisor.advisor.payload import Payload, integer, number, objects, text
+from tuiadvisor.advisor.rankfacts import RankFacts
 from tuiadvisor.advisor.stops import Stops
 from tuiadvisor.advisor.view import HostRow
-from tuiadvisor.events import (
-    MAX_WORK_PER_STEP,
-    NOTHING_GIVEN,
-    PHASES,
-    THREAD_STATES,
-    GivenWork,
-    RankState,
-)
+from tuiadvisor.events import MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 
 if TYPE_CHECKING:
@@ -36,9 +30,7 @@ MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
-_COUNTS: Final = ("lost_steps", "lost_events", "hooks_disabled")
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
-_STATES: Final = frozenset(state.name.lower() for state in RankState)
 
 
 @dataclass(slots=True)
@@ -53,52 +45,6 @@ class Agent:
     wall_shift_ns: int | None = None  # add to its clock to read the wall clock
     bye: str | None = None
     silent: str | None = None  # what the hub says while it is not heard
-
-
-@dataclass(slots=True)
-class RankFacts:
-    """What is said about a rank's process."""
-
-    rank: int
-    source: str
-    host: str
-    local_rank: int | None = None
-    world_size: int | None = None
-    pid: int | None = None
-    state: str = "found"
-    detail: str = ""
-    phase: str | None = None
-    phase_for_s: float | None = None
-    step: int | None = None
-    lost_steps: int = 0
-    lost_events: int = 0
-    budget_ppm: int | None = None  # of the step time, for the probe
-    hooks_disabled: int = 0
-    texts: dict[str, str] = field(default_factory=dict)
-    parallel: dict[str, int] = field(default_factory=dict)
-    pipeline: dict[str, int] = field(default_factory=dict)
-    start_wall_ns: int | None = None
-    still_phase: str | None = (
-        None  # where it was when last heard alive; a probe taken out leaves this as it was
-    )
-    still_s: float | None = None
-    still_thread: str | None = None  # of events.THREAD_STATES
-    still_step: int | None = None
-
-
-_TEXTS: Final = (
-    "python",
-    "torch",
-    "backend",
-    "device",
-    "command",
-    "label",
-    "cuda",
-    "nccl",
-    "git_commit",
-    "device_uuid",
-    "schedule",
-)
 
 
 class Roster:
@@ -252,24 +198,8 @@ class Roster:
             if facts is None:
                 continue
             facts.source, facts.host = agent.source, agent.host
-            for name in ("local_rank", "world_size", "pid", "start_wall_ns", "budget_ppm"):
-                value = integer(entry, name)
-                if value is not None:
-                    setattr(facts, name, value)
-            for name in _TEXTS:
-                words = text(entry, name)
-                if words:
-                    facts.texts[name] = words
-            facts.parallel = counts(entry, "parallel") or facts.parallel
-            facts.pipeline = counts(entry, "pipeline") or facts.pipeline
-            self._state(facts, entry)
+            facts.greet(entry)
         self._host_row(agent, payload)
-
-    def _state(self, facts: RankFacts, entry: Payload) -> None:
-        state = entry.get("state")
-        if isinstance(state, str) and state in _STATES:
-            facts.state = state
-            facts.detail = text(entry, "detail") or ""
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
@@ -280,27 +210,7 @@ class Roster:
             if facts is None:
                 continue
             facts.source, facts.host = agent.source, agent.host
-            self._state(facts, entry)
-            phase, since_ns = entry.get("phase"), integer(entry, "phase_since_ns")
-            facts.phase = phase if isinstance(phase, str) and phase in PHASES else None
-            facts.phase_for_s = None
-            if now_ns is not None and since_ns is not None and 0 < since_ns <= now_ns:
-                facts.phase_for_s = (now_ns - since_ns) / 1e9
-            step = integer(entry, "step")
-            facts.step = step if step is not None else facts.step
-            if facts.state == "live":
-                facts.still_phase, facts.still_s, facts.still_step = (
-                    facts.phase,
-                    facts.phase_for_s,
-                    facts.step,
-                )
-                thread = entry.get("thread")
-                facts.still_thread = thread if isinstance(thread, str) and thread in THREAD_STATES else None
-            elif facts.step != facts.still_step:  # it has moved since
-                facts.still_phase = facts.still_s = facts.still_step = facts.still_thread = None
-            for name in _COUNTS:
-                if name in entry and (value := integer(entry, name)) is not None:
-                    setattr(facts, name, value)
+            facts.update(entry, now_ns)
 
     def _host(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)

@@ -21,7 +21,7 @@ from tuiadvisor.metrics.steptable import COMM, PHASE_INDEX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tuiadvisor.advisor.roster import RankFacts
+    from tuiadvisor.advisor.rankfacts import RankFacts
     from tuiadvisor.advisor.view import DeviceView, Shares
     from tuiadvisor.metrics.arrays import Bools, Ints
     from tuiadvisor.metrics.barrier import Barrier

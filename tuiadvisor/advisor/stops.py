@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.payload import Payload, integer, objects, text
+from tuiadvisor.advisor.payload import Payload, integer, objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,10 @@ class Stops:
         if now_ns is None:
             return
         for entry in objects(payload, "ranks"):
+            if entry.get("state") != STOPPED and entry.get("thread") != STOPPED:
+                continue
             rank = integer(entry, "rank")
-            if rank is None or STOPPED not in {text(entry, "state"), text(entry, "thread")}:
+            if rank is None:
                 continue
             known = self._seen.get(rank)
             if known is None or known[0] != host:  # another host, another clock

@@ -79,8 +79,15 @@ def _object(fields: dict[str, Check]) -> Check:
         for field, item in value.items():
             if item is None or (check := check_of(field)) is None:
                 continue
-            # Nine of ten fields are small numbers: a call for each would cost more than reading the JSON did.
-            if check is _integer and type(item) is int and INT64_MIN <= item <= INT64_MAX:
+            # Nearly all fields are plain numbers and words: a call for each would cost more than reading the JSON did.
+            kind = type(item)
+            if kind is int:
+                if (check is _integer or check is _number) and INT64_MIN <= item <= INT64_MAX:
+                    continue
+            elif kind is str:
+                if check is _text and len(item) <= MAX_TEXT_CHARS:
+                    continue
+            elif kind is float and check is _number:
                 continue
             inner = inner or f"{where}{name}."
             check(item, inner, field)
