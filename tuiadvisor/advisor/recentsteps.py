@@ -52,6 +52,25 @@ class RecentSteps:
         steps = np.full((space, capacity), UNKNOWN, dtype=np.int64)
         # Not filled: only cells whose step is the one asked for are ever believed.
         values = np.zeros((len(KEPT), space, capacity), dtype=np.int64)
+        if capacity == self.capacity:
+            self._widen(steps, values)
+        else:
+            self._shorten(steps, values, capacity)
+        self._steps, self._values, self.capacity = steps, values, capacity
+        return True
+
+    def _widen(self, steps: Ints, values: Ints) -> None:
+        """The same rows, slot by slot."""
+        last = self._tracks.last_step[:, None]
+        held = self._steps[: last.size]
+        is_recent = (held > last - self.capacity) & (held <= last)
+        steps[: last.size] = np.where(is_recent, held, UNKNOWN)
+        # Column by column: what nobody has written to yet takes no memory.
+        for wide, narrow in zip(values, self._values, strict=True):
+            wide[: last.size] = narrow[: last.size]
+
+    def _shorten(self, steps: Ints, values: Ints, capacity: int) -> None:
+        """The latest steps of each row, in their new slots."""
         wanted = self._tracks.last_step[:, None] - np.arange(min(capacity, self.capacity))
         row, back = np.nonzero(
             (self._steps[np.arange(self._tracks.num)[:, None], wanted % self.capacity] == wanted)
@@ -60,8 +79,6 @@ class RecentSteps:
         step = wanted[row, back]
         steps[row, step % capacity] = step
         values[:, row, step % capacity] = self._values[:, row, step % self.capacity]
-        self._steps, self._values, self.capacity = steps, values, capacity
-        return True
 
     def store(self, row: Ints, step: Ints, columns: Ints) -> None:
         """Keep one step of each row named; columns: KEPT x as many."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import UNKNOWN
+from tuiadvisor.metrics.arrays import median
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.arrays import Bools, Ints
@@ -49,6 +50,16 @@ class Alignment:
     why_not: str  # "" when aligned
 
 
+def _rises(values: Ints) -> bool:
+    """Whether each is larger than the one before."""
+    return bool((values[1:] > values[:-1]).all())
+
+
+def _usual_gap(marks_ns: Ints) -> float:
+    """Median distance of neighbours; NaN for fewer than two."""
+    return median((marks_ns[1:] - marks_ns[:-1]).astype(np.float64))
+
+
 def _vote(differences: Ints) -> int | None:
     if differences.size < MIN_MATCHES:
         return None
@@ -63,7 +74,7 @@ def offset_by_sequence(reference: RankSteps, rank: RankSteps) -> int | None:
     ref_seq, own_seq = reference.seq[ref_known], rank.seq[own_known]
     if min(ref_seq.size, own_seq.size) < MIN_MATCHES:
         return None
-    if np.any(np.diff(ref_seq) <= 0) or np.any(np.diff(own_seq) <= 0):
+    if not _rises(ref_seq) or not _rises(own_seq):
         return None
     _, ref_at, own_at = np.intersect1d(ref_seq, own_seq, assume_unique=True, return_indices=True)
     return _vote(reference.step[ref_known][ref_at] - rank.step[own_known][own_at])
@@ -75,13 +86,12 @@ def offset_by_clock(reference: RankSteps, rank: RankSteps, clock_shift_ns: int =
     ref_ns, own_ns = reference.mark_ns[ref_known], rank.mark_ns[own_known] + clock_shift_ns
     if min(ref_ns.size, own_ns.size) < MIN_MATCHES:
         return None
-    gaps = np.diff(ref_ns)
-    if np.any(gaps <= 0) or np.any(np.diff(own_ns) <= 0):
+    if not _rises(ref_ns) or not _rises(own_ns):
         return None
     after = np.clip(np.searchsorted(ref_ns, own_ns), 1, ref_ns.size - 1)
     before_is_nearer = own_ns - ref_ns[after - 1] < ref_ns[after] - own_ns
     nearest = after - before_is_nearer
-    near = np.abs(ref_ns[nearest] - own_ns) <= NEAR_SHARE * float(np.median(gaps))
+    near = np.abs(ref_ns[nearest] - own_ns) <= NEAR_SHARE * _usual_gap(ref_ns)
     overlap = (own_ns >= ref_ns[0]) & (own_ns <= ref_ns[-1])
     if near.sum() < MIN_MATCHES or near.sum() < 0.5 * overlap.sum():
         return None  # the ends fall anywhere within a step: these ranks do not step together
@@ -129,11 +139,11 @@ def likely_offsets(
     A guess to be confirmed: one step proves nothing. mark_R: on the reference's clock, None without one.
     """
     offsets, known = np.zeros_like(last_step_R), np.zeros(last_step_R.shape, dtype=np.bool_)
-    if mark_R is not None and np.all(np.diff(reference.mark_ns) > 0):
+    if mark_R is not None and _rises(reference.mark_ns):
         after = np.clip(np.searchsorted(reference.mark_ns, mark_R), 1, reference.mark_ns.size - 1)
         nearer = mark_R - reference.mark_ns[after - 1] < reference.mark_ns[after] - mark_R
         offsets, known = reference.step[after - nearer] - last_step_R, np.ones_like(known)
-    if np.all(np.diff(reference.seq) > 0):
+    if _rises(reference.seq):
         at = np.clip(np.searchsorted(reference.seq, seq_R), 0, reference.seq.size - 1)
         same = (reference.seq[at] == seq_R) & (seq_R != UNKNOWN)
         offsets, known = np.where(same, reference.step[at] - last_step_R, offsets), known | same
@@ -150,13 +160,13 @@ def confirm(
     both = ranks.present & (ranks.seq != UNKNOWN) & (reference.seq != UNKNOWN)
     num_counted = both.sum(axis=1)
     counted = (num_counted >= MIN_MATCHES) & ~(both & (ranks.seq != reference.seq)).any(axis=1)
-    if np.any(np.diff(reference.seq[reference.seq != UNKNOWN]) <= 0):
+    if not _rises(reference.seq[reference.seq != UNKNOWN]):
         counted = np.zeros_like(counted)
     if clock_shift_ns is None:
         return np.asarray(counted)
     timed = ranks.present & (ranks.mark_ns != UNKNOWN) & (reference.mark_ns != UNKNOWN)
     num_timed = timed.sum(axis=1)
-    gap_ns = float(np.median(np.diff(reference.mark_ns)))
+    gap_ns = _usual_gap(reference.mark_ns)
     near = timed & (np.abs(ranks.mark_ns + clock_shift_ns - reference.mark_ns) <= NEAR_SHARE * gap_ns)
     together = (num_timed >= MIN_MATCHES) & (near.sum(axis=1) >= MIN_SUPPORT * num_timed)
     if same_clock:
