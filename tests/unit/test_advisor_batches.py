@@ -21,6 +21,8 @@ from tuiadvisor.stream.tables import unpack_tables
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.advisor.tracks import RankTracks
+
 SLOW = Job(num_steps=120, faults=(Fault("forward", (2,), 6 * MS, onset=60),))
 
 
@@ -46,8 +48,22 @@ def assert_same_state(one: Advisor, other: Advisor) -> None:
         one.store.recent._values[:, :num][:, held], other.store.recent._values[:, :num][:, held]
     )
     assert np.array_equal(one.store._early[:num], other.store._early[:num])
+    assert_hosts_are_known(one.store.tracks)
+    assert_hosts_are_known(other.store.tracks)
     assert one.store.num_bad_rows == other.store.num_bad_rows
     assert one.view() == other.view()
+
+
+def assert_hosts_are_known(tracks: RankTracks) -> None:
+    """What alignment asks of hosts and ranks instead of looking at all rows is what looking at them shows."""
+    for host in range(len(tracks.hosts)):
+        of_host = np.flatnonzero((tracks.host == host) & (tracks.born_tick != 0))
+        assert np.array_equal(of_host, np.sort(tracks.rows_on(host)))
+        others = tracks.aligned_rows()
+        others = others[tracks.host[others] != host]
+        assert np.array_equal(others[:3], tracks.lowest_aligned(3, host))
+    assert bool(tracks.is_aligned.any()) == tracks.any_aligned()
+    assert int((tracks.restarted != 0).sum()) <= tracks.num_restarts
 
 
 def with_clocks(sequence: list[Frame]) -> list[Frame]:
