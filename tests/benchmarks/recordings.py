@@ -17,7 +17,7 @@ from pathlib import Path
 
 from generated import straggling, write_recording
 
-from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.replayfeed import ReplayFeed
 from tuiadvisor.stream.replay import ReplaySource
 
 NUM_SEEKS = 40

@@ -97,8 +97,8 @@ def child(num_ranks: int, steps_per_frame: int, made_file: str = "") -> None:
 
 def busy_child(path: str, speed: float) -> None:
     """The screens over a live feed that folds a recording at this speed, as it comes."""
-    from tuiadvisor.cli.feed import LiveFeed
     from tuiadvisor.cli.footprint import give_back_large_blocks
+    from tuiadvisor.cli.livefeed import LiveFeed
     from tuiadvisor.stream.replay import ReplaySource
     from tuiadvisor.tui.app import run_app
 

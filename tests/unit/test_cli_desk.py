@@ -11,7 +11,7 @@ from unit.test_contents import recording
 
 from tuiadvisor.cli import main
 from tuiadvisor.cli.desk import Desk
-from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.replayfeed import ReplayFeed
 from tuiadvisor.cli.sizing import Sizing
 from tuiadvisor.scaling.cost import Intent
 from tuiadvisor.session.entries import Stated

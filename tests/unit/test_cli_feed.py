@@ -14,7 +14,9 @@ from unit.test_contents import recording
 
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.cli import feed as feed_module
-from tuiadvisor.cli.feed import BURST_MS, READ_AFTER_S, VIEW_PERIOD_S, ReplayFeed
+from tuiadvisor.cli.feed import VIEW_PERIOD_S
+from tuiadvisor.cli.livefeed import BURST_MS, READ_AFTER_S
+from tuiadvisor.cli.replayfeed import ReplayFeed
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui import chrome
 from tuiadvisor.tui.feed import PastState

@@ -12,7 +12,7 @@ from synthetic_run import Fault, Job, encoded, final_view, frames
 
 from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.cli import main
-from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.replayfeed import ReplayFeed
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource

@@ -47,6 +47,8 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     "tuiadvisor.cli.conductor",
     "tuiadvisor.cli.desk",
     "tuiadvisor.cli.feed",
+    "tuiadvisor.cli.livefeed",
+    "tuiadvisor.cli.replayfeed",
     "tuiadvisor.cli.session",
     "tuiadvisor.cli.sizing",
     "tuiadvisor.report.page",

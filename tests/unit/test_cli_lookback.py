@@ -13,7 +13,7 @@ from unit.test_tui_navigator import Keyboard
 
 from tuiadvisor.advisor import steps
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.livefeed import LiveFeed
 from tuiadvisor.stream.source import SourceStatus
 from tuiadvisor.tui.feed import PastState
 

@@ -11,7 +11,7 @@ from snapshot import views
 
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.cli.errand import Errand, _capture_sentence, _stacks_sentence
-from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.livefeed import LiveFeed
 from tuiadvisor.stream.wish import Wish
 
 

@@ -14,7 +14,7 @@ import pytest
 from synthetic_run import Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.feed import ReplayFeed
+from tuiadvisor.cli.replayfeed import ReplayFeed
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.stream.checkpoints import Checkpoints
 from tuiadvisor.stream.frames import FrameKind, encode, split

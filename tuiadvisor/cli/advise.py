@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.advisor.compare import measure
 from tuiadvisor.cli.desk import Desk
 from tuiadvisor.cli.document import document_bytes, print_document
-from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.intent_options import add_intent_options, intent_of
 from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.cli.replayfeed import ReplayFeed
 from tuiadvisor.cli.screens import show_screens
 from tuiadvisor.cli.survey import surveyed
 from tuiadvisor.errors import FailureError, TuiadvisorError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks
-from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.livefeed import LiveFeed
 from tuiadvisor.cli.session import Session
 from tuiadvisor.cli.watching import say_goodbye, show, watch_once
 from tuiadvisor.errors import FailureError, TuiadvisorError

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.cli import preferences
 from tuiadvisor.cli.bookmarks import bookmarks, save_bookmark
-from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.folder import MAX_RUNS, recordings
+from tuiadvisor.cli.replayfeed import ReplayFeed
 from tuiadvisor.cli.rowreader import RowReader
 from tuiadvisor.cli.survey import Survey
 from tuiadvisor.errors import TuiadvisorError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.background import run_in_background
 from tuiadvisor.cli.duration import seconds
-from tuiadvisor.cli.feed import LiveFeed, attach_phase
+from tuiadvisor.cli.livefeed import LiveFeed, attach_phase
 from tuiadvisor.cli.survey import surveyed
 from tuiadvisor.cli.target import open_session
 from tuiadvisor.cli.target_options import add_probe_options, add_remote_target, add_target

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tuiadvisor.advisor.runlist import summarized
 from tuiadvisor.cli.bookmarks import bookmarks
 from tuiadvisor.cli.desk import Desk
-from tuiadvisor.cli.feed import ReplayFeed
 from tuiadvisor.cli.folder import recordings
 from tuiadvisor.cli.recorded import whole_view
+from tuiadvisor.cli.replayfeed import ReplayFeed
 from tuiadvisor.cli.work_options import work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource

@@ -11,7 +11,7 @@ from typing import Final
 
 from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks
-from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.livefeed import LiveFeed
 from tuiadvisor.cli.session import Session
 from tuiadvisor.cli.target import terms_of
 from tuiadvisor.cli.target_options import add_probe_options

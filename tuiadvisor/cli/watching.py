@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.cli.desk import Desk
-from tuiadvisor.cli.feed import LiveFeed
+from tuiadvisor.cli.livefeed import LiveFeed
 from tuiadvisor.cli.screens import show_screens
 from tuiadvisor.cli.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
