@@ -27,7 +27,7 @@ from tuiadvisor.metrics.arrays import (
 )
 from tuiadvisor.metrics.bootstrap import mean_interval
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS, Change
-from tuiadvisor.metrics.noisenow import RECENT_STEPS, log_chance_of_hits, recent_noise_s
+from tuiadvisor.metrics.noisenow import RECENT_STEPS, growth, log_chance_of_hits, recent_noise_s
 from tuiadvisor.metrics.precedent import beyond_past
 from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, Regime, changes_against, deviations
 from tuiadvisor.metrics.whatif import CONFIDENCE, Gain, gain, like_peers, shared_loss
@@ -98,19 +98,22 @@ def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[
     excess_R = typical_R - reference
     own_R = row_mad_sigma(deviation_RK)
     sigma, num_known = float(own_R[peers].max()), num_steps
-    if past_RK.shape[1] > num_steps:
-        sigma, num_known = max(sigma, float(row_mad_sigma(past_RK[peers]).max())), past_RK.shape[1]
     present = sigma
-    if num_steps < RECENT_STEPS:
-        present = max(sigma, recent_noise_s(np.concatenate((past_RK, deviation_RK), axis=1)))
+    if past_RK.shape[1] > num_steps:
+        sigma = max(sigma, float(row_mad_sigma(past_RK[peers]).max()))
+        both_RK = np.concatenate((past_RK, deviation_RK), axis=1)
+        if growth(both_RK, past_RK.shape[1]) == 1:  # else the past knows nothing of what is noise now
+            num_known = past_RK.shape[1]
+        present = max(sigma, recent_noise_s(both_RK)) if num_steps < RECENT_STEPS else sigma
     # A rank that is more restless itself is known less well. Of two ranks one is ahead by what the other is behind:
     # their errors add up.
     variance_R = np.maximum(own_R, present) ** 2 + present**2
     error_R = 1.25 * np.sqrt(variance_R * (2 if typical_R.size == 2 else 1) / num_steps)
     # A sigma from eight steps is often half the true one: the fewer the steps, the more errors are asked for.
     limit_R = np.maximum(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_known) * error_R)
-    clean = float(_clean_sigma(deviation_RK[peers]).max())
-    hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * min(sigma, clean))
+    if typical_R.size == 2:
+        sigma = min(sigma, float(_clean_sigma(deviation_RK).max()))
+    hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
     hit_R = hit_RK.mean(axis=1)
     usual = float(hit_R[peers].mean())
     often = hit_R - usual > MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
