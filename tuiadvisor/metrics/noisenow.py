@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.arrays import Ints
 
 RECENT_STEPS: Final = 24  # eight steps of two ranks are often half as restless as the job is
-GREW: Final = 1.3  # a ratio below this is how far so few steps scatter
+GREW: Final = 1.6  # a ratio below this is how far so few steps scatter
 MAX_RANKS: Final = 256
 
 
