@@ -33,6 +33,7 @@ job ready_per_core ratio threads that run or wait for a core, for each core, on 
 job core_wait_share share of its time the typical rank was ready to run and had no core
 job host_crowded flag 1 if it was seen that ranks wait for cores; 0 if not, or not observed
 job host_packed flag 1 if so many threads want each core that what ranks lose tells little; 0 if not, or not observed
+job crowd_note text that the host is crowded, in three words; empty where it is not
 job crowd_words text what a crowded host means for a loss of all ranks; empty where it is not crowded
 job memory_share share of the memory in use of the host or device that is full first, if one fills steadily
 job memory_left_s s until it is full, at its pace

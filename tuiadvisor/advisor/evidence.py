@@ -102,6 +102,7 @@ def job_values(
         "host_crowded": int(crowd is not None and crowd.is_crowded),
         "host_packed": int(crowd is not None and crowd.is_packed),
         "crowd_words": crowd.words if crowd else "",
+        "crowd_note": ", on a crowded host" if crowd is not None and crowd.is_crowded else "",
         "device_behind_share": device.behind_share if device else None,
         "device_step_s": device.step_s if device else None,
         "num_hosts": len(set(table.hosts)),

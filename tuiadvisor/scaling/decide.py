@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.scaling.cost import Intent, Objective
 
+NEAR_FLOOR: Final = 0.95  # of the floor: a prediction as near as that says neither yes nor no
 SAME: Final = 1.02  # times or costs closer than the noise floor are the same
 
 
@@ -195,8 +196,9 @@ def _stay(
             f"below the {intent.efficiency_floor:g} asked for"
         )
     best = following.best_efficiency
-    if best is not None and following.efficiency < intent.efficiency_floor <= best:
-        open_end = f"its interval reaches the {intent.efficiency_floor:g} asked for: measure it"
+    floor = intent.efficiency_floor
+    if best is not None and NEAR_FLOOR * floor <= following.efficiency < floor <= best:
+        open_end = f"its interval reaches the {floor:g} asked for: measure it"
         return Decision("keep", current.devices, f"{step}; {open_end}; {reason}")
     return Decision("stop", current.devices, f"{step}; {reason}")
 

@@ -37,6 +37,11 @@ class Guidance(Page):
     of_run = False
     keys = ("open", "next_rank", "previous_rank", "up", "down", "help", "quit")
     labels: ClassVar = {"open": "Answer", "next_rank": "Next pattern", "previous_rank": "Pattern before"}
+    abouts: ClassVar = {
+        "open": "answer the question the cursor stands on",
+        "next_rank": "the pattern after this one",
+        "previous_rank": "the pattern before this one",
+    }
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 ABOUT = {
     "overview": "Top to bottom: the decision, the step's time over the last steps, what a step is spent on, "
-    "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶).",
+    "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶). Goodput is the share of "
+    "the time seen that none of the named losses takes.",
     "ranks": "Each column of the heat map is a step: taller and warmer is later at the gradient barrier. "
     "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together. "
     "A group (+8: eight ranks, closed) has the mean of its ranks, causes and last summed, and its latest rank's map; "
@@ -79,7 +80,10 @@ def _command(command: Command, state: FeedState, page: Page, width: int) -> Line
     role = "dim" if reason else "text"
     name = page.labels.get(command.name, command.label)
     cells = [Cell(command.shown, 6, "dim" if reason else "accent"), Cell(name, 14, role)]
-    return row([*cells, Cell(reason or command.about, width - 22, "dim")])
+    about = page.abouts.get(command.name, command.about)
+    if command.name == "quit" and state.mode == "replay":
+        about = "leave; the recording stays as it is"
+    return row([*cells, Cell(reason or about, width - 22, "dim")])
 
 
 def _short(command: Command, state: FeedState, page: Page) -> Line:

@@ -31,6 +31,7 @@ class Page:
     keys: tuple[str, ...] = ()  # names of commands, most useful first: footer and help read them
 
     labels: ClassVar[Mapping[str, str]] = {}  # what a command is called here, where it is not its usual name
+    abouts: ClassVar[Mapping[str, str]] = {}  # what it does here, where that is not what it usually does
 
     def __init__(self) -> None:
         self.cursor: Target | None = None

@@ -33,6 +33,11 @@ class PreferencesPage(Page):
     of_run = False
     keys = ("open", "next_rank", "previous_rank", "up", "down", "back", "help", "quit")
     labels: ClassVar = {"open": "Change", "next_rank": "Next", "previous_rank": "Former"}
+    abouts: ClassVar = {
+        "open": "the next choice, or type another value",
+        "next_rank": "the next choice, or a little more",
+        "previous_rank": "the choice before, or a little less",
+    }
 
     def __init__(self, held: Preferences, file: str) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.tui import bars, sections
 from tuiadvisor.tui import format as text_of
@@ -48,6 +48,7 @@ class Runs(Page):
 
     name = "runs"
     title = "Runs"
+    abouts: ClassVar = {"open": "replay this recording, or return to the live run"}
     of_run = False
     keys = ("open", "mark", "compare_marked", "filter", "refresh", "live", "help", "quit")
 

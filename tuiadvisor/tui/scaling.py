@@ -40,6 +40,11 @@ class ScalingPage(Page):
     of_run = False
     keys = ("open", "next_rank", "previous_rank", "refresh", "up", "down", "advisor", "copy", "help", "quit")
     labels: ClassVar = {"open": "Change", "next_rank": "More", "previous_rank": "Less"}
+    abouts: ClassVar = {
+        "open": "type another value of what the cursor stands on",
+        "next_rank": "a tenth more of it",
+        "previous_rank": "a tenth less of it",
+    }
 
     def __init__(self) -> None:
         super().__init__()
