@@ -45,7 +45,10 @@ POLL_S: Final = 0.2
 GATHER_S: Final = 0.02
 BATCH_FRAMES: Final = 256
 BATCH_BYTES: Final = 4 << 20
-RECEIVE_HIGH_WATER: Final = 64
+BURST: Final = 64  # messages taken in one go after which more are looked for at once
+# Of one agent, so that a burst fits that comes while others' frames are gathered: with more on its way ZeroMQ stops
+# reading, and what an agent sent right before it closed is lost.
+RECEIVE_HIGH_WATER: Final = 256
 DRAIN_S: Final = 2.0
 RETRY_DISK_S: Final = 1.0
 TICK_S: Final = 1.0
@@ -129,7 +132,7 @@ class Hub:
                 if self._gate:
                     self._gate.serve()
                 # An agent of which so many lie here already must not wait.
-                if self._agents in ready and self._receive() < RECEIVE_HIGH_WATER:
+                if self._agents in ready and self._receive() < BURST:
                     take_s = time.monotonic() + GATHER_S
                 answer_s = self._viewers.serve(time.monotonic(), self._note)
                 self._tick()

@@ -31,6 +31,7 @@ _WORTH: Final = {
 }
 _MOST_WORTH: Final = 4
 # Frames within ZeroMQ are out of reach of the policy: keep them few.
+GRACE_S: Final = 0.1  # several times as long as a hub gathers before it reads on
 _SEND_HIGH_WATER: Final = 64
 
 
@@ -104,6 +105,8 @@ class AgentLink:
         while self._queued and (left_ms := (deadline_ns - time.monotonic_ns()) // 1_000_000) > 0:
             self._socket.poll(left_ms, zmq.POLLOUT)
             self.flush()
+        # A hub that has stopped reading loses what lies in the kernel's buffer once this end is closed.
+        time.sleep(min(GRACE_S, linger_ms / 1000))
         self.dropped.update(kind for kind, _ in self._queued)
         self._socket.disable_monitor()
         self._monitor.close(linger=0)
