@@ -152,7 +152,7 @@ COMMANDS = (
 BY_NAME = {command.name: command for command in COMMANDS}
 BY_KEY = {key: command for command in COMMANDS for key in command.keys}
 NEAR = 0.0005  # of a recording: a mark nearer than that is where one stands
-SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 100.0, 300.0, 1000.0)
 
 _REPLAY_ONLY = frozenset({"bookmark", "speed"})
 _IN_TIME = frozenset(
