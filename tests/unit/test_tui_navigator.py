@@ -309,7 +309,8 @@ def test_replay_keys(replaying: Keyboard, key: str, command: tuple[str, object],
 def test_speed_goes_round() -> None:
     """After the fastest comes the slowest."""
     assert 8.0 == commands.next_speed(4.0)
-    assert 0.5 == commands.next_speed(32.0)
+    assert 100.0 == commands.next_speed(32.0)
+    assert 0.5 == commands.next_speed(1000.0)
     assert 4.0 == commands.next_speed(3.0)
 
 
