@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -198,6 +199,10 @@ def test_remote_exec_overwrites_no_script_that_was_not_begun(tmp_path: Path) -> 
         codes = [f"open({str(marker)!r}, 'w')" for marker in markers]
         pid, program = os.getpid(), str(caller)
         list(pool.map(lambda code: remote_exec.inject_remote_exec(pid, code, program, timeout_s=30), codes))
+    # A script has begun when its caller returns; what it does comes a moment later.
+    end_s = time.monotonic() + 20
+    while not all(marker.exists() for marker in markers) and time.monotonic() < end_s:
+        time.sleep(0.01)
     assert [True] * 3 == [marker.exists() for marker in markers]
 
 
