@@ -68,7 +68,10 @@ def trend_chart(trend: Trend, height: int = 230) -> str:
     def y(value: float) -> float:
         return TOP + plot_height * (1 - min(value, top_s) / top_s)
 
-    parts = [_grid(top_s, y), *_step_labels(trend, len(values), x, height)]
+    parts = [
+        grid(top_s, y, (LEFT, WIDTH - RIGHT), text_of.seconds),
+        *_step_labels(trend, len(values), x, height),
+    ]
     path = []
     for bucket, value in enumerate(values):
         if value is not None:
@@ -113,14 +116,18 @@ def _marks(trend: Trend, x: Callable[[float], float], plot_height: float) -> lis
     return parts
 
 
-def _grid(top_s: float, y: Callable[[float], float]) -> str:
+def grid(
+    top: float, y: Callable[[float], float], edges: tuple[float, float], label: Callable[[float], str]
+) -> str:
+    """Five lines from zero to the top, from edge to edge, each with its value."""
+    left, right = edges
     parts = []
     for tick in range(5):
-        value = top_s * tick / 4
+        value = top * tick / 4
         parts.append(
-            f'<line class="grid" stroke="#c6ccd6" x1="{LEFT}" x2="{WIDTH - RIGHT}" '
+            f'<line class="grid" stroke="#c6ccd6" x1="{left}" x2="{right}" '
             f'y1="{y(value):.1f}" y2="{y(value):.1f}"/>'
-            f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{text_of.seconds(value)}</text>'
+            f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{label(value)}</text>'
         )
     return "".join(parts)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.report.charts import svg
+from tuiadvisor.report.charts import grid, svg
 from tuiadvisor.report.inert import inert
 from tuiadvisor.tui.plot import Plot, short, top_of
 
@@ -49,24 +49,13 @@ def curve_chart(held: Picture, curve: Curve) -> str:
     unit = f", {inert(curve.unit)}" if curve.unit else ""
     parts = [
         f'<text class="name" x="{LEFT}" y="14">{inert(curve.name)}{unit}</text>',
-        *_grid(top, y),
+        grid(top, y, (LEFT, WIDTH - RIGHT), short),
         *_band(curve, x, y),
         *_limits(held, curve, x, y, top),
         *_points(held, curve, x, y),
         *_sizes(held, sizes, x),
     ]
     return svg(WIDTH, HEIGHT, f"{curve.name} over devices", "".join(parts))
-
-
-def _grid(top: float, y: Callable[[float], float]) -> list[str]:
-    parts = []
-    for tick in range(5):
-        value = top * tick / 4
-        parts.append(
-            f'<line class="grid" stroke="#c6ccd6" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(value):.1f}" '
-            f'y2="{y(value):.1f}"/><text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{short(value)}</text>'
-        )
-    return parts
 
 
 def _band(curve: Curve, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:

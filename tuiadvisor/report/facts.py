@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.wording import MEETS, ideal_source, size_figures
+from tuiadvisor.tui.wording import MEETS, PIPELINE_PARTS, collective_figures, ideal_source, size_figures
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.comparison import Comparison
@@ -112,18 +112,15 @@ def overlap_facts(view: RunView) -> list[tuple[str, str]]:
 
 def pipeline_facts(pipeline: PipelineView) -> list[tuple[str, str]]:
     """The bubble, its parts and what it is compared with."""
-    parts = (
-        ("work", pipeline.busy),
-        ("filling and draining", pipeline.fill_share),
-        ("uneven stages", pipeline.imbalance_share),
-        ("delays", pipeline.delay_share),
-    )
     rows = [
         ("bubble, measured", text_of.share(pipeline.bubble)),
         (f"bubble, ideal: {ideal_source(pipeline)}", text_of.share(pipeline.ideal_bubble)),
         ("a step's pipeline, first chunk to last", text_of.seconds(pipeline.span_s)),
     ]
-    return rows + [(f"of the ranks' time: {name}", text_of.share(value)) for name, value in parts]
+    return rows + [
+        (f"of the ranks' time: {name}", text_of.share(getattr(pipeline, field)))
+        for field, name in PIPELINE_PARTS.items()
+    ]
 
 
 COLLECTIVE_HEADS: Final = (
@@ -134,23 +131,7 @@ MAX_COLLECTIVES: Final = 32
 
 def collective_rows(view: RunView) -> list[tuple[str, ...]]:
     """Each operation of one size, below COLLECTIVE_HEADS."""
-    rows: list[tuple[str, ...]] = []
-    for one in view.collectives[:MAX_COLLECTIVES]:
-        last = "" if one.last_rank is None else f"rank {one.last_rank}, {text_of.share(one.last_share)}"
-        rate = text_of.UNKNOWN if one.bytes_s is None else f"{text_of.num_bytes(one.bytes_s)}/s"
-        times = (one.time_s, one.skew_s, one.transfer_s)
-        rows.append(
-            (
-                one.op.replace("_", " "),
-                text_of.num_bytes(one.num_bytes),
-                text_of.significant(one.per_step) if one.per_step % 1 else f"{one.per_step:.0f}",
-                *(text_of.seconds(value) for value in times),
-                rate,
-                text_of.seconds(one.hidden_s),
-                last or text_of.UNKNOWN,
-            )
-        )
-    return rows
+    return [collective_figures(one) for one in view.collectives[:MAX_COLLECTIVES]]
 
 
 SIZE_HEADS: Final = ("devices", "", "time", "efficiency", "cost", "hours", "in time", "in budget")

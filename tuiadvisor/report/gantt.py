@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report.charts import COLOURS, WIDTH, svg
 from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.gantt import NAMES
+from tuiadvisor.tui.wording import PIPELINE_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,14 +18,12 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.view import ChainLink, PipelineChunk, PipelineView
 
 FILLS: Final = {"F": COLOURS["forward"], "B": COLOURS["backward"], "W": COLOURS["optimizer"]}
-NAMES: Final = {"F": "forward", "B": "backward", "W": "weight gradients"}
-# Parts of the ranks' time: field of the view, what it is, colour.
-PARTS: Final = (
-    ("busy", "work", COLOURS["optimizer"]),
-    ("fill_share", "fill and drain", COLOURS["pipeline_idle"]),
-    ("imbalance_share", "uneven stages", COLOURS["data_wait"]),
-    ("delay_share", "delays", COLOURS["other"]),
-)
+PART_COLOURS: Final = {
+    "busy": COLOURS["optimizer"],
+    "fill_share": COLOURS["pipeline_idle"],
+    "imbalance_share": COLOURS["data_wait"],
+    "delay_share": COLOURS["other"],
+}
 LEFT: Final = 92
 RIGHT: Final = 12
 LETTER: Final = 7.5  # width of one, in the picture's units
@@ -107,7 +107,7 @@ def legend(pipeline: PipelineView) -> str:
 
 def idle_parts(pipeline: PipelineView) -> list[tuple[str, float | None, str]]:
     """(what the ranks' time goes into, its share, colour)."""
-    return [(name, getattr(pipeline, field), colour) for field, name, colour in PARTS]
+    return [(name, getattr(pipeline, field), PART_COLOURS[field]) for field, name in PIPELINE_PARTS.items()]
 
 
 def balance(pipeline: PipelineView) -> str:

@@ -11,18 +11,16 @@ from tuiadvisor.events import PHASES
 from tuiadvisor.report.charts import COLOURS, WIDTH, svg
 from tuiadvisor.report.inert import inert
 from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.wording import late_and_waiting
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import RankRow, RunView, Shares
+    from tuiadvisor.advisor.view import RunView, Shares
 
 LEFT: Final = 110
 RIGHT: Final = 12
 ROW: Final = 20
 GAP: Final = 8
 LETTER: Final = 7.0
-MOST_CULPRITS: Final = 3
-# Phases in which a rank works; in the others it waits, or nothing is known of a lane.
-COMPUTE: Final = frozenset({"h2d", "forward", "backward", "optimizer", "other"})
 LIGHT: Final = frozenset({"backward", "optimizer", "pipeline_idle", "checkpoint"})
 
 
@@ -30,7 +28,8 @@ def overlap_lanes(view: RunView) -> str:
     """Two lanes for all ranks together, then for those that come late and for the one that waits longest."""
     shown = [("all ranks", view.step.seconds, view.overlap.hidden_s)]
     shown += [
-        (f"{'▶ ' if rank.is_culprit else ''}rank {rank.rank}", rank.seconds, None) for rank in _beside(view)
+        (f"{'▶ ' if rank.is_culprit else ''}rank {rank.rank}", rank.seconds, None)
+        for rank in late_and_waiting(view, 1)
     ]
     known = [entry for entry in shown if _phases(entry[1])]
     if not known:
@@ -44,12 +43,6 @@ def overlap_lanes(view: RunView) -> str:
     if view.overlap.hidden_s:
         note += " Where in backward the hidden part lies is not seen."
     return svg(WIDTH, round(top), "compute and communication", "".join(parts)) + f'<p class="note">{note}</p>'
-
-
-def _beside(view: RunView) -> list[RankRow]:
-    late = [rank for rank in view.ranks if rank.is_culprit and _phases(rank.seconds)][:MOST_CULPRITS]
-    waits = [rank for rank in view.ranks if not rank.is_culprit and rank.wait_s and _phases(rank.seconds)]
-    return [*late, *sorted(waits, key=lambda rank: -(rank.wait_s or 0))[:1]] if late else []
 
 
 def _phases(seconds: Shares) -> list[tuple[str, float]]:

@@ -13,23 +13,16 @@ from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.tui.page import Page
 from tuiadvisor.tui.waiting import waiting
+from tuiadvisor.tui.wording import collective_figures, late_and_waiting
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import CollectiveRow, RankRow, RunView, Shares
+    from tuiadvisor.advisor.view import CollectiveRow, RunView, Shares
     from tuiadvisor.tui.feed import FeedState
     from tuiadvisor.tui.line import Span
 
 MARGIN = 1
 NAME_WIDTH = 14
-MOST_CULPRITS = 3
 COMPUTE = ("h2d", "forward", "backward", "optimizer", "other")
-OPS = {
-    "all_reduce": "all-reduce",
-    "all_gather": "all-gather",
-    "reduce_scatter": "reduce-scatter",
-    "all_to_all": "all-to-all",
-    "gradient_barrier": "gradient exchange",
-}
 HOW_TO_SEE = (
     "press D to see each call of the next 3 s, P on a rank (2, enter) to trace its next steps with "
     "torch's profiler, or read traces you have: tuiadvisor import kineto DIR"
@@ -125,22 +118,11 @@ def _filled(name: str, figure: str, size: int) -> str:
 
 def _culprit_lanes(view: RunView, width: int, *, with_waiter: bool) -> list[Line]:
     """Return the lanes of the ranks that come late, and of one that waits for them."""
-    late = [rank for rank in view.ranks if rank.is_culprit and _has_phases(rank)][:MOST_CULPRITS]
-    if not late:
-        return []
-    waits = [
-        rank for rank in view.ranks if not rank.is_culprit and rank.wait_s is not None and _has_phases(rank)
-    ]
-    shown = [*late, *sorted(waits, key=lambda rank: -(rank.wait_s or 0))[:with_waiter]]
     rows: list[Line] = []
-    for rank in shown:
+    for rank in late_and_waiting(view, int(with_waiter)):
         what = "▶ rank" if rank.is_culprit else "  rank"
         rows += lanes(f"{what} {rank.rank}", rank.seconds, None, width)
     return rows
-
-
-def _has_phases(rank: RankRow) -> bool:
-    return any(rank.seconds.values())
 
 
 def _legend(width: int) -> list[Line]:
@@ -233,22 +215,10 @@ def _barrier(view: RunView, *, wide: bool) -> Line:
 
 
 def _collective(each: CollectiveRow, *, wide: bool) -> Line:
-    name = OPS.get(each.op, each.op.replace("_", " "))
-    who = text_of.UNKNOWN
-    if each.last_rank is not None:
-        calls = f" of {text_of.count(each.num_seen, 'call')}" if wide else ""
-        who = f"rank {each.last_rank}, {text_of.share(each.last_share)}{calls}"
-    figures = [
-        text_of.num_bytes(each.num_bytes),
-        text_of.significant(each.per_step) if each.per_step % 1 else f"{each.per_step:.0f}",
-        text_of.seconds(each.time_s),
-        text_of.seconds(each.skew_s),
-        text_of.seconds(each.transfer_s),
-    ]
-    if wide:
-        rate = text_of.UNKNOWN if each.bytes_s is None else f"{text_of.num_bytes(each.bytes_s)}/s"
-        figures += [rate, text_of.seconds(each.hidden_s)]
-    return _figures(name, figures, who, wide=wide)
+    name, *figures, who = collective_figures(each)
+    if wide and each.last_rank is not None:
+        who += f" of {text_of.count(each.num_seen, 'call')}"
+    return _figures(name, figures if wide else figures[:5], who, wide=wide)
 
 
 def _is_alone(view: RunView) -> bool:

@@ -13,6 +13,7 @@ from tuiadvisor.tui.line import BLANK, Cell, Line, Span, crop, fit, indent, line
 from tuiadvisor.tui.page import Page
 from tuiadvisor.tui.waiting import waiting
 from tuiadvisor.tui.wording import (
+    PIPELINE_PARTS,
     ideal_source,
     pipeline_advice,
     pipeline_title,
@@ -28,12 +29,12 @@ MANY_RANKS = 10
 EVEN = 0.005  # smaller differences are no news
 LABEL_WIDTH = 9  # "rank 1023"
 LINK_NAMES = {"data_wait": "data", "h2d": "copy", "comm_exposed": "all-reduce"}
-# Parts of the ranks' time: field of the view, letter, role, what it is.
+# Parts of the ranks' time: field of the view, letter, role.
 PARTS = (
-    ("busy", "w", "phase:optimizer", "work"),
-    ("fill_share", "f", "phase:pipeline_idle", "fill and drain"),
-    ("imbalance_share", "u", "phase:data_wait", "uneven stages"),
-    ("delay_share", "d", "phase:other", "delays"),
+    ("busy", "w", "phase:optimizer"),
+    ("fill_share", "f", "phase:pipeline_idle"),
+    ("imbalance_share", "u", "phase:data_wait"),
+    ("delay_share", "d", "phase:other"),
 )
 
 
@@ -104,7 +105,7 @@ def _idle(pipeline: PipelineView, width: int) -> list[Line]:
             (text_of.seconds(pipeline.span_s), "strong"),
         ),
     ]
-    parts = [(getattr(pipeline, field), letter, role, name) for field, letter, role, name in PARTS]
+    parts = [(getattr(pipeline, field), letter, role, PIPELINE_PARTS[field]) for field, letter, role in PARTS]
     known = [(value, letter, role, name) for value, letter, role, name in parts if value is not None]
     if len(known) < len(parts):
         why = pipeline.why_unknown or "the order of chunks could not be followed"

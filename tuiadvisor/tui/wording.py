@@ -1,6 +1,6 @@
-"""What screens and report say alike: the title and the advice of a pipeline, one size of a job in figures.
+"""What screens and report say alike: a pipeline's title and advice, one collective, one size of a job in figures.
 
-In: PipelineView, SizeRow, Picture.  Out: str.
+In: RunView and its parts, Picture.  Out: str; of ranks those that are shown beside each other.
 """
 
 from __future__ import annotations
@@ -13,11 +13,26 @@ from tuiadvisor.tui.plot import short
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.advisor.view import PipelineView
+    from tuiadvisor.advisor.view import CollectiveRow, PipelineView, RankRow, RunView
     from tuiadvisor.scaling.picture import Picture, SizeRow
     from tuiadvisor.scaling.predict import Range
 
+MOST_CULPRITS: Final = 3
+OPERATIONS: Final = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "all_to_all": "all-to-all",
+    "gradient_barrier": "gradient exchange",
+}
 MEETS: Final = {"yes": "✓", "no": "✖", "perhaps": "?", "": " "}  # a limit of the sizes
+# What the time of a pipeline's ranks goes into: field of the view, what it is.
+PIPELINE_PARTS: Final = {
+    "busy": "work",
+    "fill_share": "fill and drain",
+    "imbalance_share": "uneven stages",
+    "delay_share": "delays",
+}
 MEETS_LEGEND: Final = "✓ the whole interval is within the limit, ? part of it, ✖ none"
 
 
@@ -69,6 +84,32 @@ def pipeline_advice(pipeline: PipelineView) -> list[str]:
             f"{', '.join(wanted)} of them."
         )
     return texts
+
+
+def collective_figures(one: CollectiveRow) -> tuple[str, ...]:
+    """(operation, bytes, calls a step, time, skew, transfer, bandwidth, hidden, last arriver) of one collective."""
+    who = (
+        text_of.UNKNOWN if one.last_rank is None else f"rank {one.last_rank}, {text_of.share(one.last_share)}"
+    )
+    return (
+        OPERATIONS.get(one.op, one.op.replace("_", " ")),
+        text_of.num_bytes(one.num_bytes),
+        text_of.significant(one.per_step) if one.per_step % 1 else f"{one.per_step:.0f}",
+        text_of.seconds(one.time_s),
+        text_of.seconds(one.skew_s),
+        text_of.seconds(one.transfer_s),
+        text_of.UNKNOWN if one.bytes_s is None else f"{text_of.num_bytes(one.bytes_s)}/s",
+        text_of.seconds(one.hidden_s),
+        who,
+    )
+
+
+def late_and_waiting(view: RunView, num_waiting: int) -> list[RankRow]:
+    """The first ranks that come late, and of those that wait the longest; nobody where nobody is late."""
+    known = [rank for rank in view.ranks if any(rank.seconds.values())]
+    late = [rank for rank in known if rank.is_culprit][:MOST_CULPRITS]
+    waits = [rank for rank in known if not rank.is_culprit and rank.wait_s is not None]
+    return [*late, *sorted(waits, key=lambda rank: -(rank.wait_s or 0))[:num_waiting]] if late else []
 
 
 def size_figures(one: SizeRow, time_unit: str) -> tuple[str, str, str, str]:
