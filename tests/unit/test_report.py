@@ -102,11 +102,13 @@ def test_other_sizes_are_drawn_or_missed(name: str) -> None:
     assert [curve.name for curve in held.curves] == re.findall(
         r"<title>([^<]*) over devices</title>", section
     )
-    for curve in held.curves:
-        measured = [point for point in curve.points if point.is_measured]
-        assert len(measured) == section.count(f"<title>{curve.name}") * len(measured)
-        assert all(f"{point.devices:,} devices, measured" in section for point in measured)
-        assert curve.limit_name in section
+    pictures = section.split("<svg ")[1:]
+    assert len(held.curves) == len(pictures)
+    for curve, picture in zip(held.curves, pictures, strict=True):
+        told = re.findall(r"<title>([\d,]+) devices, (measured|predicted):", picture)
+        kinds = {True: "measured", False: "predicted"}
+        assert [(f"{point.devices:,}", kinds[point.is_measured]) for point in curve.points] == told
+        assert (curve.limit is not None) == (f">{curve.limit_name}" in picture and bool(curve.limit_name))
     assert all(inert(note) in section for note in held.missing)
     plain = markdown_report([Dossier("run.tuirec", views.healthy())], None, "tuiadvisor", held)
     assert all(f"| {row.devices:,} |" in plain for row in held.rows)

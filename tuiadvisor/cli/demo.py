@@ -66,10 +66,13 @@ the probes went in while it was running.
 
 Scenario: {scenario}: {what}.
 
-Look at the verdict at the top, then at the row of each rank:
-who arrives last is the culprit, who waits is the victim.
+{look}
 
 1 overview   2 ranks   3 pipeline   enter details   ? keys   q leave (and end the demo's training)"""
+LOOK: Final = """Look at the verdict at the top, then at the row of each rank:
+who arrives last is the culprit, who waits is the victim."""
+LOOK_AT_PIPELINE: Final = """Look at the verdict at the top, then press 3: one step by rank and
+micro-batch, what keeps the ranks idle, how even the stages are."""
 NEXT: Final = (
     """Another fault: tuiadvisor demo slow-data. Your own training, while it runs: tuiadvisor watch"""
 )
@@ -126,7 +129,8 @@ def run(options: argparse.Namespace) -> int:
             try:
                 if headless:
                     return watch_once(session, feed, 60.0, AT_LEAST_S.get(options.scenario, 2.0))
-                intro = INTRO.format(ranks=options.ranks, scenario=options.scenario, what=what)
+                look = LOOK_AT_PIPELINE if script.name == "pipeline.py" else LOOK
+                intro = INTRO.format(ranks=options.ranks, scenario=options.scenario, what=what, look=look)
                 show(feed, intro)
             finally:
                 feed.stop()
