@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from tuiadvisor.advisor.groups import groupings
+from tuiadvisor.advisor.pipelineview import PipelineChunk, PipelineRank, PipelineStage, PipelineView
 from tuiadvisor.advisor.view import (
     Action,
     ChainLink,
@@ -14,10 +15,6 @@ from tuiadvisor.advisor.view import (
     HostRow,
     Losses,
     Overlap,
-    PipelineChunk,
-    PipelineRank,
-    PipelineStage,
-    PipelineView,
     ProbeWork,
     RankRow,
     RunInfo,

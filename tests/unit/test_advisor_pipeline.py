@@ -15,7 +15,8 @@ from synthetic_run import Job, above_info, final_view, folded
 
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.advisor.pipelinestore import EVENT_NAMES
-from tuiadvisor.advisor.view import PipelineView, RunView
+from tuiadvisor.advisor.pipelineview import PipelineView
+from tuiadvisor.advisor.view import RunView
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
 

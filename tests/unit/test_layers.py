@@ -16,6 +16,7 @@ ALLOWED = {
     "tuiadvisor/events.py": (),
     "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
     "tuiadvisor/tui": (
+        "tuiadvisor.advisor.pipelineview",
         "tuiadvisor.advisor.view",
         "tuiadvisor.advisor.rankgroup",
         "tuiadvisor.advisor.comparison",
@@ -35,6 +36,7 @@ ALLOWED = {
         "rich",
     ),
     "tuiadvisor/report": (
+        "tuiadvisor.advisor.pipelineview",
         "tuiadvisor.advisor.view",
         "tuiadvisor.advisor.comparison",
         "tuiadvisor.advisor.contents",

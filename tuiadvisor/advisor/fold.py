@@ -15,6 +15,7 @@ from tuiadvisor.advisor.collectives import Collectives
 from tuiadvisor.advisor.collector import collector_off
 from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
+from tuiadvisor.advisor.goodput import goodput
 from tuiadvisor.advisor.groups import groupings
 from tuiadvisor.advisor.pausefacts import pause_views
 from tuiadvisor.advisor.payload import integer
@@ -22,7 +23,6 @@ from tuiadvisor.advisor.picture import (
     SCHEMA,
     chain,
     ended,
-    goodput,
     losses,
     missing_ranks,
     named_ranks,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.evidence import overlap_seconds, wandering_gain
+from tuiadvisor.advisor.evidence import overlap_seconds
 from tuiadvisor.advisor.roster import GONE, Roster
 from tuiadvisor.advisor.view import (
     ChainLink,
@@ -27,21 +27,17 @@ from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tuiadvisor.advisor.findings import Judged
+    from tuiadvisor.advisor.pipelineview import PipelineView
     from tuiadvisor.advisor.steps import StepStore
-    from tuiadvisor.advisor.view import PipelineView
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.arrays import Floats
-    from tuiadvisor.metrics.pauses import Pause
 
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
 CHAIN: Final = ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer")
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 MAX_NAMED_RANKS: Final = 64
-MAX_RANKS_IN_NAME: Final = 4
 NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
 
 
@@ -232,61 +228,6 @@ def what_if(diagnosis: Diagnosis | None) -> WhatIf | None:
         return None
     slow = diagnosis.slowdown
     return WhatIf(slow.S, slow.S_t, slow.S_w, slow.M_W, None)
-
-
-def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | None, dict[str, float]]:
-    """Useful share of the time of the window, pauses and warm-up included, and each loss as a share; together 1.
-
-    Only steps of the present level count: what steps before a change lost is not known from those after it.
-    """
-    if diagnosis is None or not diagnosis.enough:
-        return None, {}
-    idle_s = job_seconds(diagnosis.seconds_PR)["pipeline_idle"]
-    if idle_s is None and has_stages(diagnosis.table):
-        return None, {}  # what its stages wait for each other is most of what a pipeline loses
-    steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
-    warmup = diagnosis.steadiness.warmup
-    first = diagnosis.window_start  # pauses before a change of level say nothing of the time since
-    lost = [float(pause.loss_K[first:].sum()) for pause in diagnosis.steadiness.pauses]
-    elapsed = steady_s + sum(lost) + (0.0 if warmup is None else warmup.loss_s)
-    if elapsed <= 0:
-        return None, {}
-    losses: dict[str, float] = {}
-    if warmup is not None:
-        losses["warmup"] = warmup.loss_s / elapsed
-    for pause, loss_s in zip(diagnosis.steadiness.pauses, lost, strict=True):
-        if loss_s > 0:
-            losses[_pause_name(diagnosis, pause)] = loss_s / elapsed
-    scale = 1.0 if steady_s <= 0 else diagnosis.steady.num_steps / elapsed
-    losses |= {name: loss_s * scale for name, loss_s in _step_losses(diagnosis, judged)}
-    if idle_s:
-        losses["pipeline_idle"] = idle_s * scale
-    total = sum(losses.values())
-    if total > 1:  # overlapping estimates may not claim more than there was
-        losses = {name: value / total for name, value in losses.items()}
-        total = 1.0
-    return 1 - total, losses
-
-
-def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[str, float]]:
-    """(name, seconds a step) of what each step loses."""
-    if any(entry.rule.scope == "straggler" for entry in judged):
-        yield "straggler", max(float(diagnosis.straggler_loss_K.mean()), 0.0)
-    if any(entry.rule.id == "wandering_lateness" for entry in judged):
-        yield "wandering_lateness", max(wandering_gain(diagnosis).loss_s, 0.0)
-    if diagnosis.input is not None:
-        yield "data_wait", diagnosis.input.gain.loss_s
-    if diagnosis.transfer is not None:
-        yield "comm_exposed", diagnosis.transfer.gain.loss_s
-
-
-def _pause_name(diagnosis: Diagnosis, pause: Pause) -> str:
-    """What a loss to pauses is called: what is done in them, else who makes them."""
-    if pause.kind in {"checkpoint", "eval"}:
-        return pause.kind
-    name = "periodic_pause" if pause.kind == "periodic" else "pause"
-    ranks = [diagnosis.table.ranks[row] for row in pause.rows]
-    return f"{name}_rank_{'_'.join(map(str, ranks[:MAX_RANKS_IN_NAME]))}" if ranks else name
 
 
 def unknowns(

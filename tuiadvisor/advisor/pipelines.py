@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.view import PipelineChunk, PipelineRank, PipelineStage, PipelineView
+from tuiadvisor.advisor.pipelineview import PipelineChunk, PipelineRank, PipelineStage, PipelineView
 from tuiadvisor.events import EventKind
 from tuiadvisor.metrics.arrays import column_median
 from tuiadvisor.metrics.pipeline import PipelineEvents, chunks_of

@@ -14,7 +14,8 @@ from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS
 if TYPE_CHECKING:
     from tuiadvisor.advisor.findings import Judged
     from tuiadvisor.advisor.pipelines import Pipelines
-    from tuiadvisor.advisor.view import DeviceView, PipelineView
+    from tuiadvisor.advisor.pipelineview import PipelineView
+    from tuiadvisor.advisor.view import DeviceView
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steptable import StepTable
 

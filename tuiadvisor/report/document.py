@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import Finding, PipelineView, RankRow, RunView, Verdict
+    from tuiadvisor.advisor.pipelineview import PipelineView
+    from tuiadvisor.advisor.view import Finding, RankRow, RunView, Verdict
 
 Document = dict[str, object]
 

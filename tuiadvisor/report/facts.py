@@ -12,7 +12,8 @@ from tuiadvisor.tui.wording import MEETS, PIPELINE_PARTS, collective_figures, id
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.comparison import Comparison
-    from tuiadvisor.advisor.view import Losses, PipelineView, RankRow, RunView
+    from tuiadvisor.advisor.pipelineview import PipelineView
+    from tuiadvisor.advisor.view import Losses, RankRow, RunView
     from tuiadvisor.scaling.picture import Picture
 
 DECISIONS: Final = {"tune": "tune", "rescale": "rescale", "stop": "stop", "keep": "keep"}

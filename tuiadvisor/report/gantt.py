@@ -15,7 +15,8 @@ from tuiadvisor.tui.wording import PIPELINE_PARTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.advisor.view import ChainLink, PipelineChunk, PipelineView
+    from tuiadvisor.advisor.pipelineview import PipelineChunk, PipelineView
+    from tuiadvisor.advisor.view import ChainLink
 
 FILLS: Final = {"F": COLOURS["forward"], "B": COLOURS["backward"], "W": COLOURS["optimizer"]}
 PART_COLOURS: Final = {

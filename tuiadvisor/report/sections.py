@@ -30,7 +30,8 @@ from tuiadvisor.tui.wording import (
 )
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import PipelineView, RunView
+    from tuiadvisor.advisor.pipelineview import PipelineView
+    from tuiadvisor.advisor.view import RunView
     from tuiadvisor.scaling.picture import Picture
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.advisor.view import PipelineChunk
+    from tuiadvisor.advisor.pipelineview import PipelineChunk
     from tuiadvisor.tui.line import Span
 
 IDLE = "."

@@ -22,7 +22,8 @@ from tuiadvisor.tui.wording import (
 )
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import ChainLink, PipelineStage, PipelineView, RunView
+    from tuiadvisor.advisor.pipelineview import PipelineStage, PipelineView
+    from tuiadvisor.advisor.view import ChainLink, RunView
     from tuiadvisor.tui.feed import FeedState
 
 MANY_RANKS = 10

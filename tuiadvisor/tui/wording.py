@@ -13,7 +13,8 @@ from tuiadvisor.tui.plot import short
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.advisor.view import CollectiveRow, PipelineView, RankRow, RunView
+    from tuiadvisor.advisor.pipelineview import PipelineView
+    from tuiadvisor.advisor.view import CollectiveRow, RankRow, RunView
     from tuiadvisor.scaling.picture import Picture, SizeRow
     from tuiadvisor.scaling.predict import Range
 
