@@ -231,3 +231,14 @@ def _finite(value: object) -> None:
     elif isinstance(value, list | tuple):
         for entry in value:
             _finite(entry)
+
+
+def test_goodput_counts_what_the_stages_wait_for_each_other() -> None:
+    """Four micro-batches on four stages: ranks are seen idle over a quarter of the time, and none of it is useful."""
+    view = pipeline_run(replace(ENOUGH, num_micro_batches=4))
+    idle = view.step.shares["pipeline_idle"]
+    assert idle is not None
+    assert idle > 0.25
+    assert idle == pytest.approx(view.goodput_losses["pipeline_idle"], abs=0.05)
+    assert view.goodput is not None
+    assert 1 == pytest.approx(view.goodput + sum(view.goodput_losses.values()))

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, encoded, frames
 
+from tuiadvisor.advisor.comparable import busier
 from tuiadvisor.advisor.compare import Measured, Wishes, compare, measure
-from tuiadvisor.advisor.comparison import Comparison
+from tuiadvisor.advisor.comparison import Comparison, MachineLoad
 from tuiadvisor.advisor.fold import STEP_NAMES
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
@@ -330,3 +331,13 @@ def test_json_and_text_say_the_same(before: Measured) -> None:
     assert text.startswith("Regressed: a step takes")
     assert max(map(len, text.splitlines())) <= 80
     assert "limit of 5.0 % slower: exceeded" in text
+
+
+def test_more_ranks_that_wait_for_cores_are_no_busier_machine() -> None:
+    """Four ranks on two cores wait for each other's; only others' work counts then."""
+    four = MachineLoad(busy=1.0, other_cores=1.6, num_cpus=2, wait_for_core=0.4)
+    two = MachineLoad(busy=1.0, other_cores=1.7, num_cpus=2, wait_for_core=0.1)
+    assert "busier" in (busier(two, four, 1.3) or "")
+    assert None is busier(two, four, 1.3, as_many_ranks=False)
+    quiet = replace(two, other_cores=0.2)
+    assert "busier" in (busier(quiet, four, 1.3, as_many_ranks=False) or "")

@@ -129,3 +129,17 @@ def test_activity_names_the_phase_in_words() -> None:
     """The id of a phase never reaches the screen."""
     assert "exposed comm 3.1 s" == text_of.activity("comm_exposed 3.1 s")
     assert "" == text_of.activity("")
+
+
+def test_a_beginning_that_was_not_seen_is_no_beginning() -> None:
+    """The first step compared is where it was there already."""
+    assert "since step 1,412" == text_of.since(1412, seen=True)
+    assert "since step 1,412 or earlier" == text_of.since(1412, seen=False)
+    assert "" == text_of.since(None, seen=True)
+
+
+def test_a_chart_ends_where_its_values_can_be_read() -> None:
+    """One step of 22 s among steps of half a second leaves these readable; without it nothing is cut."""
+    assert 1.25 == pytest.approx(text_of.readable_top([0.5] * 20 + [None, 22.0]))
+    assert 0.6 == text_of.readable_top([0.5, 0.6, None])
+    assert 0.0 == text_of.readable_top([None])

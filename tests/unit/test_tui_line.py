@@ -15,6 +15,7 @@ from tuiadvisor.tui.line import (
     clean,
     crop,
     fit,
+    fit_middle,
     length,
     line,
     pad,
@@ -27,6 +28,16 @@ from tuiadvisor.tui.line import (
 )
 
 HOSTILE = st.text(alphabet=st.characters(codec="utf-8"), max_size=60)
+
+
+@given(text=HOSTILE, width=st.integers(0, 40))
+def test_a_name_keeps_both_ends(text: str, width: int) -> None:
+    """Of its width whatever is in it; of letters as wide as one cell the first and the last are there."""
+    shown = fit_middle(text, width)
+    assert width == cell_len(shown)
+    name = "ddp-optimizer_4ranks_scale_3_ms_45_022"
+    assert name.startswith(fit_middle(name, 18)[:9])
+    assert name.endswith(fit_middle(name, 18)[-8:])
 
 
 @given(text=HOSTILE)

@@ -332,6 +332,19 @@ def test_no_marks_no_jump() -> None:
     assert "nothing is marked" in keyboard.press("}")
 
 
+def test_beyond_the_last_mark_a_jump_says_why_not() -> None:
+    """Neither silence nor a jump the other way; while a recording is opened its keys say so."""
+    state = views.replay()
+    assert state.replay is not None
+    at_end = replace(state.replay, marks=((0.25, "late"), (0.5, "later")), position=0.5)
+    keyboard = Keyboard(replace(state, replay=at_end))
+    assert "further on in that direction" in keyboard.press("}")
+    keyboard.press("{")
+    assert [("prev_finding", None)] == keyboard.shell.asked
+    opening = Keyboard(replace(state, replay=None, view=None))
+    assert "still being opened" in opening.press("x")
+
+
 def test_help_is_about_the_page_below(live: Keyboard) -> None:
     """Its keys first; the same key closes it."""
     assert "on overview" in live.press("?")
