@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import stat
 import zlib
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ MAX_FILE_BYTES: Final = 8 << 30  # after decompression: beyond that it is no tra
 MAX_WHOLE_BYTES: Final = 256 << 20  # for what must be parsed in one piece, ten times that in memory
 MAX_FILES: Final = 4096
 GZIP_MAGIC: Final = b"\x1f\x8b"
+RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
+LOCAL_RANK: Final = re.compile(r"local[-_.]?rank", re.IGNORECASE)
 
 
 @contextmanager
@@ -80,3 +83,9 @@ def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
             f"{folder} has {len(found)} files, more than {MAX_FILES}: import a part of them"
         )
     return found
+
+
+def rank_in_name(name: str) -> int | None:
+    """The rank behind the word "rank" in a file's name; None without one, or where it names two."""
+    found = {int(number) for number in RANK_IN_NAME.findall(LOCAL_RANK.sub("local", name))}
+    return found.pop() if len(found) == 1 else None

@@ -7,14 +7,15 @@ Pickled dumps are never opened: unpickling runs whatever the file says.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import orjson
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import listed, read_whole
+from tuiadvisor.importers.files import listed, rank_in_name, read_whole
 from tuiadvisor.metrics.hang import COLLECTIVE, P2P, Dump, Group, Operation, Progress
+from tuiadvisor.metrics.hangdumps import contradicting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ MAX_DUMP_BYTES: Final = 64 << 20
 MAX_ENTRIES: Final = 1_000_000
 MAX_MEMBERS: Final = 1 << 20
 LARGEST: Final = 1 << 62
-NUMBER_IN_NAME: Final = re.compile(r"(\d{1,8})(?!.*\d)")
+NUMBER_IN_NAME: Final = re.compile(r"(?<!\d)(\d{1,8})$")  # as PyTorch writes it: a prefix, then the rank
 P2P_NAME: Final = re.compile(r"(send|recv)\s+(\d{1,8})\s*(->|<-)\s*(\d{1,8})")
 RANK_LIST: Final = re.compile(r"\[\s*\d+(\s*,\s*\d+)*\s*\]")
 PICKLE_START: Final = b"\x80"
@@ -47,23 +48,18 @@ class DumpFolder:
 
 def read_flight_recorder(folder: Path) -> DumpFolder:
     """All dumps of a folder. TuiadvisorError when not one is usable."""
-    dumps: dict[int, Dump] = {}
-    groups: dict[str, Group] = {}
+    read: list[tuple[str, Dump, dict[str, Group]]] = []
     losses: list[str] = []
     for path in _files(folder):
         try:
-            dump, its_groups = read_dump(path)
+            read.append((path.name, *read_dump(path)))
         except TuiadvisorError as error:
             losses.append(str(error).replace(f"{folder}/", ""))
-            continue
-        if dump.rank in dumps:
-            losses.append(f"{path.name}: a second dump of rank {dump.rank}, not used; keep one dump a rank")
-            continue
-        dumps[dump.rank] = dump
-        for name, group in its_groups.items():
-            known = groups.get(name)
-            if known is None or len(group.members) > len(known.members):
-                groups[name] = group
+    one_each = _one_a_rank(read, losses)
+    dumps, groups = _told_apart(one_each)
+    stale = contradicting(list(dumps.values()), groups)
+    dumps, groups = _told_apart([(dump, its) for dump, its in one_each if dump.rank not in stale])
+    losses += [f"the dump of rank {rank} is not of this hang, not used: {why}" for rank, why in stale.items()]
     if not dumps:
         more = f" (and {len(losses) - 1} more files)" if len(losses) > 1 else ""
         raise TuiadvisorError(f"no usable dump in {folder}: {losses[0]}{more}")
@@ -76,6 +72,51 @@ def read_flight_recorder(folder: Path) -> DumpFolder:
         world_size=world or None,
         missing_ranks=tuple(sorted(everyone - dumps.keys())),
     )
+
+
+def _one_a_rank(
+    read: list[tuple[str, Dump, dict[str, Group]]], losses: list[str]
+) -> list[tuple[Dump, dict[str, Group]]]:
+    """Of two different dumps of one rank one is stale, and which one is not said: neither is used."""
+    by_rank: dict[int, list[tuple[str, Dump, dict[str, Group]]]] = {}
+    for name, dump, groups in read:
+        by_rank.setdefault(dump.rank, []).append((name, dump, groups))
+    kept = []
+    for rank, files in by_rank.items():
+        _, dump, groups = files[0]
+        if all((other, its) == (dump, groups) for _, other, its in files):
+            kept.append((dump, groups))
+        else:
+            names = ", ".join(name for name, _, _ in files)
+            losses.append(f"{names}: different dumps of rank {rank}, none used; keep the last one")
+    return kept
+
+
+def _told_apart(read: list[tuple[Dump, dict[str, Group]]]) -> tuple[dict[int, Dump], dict[str, Group]]:
+    """Dumps and groups with one name a group: PyTorch 2.4 and 2.5 number the groups of one split alike."""
+    variants: dict[str, set[tuple[int, ...]]] = {}
+    for _, its in read:
+        for group in its.values():
+            if group.members:
+                variants.setdefault(group.name, set()).add(group.members)
+    dumps: dict[int, Dump] = {}
+    groups: dict[str, Group] = {}
+    for dump, its in read:
+        names = {name: _full_name(group, variants.get(name, set())) for name, group in its.items()}
+        for name, group in its.items():
+            known = groups.get(names[name])
+            if known is None or len(group.members) > len(known.members):
+                groups[names[name]] = replace(group, name=names[name])
+        dumps[dump.rank] = replace(
+            dump,
+            operations=tuple(replace(op, group=names.get(op.group, op.group)) for op in dump.operations),
+            progress={names.get(name, name): counters for name, counters in dump.progress.items()},
+        )
+    return dumps, groups
+
+
+def _full_name(group: Group, variants: set[tuple[int, ...]]) -> str:
+    return group.name if len(variants) < 2 else f"{group.name}{list(group.members)}"
 
 
 def _files(folder: Path) -> list[Path]:
@@ -135,21 +176,28 @@ def _members(ranks: Any) -> tuple[int, ...]:
 
 def _rank(path: Path, groups: dict[str, Group]) -> int:
     """The rank by the file's name, checked against the groups: every group of a rank has it as a member."""
-    found = NUMBER_IN_NAME.search(path.name.removesuffix(".gz").removesuffix(".json"))
     sets = [set(group.members) for group in groups.values() if group.members]
     common = set.intersection(*sets) if sets else set()
-    if found is None:
+    rank = _rank_in_name(path.name.removesuffix(".gz").removesuffix(".json"))
+    if rank is None:
         if len(common) == 1:
             return common.pop()
         raise TuiadvisorError(
             f"{path}: cannot tell its rank: put the rank into the file's name, as in rank07.json"
         )
-    rank = int(found.group(1))
     if sets and rank not in common:
         raise TuiadvisorError(
             f"{path}: its name says rank {rank}, its groups say otherwise: name it after its rank"
         )
     return rank
+
+
+def _rank_in_name(stem: str) -> int | None:
+    """rank07, rank7_node1, prefix_7; None where the name does not say, or says two."""
+    if "rank" in stem.lower():
+        return rank_in_name(stem)
+    last = NUMBER_IN_NAME.search(stem)
+    return int(last.group(1)) if last else None
 
 
 def _operation(entry: dict[str, Any], order: int, groups: dict[str, Group]) -> Operation | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import listed
+from tuiadvisor.importers.files import listed, rank_in_name
 from tuiadvisor.importers.hostops import HOST_CATEGORIES, host_kind
 from tuiadvisor.importers.kernelnames import (
     GPU_CATEGORIES,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 MAX_EVENTS: Final = 50_000_000
 MAX_RANK: Final = 1 << 24
 MAX_STEPS: Final = 100_000
-RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
 LARGEST_NS: Final = (1 << 62) - 1
 
 
@@ -204,8 +203,8 @@ class _Columns:
         info = info if isinstance(info, dict) else {}
         rank = _integer(info.get("rank"), -1)
         world = _integer(info.get("world_size"), -1)
-        if rank < 0 and (found := RANK_IN_NAME.search(file)):
-            rank = int(found.group(1))
+        if rank < 0 and (found := rank_in_name(file)) is not None:
+            rank = found
         return RankTrace(
             file=file,
             rank=rank if 0 <= rank < MAX_RANK else None,

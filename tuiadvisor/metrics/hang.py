@@ -159,10 +159,17 @@ class _Case:
         blockers = set()
         for other in self.others(rank, op):
             absent = self.absent(other, op)
+            if absent is None and op.kind == P2P and other in self.dumps:
+                absent = not self._has_other_side(other, rank, op)
             queued = absent is False and not self._is_head(other, op) and self._is_pending(other, op)
-            if absent or (absent is None and other not in self.dumps) or queued:
+            if absent or absent is None or queued:
                 blockers.add(other)
         return blockers
+
+    def _has_other_side(self, rank: int, peer: int, op: Operation) -> bool:
+        """Is this rank's first pending call in the group's sends and receives the one with this peer?"""
+        head = self.head.get(rank)
+        return head is not None and (head.group, head.kind, head.peer) == (op.group, P2P, peer)
 
     def _is_head(self, rank: int, op: Operation) -> bool:
         head = self.head.get(rank)
@@ -174,7 +181,10 @@ class _Case:
         )
 
     def is_origin(self, rank: int) -> bool:
-        return rank in self.dumps and not self.blocked_by(rank)
+        """Waits for nobody; who waits for somebody the dumps do not tell may be a victim."""
+        op = self.head.get(rank)
+        is_told = op is None or bool(self.others(rank, op)) or set(self.members(op)) == {rank}
+        return rank in self.dumps and is_told and not self.blocked_by(rank)
 
     def answer(self) -> Hang:
         waits = self._waits()
