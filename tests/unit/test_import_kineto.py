@@ -412,6 +412,50 @@ def test_two_files_of_one_rank_are_not_compared(tmp_path: Path) -> None:
     assert [] == document["stragglers"]["ranks"]
 
 
+def test_a_broadcast_that_ends_early_at_its_root_blames_nobody(tmp_path: Path) -> None:
+    """All enter together; rank 0 sends and is done, each further rank gets it 1.5 ms later."""
+    for rank in range(4):
+        calls = [
+            event("ncclDevKernel_Broadcast_RING_LL(x)", 1e9 + 10_000 * step, 1000 + 1500 * rank, stream=20)
+            for step in range(40)
+        ]
+        trace(tmp_path / f"rank{rank}.json", calls, rank, 4)
+    document = kineto_document(tmp_path)
+    assert [] == document["stragglers"]["ranks"]
+    assert [None] * 4 == [row["clock_offset_s"] for row in document["per_rank"]]
+
+
+def test_broadcasts_do_not_move_the_clocks_of_all_reduces(tmp_path: Path) -> None:
+    """Three broadcasts a step end apart, but rank 2 is late at the all-reduces."""
+    folder = job(tmp_path, 2, [0, 40, -40, 0])
+    for rank in range(4):
+        path = folder / f"rank{rank}.json.gz"
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        sent = [
+            event(
+                "ncclDevKernel_Broadcast_RING_LL(x)", one["ts"] - 300 + 2 * k, 50 + 20 * k * rank, stream=21
+            )
+            for one in events
+            if "nccl" in one["name"]
+            for k in range(3)
+        ]
+        trace(path, events + sent, rank, 4)
+    assert [2] == culprits(folder)
+
+
+def test_a_local_rank_in_the_file_name_is_not_the_rank(tmp_path: Path) -> None:
+    """Two nodes, one file of each that says its local rank only: nobody is named."""
+    folder = job(tmp_path, 2, [0, 40, -40, 0], (0, 3))
+    for node, rank in enumerate((1, 2)):
+        path = folder / f"rank{rank}.json.gz"
+        events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+        path.unlink()
+        trace(folder / f"node{node}_local_rank{1 - node}.json", events)
+    document = kineto_document(folder)
+    assert [] == document["stragglers"]["ranks"]
+    assert [None, None] == [row["rank"] for row in document["per_rank"]]
+
+
 def test_the_command_prints_text_or_one_document(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Control characters of a kernel's name never reach the terminal."""
     parser = argparse.ArgumentParser()

@@ -29,6 +29,9 @@ COLLECTIVE: Final = re.compile(
     r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|reduce)", re.IGNORECASE
 )
 
+# Who has sent its part of these leaves before the others come: they neither end together nor make all wait.
+ONE_SIDED: Final = frozenset(("broadcast", "reduce"))
+
 
 def kind_of(name: str, category: str, arguments: dict[str, Any]) -> int:
     """COMPUTE, COMM, MEMORY or COMM_GUESSED. The profiler's own "Collective name" outranks the kernel's name."""
@@ -57,3 +60,8 @@ def collective_of(name: str, arguments: dict[str, Any]) -> str:
     collective = found.group(1).replace("_", "").lower() if found else source.strip()[:80]
     group = arguments.get("Process Group Name")
     return f"{collective}@{group}" if isinstance(group, str | int) and group != "" else collective
+
+
+def all_wait(collective: str) -> bool:
+    """Does nobody leave this collective of `collective_of` before all have entered it?"""
+    return collective.partition("@")[0] not in ONE_SIDED

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.importers.kernelnames import all_wait
 from tuiadvisor.importers.kineto import RankTrace, TraceFolder, read_kineto
 from tuiadvisor.metrics.commarrival import Arrivals, RankArrival, arrivals
 from tuiadvisor.metrics.commclock import Calls
@@ -139,7 +140,9 @@ def _arrivals(
     calls: dict[int, dict[str, Calls]] = {}
     members: dict[str, tuple[int, ...]] = {}
     for trace in usable:
-        calls[trace.rank or 0] = {name: Calls(c.begin_ns, c.end_ns) for name, c in trace.comm.items()}
+        calls[trace.rank or 0] = {
+            name: Calls(c.begin_ns, c.end_ns) for name, c in trace.comm.items() if all_wait(name)
+        }
         members |= {name: c.members for name, c in trace.comm.items() if c.members}
     complete = world is not None and not missing and len(usable) == world
     return arrivals(calls, members, complete)

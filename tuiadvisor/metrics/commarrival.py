@@ -60,7 +60,9 @@ def arrivals(
     """Align, match and blame. members: ranks of each collective's group where known; complete: all recorded."""
     common = common_clock(calls)
     if common is None or len(calls) - list(common.why_not.values()).count(SILENT) < 2:
-        because = "communication was recorded on fewer than two ranks: no one to compare with"
+        because = (
+            "a collective that all wait for was recorded on fewer than two ranks: no one to compare with"
+        )
         return _nobody(calls, common, because)
     if len(common.clocks) < 2:
         return _nobody(calls, common, next(why for why in common.why_not.values() if why != SILENT))
