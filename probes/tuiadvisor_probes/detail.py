@@ -119,6 +119,9 @@ class Detail:
                 end_ns + self.wall_shift_ns >> MICROSECOND_BITS,
                 is_asked and end_ns == last_ns,
             )
+        if clock.spot_checks and mode != dt.LIGHT:
+            clock.own_ns = clock.num_measured = 0  # of a check that was under way
+        clock.spot_checks = mode == dt.LIGHT
         clock.measuring = mode != dt.LIGHT
         if mode == dt.DETAIL and not clock.detail_flag:
             self.begin()

@@ -25,7 +25,7 @@ AFTER_STEPS = 2  # measured after a burst: the first of them pays for its end
 MIN_PERIOD_STEPS = 4 * BURST_STEPS  # however cheap: detail fills the recording too
 OVER_PERIOD_STEPS = 32 * BURST_STEPS  # where the always-on tier alone is over the budget
 LIGHT_STEPS = 32  # after the first burst, before its price is known
-RETHINK_STEPS = 64  # without bursts, cost is measured anew this often
+RETHINK_STEPS = 64  # without bursts, their rate is worked out anew this often
 MAX_TOGETHER = 32  # light steps told together
 OFF = -1
 NEVER = 1 << 60  # a position beyond all sequence numbers and microseconds
@@ -124,7 +124,10 @@ class Duty:
             self._book_burst()
             self._think()
         elif self.num_left <= -RETHINK_STEPS:
-            self._think()
+            if self.num_bursts == 0 and self.budget_ppm > 0:  # it was 0 until now
+                self._begin_burst(FIRST_BURST_STEPS)
+            else:
+                self._think()
         return self.mode
 
     def after_light_steps(self, count: int, samples: list[tuple[int, int]], seq: int, wall_us: int) -> bool:
@@ -210,12 +213,8 @@ class Duty:
 
     def _think(self) -> None:
         """Every how many steps a burst, from what was measured so far; then wait for its place."""
-        if self.mode == LIGHT and self.bits == OFF:
-            # Conditions may have changed: look at the cost again.
-            self.mode, self.num_left = MEASURED, AFTER_STEPS
-        else:
-            # Without any step that is not written by itself the price of a burst is not known yet.
-            self.mode, self.num_left = LIGHT, 0 if self.has_light else LIGHT_STEPS - RETHINK_STEPS
+        # Without any step that is not written by itself the price of a burst is not known yet.
+        self.mode, self.num_left = LIGHT, 0 if self.has_light else LIGHT_STEPS - RETHINK_STEPS
         if self.advance <= 0 and not self.by_clock and self.position >= 0:
             self.position = -1
             self._change_axis(by_clock=True)  # a group whose number stands still tells nothing

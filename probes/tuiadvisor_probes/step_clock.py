@@ -44,6 +44,7 @@ FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC,
 NOW, NOW_STEP = ring_file.OFFSET_NOW // 8, ring_file.OFFSET_NOW // 8 + 2
 UNKNOWN = -1
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
+SPOT_CHECK, SPOT_CHECK_AT = 32, 5  # every so many steps, not in one with the CPU clock
 MAX_KEPT_NS = 200_000_000  # a step is written at most so long after its end, if another one ends by then
 FAR = 1 << 62
 
@@ -98,6 +99,7 @@ class StepClock:
         "settle_at_ns",
         "settle_at_seq",
         "settled",
+        "spot_checks",
         "step",
         "thin",
         "thread_ident",
@@ -134,7 +136,10 @@ class StepClock:
         self.max_kept = 1
         self.settle_at_ns = self.settle_at_seq = FAR
         self.momentary = 0  # bits of `observed` that hold for one step only
-        self.write_ns = 0  # what closing and writing took at the last transition
+        self.write_ns = 0  # what closing and writing took in a transition that is measured
+        self.spot_checks = (
+            False  # single steps are measured, which are kept and written like those around them
+        )
         self.cost = OwnCost()
         self.detail_flag = 0  # FLAG_DETAIL while calls are recorded one by one
         self.comm_bytes = UNKNOWN
@@ -301,6 +306,15 @@ class StepClock:
             device_ns = self.device.cost_ns
             self.device.close_step(self.step, now - self.begin)
         step, flags = self.step, self.flags
+        own_ns, num_measured = self.own_ns, self.num_measured
+        self.own_ns = self.num_measured = 0
+        was = next_one = self.thin.alert & MEASURING
+        if self.spot_checks:
+            if was:  # the hook that closes a step is the first of the next one: the check ends there and is told there
+                next_one = 0
+                self.own_ns, self.num_measured, own_ns, num_measured = own_ns, num_measured, 0, 0
+            elif step % SPOT_CHECK == SPOT_CHECK_AT:
+                next_one = MEASURING
         self.log.extend(
             (
                 CLOSED,
@@ -320,8 +334,8 @@ class StepClock:
                         self.gc_ns,
                         cpu_ns,
                         device_ns,
-                        self.own_ns,
-                        self.num_measured,
+                        own_ns,
+                        num_measured,
                     ),
                 ),
             )
@@ -331,8 +345,8 @@ class StepClock:
         self.num_kept += 1
         self.words[NOW_STEP] = step
         self.begin = now
-        self.thin.alert &= ~STEPPED
-        self.flags = self.micro_steps = self.gc_ns = self.own_ns = self.num_measured = 0
+        self.thin.alert = self.thin.alert & ~(STEPPED | MEASURING) | next_one
+        self.flags = self.micro_steps = self.gc_ns = 0
         self.samples = self.tokens = UNKNOWN
         if not step % CPU_PERIOD:
             self.last_cpu_ns = thread_time_ns()
@@ -345,6 +359,9 @@ class StepClock:
             or len(self.log) > MAX_NOTES
         ):
             self.settle(now)
+        elif was:
+            self.cost.closing_ns.add(monotonic_ns() - now)
+        self.write_ns = monotonic_ns() - now if was else 0
         return now
 
     def settle(self, now: int) -> None:
@@ -358,7 +375,6 @@ class StepClock:
         self.settle_at_ns = now + MAX_KEPT_NS
         self.on_step()
         self.cost.unbooked_ns += thread_time_ns() - cpu_ns
-        self.write_ns = monotonic_ns() - now
 
     def write_kept(self) -> None:
         """The kept steps into the ring, and nothing else."""

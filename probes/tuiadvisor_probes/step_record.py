@@ -33,7 +33,7 @@ class OwnCost:
     ) -> int:
         """Nanoseconds in the hooks of a step, which were timed in num_measured of its transitions."""
         price = self.in_detail_ns if flags & FLAG_DETAIL else self.transition_ns
-        if num_measured:
+        if 2 * num_measured > num_transitions:  # else measuring began or ended within the step
             price.add(max(0, hooks_ns - device_ns) // num_measured)  # device events are not in every step
         return price.value * max(num_transitions, num_measured)
 

@@ -65,7 +65,7 @@ def test_cost_budget_and_share_in_detail() -> None:
     assert 0.2 == pytest.approx(work.detail, abs=0.02)
     assert 30 < work.num_detail_steps < 45
     assert not work.is_over
-    assert "probe 0.11 % of step; detail 20 % of steps" in plain_summary(view)
+    assert "probe ≥ 0.11 % of step; detail 20 % of steps" in plain_summary(view)
     assert {"cost", "budget", "detail", "num_detail_steps", "is_over", "always_on"} == set(
         document(view)["probe"]
     )  # type: ignore[call-overload]
@@ -146,7 +146,7 @@ def test_info_says_it(tmp_path: Path) -> None:
     assert 0.0025 == told["probe"]["budget"]  # type: ignore[index, call-overload]
     shown = plain_contents(held)
     assert "4,000,000 tokens, as given" in shown
-    assert "probe 0.11 % of step; detail 20 % of steps" in shown
+    assert "probe ≥ 0.11 % of step; detail 20 % of steps" in shown
 
 
 @pytest.mark.parametrize(

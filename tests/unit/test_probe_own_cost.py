@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,17 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return found
 
 
+class Clock(step_clock.StepClock):
+    """A step clock in which calling a hook takes known time."""
+
+    training: Training
+
+    def stand_in(self, *_args: Any, **_kwargs: Any) -> bool:
+        """So long it takes."""
+        self.training.machine.work(self.training.call_ns)
+        return False
+
+
 class Training:
     """Steps of one forward of 1 ms, on a clock whose writing takes known time."""
 
@@ -48,7 +60,9 @@ class Training:
         self.writer, self.reader = ring.RingWriter(path), ring.RingReader(path)
         self.writing_ns = 40 * US
         self.stolen_ns = 0
-        self.clock = step_clock.StepClock(self.writer, get_ident(), self.look)
+        self.call_ns = 0  # what calling a hook takes
+        self.clock = Clock(self.writer, get_ident(), self.look)
+        self.clock.training = self
         self.clock.flags = 0
         self.forward = timed(self.compute, Hook("forward", 0, lambda _: None), self.clock, step_clock.FORWARD)
 
@@ -128,3 +142,34 @@ def test_detail_has_a_price_of_its_own() -> None:
     assert 8 * 3 * US == cost.of_hooks(0, 8 * 3 * US, 0, 8, 8)
     assert 8 * 3 * US == cost.of_hooks(0, 0, 0, 0, 8)
     assert 8 * 9 * US == cost.of_hooks(detail, 0, 0, 0, 8)
+
+
+def test_half_measured_steps_have_no_say() -> None:
+    """Where measuring begins within a step, the few changes of phase it saw are those that come first: dearer ones."""
+    cost = OwnCost()
+    assert 8 * 3 * US == cost.of_hooks(0, 8 * 3 * US, 0, 8, 8)
+    told = [cost.of_hooks(0, 2 * 30 * US, 0, 2, 8) for _ in range(9)]
+    assert [8 * 3 * US] * 9 == told
+
+
+def test_single_steps_are_measured_among_those_that_are_kept(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in 32, with all its changes of phase; the writing before it is taken off nobody's time."""
+    clock = training.clock
+    clock.spot_checks = True
+    training.write_together(8)
+    training.call_ns = 2 * US
+    seen: list[tuple[int, int]] = []
+    price = clock.cost.of_hooks
+
+    def of_hooks(flags: int, hooks_ns: int, device_ns: int, num_measured: int, num_transitions: int) -> int:
+        if num_measured:
+            seen.append((hooks_ns // num_measured, num_measured))
+        return price(flags, hooks_ns, device_ns, num_measured, num_transitions)
+
+    monkeypatch.setattr(OwnCost, "of_hooks", staticmethod(of_hooks))
+    training.steps(32 * 5)
+    assert [2] * 5 == [num for _, num in seen]
+    assert [1 * US] * 5 == [each_ns for each_ns, _ in seen]  # 2 us before a forward, nothing after it
+    assert not clock.measuring

@@ -43,7 +43,7 @@ def step_facts(view: RunView) -> list[tuple[str, str]]:
         *rows,
         ("slowed by uneven ranks", text_of.factor(view.slowdown)),
         ("goodput", text_of.share(view.goodput)),
-        ("cost of the probes", text_of.share(view.probe_cost)),
+        ("cost of the probes", text_of.at_least(view.probe_cost)),
     ]
 
 

@@ -101,6 +101,12 @@ def small_share(value: float | None) -> str:
     return f"{100 * value:.2g} %" if abs(value) < 0.1 else share(value)
 
 
+def at_least(value: float | None) -> str:
+    """'≥ 0.083 %': a share of which the least is known."""
+    shown = small_share(value)
+    return shown if shown == UNKNOWN else f"≥ {shown}"
+
+
 def rate(value: float | None, unit: str) -> str:
     """'47.6 steps/s', '1,523 samples/s', '1.20 M tokens/s'."""
     if value is None or not math.isfinite(value):

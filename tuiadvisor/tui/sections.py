@@ -311,15 +311,16 @@ def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
 
 
 def probe_work(work: ProbeWork) -> str:
-    """Return what the probes take of a step, and how many steps they saw in detail."""
+    """Return what the probes take of a step, and how many steps they saw in detail.
+
+    At least: hooks can time themselves, not what the training pays for the caches that they took.
+    """
     over = ""
     if work.is_over:
         is_always_on = work.always_on is not None and work.budget is not None and work.always_on > work.budget
         cause = "without detail" if is_always_on else "by its bursts"
         over = f", over its {text_of.small_share(work.budget)} {cause}"
-    return (
-        f"probe {text_of.small_share(work.cost)} of step{over}; detail {text_of.share(work.detail)} of steps"
-    )
+    return f"probe {text_of.at_least(work.cost)} of step{over}; detail {text_of.share(work.detail)} of steps"
 
 
 def source(view: RunView, width: int) -> Line:
@@ -327,7 +328,7 @@ def source(view: RunView, width: int) -> Line:
     parts = [text_of.count(view.num_frames, "frame")]
     if view.event_time_s is not None:
         parts.append(f"{text_of.seconds(view.event_time_s)} seen")
-    cost = f"probe cost {text_of.share(view.probe_cost)}"
+    cost = f"probe cost {text_of.at_least(view.probe_cost)}"
     parts.append(probe_work(view.probe) if view.probe is not None else cost)
     if view.goodput is not None:
         parts.append(f"goodput {text_of.share(view.goodput)}")
