@@ -106,6 +106,12 @@ class EventKind(IntEnum):
     # What the device spent on a phase, by CUDA events, on the host's clock at the earliest (group: index into PHASES;
     # seq: by how many ns it may all lie later; detail: ns the device was behind the training thread at its end).
     DEVICE_PHASE = 48
+    # DDP's gradient exchange in detail: one row a backward, after its pieces (begin: backward's; end: its release;
+    # group: number of buckets; seq: number of pieces; detail: elements of all gradients).
+    GRADIENT_BUCKETS = 49
+    # Gradients of one bucket that became ready one after another (begin, end: the first and the last of them; group:
+    # bucket; seq: place in the order of launch; detail: number of gradients).
+    BUCKET_PIECE = 50
     # Pipeline, one a chunk (group: stage index, seq: micro-batch). Detail of a backward: 1 with the weights'
     # gradients, 0 input gradients only. A wait (group and seq unknown) belongs to the chunk after it.
     STAGE_FORWARD = 64

@@ -17,6 +17,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from . import (
+    buckets,
     collective_hooks,
     data_hook,
     device_copy_hook,
@@ -40,6 +41,8 @@ from .roots import Roots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .buckets import Layout
 
 KIND_BROADCAST, KIND_HOOK_DISABLED, KIND_DETACHED = 2, 37, 38
 COMMAND_WORD, LEASE_WORD = ring_file.OFFSET_COMMAND // 8, ring_file.OFFSET_LEASE // 8
@@ -77,7 +80,7 @@ class Probe:
         self.gradient_module: Any = None  # weak: the host decides how long its model lives
         self.gradient_bytes = sc.UNKNOWN
         self.known_ddp: dict[int, Any] = {}  # id -> weak reference
-        self.first_buckets: dict[int, tuple[int, ...]] = {}  # by id of a DDP module
+        self.layouts: dict[int, Layout] = {}  # of the buckets, by id of a DDP module
         self.awaited_modules: list[tuple[str, str | None, Callable[[Any], None]]] = []
         self.clock.momentary = 1 << sc.FORWARD | 1 << sc.EVAL  # a forward may vanish into compiled code later
         self.num_modules = 0  # in sys.modules, when we last looked
@@ -86,6 +89,7 @@ class Probe:
         self.barrier = Barrier(self.clock)
         self.detail = Detail(self.clock)
         self.detail_hook = self.hook("detail")
+        self.bucket_hook = self.hook("buckets")
         self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
         self.roots = Roots(self)
@@ -176,7 +180,7 @@ class Probe:
     def found_ddp(self, module: Any) -> None:
         """A DDP module ran forward; the largest one's group aligns the ranks, its parameters size the gradients."""
         self.known_ddp[id(module)] = reference = weakref.ref(module)
-        self.first_buckets.pop(id(module), None)
+        self.layouts.pop(id(module), None)
         size = sum(parameter.nbytes for parameter in module.parameters() if parameter.requires_grad)
         if size <= self.gradient_bytes and self.gradient_module is not None and self.gradient_module():
             return
@@ -204,14 +208,13 @@ class Probe:
         self.groups[number] = name
         self.put_info()
 
-    def first_bucket(self, module: Any, ready: list[int]) -> tuple[int, ...]:
-        """Numbers of the gradients with which communication begins in this module, looked up once; none: not known."""
-        found = self.first_buckets.get(id(module))
+    def buckets(self, module: Any, ready: list[int]) -> Layout | None:
+        """Which gradients this module sends together, looked up once; None: not known yet."""
+        found = self.layouts.get(id(module))
         if found is None:
-            found = model_hooks.first_bucket(module, ready)
-            if found is None:
-                return ()
-            self.first_buckets[id(module)] = found
+            found = attempt(self.bucket_hook, buckets.layout, module, ready)
+            if found is not None:
+                self.layouts[id(module)] = found
         return found
 
     def on_step(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
 from .books import COUNTS_MICRO_STEP
-from .guard import timed
+from .guard import attempt, timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 STAY_OUT = -1
 SEEN = 1 << sc.FORWARD | 1 << sc.EVAL  # by the forward of a root
-NUM_UNTIL_REBUILT = (
-    10  # iterations; DDP rebuilds its buckets in the second or never, and tells it by the tenth
-)
 
 
 class Forwards:
@@ -168,36 +165,8 @@ def _book_barrier(probe: Probe, pending: PendingBarrier, begin_ns: int, now: int
     clock.said |= 1 << sc.COMM_EXPOSED
     probe.barrier.book(arrive, now)
     if clock.detail_flag:
-        first = probe.first_bucket(pending.module, ready)
-        if first:
-            clock.later(clock.books.hide, max(ready) - max(ready[number] for number in first))
-
-
-def first_bucket(module: Any, ready: list[int]) -> tuple[int, ...] | None:
-    """The gradients that DDP's reducer sends off first, by their number in its list; () where that is not sure.
-
-    None: its books do not tell yet. It launches its buckets in their order, so the last of these gradients is where
-    communication begins. Buckets are filled in the order in which gradients became ready, or, where they are never
-    rebuilt, from the last parameter on.
-    Costs about 50 us, once a module. On a device the host's times say nothing of communication.
-    """
-    if getattr(module, "device_type", "") != "cpu":
-        return ()
-    books = module._get_ddp_logging_data()
-    sizes = [parameter.nbytes for parameter in module._module_parameters if parameter.requires_grad]
-    if len(sizes) != len(ready):
-        return ()
-    if books.get("has_rebuilt_buckets"):
-        order = sorted(range(len(ready)), key=ready.__getitem__)
-        wanted = books.get("rebuilt_bucket_sizes")
-    elif books.get("iteration", 0) >= NUM_UNTIL_REBUILT:
-        order = list(range(len(ready) - 1, -1, -1))
-        wanted = books.get("bucket_sizes")
-    else:
-        return None
-    left = int(str(wanted).partition(",")[0])
-    for count, number in enumerate(order, 1):
-        left -= sizes[number]
-        if left <= 0:
-            return tuple(order[:count]) if left == 0 else ()
-    return ()
+        layout = probe.buckets(pending.module, ready) if probe.bucket_hook.active else None
+        if layout is not None and layout.first:
+            clock.later(clock.books.hide, max(ready) - max(ready[number] for number in layout.first))
+            moments = (pending.base_ns, begin_ns, now)
+            attempt(probe.bucket_hook, layout.tell, probe.ring.put_event, clock.step, ready, moments)

@@ -137,6 +137,7 @@ MODULE_ORDER: Final = (
     "compiled",
     "eval_span",
     "roots",
+    "buckets",
     "model_hooks",
     "data_hook",
     "collective_hooks",
