@@ -57,6 +57,15 @@ job transfer_s s a step, exposed communication after the last rank arrived
 job transfer_since steps job step since which the transfer has its level
 job hideable_s s a step of the exposed exchange that forward and backward could hide at most
 job hide_words text what that means for the exchange; empty where all of it could be hidden, or it is not known
+job bucket_hideable_s s a step of the exposed exchange that order and size of DDP's buckets could still hide at most
+job bucket_saved_s s a step that the wanted size of buckets would save, of the exposed exchange
+job bucket_saved_low_s s lower end of its interval; 0 where compute and exchange share cores
+job bucket_saved_high_s s upper end of its interval
+job bucket_cap_wanted count bucket_cap_mb that nearly saves most; unknown where no size is worth it
+job first_bucket_s s from the begin of backward until the first bucket is complete on all ranks
+job exchange_backward_s s of backward until the last gradient, on the rank that comes last
+job exchange_ratio ratio time to move all gradients against that backward; up to 1 it could be hidden wholly
+job exchange_steps steps steps in which the exchange was seen bucket by bucket
 job barrier_wait_s s a step that even the last recorded rank waits at the barrier, whoever it waits for
 job barrier_wait_share share of the step, the same
 job comm_exposed_share share of the step in exposed communication, waiting for late ranks included

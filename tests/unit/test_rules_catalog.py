@@ -11,6 +11,7 @@ from synthetic_pipeline import frames as pipeline_frames
 from synthetic_run import MS, Fault, Job, folded, frames
 
 from tuiadvisor.advisor.evidence import job_values, memory_values, straggler_subjects
+from tuiadvisor.advisor.exchange import NO_EXCHANGE, exchange_values
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.pausefacts import pause_subjects
 from tuiadvisor.advisor.pipelines import find_pipelines
@@ -87,6 +88,7 @@ def test_the_advisor_supplies_exactly_the_metrics_rules_may_name() -> None:
         **job_values(diagnosis, 0),
         **memory_values(None),
         **pipeline_values(None),
+        **exchange_values(NO_EXCHANGE, {}),
         "num_findings_above_info": 0,
     }
     assert names_for("job") == set(job)
@@ -100,7 +102,10 @@ def test_the_advisor_supplies_exactly_the_metrics_rules_may_name() -> None:
     diagnosis = diagnose_table(found[0], alive, from_beginning=True, all_ranks_seen=True)
     pipelines = find_pipelines(advisor.chunks, advisor.roster, advisor.store, diagnosis)
     assert names_for("job") - {"num_findings_above_info"} == set(
-        job_values(diagnosis, 0) | memory_values(None) | pipeline_values(pipelines)
+        job_values(diagnosis, 0)
+        | memory_values(None)
+        | pipeline_values(pipelines)
+        | exchange_values(NO_EXCHANGE, {})
     )
     (stage,) = stage_subjects(diagnosis, pipelines, job)
     assert names_for("stage") == set(stage.values)

@@ -14,6 +14,7 @@ from tuiadvisor.advisor.evidence import (
     straggler_subjects,
     wandering_gain,
 )
+from tuiadvisor.advisor.exchange import NO_EXCHANGE, Exchange, exchange_values
 from tuiadvisor.advisor.pausefacts import pause_subjects
 from tuiadvisor.advisor.stages import explains_shift, pipeline_values, stage_subjects
 from tuiadvisor.advisor.view import Action, Finding, Severity
@@ -106,10 +107,11 @@ def find(
     pipelines: Pipelines | None = None,
     crowd: Crowd | None = None,
     filling: Filling | None = None,
+    exchange: Exchange = NO_EXCHANGE,
 ) -> tuple[list[Judged], dict[str, object]]:
     """Findings, most severe and most costly first, and the job's metrics they rest on."""
     job = job_values(diagnosis, num_missing_ranks, cores_per_rank, device, crowd)
-    job |= memory_values(filling) | pipeline_values(pipelines)
+    job |= memory_values(filling) | pipeline_values(pipelines) | exchange_values(exchange, job)
     if explains_shift(pipelines, job["level_shift_since"]):
         job["level_shift_unexplained"] = 0
     subjects: dict[Literal["job", "straggler", "pause", "stage"], list[Subject]] = {

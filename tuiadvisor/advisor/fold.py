@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
+from tuiadvisor.advisor.bucketstore import BucketStore
 from tuiadvisor.advisor.collectives import Collectives
 from tuiadvisor.advisor.collector import collector_off
 from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
+from tuiadvisor.advisor.exchange import find_exchange
 from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
 from tuiadvisor.advisor.goodput import goodput
 from tuiadvisor.advisor.groups import groupings
@@ -81,6 +83,7 @@ class Advisor:
         self.roster = Roster()
         self.store = StepStore()
         self.chunks = PipelineStore()
+        self.buckets = BucketStore()
         self.trend = TrendHistory()
         self.device_times = DeviceTimes()
         self.collectives = Collectives()
@@ -176,6 +179,7 @@ class Advisor:
         self.collectives.take(columns)
         if agent is not None:
             self.chunks.add(columns, agent.host)
+            self.buckets.add(columns, agent.host)
 
     def _add_steps(self, waiting: Sequence[tuple[Ints, str]]) -> None:
         self.store.add_many(waiting, self.roster.clock_shift)
@@ -234,7 +238,7 @@ class Advisor:
             goodput_losses=good_losses,
             trend=self.trend.trend(self.store.axis_shift(), marks(judged, diagnosis)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
-            unknown=unknowns(diagnosis, self.roster, missing, seen.pipeline),
+            unknown=unknowns(diagnosis, self.roster, missing, seen),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),
             probe_cost=probe.cost if probe else None,
             num_frames=self.num_frames,
@@ -246,6 +250,7 @@ class Advisor:
             device=of_job(seen.devices),
             pipeline=seen.pipeline,
             pauses=pause_views(diagnosis),
+            exchange=seen.exchange.view,
             chain=chain(diagnosis),
             # A single step of a replay shows what had been seen by then; a chosen range of steps says nothing of it.
             collectives=()
@@ -273,6 +278,9 @@ class Advisor:
             devices={} if steps is not None else self.device_times.views(),
             pipelines=pipelines,
             pipeline=pipeline_view(pipelines),
+            exchange=find_exchange(
+                self.buckets, self.store, self.roster.ranks, diagnosis, self.roster.cores_per_rank()
+            ),
         )
 
     def _judged(self, seen: Seen, *, with_now: bool) -> list[Judged]:
@@ -288,6 +296,7 @@ class Advisor:
             pipelines=seen.pipelines,
             crowd=self.roster.crowd(seen.diagnosis),
             filling=self.roster.memory.filling() if with_now else None,
+            exchange=seen.exchange,
         )
         return judged
 

@@ -28,7 +28,7 @@ from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.findings import Judged
-    from tuiadvisor.advisor.pipelineview import PipelineView
+    from tuiadvisor.advisor.seen import Seen
     from tuiadvisor.advisor.steps import StepStore
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.arrays import Floats
@@ -231,7 +231,7 @@ def what_if(diagnosis: Diagnosis | None) -> WhatIf | None:
 
 
 def unknowns(
-    diagnosis: Diagnosis | None, roster: Roster, missing: tuple[int, ...], pipeline: PipelineView | None
+    diagnosis: Diagnosis | None, roster: Roster, missing: tuple[int, ...], seen: Seen
 ) -> tuple[Unknown, ...]:
     """What could not be observed, and why."""
     if diagnosis is None:
@@ -255,9 +255,13 @@ def unknowns(
         result.append(Unknown("transfer", why))
     if overlap_seconds(diagnosis)[0] is None and seconds["comm_exposed"] is not None:
         why = "what stages wait for each other and what moving data takes are not told apart"
-        result.append(Unknown("overlap", why if pipeline is not None else "no step was sampled in detail"))
-    if pipeline is not None and pipeline.why_unknown:
-        result.append(Unknown("pipeline", pipeline.why_unknown))
+        result.append(
+            Unknown("overlap", why if seen.pipeline is not None else "no step was sampled in detail")
+        )
+    if seen.exchange.why and seen.pipeline is None:
+        result.append(Unknown("buckets", seen.exchange.why))
+    if seen.pipeline is not None and seen.pipeline.why_unknown:
+        result.append(Unknown("pipeline", seen.pipeline.why_unknown))
     return tuple(result)
 
 

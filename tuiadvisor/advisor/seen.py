@@ -12,6 +12,7 @@ from tuiadvisor.advisor.pausefacts import pause_marks
 from tuiadvisor.advisor.rows import MAX_LATENESS_STEPS
 
 if TYPE_CHECKING:
+    from tuiadvisor.advisor.exchange import Exchange
     from tuiadvisor.advisor.findings import Judged
     from tuiadvisor.advisor.pipelines import Pipelines
     from tuiadvisor.advisor.pipelineview import PipelineView
@@ -30,6 +31,7 @@ class Seen:
     devices: dict[int, DeviceView]  # by rank
     pipelines: Pipelines | None
     pipeline: PipelineView | None
+    exchange: Exchange
 
 
 def heat_first(diagnosis: Diagnosis | None) -> int | None:

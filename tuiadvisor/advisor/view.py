@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from tuiadvisor.advisor.exchangeview import ExchangeView
     from tuiadvisor.advisor.pipelineview import PipelineView
     from tuiadvisor.advisor.rankgroup import Grouping
 
@@ -361,3 +362,4 @@ class RunView:
     probe: ProbeWork | None = None
     groupings: tuple[Grouping, ...] = ()
     pauses: tuple[PauseView, ...] = ()
+    exchange: ExchangeView | None = None  # bucket by bucket; None: not seen so, `unknown` says why

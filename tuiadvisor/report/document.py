@@ -43,6 +43,7 @@ def document(view: RunView) -> Document:
         "step": asdict(view.step),
         "overlap": asdict(view.overlap),
         "collectives": [asdict(row) for row in view.collectives],
+        "exchange": asdict(view.exchange) if view.exchange else None,
         "device": asdict(view.device) if view.device else None,
         "stragglers": {
             "slowdown": view.slowdown,

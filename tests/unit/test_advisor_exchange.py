@@ -1,0 +1,217 @@
+"""A gradient exchange bucket by bucket, from recorded events to the verdict's words; and events that cannot be true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_run import Job, folded, frames, simulate
+
+from tuiadvisor.advisor.bucketstore import BucketStore
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.view import RunView
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind
+from tuiadvisor.report.document import document
+from tuiadvisor.stream.columns import unpack_columns
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+
+MS = 1e-3
+MS_NS = 1_000_000
+MIB = 1 << 20
+NAMES = ("rank", "kind", *EVENT_COLUMNS)
+JOB = Job(num_ranks=2, num_steps=80, backward_s=40 * MS, transfer_s=20 * MS, noise=0.01, spike_chance=0.0)
+DETAIL = (20, 21, 22, 23, 50, 51, 52, 53)
+BEGIN, ARRIVE, RELEASE = (1 + STEP_COLUMNS.index(name) for name in ("begin_ns", "arrive_ns", "release_ns"))
+Row = tuple[int, ...]
+
+
+def exchange(
+    rank: int, step: int, arrive_ns: int, release_ns: int, buckets: tuple[int, ...] = (0, 0, 0, 0)
+) -> list[Row]:
+    """Rows of one backward of 40 ms: pieces of 5 MiB every 10 ms, the last one at the arrival."""
+    rows: list[Row] = []
+    for place, bucket in enumerate(buckets):
+        ready = arrive_ns - (len(buckets) - 1 - place) * 10 * MS_NS
+        rows.append((rank, int(EventKind.BUCKET_PIECE), step, ready, ready, bucket, place, 5 * MIB, 1))
+    num_bytes = 5 * MIB * len(buckets)
+    closing = (
+        rank,
+        int(EventKind.GRADIENT_BUCKETS),
+        step,
+        arrive_ns - 40 * MS_NS,
+        release_ns,
+        buckets[-1] + 1,
+        len(buckets),
+        num_bytes,
+        num_bytes // 4,
+    )
+    return [*rows, closing]
+
+
+def told(job: Job, steps: tuple[int, ...] = DETAIL, buckets: tuple[int, ...] = (0, 0, 0, 0)) -> list[Row]:
+    """The exchanges of all ranks in these steps, at the moments of the simulated run."""
+    rows = simulate(job).rows
+    return [
+        row
+        for rank in rows
+        for step in steps
+        for row in exchange(rank, step, rows[rank][step][ARRIVE], rows[rank][step][RELEASE], buckets)
+    ]
+
+
+def advised(job: Job, events: list[Row]) -> Advisor:
+    """An advisor that has seen the run and these events, each host's from its own agent."""
+    sequence = frames(job)
+    for host in sorted({job.host(row[0]) for row in events}):
+        own = [row for row in events if job.host(row[0]) == host]
+        sequence.append(Frame(FrameKind.EVENTS, f"{host}/1/1", 900, 10**10, pack_columns(own, NAMES)))
+    return folded(sequence)
+
+
+def view_of(job: Job, events: list[Row]) -> RunView:
+    """What is shown of it."""
+    return advised(job, events).view()
+
+
+def test_one_bucket_that_could_be_four() -> None:
+    """20 MiB in 20 ms after the last arrival; in fours only the last 5 ms stay exposed."""
+    view = view_of(JOB, told(JOB))
+    seen = view.exchange
+    assert seen is not None
+    assert (len(DETAIL), 20 * MIB, "smaller_buckets", 5) == (
+        seen.num_steps,
+        seen.num_bytes,
+        seen.lever,
+        seen.best_cap_mib,
+    )
+    assert 20 * MS == pytest.approx(seen.exposed_s, rel=0.03)
+    assert 15 * MS == pytest.approx(seen.hideable_s, rel=0.03)
+    assert 15 * MS == pytest.approx(seen.saved_s, rel=0.03)
+    assert 0.5 == pytest.approx(seen.ratio, rel=0.05)
+    assert 5 * MS == pytest.approx(seen.start_cost_s, rel=0.03)  # three more buckets for 15 ms
+    assert seen.saved_s <= (view.overlap.transfer_s or 0)
+    (finding,) = [one for one in view.findings if one.id == "communication_bound"]
+    assert "bucket_cap_mb=5" in finding.message
+    assert seen.hideable_s == finding.evidence["bucket_hideable_s"]
+    assert document(view)["exchange"]["num_steps"] == len(DETAIL)  # type: ignore[index]
+
+
+def test_where_compute_and_exchange_share_cores_the_gain_may_be_nothing() -> None:
+    """Two cores for two ranks on the processor: what is hidden slows down what hides it."""
+    seen = view_of(JOB, told(JOB)).exchange
+    assert seen is not None
+    assert (True, 0.0) == (seen.shares_cores, seen.saved_low_s)
+    assert any("share cores" in text for text in seen.words)
+
+
+def test_buckets_that_leave_as_they_are_ready_leave_nothing_to_gain() -> None:
+    """Four buckets already, only the last one exposed: no size of buckets helps."""
+    job = replace(JOB, transfer_s=5 * MS)
+    seen = view_of(job, told(job, buckets=(0, 1, 2, 3))).exchange
+    assert seen is not None
+    assert ("last_gradients", None, 0.0) == (seen.lever, seen.best_cap_mib, seen.saved_s)
+    assert 10 * MS == pytest.approx(seen.buckets[0].ready_s, rel=0.05)
+    assert 4 == len(seen.buckets)
+
+
+def test_the_last_rank_decides_when_a_bucket_can_start() -> None:
+    """A rank 6 ms late moves all buckets; waiting for it is no transfer and cannot be hidden."""
+    job = replace(JOB, seed=3)
+    rows = simulate(job).rows
+    late = [
+        row
+        for rank in rows
+        for step in DETAIL
+        for row in exchange(
+            rank, step, rows[1][step][ARRIVE] - (0 if rank else 6 * MS_NS), rows[1][step][RELEASE]
+        )
+    ]
+    seen = view_of(job, late).exchange
+    assert seen is not None
+    exposed_s = sum(rows[1][step][RELEASE] - rows[1][step][ARRIVE] for step in DETAIL) / len(DETAIL) * 1e-9
+    assert exposed_s == pytest.approx(seen.exposed_s, rel=1e-6)
+
+
+def test_hosts_whose_clocks_differ_meet_at_the_release() -> None:
+    """Half a second between two hosts' clocks changes nothing."""
+    apart = replace(JOB, ranks_per_host=1, host_clock_s={1: 0.5})
+    near, far = view_of(JOB, told(JOB)).exchange, view_of(apart, told(apart)).exchange
+    assert near is not None
+    assert far is not None
+    assert near.exposed_s == pytest.approx(far.exposed_s, rel=0.05)
+    assert near.hideable_s == pytest.approx(far.hideable_s, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        ([], "no steady step"),
+        (told(JOB, steps=DETAIL[:3]), "only 3 steady steps"),
+        ([row for row in told(JOB) if row[0] == 0], "no steady step"),
+    ],
+)
+def test_without_enough_it_is_unknown_with_its_reason(events: list[Row], why: str) -> None:
+    """Nothing in detail (an older recording), too few steps, or only one of the ranks."""
+    view = view_of(JOB, events)
+    assert view.exchange is None
+    assert [why] == [one.why[: len(why)] for one in view.unknown if one.metric == "buckets"]
+
+
+def test_a_device_says_nothing_by_its_hosts_clock() -> None:
+    """On a device the host's times are those of launches."""
+    sequence = frames(JOB)
+    for entry in sequence[0].payload["ranks"]:  # type: ignore[attr-defined]
+        entry["device"] = "cuda:0"
+    rows = Frame(FrameKind.EVENTS, "node0/1/1", 900, 10**10, pack_columns(told(JOB), NAMES))
+    view = folded([*sequence, rows]).view()
+    assert view.exchange is None
+    assert any(one.metric == "buckets" and "device" in one.why for one in view.unknown)
+
+
+def test_an_earlier_moment_shows_what_was_seen_by_then() -> None:
+    """Back at step 30 only the first burst has been seen."""
+    view = advised(JOB, told(JOB)).view_at(30)
+    assert view.exchange is not None
+    assert 4 == view.exchange.num_steps
+
+
+def test_a_piece_that_is_missing_makes_its_exchange_no_exchange() -> None:
+    """Lost, doubled or of other bytes than the closing row says: left out, the others stay."""
+    events = told(JOB)
+    without = events[:1] + events[2:]
+    doubled = events[:1] + events
+    other = [events[0], (*events[1][:-2], 4 * MIB, 1), *events[2:]]
+    for rows in (without, doubled[1:2] + events, other):
+        seen = view_of(JOB, rows).exchange
+        assert seen is not None
+        assert seen.num_steps in (len(DETAIL) - 1, len(DETAIL))
+    assert len(DETAIL) - 1 == view_of(JOB, without).exchange.num_steps  # type: ignore[union-attr]
+    assert len(DETAIL) - 1 == view_of(JOB, other).exchange.num_steps  # type: ignore[union-attr]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-2, 3),
+            st.sampled_from((int(EventKind.GRADIENT_BUCKETS), int(EventKind.BUCKET_PIECE))),
+            st.integers(-1, 100),
+            *[st.integers(-(1 << 62), 1 << 62) | st.integers(-1, 12) for _ in range(6)],
+        ),
+        max_size=60,
+    )
+)
+def test_no_rows_whatever_end_in_a_traceback(rows: list[Row]) -> None:
+    """Hostile rows beside the true ones: dropped, or of no consequence."""
+    view = view_of(JOB, told(JOB) + rows)
+    assert view.exchange is None or view.exchange.num_steps <= len(DETAIL) + 2
+
+
+def test_rows_beyond_belief_are_counted() -> None:
+    """A negative clock, an hour of backward, no bytes."""
+    store = BucketStore()
+    good = told(JOB)[:5]
+    bad = [(*good[0][:3], -5, *good[0][4:]), (*good[0][:7], 0, 1), (*good[4][:4], 1 << 60, *good[4][5:])]
+    store.add(unpack_columns(pack_columns(good + bad, NAMES), NAMES), "node0")
+    assert 3 == store.num_bad_rows

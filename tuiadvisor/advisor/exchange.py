@@ -1,0 +1,213 @@
+"""What of the gradient exchange could be hidden, and what that would buy: the view, and the metrics of rules.
+
+In: exchanges bucket by bucket and the Diagnosis of the same steps.  Out: ExchangeView, or the reason why there is none.
+The inequality of the Ultra-Scale Playbook (HuggingFace, 2025: parameters / (2 tokens) x (DP-1)/DP x FLOP/s / bandwidth
+up to 1) compares the time to exchange all gradients with that of the backward that may hide it. Here both times are
+measured, so it needs no data sheet; its terms are told beside it where the batches tell their tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.advisor.exchangeview import BucketBar, ExchangeView, SizeChoice
+from tuiadvisor.metrics.accounting import job_seconds
+from tuiadvisor.metrics.bucketline import WORTH, BucketLine, bucket_line
+from tuiadvisor.metrics.whatif import gain
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuiadvisor.advisor.bucketstore import BucketStore
+    from tuiadvisor.advisor.rankfacts import RankFacts
+    from tuiadvisor.advisor.steps import StepStore
+    from tuiadvisor.metrics.arrays import Ints
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+
+CORES_FOR_BOTH: Final = 2  # a rank's: one for compute and one for the threads that exchange
+MAX_BARS: Final = 64
+FLOP_PER_TOKEN_IN_BACKWARD: Final = 4  # times parameters: two products a layer, of 2 each
+NO_DETAIL: Final = "no steady step was seen in detail"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """view None: why says the reason; empty where nobody exchanges gradients."""
+
+    view: ExchangeView | None
+    why: str
+
+
+NO_EXCHANGE: Final = Exchange(None, "")
+
+
+def find_exchange(
+    held: BucketStore,
+    store: StepStore,
+    facts: Mapping[int, RankFacts],
+    diagnosis: Diagnosis | None,
+    cores_per_rank: float | None,
+) -> Exchange:
+    """What was seen of the exchange in the steps of this diagnosis."""
+    if diagnosis is None or diagnosis.table.num_ranks < 2:
+        return NO_EXCHANGE
+    devices = {fact.texts.get("device", "") for fact in facts.values()} - {""}
+    if devices - {"cpu"}:
+        return Exchange(
+            None, "on a device the moments at which gradients are ready on the host say nothing of it"
+        )
+    if diagnosis.transfer is None:
+        return Exchange(None, "what moving the gradients takes is not known")
+    found = held.held(store, diagnosis.table.ranks, diagnosis.steady_steps)
+    if found is None:
+        has_detail = np.isfinite(diagnosis.steady.comm_total_s_RK).any()
+        why = "its steps in detail tell of no single bucket of DistributedDataParallel"
+        return Exchange(None, why if has_detail else NO_DETAIL)
+    line = bucket_line(found.exchanges)
+    if line is None:
+        return Exchange(None, f"only {found.exchanges.steps_K.size} steady steps were seen in detail")
+    shares_cores = None
+    if devices and cores_per_rank is not None:
+        shares_cores = cores_per_rank < CORES_FOR_BOTH
+    return Exchange(_view(line, found.exchanges.steps_K, found.num_elements, diagnosis, shares_cores), "")
+
+
+def _view(
+    line: BucketLine,
+    steps_K: Ints,
+    num_parameters: int,
+    diagnosis: Diagnosis,
+    shares_cores: bool | None,
+) -> ExchangeView:
+    transfer = diagnosis.transfer
+    most_s = (
+        transfer.gain.loss_s if transfer is not None else 0.0
+    )  # never more than what is exposed in all steps
+    cycle_K = diagnosis.steady_barrier.cycle_K[np.isin(diagnosis.steady_steps, steps_K)]
+    saved_K = line.best.saved_s_K if line.best is not None else np.zeros(line.num_steps)
+    bought = gain(cycle_K, np.minimum(saved_K, cycle_K))
+    num_bytes = sum(bucket.num_bytes for bucket in line.buckets)
+    num_ranks = diagnosis.table.num_ranks
+    ratio = line.transfer_s / line.backward_s if line.transfer_s is not None and line.backward_s > 0 else None
+    tokens_RK = diagnosis.steady.tokens_RK
+    tokens = float(np.nanmean(tokens_RK)) if np.isfinite(tokens_RK).all() and tokens_RK.size else None
+    backward_s = job_seconds(diagnosis.seconds_PR)["backward"]
+    num_more = line.best.num_buckets - len(line.buckets) if line.best is not None else 0
+    view = ExchangeView(
+        num_steps=line.num_steps,
+        num_bytes=num_bytes,
+        backward_s=line.backward_s,
+        exposed_s=float(line.exposed_s_K.mean()),
+        rate_bytes_s=line.rate_bytes_s,
+        bus_bytes_s=line.rate_bytes_s * 2 * (num_ranks - 1) / num_ranks if line.rate_bytes_s else None,
+        transfer_s=line.transfer_s,
+        ratio=ratio,
+        hideable_s=min(float(line.most_saved_s_K.mean()), most_s),
+        lever=line.lever,
+        best_cap_mib=line.best.cap_mib if line.best is not None else None,
+        saved_s=min(bought.loss_s, most_s),
+        # Where compute and exchange share cores, what is hidden slows down what hides it.
+        saved_low_s=0.0 if shares_cores is not False else min(max(bought.loss_low_s, 0.0), most_s),
+        saved_high_s=min(bought.loss_high_s, most_s),
+        start_cost_s=bought.loss_s / num_more if num_more > 0 else None,
+        shares_cores=shares_cores,
+        num_parameters=num_parameters,
+        tokens_per_rank=tokens,
+        flop_s=FLOP_PER_TOKEN_IN_BACKWARD * num_parameters * tokens / backward_s
+        if tokens and backward_s
+        else None,
+        buckets=tuple(
+            BucketBar(one.num_bytes, one.ready_s, one.begin_s, one.end_s) for one in line.buckets[:MAX_BARS]
+        ),
+        sizes=tuple(
+            SizeChoice(
+                one.cap_mib,
+                one.num_buckets,
+                float(one.exposed_s_K.mean()),
+                min(float(one.saved_s_K.mean()), most_s),
+            )
+            for one in line.others
+        ),
+        words=(),
+    )
+    return replace(view, words=_words(view))
+
+
+def _words(view: ExchangeView) -> tuple[str, ...]:
+    """Its figures in sentences."""
+    if view.lever == "nothing_exposed" or view.transfer_s is None or view.rate_bytes_s is None:
+        return (
+            f"In {view.num_steps} steps seen in detail the exchange ended with backward: nothing to hide.",
+        )
+    much = f"{view.ratio:.2g} of backward" if view.ratio is not None else "backward not seen"
+    if view.ratio is not None and view.ratio > 1:
+        much = f"{view.ratio:.2g} times backward, so not all of it can be hidden"
+    first = "The only bucket" if len(view.buckets) == 1 else f"The first of {len(view.buckets)} buckets"
+    begin = f"{first} leaves at {seconds(view.buckets[0].ready_s)} of {seconds(view.backward_s)} backward."
+    rate = f"{view.num_bytes / 1e6:.3g} MB at {view.rate_bytes_s / 1e9:.3g} GB/s"
+    most = f"Of {seconds(view.exposed_s)} exposed, order and size of buckets could hide {seconds(view.hideable_s)}"
+    return (
+        f"{begin} Moving all takes {seconds(view.transfer_s)} ({rate}), {much}.",
+        f"{most} at most ({view.num_steps} steps seen in detail).",
+        _lever_words(view),
+    )
+
+
+def _lever_words(view: ExchangeView) -> str:
+    if view.lever == "fewer_bytes":
+        return "No size of buckets helps: the link is busy all along. Send less, or compute more for each exchange."
+    if view.lever == "last_gradients":
+        return (
+            "No size of buckets helps: what is exposed are the last gradients, ready only when backward ends."
+        )
+    if view.shares_cores is False:
+        doubt = f"({seconds(view.saved_low_s)} to {seconds(view.saved_high_s)})"
+    else:
+        why = "may share" if view.shares_cores is None else "share"
+        doubt = f"at best, for compute and exchange {why} cores"
+    start = ""
+    if view.start_cost_s is not None:
+        start = f", if a bucket costs less than {seconds(view.start_cost_s)} to start"
+    return f"bucket_cap_mb={view.best_cap_mib} would save {seconds(view.saved_s)} a step {doubt}{start}."
+
+
+def exchange_values(exchange: Exchange, job: Mapping[str, object]) -> dict[str, object]:
+    """Metrics of scope `job`; the words that hiding has without them stay where the buckets were not seen."""
+    view = exchange.view
+    if view is None:
+        return dict.fromkeys(_NAMES)
+    hidden = view.hideable_s >= WORTH * view.exposed_s
+    words = (
+        f"; order and size of buckets could hide {seconds(view.hideable_s) if hidden else 'nothing'} of it"
+    )
+    if view.best_cap_mib is not None:
+        words += f", bucket_cap_mb={view.best_cap_mib} about {seconds(view.saved_s)}"
+    return {
+        "bucket_hideable_s": view.hideable_s,
+        "bucket_saved_s": view.saved_s,
+        "bucket_saved_low_s": view.saved_low_s,
+        "bucket_saved_high_s": view.saved_high_s,
+        "bucket_cap_wanted": view.best_cap_mib,
+        "first_bucket_s": view.buckets[0].ready_s if view.buckets else None,
+        "exchange_backward_s": view.backward_s,
+        "exchange_ratio": view.ratio,
+        "exchange_steps": view.num_steps,
+        "hide_words": words if job.get("transfer_s") else "",
+    }
+
+
+_NAMES: Final = (
+    "bucket_hideable_s",
+    "bucket_saved_s",
+    "bucket_saved_low_s",
+    "bucket_saved_high_s",
+    "bucket_cap_wanted",
+    "first_bucket_s",
+    "exchange_backward_s",
+    "exchange_ratio",
+    "exchange_steps",
+)
