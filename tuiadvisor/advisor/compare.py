@@ -22,7 +22,7 @@ from tuiadvisor.events import PHASES
 from tuiadvisor.metrics.bootstrap import Ratio, difference_of_means, ratio_of_means
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.steptable import COMM
-from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
+from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, unpack_columns
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -65,13 +65,7 @@ def measure(path: str, frames: Iterable[bytes]) -> Measured:
     """Read one recording from end to end, in bounded memory."""
     advisor = Advisor()
     collector, work, load = SeriesCollector(advisor.store), WorkUnitCounter(), LoadMeter()
-    for data in frames:
-        try:
-            frame = decode(data)
-        except TuiadvisorError:
-            advisor.feed(data)  # counts it
-            continue
-        advisor.feed_frame(frame)
+    for _, frame in advisor.fed(frames):
         if frame.source == HUB_SOURCE:
             continue
         if frame.kind == FrameKind.STEPS:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.payload import integer, objects, text
-from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, decode
+from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,13 +82,7 @@ def contents(path: str, frames: Iterable[bytes], damage: RecordingSummary, opene
     hosts: dict[str, HostContents] = {}
     agents: dict[str, set[str]] = {}
     rows = {FrameKind.STEPS: 0, FrameKind.EVENTS: 0}
-    for data in frames:
-        try:
-            frame = decode(data)
-        except TuiadvisorError:
-            advisor.feed(data)  # counts it
-            continue
-        advisor.feed_frame(frame)
+    for data, frame in advisor.fed(frames):
         kind = kinds.setdefault(frame.kind.name.lower(), KindContents())
         kind.num_frames += 1
         kind.num_bytes += len(data)

@@ -133,6 +133,17 @@ class Advisor:
         self._take(chunk, with_steps=with_steps)
         return bool(chunk)
 
+    def fed(self, frames: Iterable[bytes]) -> Iterator[tuple[bytes, Frame]]:
+        """Take encoded frames one by one, as `feed` does, and hand out each with what it says; bad ones are counted."""
+        for data in frames:
+            try:
+                frame = decode(data)
+            except TuiadvisorError as error:
+                self._take((error,))
+                continue
+            self.feed_frame(frame)
+            yield data, frame
+
     def feed_frame(self, frame: Frame) -> None:
         """Take one decoded frame."""
         self._take((frame,))

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
 from tuiadvisor.agent.payload import extension_code, write_bundle
 from tuiadvisor.agent.session import RingSession, create_folder
+from tuiadvisor.agent.told import json_object
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import PHASES, RankState
 from tuiadvisor.inject import inject
@@ -75,12 +74,7 @@ class RankCapture:
 
 def parse_state(raw: bytes) -> ToldState:
     """The believable part of a state.json, which a stranger's process wrote."""
-    try:
-        told = orjson.loads(raw) if raw else {}
-    except orjson.JSONDecodeError:
-        told = {}
-    if not isinstance(told, dict):
-        told = {}
+    told = json_object(raw)
     cost = told.get("cost_ns")
     cost = cost if isinstance(cost, dict) else {}
     return ToldState(

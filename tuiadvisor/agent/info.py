@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-import orjson
+from tuiadvisor.agent.told import json_object
 
 _MAX_TEXT_CHARS: Final = 300
 _MAX_ENTRIES: Final = 100
@@ -38,12 +38,7 @@ class ProbeInfo:
 
 def parse_info(raw: bytes) -> ProbeInfo:
     """The believable part of an info area; all unknown where it is empty or no JSON."""
-    try:
-        told = orjson.loads(raw) if raw else {}
-    except orjson.JSONDecodeError:
-        told = {}
-    if not isinstance(told, dict):
-        told = {}
+    told = json_object(raw)
     rank, world_size = _number(told.get("rank")), _number(told.get("world_size"))
     if rank is not None and world_size is not None and rank >= world_size:
         rank = world_size = None

@@ -24,6 +24,7 @@ import orjson
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.payload import standalone_code
 from tuiadvisor.agent.session import RingSession, adopt_session, create_folder
+from tuiadvisor.agent.told import json_object
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject import inject
 from tuiadvisor_probes import ring as ring_file
@@ -141,7 +142,7 @@ def _answer(files: RingSession) -> tuple[bytes, str]:
 
 def parse_told(raw: bytes, process: RankProcess, state: str) -> RankStacks:
     """The believable part of what a process said of itself."""
-    told = _object(raw)
+    told = json_object(raw)
     call = told.get("call")
     groups = told.get("groups")
     rank = _number(told.get("rank"))
@@ -243,14 +244,6 @@ def _frame(frame: dict[str, Any]) -> str:
     name, line = _text(frame.get("name"))[:120], _number(frame.get("line"))
     place = _text(frame.get("short_filename") or frame.get("filename") or frame.get("module"))
     return f"{name} ({place}:{line})" if line else f"{name} ({place})"
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    try:
-        told = orjson.loads(raw) if raw else {}
-    except orjson.JSONDecodeError:
-        told = {}
-    return told if isinstance(told, dict) else {}
 
 
 def _text(value: object) -> str:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.wording import MEETS, PIPELINE_PARTS, collective_figures, ideal_source, size_figures
+from tuiadvisor.tui.wording import (
+    MEETS,
+    PIPELINE_PARTS,
+    collective_figures,
+    ideal_source,
+    loss_notes,
+    size_figures,
+)
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.comparison import Comparison
@@ -194,15 +201,7 @@ def environment_facts(view: RunView) -> list[tuple[str, str]]:
 
 def losses_text(lost: Losses) -> str:
     """What was not seen, "" where everything was."""
-    counted = (
-        (lost.events_dropped, "event", "dropped"),
-        (lost.frames_lost, "frame", "lost"),
-        (lost.frames_bad, "frame", "unreadable"),
-        (lost.hooks_disabled, "hook", "switched off"),
-    )
-    parts = [f"{text_of.count(number, noun)} {what}" for number, noun, what in counted if number]
-    parts += [f"{text_of.ranks(lost.ranks_missing)} missing"] if lost.ranks_missing else []
-    return "; ".join([*parts, *lost.notes])
+    return "; ".join(loss_notes(lost))
 
 
 def change_rows(comparison: Comparison) -> list[tuple[str, str, str, str]]:

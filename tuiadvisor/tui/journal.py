@@ -13,6 +13,7 @@ from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui import rankrow
 from tuiadvisor.tui.line import BLANK, Line, indent, line, rule, wrap
 from tuiadvisor.tui.page import Page
+from tuiadvisor.tui.wording import loss_notes
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.view import RunView
@@ -72,7 +73,7 @@ class Journal:
         if states != self._states:
             self._ranks(when, view)
             self._states = states
-        lost = losses(view)
+        lost = loss_notes(view.losses)
         for text in lost:
             if text not in self._losses:
                 self.add(when, f"lost: {text}", "warn")
@@ -98,20 +99,6 @@ class Journal:
             self.add(when, f"{name} {glyph}" + (f": {detail}" if detail else ""), role)
         if len(changed) > MAX_RANKS_NAMED:
             self.add(when, f"and {len(changed) - MAX_RANKS_NAMED} more changes of ranks' states", "dim")
-
-
-def losses(view: RunView) -> tuple[str, ...]:
-    """Return each kind of loss in words; a count that grows is a new text."""
-    lost = view.losses
-    counted = (
-        (lost.events_dropped, "event", "dropped"),
-        (lost.frames_lost, "frame", "lost"),
-        (lost.frames_bad, "frame", "unreadable"),
-        (lost.hooks_disabled, "hook", "switched off"),
-    )
-    parts = [f"{text_of.count(number, noun)} {what}" for number, noun, what in counted if number]
-    parts += [f"{text_of.ranks(lost.ranks_missing)} missing"] if lost.ranks_missing else []
-    return (*parts, *lost.notes)
 
 
 class LogPage(Page):

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from tuiadvisor.tui import bars
 from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.line import Line, Span, crop, fit, indent, length, line, spread, wrap
+from tuiadvisor.tui.wording import loss_notes
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.view import DeviceView, Finding, ProbeWork, RunView
@@ -256,23 +257,10 @@ def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
 
 def losses(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return what was not seen, or nothing where everything was."""
-    lost = view.losses
-    parts = [
-        f"{text_of.count(number, noun)} {what}"
-        for number, noun, what in (
-            (lost.events_dropped, "event", "dropped"),
-            (lost.frames_lost, "frame", "lost"),
-            (lost.frames_bad, "frame", "unreadable"),
-            (lost.hooks_disabled, "hook", "switched off"),
-        )
-        if number
-    ]
-    if lost.ranks_missing:
-        parts.append(f"{text_of.ranks(lost.ranks_missing)} missing")
-    parts += list(lost.notes)
-    if not parts:
+    notes = loss_notes(view.losses)
+    if not notes:
         return []
-    rows = wrap("; ".join(parts), width - 9)
+    rows = wrap("; ".join(notes), width - 9)
     lines = [line(("▲ lost   ", "warn"), (rows[0], "warn"))]
     lines += [indent(line((text, "warn")), 9) for text in rows[1:]]
     return _cut(lines, max_rows, width)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tuiadvisor.advisor.pipelineview import PipelineView
-    from tuiadvisor.advisor.view import CollectiveRow, RankRow, RunView
+    from tuiadvisor.advisor.view import CollectiveRow, Losses, RankRow, RunView
     from tuiadvisor.scaling.picture import Picture, SizeRow
     from tuiadvisor.scaling.predict import Range
 
@@ -142,3 +142,16 @@ def decided_size(held: Picture) -> tuple[str, str]:
     """The decision about the size and why, to stand one after the other."""
     because = because_of_size(held)
     return held.words, f" {because}" if because.startswith("(") else f": {because}"
+
+
+def loss_notes(lost: Losses) -> tuple[str, ...]:
+    """Return each kind of what was not seen in words; a count that grows is a new text."""
+    counted = (
+        (lost.events_dropped, "event", "dropped"),
+        (lost.frames_lost, "frame", "lost"),
+        (lost.frames_bad, "frame", "unreadable"),
+        (lost.hooks_disabled, "hook", "switched off"),
+    )
+    parts = [f"{text_of.count(number, noun)} {what}" for number, noun, what in counted if number]
+    parts += [f"{text_of.ranks(lost.ranks_missing)} missing"] if lost.ranks_missing else []
+    return (*parts, *lost.notes)
