@@ -6,6 +6,7 @@ the model speeds up leaves the step as long as it was: only the phases' own seri
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ ALIKE_SHARE: Final = 0.75  # of the ranks ...
 ALIKE_SHIFT: Final = 0.5  # ... show so much of the change
 SETTLED_STEPS: Final = 20  # noise of a shared machine holds a phase up for ten or twenty
 COMPARED_STEPS: Final = 64
+MANY_LEVELS: Final = 5  # of fewer long ones the interval of their mean reaches down to zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,15 @@ class PhaseChange:
 
 
 def alternates(changes: tuple[Change, ...]) -> bool:
-    """Whether a series goes up and comes back, again and again: such levels begin nothing new."""
+    """Whether a series goes up and comes back, again and again: such levels begin nothing new.
+
+    Levels that last are each the present one until there were so many that their mean is known.
+    """
     ups = sum(change.shift > 0 for change in changes)
-    return ups >= 2 and len(changes) - ups >= 1
+    if ups < 2 or len(changes) == ups:
+        return False
+    stretches = [later.index - earlier.index for earlier, later in itertools.pairwise(changes)]
+    return ups >= MANY_LEVELS or sorted(stretches)[len(stretches) // 2] < SETTLED_STEPS
 
 
 def common_changes(

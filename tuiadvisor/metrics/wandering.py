@@ -29,6 +29,7 @@ NUM_NOISE_SIGMAS: Final = 2.0  # of a single step: five of the middle of nine
 MIN_CULPRITS: Final = 3  # or both of two ranks: fewer are stragglers that come and go
 MIN_HANDOVERS: Final = 3  # one rank after another once is a fault that has moved
 MAX_SHARE_OF_ONE: Final = 0.7  # of the loss
+MIN_PART: Final = 0.1  # of the loss of the one that has most: a rank that was last by chance for a moment has less
 MAX_TOGETHER: Final = (
     0.75  # of them late in the same steps: a host or a stage that is late, whoever is last by a hair
 )
@@ -77,7 +78,7 @@ def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
     loss_K = work_RK.max(axis=0) - np.maximum(healed.max(axis=0), others)
     last_K = np.where(excess.max(axis=0) > 0, np.argmax(excess, axis=0), -1)
     by_row = np.bincount(last_K[last_K >= 0], weights=loss_K[last_K >= 0], minlength=rows.size)
-    culprits = np.flatnonzero(by_row > 0)
+    culprits = np.flatnonzero(by_row > MIN_PART * by_row.max())
     owners, lengths, begins = _runs(last_K)
     num_handovers = int((owners[1:] != owners[:-1]).sum()) if owners.size else 0
     late = excess[culprits] > 0
