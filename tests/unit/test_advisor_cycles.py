@@ -1,4 +1,4 @@
-"""Faults that go and come back after long: a device that is throttled in cycles, a neighbour's job that runs now and then."""
+"""Faults that go and come back after long: a device throttled in cycles, a neighbour's job that runs now and then."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_rank_that_is_late_again_is_named_each_time(num_ranks: int, stretch: i
     num_steps = 7 * stretch
     healthy = Job(num_ranks=num_ranks, num_steps=num_steps, seed=stretch)
     job = healthy.with_faults(*cycles("forward", (1,), 6 * MS, stretch, num_steps))
-    lost_K = simulate(job).cycle_s - simulate(healthy).cycle_s
+    lost_s = simulate(job).cycle_s - simulate(healthy).cycle_s
     num_late = 0
     for step, view in views(job).items():
         since = step - step % stretch
@@ -47,7 +47,7 @@ def test_a_rank_that_is_late_again_is_named_each_time(num_ranks: int, stretch: i
         (finding,) = (one for one in view.findings if one.id == "straggler")
         first = finding.since_step or 0
         assert min(abs(first - since), abs(first - stretch)) <= 5
-        assert lost_K[view.window.first_step : step + 1].mean() == pytest.approx(
+        assert lost_s[view.window.first_step : step + 1].mean() == pytest.approx(
             finding.loss_s_per_step, rel=0.15
         )
     assert num_late >= 3 * (stretch // 20 - 1)

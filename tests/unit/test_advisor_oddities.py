@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, folded, frames, hello, simulate
+from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames, hello, simulate
 
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.stream.frames import Frame, FrameKind
@@ -269,6 +269,17 @@ def test_a_run_queue_that_is_no_number_says_nothing(value: object) -> None:
         replace(frame, payload={**frame.payload, "run_queue": value}) for frame in crowd_frames(job, 13, 0.0)
     ]
     assert ["input_bound"] == [entry[0] for entry in above_info(folded([*frames(job), *found]).view())]
+
+
+@pytest.mark.parametrize("joins", [312, 315, 318])
+def test_a_rank_that_has_just_joined_was_not_compared(joins: int) -> None:
+    """Rank 1 is late; two to eight of 320 steps are all that was seen of it: no slow exchange, no praise."""
+    job = Job(num_steps=320, attach=(0, joins, 0, 0), faults=(Fault("forward", (1,), 5 * MS),))
+    view = final_view(job)
+    assert [] == above_info(view)
+    assert "communication_bound" not in {finding.id for finding in view.findings}
+    assert "transfer" in {entry.metric for entry in view.unknown}
+    assert view.verdict.sentence.endswith("1 rank was not compared and may be late.")
 
 
 def test_a_rank_that_was_announced_but_sent_no_step_is_not_taken_for_a_slow_exchange() -> None:

@@ -316,7 +316,7 @@ class Advisor:
         if diagnosis is None:
             return not_yet(MIN_STEADY_STEPS, any_steps=False)
         num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)
-        num_not_compared += num_without_steps(self.roster, self.store)
+        num_not_compared += num_without_steps(self.roster, self.store) + diagnosis.num_not_compared
         return verdict(judged, diagnosis, job_seconds(diagnosis.seconds_PR), num_not_compared)
 
     def _findings(self, judged: list[Judged]) -> tuple[Finding, ...]:

@@ -76,6 +76,9 @@ class Diagnosis:
     stragglers: tuple[LateRank, ...]
     straggler_loss_K: Floats
     compared_rows: Ints  # ranks whose arrival was compared
+    num_not_compared: (
+        int  # ranks that are there beside them, as one that has just joined; 0 where none was compared
+    )
     input: CommonLoss | None
     transfer: CommonLoss | None
     turn_taking: Gain | None
@@ -158,6 +161,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
     stragglers = with_waits_for_cores(stragglers, rows, steady_barrier, asked.core_wait)
     peers = _peers(steady, rows, stragglers)
+    num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
     settled, settled_barrier = _without(found.wandering, steady, steady_barrier, rows, regime.start)
     data = input_loss(settled, settled_barrier, peers) if peers.size and window.size else None
     steps = table.first_step + columns
@@ -179,7 +183,10 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         straggler_loss_K=loss_K,
         compared_rows=rows,
         input=data,
-        transfer=transfer_loss(steady_barrier) if window.size and asked.all_ranks_seen else None,
+        num_not_compared=num_not_compared,
+        transfer=transfer_loss(steady_barrier)
+        if window.size and asked.all_ranks_seen and not num_not_compared
+        else None,
         turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size else None,
         wandering=_wanderers(table, found.wandering, rows, columns),
         lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
