@@ -1,8 +1,10 @@
 """Marks: checkpoints, garbage-collection pauses, compilations.
 
 Every torch.save passes `torch.serialization._save`, also through a reference taken before the probe came
-(`from torch import save`); safetensors and torch.distributed.checkpoint have one such place each. Not seen: libraries
-that write files on their own.
+(`from torch import save`); safetensors and torch.distributed.checkpoint have one such place each. The function that a
+script calls stays what it is where that is possible: pickle finds a function by its name and refuses one that is not
+the object found there, so a replaced torch.save could not be handed to another process. Not seen: libraries that write
+files on their own.
 """
 
 from __future__ import annotations
@@ -18,26 +20,33 @@ from .guard import guarded_callback, timed
 from .step_record import LONG_GC_NS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .guard import Hook
     from .install import Probe
 
 KIND_CHECKPOINT, KIND_GC, KIND_COMPILE = 32, 34, 35
 # (module, class or "" for the module itself, names)
 CHECKPOINT_PLACES = (
-    ("torch", "", ("save",)),
-    ("torch.serialization", "", ("save", "_save", "_legacy_save")),
+    ("torch.serialization", "", ("_legacy_save",)),
     ("torch.distributed.checkpoint", "", ("save", "async_save")),
     ("torch.distributed.checkpoint.state_dict_saver", "", ("save", "async_save")),
-    ("safetensors.torch", "", ("save_file", "serialize_file")),
     ("transformers.trainer", "Trainer", ("_save_checkpoint", "save_model")),
     ("accelerate.accelerator", "Accelerator", ("save_state",)),
     ("lightning.pytorch.trainer.trainer", "Trainer", ("save_checkpoint",)),
     ("pytorch_lightning.trainer.trainer", "Trainer", ("save_checkpoint",)),
     ("deepspeed.runtime.engine", "DeepSpeedEngine", ("save_checkpoint",)),
 )
-CLOSING_PLACES = (
-    "_open_zipfile_writer_file",
-    "_open_zipfile_writer_buffer",
-)  # where torch.save's bytes go out
+# Checkpoints in several parts: (module, what begins one, what it does then, what ends it, where the bytes go out)
+CHECKPOINT_PARTS = (
+    (
+        "torch.serialization",
+        ("_open_zipfile_writer",),
+        ("_save",),
+        ("_open_zipfile_writer_file.__exit__", "_open_zipfile_writer_buffer.__exit__"),
+    ),
+    ("safetensors.torch", ("_flatten", "_flatten_as_ptr"), (), ("serialize_file",)),
+)
 
 
 def install(probe: Probe) -> None:
@@ -61,16 +70,17 @@ def _patch_checkpoints(probe: Probe) -> None:
                 KIND_CHECKPOINT, (clock.step, begin_ns, end_ns, unknown, unknown, unknown, unknown)
             )
 
+    made: dict[Any, Any] = {}  # one replacement for a function, under whatever names: pickle compares them
+
+    def replacement(original: Any) -> Any:
+        if original not in made:
+            made[original] = timed(original, hook, clock, sc.CHECKPOINT, after)
+        return made[original]
+
     def patch(owner: Any, names: tuple[str, ...]) -> None:
         for name in names:
-            if hasattr(owner, name):
-                probe.patch(owner, name, lambda original: timed(original, hook, clock, sc.CHECKPOINT, after))
-
-    def patch_closing(module: Any) -> None:
-        for name in CLOSING_PLACES:
-            owner = getattr(module, name, None)
-            if owner is not None:
-                probe.patch(owner, "__exit__", lambda original: timed(original, hook, clock, sc.CHECKPOINT))
+            if getattr(owner, name, None) not in (None, *made.values()):
+                probe.patch(owner, name, replacement)
 
     def wait_for(module_name: str, class_name: str, names: tuple[str, ...]) -> None:
         probe.when_loaded(
@@ -81,8 +91,34 @@ def _patch_checkpoints(probe: Probe) -> None:
 
     for place in CHECKPOINT_PLACES:
         wait_for(*place)
-    probe.when_loaded("torch.serialization", None, patch_closing)
+    for parts in CHECKPOINT_PARTS:
+        _patch_parts(probe, hook, after, *parts)
     clock.said |= 1 << sc.CHECKPOINT
+
+
+def _patch_parts(probe: Probe, after: Callable[..., None], module_name: str, *parts: tuple[str, ...]) -> None:
+    """One mark from the first part's begin to the last one's end; a part that this version lacks is passed over."""
+    began = [0]
+
+    def begins(begin_ns: int, _end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
+        began[0] = begin_ns
+
+    def ends(begin_ns: int, end_ns: int, args: tuple[Any, ...], result: Any) -> None:
+        after(began[0] or begin_ns, end_ns, args, result)
+        began[0] = 0
+
+    def patch(module: Any, place: str, role: Callable[..., None] | None) -> None:
+        class_name, _, name = place.rpartition(".")
+        owner = getattr(module, class_name, None) if class_name else module
+        if hasattr(owner, name):
+            probe.patch(owner, name, lambda original: timed(original, hook, probe.clock, sc.CHECKPOINT, role))
+
+    def install_parts(module: Any) -> None:
+        for places, role in zip(parts, (begins, None, ends), strict=True):
+            for place in places:
+                patch(module, place, role)
+
+    probe.when_loaded(module_name, None, install_parts)
 
 
 def _watch_compiler(probe: Probe, handler: Any) -> None:

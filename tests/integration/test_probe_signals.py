@@ -376,6 +376,19 @@ def test_distributed_checkpoint_is_a_checkpoint(tmp_path: Path) -> None:
     assert 1 == len(observed.events(EventKind.CHECKPOINT))
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_save_functions_go_to_another_process_while_attached(tmp_path: Path) -> None:
+    """`pool.submit(torch.save, ...)`: pickle wants the very object that it finds under the function's name."""
+    import torch.distributed.checkpoint as dcp
+
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with probed(tmp_path):
+        train_steps(model, optimizer, 2)
+        for function in (save, torch.save, torch.serialization.save, torch.load, dcp.save, dcp.async_save):
+            assert pickle.loads(pickle.dumps(function)) is function  # noqa: S301 - our own bytes
+
+
 @pytest.mark.parametrize(("kind", "samples", "tokens"), [("tokens", 4, 64), ("floats", 4, UNKNOWN)])
 def test_samples_and_tokens_of_a_batch(tmp_path: Path, kind: str, samples: int, tokens: int) -> None:
     """A dict with token ids counts 4 x 16 tokens; features have no tokens, which is unknown and not 0."""
