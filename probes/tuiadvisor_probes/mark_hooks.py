@@ -96,7 +96,9 @@ def _patch_checkpoints(probe: Probe) -> None:
     clock.said |= 1 << sc.CHECKPOINT
 
 
-def _patch_parts(probe: Probe, after: Callable[..., None], module_name: str, *parts: tuple[str, ...]) -> None:
+def _patch_parts(
+    probe: Probe, hook: Hook, after: Callable[..., None], module_name: str, *parts: tuple[str, ...]
+) -> None:
     """One mark from the first part's begin to the last one's end; a part that this version lacks is passed over."""
     began = [0]
 
