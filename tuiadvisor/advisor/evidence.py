@@ -323,6 +323,8 @@ def _straggler_subject(diagnosis: Diagnosis, job: dict[str, object], group: list
     if cause.clock is not None:
         details["sm_clock_mhz"], details["peers_sm_clock_mhz"] = cause.clock.mhz, cause.peers_mhz
         details["clock_held_back_by"] = ", ".join(cause.clock.reasons)
+    if cause.more is not None:
+        details[f"{cause.more.unit}_ratio"] = cause.more.ratio
     if cause.is_collecting:
         details["excess_gc_s"] = cause.gc_s
     if cause.core_wait_s is not None:
@@ -357,7 +359,9 @@ def _words(entry: LateRank) -> str:
         )
     if entry.cause.is_spread and entry.cause.name == "host":
         return "in all of its phases alike: its host or its device"
-    return PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
+    words = PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
+    more = entry.cause.more
+    return words if more is None else f"{words}, with {more.ratio:.2f} times the {more.unit} of the others"
 
 
 def rank_words(ranks: tuple[int, ...]) -> str:

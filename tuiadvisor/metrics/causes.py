@@ -15,6 +15,7 @@ import numpy as np
 
 from tuiadvisor.events import PHASES
 from tuiadvisor.metrics.arrays import Floats, Ints, column_median, mad_sigma, median
+from tuiadvisor.metrics.morework import MoreWork, more_work
 from tuiadvisor.metrics.steptable import AFTER_BARRIER, OTHER, PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Cause:
     core_wait_s: float | None = None  # beyond the peers, a step: ready to run, and no core was free
     clock: DeviceClock | None = None  # of its device, where that holds its clock back below its peers'
     peers_mhz: float | None = None
+    more: MoreWork | None = None  # its batches are larger than its peers', and that explains the delay
 
     @property
     def is_collecting(self) -> bool:
@@ -144,6 +146,9 @@ def find_cause(
     is_spread = cover < MIN_COVER and (is_rare or _spread(positive, total))
     if is_spread:
         name = "device" if on_accelerator else "host"
+    more = None if is_rare else more_work(table, phases, row, peers, columns=columns, parts=parts)
+    if more is not None:
+        return Cause(more.phase, positive[more.phase] / total, parts, unobserved, cpu_share, gc_s, more=more)
     if gc_s is not None and gc_s >= MIN_COVER * total:
         name = "host"  # it happens in any phase that allocates: that phase's code is not slow
     return Cause(name, cover, parts, unobserved, cpu_share, gc_s, is_spread)

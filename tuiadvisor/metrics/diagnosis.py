@@ -22,7 +22,7 @@ from tuiadvisor.metrics.causes import (
 )
 from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.drift import Drift, find_drift
-from tuiadvisor.metrics.lateranks import LateRank, with_causes, with_waits_for_cores
+from tuiadvisor.metrics.lateranks import LateRank, with_causes, with_waits_for_cores, with_work_spread
 from tuiadvisor.metrics.lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_loss
 from tuiadvisor.metrics.phaselevels import onset
@@ -159,6 +159,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
     late, loss_K = find_stragglers(found.work_RK, found.cycle_K, regime)
     stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
+    stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
     stragglers = with_waits_for_cores(stragglers, rows, steady_barrier, asked.core_wait)
     peers = _peers(steady, rows, stragglers)
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
@@ -180,7 +181,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         num_all_steady=int(columns.size),
         seconds_PR=phase_seconds_PR(steady),
         stragglers=stragglers,
-        straggler_loss_K=loss_K,
+        straggler_loss_K=loss_K - less_K,
         compared_rows=rows,
         input=data,
         num_not_compared=num_not_compared,

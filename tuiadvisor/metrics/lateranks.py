@@ -14,6 +14,7 @@ import numpy as np
 from tuiadvisor.metrics.arrays import column_median
 from tuiadvisor.metrics.causes import MAX_PEERS, Cause, find_cause, phases_before_barrier, with_core_wait
 from tuiadvisor.metrics.changes import find_changes
+from tuiadvisor.metrics.whatif import gain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def with_causes(
         cause = find_cause(
             table, phases, row, peers, hit, on_accelerator=on_accelerator, is_rare=entry.is_rare
         )
-        whole_host = table.hosts[row] in hosts
+        whole_host = table.hosts[row] in hosts and cause.more is None
         if whole_host and cause.name != "unknown":
             cause = replace(cause, name="host")
         result.append(
@@ -121,6 +122,25 @@ def with_waits_for_cores(
         cause = with_core_wait(entry.cause, wait_s, entry.late.mean_excess_s)
         result.append(replace(entry, cause=cause))
     return tuple(result)
+
+
+def with_work_spread(
+    stragglers: tuple[LateRank, ...], num_ranks: int, cycle_K: Floats
+) -> tuple[tuple[LateRank, ...], Floats]:
+    """(stragglers, seconds a step that are lost less): who has larger batches can but share its surplus with all.
+
+    A step does not become shorter by all of the delay, for the work has to be done by somebody.
+    """
+    num_loaded = sum(entry.cause.more is not None for entry in stragglers)
+    kept, less_K, result = 1 - num_loaded / max(num_ranks, 1), np.zeros(cycle_K.size), []
+    for entry in stragglers:
+        if entry.cause.more is None:
+            result.append(entry)
+            continue
+        loss_K = kept * entry.late.loss_K
+        less_K += entry.late.loss_K - loss_K
+        result.append(replace(entry, late=replace(entry.late, loss_K=loss_K, gain=gain(cycle_K, loss_K))))
+    return tuple(result), less_K
 
 
 def _late_hosts(table: StepTable, rows: Ints, late_rows: Ints) -> frozenset[str]:

@@ -195,6 +195,8 @@ EVIDENCE_NAMES = {
     "cores_per_rank": "cores for each rank",
     "gc_share": "garbage collection, share of the pauses",
     "excess_gc_s": "collects garbage longer than its peers by",
+    "samples_ratio": "samples a step, times its peers'",
+    "tokens_ratio": "tokens a step, times its peers'",
     "memory_share": "memory in use",
     "memory_left_s": "full in",
     "memory_span_s": "seen to grow over",
