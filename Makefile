@@ -77,6 +77,8 @@ accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real traini
 	$(BIN)/python tests/accuracy/reality.py
 	$(BIN)/python tests/accuracy/latency.py
 	$(BIN)/python tests/accuracy/latency.py --least
+	$(BIN)/python tests/accuracy/bucket_gain.py --backward-ms 5
+	$(BIN)/python tests/accuracy/bucket_gain.py --products 8
 	-$(BIN)/python tests/accuracy/latency.py --healthy 60 --ranks 2 4 8
 
 clean:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from snapshot import desks, views
 
+from tuiadvisor.advisor.view import Unknown
 from tuiadvisor.scaling.cost import Intent as Wanted
 from tuiadvisor.tui.app import Screens
 from tuiadvisor.tui.navigator import Navigator
@@ -71,6 +72,19 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "palette": (views.replay(), ("colon", "s", "t", "e", "p")),
     "seek": (views.replay(), ("S", "1", "2", "0")),
     "overlap-detailed": (views.live(views.detailed()), ("4",)),
+    "overlap-buckets": (views.live(views.in_buckets()), ("4",)),
+    "overlap-buckets-unknown": (
+        views.live(
+            replace(
+                views.detailed(),
+                unknown=(
+                    *views.detailed().unknown,
+                    Unknown("buckets", "only 3 steady steps were seen in detail"),
+                ),
+            )
+        ),
+        ("4",),
+    ),
     "pipeline-lost": (views.live(views.lost_ranks()), ("3",)),
     "pipeline-finished": (views.live(views.finished(), phase="ended"), ("3",)),
     "pipeline-one-rank": (views.live(views.one_rank()), ("3",)),

@@ -14,8 +14,10 @@ from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind
 from tuiadvisor.report.document import document
+from tuiadvisor.report.sections import communication
 from tuiadvisor.stream.columns import unpack_columns
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.tui.once import plain_summary
 
 MS = 1e-3
 MS_NS = 1_000_000
@@ -96,6 +98,29 @@ def test_one_bucket_that_could_be_four() -> None:
     assert "bucket_cap_mb=5" in finding.message
     assert seen.hideable_s == finding.evidence["bucket_hideable_s"]
     assert document(view)["exchange"]["num_steps"] == len(DETAIL)  # type: ignore[index]
+
+
+def test_summary_and_report_say_it_in_words_and_draw_its_lanes() -> None:
+    """Each lane and bucket has its name in letters; without buckets there is no such part."""
+    view = view_of(JOB, told(JOB))
+    assert "bucket_cap_mb=5 would save" in plain_summary(view)
+    page = communication(view)
+    assert "bucket_cap_mb=5 would save" in page
+    for name in ("backward", "buckets", "5 MiB each", "bucket by bucket"):
+        assert name in page
+    assert "bucket by bucket" not in communication(view_of(JOB, []))
+
+
+def test_all_lanes_of_the_picture_are_equally_long() -> None:
+    """The parts of each sum to the same time, so one scale shows them."""
+    seen = view_of(JOB, told(JOB)).exchange
+    assert seen is not None
+    lengths = [sum(one.seconds for one in segments) for _, segments in seen.lanes]
+    assert ["backward", "buckets", "5 MiB each"] == [name for name, _ in seen.lanes]
+    assert lengths == pytest.approx([60 * MS] * 3, rel=0.03)
+    assert [None, 1, 2, 3, 4] == sorted(
+        {one.bucket for one in seen.lanes[2][1]}, key=lambda number: number or 0
+    )
 
 
 def test_where_compute_and_exchange_share_cores_the_gain_may_be_nothing() -> None:

@@ -16,6 +16,7 @@ ALLOWED = {
     "tuiadvisor/events.py": (),
     "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
     "tuiadvisor/tui": (
+        "tuiadvisor.advisor.exchangeview",
         "tuiadvisor.advisor.pipelineview",
         "tuiadvisor.advisor.view",
         "tuiadvisor.advisor.rankgroup",
@@ -36,6 +37,7 @@ ALLOWED = {
         "rich",
     ),
     "tuiadvisor/report": (
+        "tuiadvisor.advisor.exchangeview",
         "tuiadvisor.advisor.pipelineview",
         "tuiadvisor.advisor.view",
         "tuiadvisor.advisor.comparison",

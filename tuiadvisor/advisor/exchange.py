@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.exchangeview import BucketBar, ExchangeView, SizeChoice
+from tuiadvisor.advisor.exchangeview import BucketBar, ExchangeView, Segment, SizeChoice
 from tuiadvisor.metrics.accounting import job_seconds
-from tuiadvisor.metrics.bucketline import WORTH, BucketLine, bucket_line
+from tuiadvisor.metrics.bucketline import WORTH, Bucket, BucketLine, bucket_line
 from tuiadvisor.metrics.whatif import gain
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.bucketstore import BucketStore
     from tuiadvisor.advisor.rankfacts import RankFacts
@@ -132,9 +132,31 @@ def _view(
             )
             for one in line.others
         ),
+        lanes=_lanes(line),
         words=(),
     )
     return replace(view, words=_words(view))
+
+
+def _lanes(line: BucketLine) -> tuple[tuple[str, tuple[Segment, ...]], ...]:
+    """The picture: backward, and one lane for each way to send the gradients."""
+    if not line.buckets or len(line.buckets) > MAX_BARS:
+        return ()
+    whole_s = max(line.backward_s, line.buckets[-1].end_s)
+    backward = (Segment("backward", line.backward_s), Segment("idle", whole_s - line.backward_s))
+    lanes = [("backward", backward), ("buckets", _lane(line.buckets, whole_s))]
+    if line.best is not None and len(line.best_buckets) <= MAX_BARS:
+        lanes.append((f"{line.best.cap_mib} MiB each", _lane(line.best_buckets, whole_s)))
+    return tuple(lanes)
+
+
+def _lane(buckets: Sequence[Bucket], whole_s: float) -> tuple[Segment, ...]:
+    parts, at_s = [], 0.0
+    for number, bucket in enumerate(buckets, 1):
+        parts.append(Segment("idle", max(bucket.begin_s - at_s, 0.0)))
+        parts.append(Segment("bucket", bucket.end_s - bucket.begin_s, number))
+        at_s = bucket.end_s
+    return (*parts, Segment("idle", max(whole_s - at_s, 0.0)))
 
 
 def _words(view: ExchangeView) -> tuple[str, ...]:
@@ -143,16 +165,17 @@ def _words(view: ExchangeView) -> tuple[str, ...]:
         return (
             f"In {view.num_steps} steps seen in detail the exchange ended with backward: nothing to hide.",
         )
-    much = f"{view.ratio:.2g} of backward" if view.ratio is not None else "backward not seen"
+    much = f", {view.ratio:.2g} of it" if view.ratio is not None else ""
     if view.ratio is not None and view.ratio > 1:
-        much = f"{view.ratio:.2g} times backward, so not all of it can be hidden"
+        much = f", {view.ratio:.2g} times as long, so not all of it can be hidden"
     first = "The only bucket" if len(view.buckets) == 1 else f"The first of {len(view.buckets)} buckets"
-    begin = f"{first} leaves at {seconds(view.buckets[0].ready_s)} of {seconds(view.backward_s)} backward."
-    rate = f"{view.num_bytes / 1e6:.3g} MB at {view.rate_bytes_s / 1e9:.3g} GB/s"
-    most = f"Of {seconds(view.exposed_s)} exposed, order and size of buckets could hide {seconds(view.hideable_s)}"
+    begin = f"{first} leaves {seconds(view.buckets[0].ready_s)} into {seconds(view.backward_s)} of backward"
+    rate = f"{view.num_bytes / 1e6:.3g} MB takes {seconds(view.transfer_s)} at {view.rate_bytes_s / 1e9:.3g} GB/s"
+    some = f"{seconds(view.hideable_s)} at most" if view.hideable_s else "nothing"
+    most = f"Of {seconds(view.exposed_s)} exposed, order and size of buckets could hide {some}"
     return (
-        f"{begin} Moving all takes {seconds(view.transfer_s)} ({rate}), {much}.",
-        f"{most} at most ({view.num_steps} steps seen in detail).",
+        f"{begin}; moving all {rate}{much}.",
+        f"{most} ({view.num_steps} steps seen in detail).",
         _lever_words(view),
     )
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.bucketline import Lever
+
+SegmentKind = Literal["backward", "bucket", "idle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,15 @@ class BucketBar:
     ready_s: float  # its last gradient, on the last rank to have it
     begin_s: float  # on the link, by the model
     end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a lane of the picture; the parts of each lane sum to the same time."""
+
+    kind: SegmentKind
+    seconds: float
+    bucket: int | None = None  # its number, from 1 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +67,7 @@ class ExchangeView:
     )  # achieved by a rank in the backward of all its micro-batches: 4 x parameters x tokens
     buckets: tuple[BucketBar, ...]
     sizes: tuple[SizeChoice, ...]
+    lanes: tuple[
+        tuple[str, tuple[Segment, ...]], ...
+    ]  # backward, buckets as they were and as they would be, by name
     words: tuple[str, ...]  # the same in sentences

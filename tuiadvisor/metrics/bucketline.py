@@ -71,7 +71,8 @@ class BucketLine:
     backward_s: float  # median, until the last gradient
     window_s: float  # median, from the first piece's readiness to the last one's: what can hide anything
     transfer_s: float | None  # of all buckets at that rate
-    buckets: tuple[Bucket, ...]
+    buckets: tuple[Bucket, ...]  # as they were
+    best_buckets: tuple[Bucket, ...]  # with the best other size
     others: tuple[OtherBuckets, ...]
     most_saved_s_K: Floats  # with every piece sent off as soon as it is ready
     best: OtherBuckets | None  # None: no other size saves enough to be worth it
@@ -140,7 +141,8 @@ def bucket_line(seen: Exchanges) -> BucketLine | None:
 
     def saved(ends: Sequence[int]) -> tuple[Floats, Floats]:
         then_K = exposed_s(before_KP, seen.bytes_P, ends, rate_K)
-        return then_K, np.clip(exposed_K - then_K, 0.0, exposed_K)
+        saved_K = np.minimum(exposed_K - then_K, exposed_K)
+        return then_K, np.where(saved_K > HALF_TICK_S, saved_K, 0.0)
 
     others = []
     for cap in CAPS_MIB:
@@ -161,6 +163,11 @@ def bucket_line(seen: Exchanges) -> BucketLine | None:
         window_s=window_s,
         transfer_s=transfer_s,
         buckets=_timeline(backward_s - median_P, seen.bytes_P, lasts, rate),
+        best_buckets=_timeline(
+            backward_s - median_P, seen.bytes_P, lasts_with_cap(seen.bytes_P, best.cap_mib * MIB), rate
+        )
+        if best is not None
+        else (),
         others=tuple(others),
         most_saved_s_K=most_K,
         best=best,

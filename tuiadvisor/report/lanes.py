@@ -14,6 +14,7 @@ from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.wording import late_and_waiting
 
 if TYPE_CHECKING:
+    from tuiadvisor.advisor.exchangeview import ExchangeView
     from tuiadvisor.advisor.view import RunView, Shares
 
 LEFT: Final = 110
@@ -21,6 +22,7 @@ RIGHT: Final = 12
 ROW: Final = 20
 GAP: Final = 8
 LETTER: Final = 7.0
+SEGMENTS: Final = {"backward": (" light", COLOURS["backward"]), "bucket": ("", COLOURS["comm_exposed"])}
 LIGHT: Final = frozenset({"backward", "optimizer", "pipeline_idle", "checkpoint"})
 
 
@@ -43,6 +45,28 @@ def overlap_lanes(view: RunView) -> str:
     if view.overlap.hidden_s:
         note += " Where in backward the hidden part lies is not seen."
     return svg(WIDTH, round(top), "compute and communication", "".join(parts)) + f'<p class="note">{note}</p>'
+
+
+def bucket_lanes(seen: ExchangeView) -> str:
+    """Backward, the buckets as they were and as they would be; nothing where none was drawn."""
+    if not seen.lanes:
+        return ""
+    scale = (WIDTH - LEFT - RIGHT) / sum(one.seconds for one in seen.lanes[0][1])
+    parts, top = [], 0.0
+    for name, segments in seen.lanes:
+        parts.append(f'<text x="{LEFT - 8}" y="{top + 14:.1f}" text-anchor="end">{inert(name)}</text>')
+        at = float(LEFT)
+        for one in segments:
+            width = one.seconds * scale
+            if one.kind != "idle":
+                label = one.kind if one.bucket is None else str(one.bucket)
+                style, colour = SEGMENTS[one.kind]
+                parts.append(_bar(label, one.seconds, (at, top, width), colour, style))
+            at += width
+        top += ROW
+    note = "A bucket leaves when its last gradient is ready on the last rank and the one before it has gone."
+    picture = svg(WIDTH, round(top), "the exchange, bucket by bucket", "".join(parts))
+    return f'{picture}<p class="note">{note}</p>'
 
 
 def _phases(seconds: Shares) -> list[tuple[str, float]]:

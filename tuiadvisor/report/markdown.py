@@ -103,6 +103,7 @@ def _run(run: Dossier) -> list[str]:
         lines += _finding(found)
     lines += [nothing_found(view), ""] if not view.findings else []
     lines += ["## Communication", "", *_pairs(overlap_facts(view))]
+    lines += [*(f"- {_plain(text)}" for text in view.exchange.words), ""] if view.exchange else []
     rows = what_if_facts(view)
     lines += ["## What if", "", *_pairs(rows), WHAT_IF_NOTE, ""] if rows else []
     lines += _session(run)

@@ -18,7 +18,7 @@ from tuiadvisor.report.facts import (
 )
 from tuiadvisor.report.html import bullets, facts, table
 from tuiadvisor.report.inert import inert
-from tuiadvisor.report.lanes import overlap_lanes
+from tuiadvisor.report.lanes import bucket_lanes, overlap_lanes
 from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.wording import (
     MEETS_LEGEND,
@@ -82,7 +82,11 @@ def communication(view: RunView) -> str:
     named = "<h3>Exposed</h3>" + bar if bar else ""
     rows = collective_rows(view)
     seen = f"<h3>Collectives, seen one by one</h3>{table(COLLECTIVE_HEADS, rows)}" if rows else ""
-    return f"<section><h2>Communication</h2>{lanes}{named}{facts(overlap_facts(view))}{seen}</section>"
+    more = ""
+    if view.exchange is not None:
+        words = bullets(view.exchange.words)
+        more = f"<h3>The exchange, bucket by bucket</h3>{bucket_lanes(view.exchange)}{words}"
+    return f"<section><h2>Communication</h2>{lanes}{named}{facts(overlap_facts(view))}{more}{seen}</section>"
 
 
 def scaling(held: Picture | None) -> str:

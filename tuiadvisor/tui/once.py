@@ -39,6 +39,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         sections.step_figures(view, WIDTH),
         *_phases(view),
         *sections.communication(view, WIDTH, 9),
+        *_exchange(view),
         *sections.device(view, WIDTH, 4),
         *([line(sections.probe_work(view.probe))] if view.probe else []),
         BLANK,
@@ -53,6 +54,11 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
     ]
     text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"
     return to_ascii(text) if plain_ascii else text
+
+
+def _exchange(view: RunView) -> list[Line]:
+    words = view.exchange.words if view.exchange is not None else ()
+    return [line((text, "dim")) for sentence in words for text in wrap(sentence, WIDTH)]
 
 
 def _step_head(view: RunView) -> list[Line]:

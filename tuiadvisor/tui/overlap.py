@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.events import PHASES
 from tuiadvisor.tui import bars, sections
 from tuiadvisor.tui import format as text_of
+from tuiadvisor.tui.exchange import exchange
 from tuiadvisor.tui.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.tui.page import Page
 from tuiadvisor.tui.waiting import waiting
@@ -55,12 +56,17 @@ class OverlapPage(Page):
             rule("communication of a step", room, _seen(view)),
             *_shares(view, room),
             *gap,
+            *_spaced(exchange(view, room), gap),
             rule("collectives", room, _basis(view)),
             *_table(view, room),
         ]
         return self.arranged(
             [indent(crop(each, room), MARGIN) if each.spans else each for each in rows], width, height
         )
+
+
+def _spaced(rows: list[Line], gap: list[Line]) -> list[Line]:
+    return [*rows, *gap] if rows else []
 
 
 def lanes(name: str, seconds: Shares, hidden_s: float | None, width: int) -> list[Line]:

@@ -1,0 +1,67 @@
+"""What other buckets were promised to save, against what they saved, in real DDP trainings of two ranks.
+
+    python tests/accuracy/bucket_gain.py [--repeat 5] [--backward-ms 5 | --products 40]
+
+Each turn records the training with one bucket and again with the size that the first run recommends. Milliseconds a
+step, so run it on a quiet machine: load between the two runs counts as an error of the promise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bucket_runs import recorded
+
+HEAD = "size  promised  low..high  exposed before > said > seen   step before > seen   saved   saved/promised"
+
+
+def main() -> None:
+    """Print one line a turn, and the medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--backward-ms", type=float, default=0.0)
+    parser.add_argument("--products", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=100)
+    asked = parser.parse_args()
+    work = {"backward_ms": asked.backward_ms, "products": asked.products, "steps": asked.steps}
+    exposed, gains = [], []
+    print(HEAD, flush=True)
+    for _ in range(asked.repeat):
+        with tempfile.TemporaryDirectory() as folder:
+            before = recorded(Path(folder), "before", cap_mb=100, **work)
+            cap = before["best_cap_mib"]
+            if cap is None:
+                print(f"nothing promised: {before['lever']}, {1e3 * before['hideable_s']:.1f} ms at most")
+                continue
+            after = recorded(Path(folder), "after", cap_mb=cap, **work)
+        said = next(one["exposed_s"] for one in before["sizes"] if one["cap_mib"] == cap)
+        saved = before["step"]["median_s"] - after["step"]["median_s"]
+        gains.append(saved / before["saved_s"])
+        exposed.append((before["exposed_s"] - after["exposed_s"]) / (before["exposed_s"] - said))
+        figures = (
+            before["saved_s"],
+            before["saved_low_s"],
+            before["saved_high_s"],
+            before["exposed_s"],
+            said,
+            after["exposed_s"],
+            before["step"]["median_s"],
+            after["step"]["median_s"],
+            saved,
+        )
+        print(
+            f"{cap:4}  " + "  ".join(f"{1e3 * value:7.1f}" for value in figures) + f"  {gains[-1]:6.2f}",
+            flush=True,
+        )
+    if gains:
+        went = f"{median(exposed):.2f} of the exposed transfer that was to go went"
+        print(f"median: {went}, {median(gains):.2f} of the promise came")
+
+
+if __name__ == "__main__":
+    main()
