@@ -1,4 +1,4 @@
-"""Runs of `bucket_training.py` under the real commands, and what is said of their exchange."""
+"""Runs of `bucket_training.py`, and what is said of their exchange."""
 
 from __future__ import annotations
 
@@ -9,35 +9,60 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.view import RunView
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+
 SCRIPT = Path(__file__).with_name("bucket_training.py")
+NUM_RANKS = 2
 PATIENCE_S = 180
+HOST = "here/1/1"
 
 
-def recorded(
-    folder: Path, name: str, *, cap_mb: float, backward_ms: float = 0.0, products: int = 0, steps: int = 100
-) -> dict[str, Any]:
-    """The `exchange` of the run's diagnosis, and its `step` under that name."""
-    recording = folder / f"{name}.tuirec"
-    training = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        str(SCRIPT),
+def seen(folder: Path, *options: str) -> RunView:
+    """The view of a run of which every step was seen in detail; folder: of this run alone."""
+    _run(*_training(), "--tell", str(folder), *options)
+    ranks = [
+        {"rank": rank, "world_size": NUM_RANKS, "state": "live", "device": "cpu"} for rank in range(NUM_RANKS)
     ]
-    arguments = ["--cap-mb", str(cap_mb), "--backward-ms", str(backward_ms), "--steps", str(steps)]
-    arguments += ["--products", str(products)]
-    # Half of the step for the probe: as many steps in detail as there may be.
-    _run("run", "--record", str(recording), "--no-ui", "--budget", "50%", "--", *training, *arguments)
-    document = json.loads(_run("diagnose", str(recording), "--json"))
-    assert document["exchange"] is not None, document["unknown"]
-    return {**document["exchange"], "step": document["step"]}
+    hello = {
+        "host": "here",
+        "agent_pid": 1,
+        "wall_ns": 1,
+        "mono_ns": 1,
+        "num_cpus": os.cpu_count(),
+        "ranks": ranks,
+    }
+    advisor = Advisor()
+    advisor.feed_frame(Frame(FrameKind.HELLO, HOST, 0, 1, hello))
+    told = [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(NUM_RANKS)]
+    kinds = (
+        (FrameKind.STEPS, "steps", ("rank", *STEP_COLUMNS)),
+        (FrameKind.EVENTS, "events", ("rank", "kind", *EVENT_COLUMNS)),
+    )
+    for number, (kind, what, names) in enumerate(kinds, 1):
+        rows = [tuple(row) for one in told for row in one[what]]
+        advisor.feed_frame(Frame(kind, HOST, number, 2, pack_columns(rows, names)))
+    return advisor.view()
 
 
-def _run(*arguments: str) -> str:
+def recorded(recording: Path, *options: str) -> dict[str, Any]:
+    """The diagnosis of a run under the real commands, half of its time for the probe: much is seen in detail."""
+    ours = [sys.executable, "-m", "tuiadvisor"]
+    _run(*ours, "run", "--record", str(recording), "--no-ui", "--budget", "50%", "--", *_training(), *options)
+    document: dict[str, Any] = json.loads(_run(*ours, "diagnose", str(recording), "--json"))
+    return document
+
+
+def _training() -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return [*launcher, f"--nproc-per-node={NUM_RANKS}", str(SCRIPT)]
+
+
+def _run(*command: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tuiadvisor", *arguments],
+        command,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

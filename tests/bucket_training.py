@@ -7,7 +7,10 @@ Backward's compute is a sleep, as that of a device is for its host: it leaves th
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +27,7 @@ def main() -> None:
     parser.add_argument("--backward-ms", type=float, default=0.0)  # of each layer
     parser.add_argument("--products", type=int, default=0)  # of each layer, of 256 x 256 matrices
     parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--tell", type=Path)  # a folder: every step in detail, what the probe saw goes there
     asked = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -59,11 +63,32 @@ def main() -> None:
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     value = torch.ones(2, asked.width)
-    for _ in range(asked.steps):
-        model(value).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+
+    def train() -> None:
+        for _ in range(asked.steps):
+            model(value).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    if asked.tell is None:
+        train()
+    else:
+        _tell(train, asked.tell)
     dist.destroy_process_group()
+
+
+def _tell(train: Callable[[], None], folder: Path) -> None:
+    """The training under a probe; rows of its ring, steps and events, as the agent would send them."""
+    from probing import probed
+
+    rank = dist.get_rank()
+    with probed(folder, detail_s=600) as observed:
+        train()
+    rows = {
+        "steps": [[rank, *step.values()] for step in observed.steps],
+        "events": [[rank, *event.values()] for event in observed.events()],
+    }
+    (folder / f"rank{rank}.json").write_text(json.dumps(rows))
 
 
 if __name__ == "__main__":

@@ -26,21 +26,33 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--backward-ms", type=float, default=0.0)
     parser.add_argument("--products", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=150)
     asked = parser.parse_args()
-    work = {"backward_ms": asked.backward_ms, "products": asked.products, "steps": asked.steps}
+    work = (
+        "--backward-ms",
+        str(asked.backward_ms),
+        "--products",
+        str(asked.products),
+        "--steps",
+        str(asked.steps),
+    )
     exposed, gains = [], []
     print(HEAD, flush=True)
     for _ in range(asked.repeat):
         with tempfile.TemporaryDirectory() as folder:
-            before = recorded(Path(folder), "before", cap_mb=100, **work)
-            cap = before["best_cap_mib"]
+            first = recorded(Path(folder) / "before.tuirec", "--cap-mb", "100", *work)
+            before = first["exchange"]
+            cap = before["best_cap_mib"] if before else None
             if cap is None:
-                print(f"nothing promised: {before['lever']}, {1e3 * before['hideable_s']:.1f} ms at most")
+                print(f"nothing promised: {before['lever'] if before else first['unknown'][-1]['why']}")
                 continue
-            after = recorded(Path(folder), "after", cap_mb=cap, **work)
+            second = recorded(Path(folder) / "after.tuirec", "--cap-mb", str(cap), *work)
+            after = second["exchange"]
+        if after is None:
+            print(f"not seen afterwards: {second['unknown'][-1]['why']}")
+            continue
         said = next(one["exposed_s"] for one in before["sizes"] if one["cap_mib"] == cap)
-        saved = before["step"]["median_s"] - after["step"]["median_s"]
+        saved = first["step"]["median_s"] - second["step"]["median_s"]
         gains.append(saved / before["saved_s"])
         exposed.append((before["exposed_s"] - after["exposed_s"]) / (before["exposed_s"] - said))
         figures = (
@@ -50,8 +62,8 @@ def main() -> None:
             before["exposed_s"],
             said,
             after["exposed_s"],
-            before["step"]["median_s"],
-            after["step"]["median_s"],
+            first["step"]["median_s"],
+            second["step"]["median_s"],
             saved,
         )
         print(

@@ -295,7 +295,7 @@ def exchange() -> ExchangeView:
         saved_low_s=0.0029,
         saved_high_s=0.0033,
         start_cost_s=0.00078,
-        shares_cores=False,
+        core_left=1.0,
         num_parameters=6_400_000,
         tokens_per_rank=None,
         flop_s=None,

@@ -16,6 +16,7 @@ import numpy as np
 from tuiadvisor.advisor.exchangeview import BucketBar, ExchangeView, Segment, SizeChoice
 from tuiadvisor.metrics.accounting import job_seconds
 from tuiadvisor.metrics.bucketline import WORTH, Bucket, BucketLine, bucket_line
+from tuiadvisor.metrics.steptable import COMM
 from tuiadvisor.metrics.whatif import gain
 from tuiadvisor_rules.message import seconds
 
@@ -70,10 +71,22 @@ def find_exchange(
     line = bucket_line(found.exchanges)
     if line is None:
         return Exchange(None, f"only {found.exchanges.steps_K.size} steady steps were seen in detail")
-    shares_cores = None
-    if devices and cores_per_rank is not None:
-        shares_cores = cores_per_rank < CORES_FOR_BOTH
-    return Exchange(_view(line, found.exchanges.steps_K, found.num_elements, diagnosis, shares_cores), "")
+    left = _left_beside(diagnosis, cores_per_rank if devices else None)
+    return Exchange(_view(line, found.exchanges.steps_K, found.num_elements, diagnosis, left), "")
+
+
+def _left_beside(diagnosis: Diagnosis, cores_per_rank: float | None) -> float | None:
+    """Of a core, what a rank's compute leaves to the threads that exchange; None: not known. 1 slows down nobody."""
+    if cores_per_rank is None or cores_per_rank >= CORES_FOR_BOTH:
+        return None if cores_per_rank is None else 1.0
+    steady = diagnosis.steady
+    waited_RK = np.nan_to_num(steady.phase_s_PRK[COMM])
+    busy_RK = np.maximum(steady.step_s_RK - waited_RK, 1e-9)
+    known = np.isfinite(steady.cpu_s_RK) & np.isfinite(steady.step_s_RK)
+    if not known.any():
+        return None
+    used = float(np.median(steady.cpu_s_RK[known] / busy_RK[known]))
+    return min(max(cores_per_rank - used, 0.0), 1.0)
 
 
 def _view(
@@ -81,7 +94,7 @@ def _view(
     steps_K: Ints,
     num_parameters: int,
     diagnosis: Diagnosis,
-    shares_cores: bool | None,
+    left: float | None,
 ) -> ExchangeView:
     transfer = diagnosis.transfer
     most_s = (
@@ -90,6 +103,7 @@ def _view(
     cycle_K = diagnosis.steady_barrier.cycle_K[np.isin(diagnosis.steady_steps, steps_K)]
     saved_K = line.best.saved_s_K if line.best is not None else np.zeros(line.num_steps)
     bought = gain(cycle_K, np.minimum(saved_K, cycle_K))
+    saved_s = min(bought.loss_s, most_s) * (1.0 if left is None else left)
     num_bytes = sum(bucket.num_bytes for bucket in line.buckets)
     num_ranks = diagnosis.table.num_ranks
     ratio = line.transfer_s / line.backward_s if line.transfer_s is not None and line.backward_s > 0 else None
@@ -109,12 +123,12 @@ def _view(
         hideable_s=min(float(line.most_saved_s_K.mean()), most_s),
         lever=line.lever,
         best_cap_mib=line.best.cap_mib if line.best is not None else None,
-        saved_s=min(bought.loss_s, most_s),
         # Where compute and exchange share cores, what is hidden slows down what hides it.
-        saved_low_s=0.0 if shares_cores is not False else min(max(bought.loss_low_s, 0.0), most_s),
+        saved_s=saved_s,
+        saved_low_s=min(max(bought.loss_low_s, 0.0), most_s) if left == 1.0 else 0.0,
         saved_high_s=min(bought.loss_high_s, most_s),
-        start_cost_s=bought.loss_s / num_more if num_more > 0 else None,
-        shares_cores=shares_cores,
+        start_cost_s=saved_s / num_more if num_more > 0 else None,
+        core_left=left,
         num_parameters=num_parameters,
         tokens_per_rank=tokens,
         flop_s=FLOP_PER_TOKEN_IN_BACKWARD * num_parameters * tokens / backward_s
@@ -187,13 +201,13 @@ def _lever_words(view: ExchangeView) -> str:
         return (
             "No size of buckets helps: what is exposed are the last gradients, ready only when backward ends."
         )
-    if view.shares_cores is False:
-        doubt = f"({seconds(view.saved_low_s)} to {seconds(view.saved_high_s)})"
-    else:
-        why = "may share" if view.shares_cores is None else "share"
-        doubt = f"at best, for compute and exchange {why} cores"
+    doubt = f"({seconds(view.saved_low_s)} to {seconds(view.saved_high_s)})"
+    if view.core_left is None:
+        doubt = "at best, if compute leaves cores to the exchange"
+    elif view.core_left < 1:
+        doubt += f", for compute leaves the exchange {view.core_left:.1f} of a core"
     start = ""
-    if view.start_cost_s is not None:
+    if view.start_cost_s:
         start = f", if a bucket costs less than {seconds(view.start_cost_s)} to start"
     return f"bucket_cap_mb={view.best_cap_mib} would save {seconds(view.saved_s)} a step {doubt}{start}."
 
@@ -207,7 +221,7 @@ def exchange_values(exchange: Exchange, job: Mapping[str, object]) -> dict[str, 
     words = (
         f"; order and size of buckets could hide {seconds(view.hideable_s) if hidden else 'nothing'} of it"
     )
-    if view.best_cap_mib is not None:
+    if view.best_cap_mib is not None and view.saved_s >= WORTH * view.exposed_s:
         words += f", bucket_cap_mb={view.best_cap_mib} about {seconds(view.saved_s)}"
     return {
         "bucket_hideable_s": view.hideable_s,

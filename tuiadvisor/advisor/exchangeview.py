@@ -37,7 +37,7 @@ class SizeChoice:
     cap_mib: int
     num_buckets: int
     exposed_s: float
-    saved_s: float  # against what was seen
+    saved_s: float  # against what was seen, if compute leaves it a core
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,15 @@ class ExchangeView:
     hideable_s: float  # most that order and size of buckets could still hide
     lever: Lever
     best_cap_mib: int | None  # the largest buckets that do nearly as well as the best
-    saved_s: float  # by them, of the exposed transfer of all steps
-    saved_low_s: float
+    saved_s: (
+        float  # by them, of the exposed transfer of all steps, as far as compute leaves the exchange a core
+    )
+    saved_low_s: float  # 0 where compute and exchange share cores
     saved_high_s: float
     start_cost_s: float | None  # a bucket may cost so much by itself before nothing is saved
-    shares_cores: bool | None  # compute and exchange compete for the same cores; None: not known
+    core_left: (
+        float | None
+    )  # of a core, what compute leaves to a rank's exchange; None: not known; 1: they do not meet
     num_parameters: int
     tokens_per_rank: float | None
     flop_s: (

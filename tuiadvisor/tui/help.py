@@ -34,7 +34,7 @@ ABOUT = {
     "log": "What the tool itself did and met since the screens were opened, newest last.",
     "overlap": "Communication is cheap where compute hides it and dear where it is exposed: then either the last "
     "rank is waited for (skew), or data are moving (transfer). Each collective is seen in steps watched in detail, and "
-    "DDP's buckets on CPU too: when each left, and what buckets of another size would hide (a model: one link, one rate).",
+    "DDP's buckets on CPU too: when each left, and what buckets of another size would hide (by a model).",
     "runs": "Each row is a recording (*.tuirec): its step time from first to last step, and the verdict at its "
     "end. Open one to replay it; mark two, the one before the change first, and compare them.",
     "compare": "Only what lies beyond the noise of two runs of the same code is called a change; * marks phases "
