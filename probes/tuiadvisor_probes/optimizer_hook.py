@@ -19,6 +19,7 @@ from . import step_clock as sc
 from .device_times import look_for_device
 from .guard import attempt, not_traced, timed
 from .step_clock import NOW, STEPPED, STOPPED
+from .step_hooks import StepHook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,12 +75,20 @@ def install(probe: Probe) -> None:
         return
     steps = OptimizerSteps(probe.clock)
     hook = probe.hook("optimizer")
-    for register, callback in (
-        (module.register_optimizer_step_pre_hook, _before(probe, steps, hook)),
-        (module.register_optimizer_step_post_hook, _after(probe, steps, hook)),
+    for register, hooks, callback in (
+        (
+            module.register_optimizer_step_pre_hook,
+            module._global_optimizer_pre_hooks,
+            _before(probe, steps, hook),
+        ),
+        (
+            module.register_optimizer_step_post_hook,
+            module._global_optimizer_post_hooks,
+            _after(probe, steps, hook),
+        ),
     ):
         not_traced(callback)
-        probe.registration(register(callback))
+        probe.registration(StepHook(module, register, hooks, callback))
     probe.when_loaded("torch.amp.grad_scaler", "scaler", lambda module: _patch_scaler(probe, module, steps))
 
 

@@ -144,6 +144,7 @@ MODULE_ORDER: Final = (
     "pipeline_hooks",
     "device_memory",
     "device_times",
+    "step_hooks",
     "optimizer_hook",
     "framework_hooks",
     "mark_hooks",

@@ -1,0 +1,101 @@
+"""The probe beside other tools in the same process, and beside what scripts do that nobody expects."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from probing import observed_phases, probed
+
+from tuiadvisor.agent.payload import detach_code
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+from torch.optim import optimizer as optimizers  # noqa: E402
+
+FEATURES = 8
+WALK_S = 0.1  # a walk through torch's step hooks stands still so long, once
+
+
+@pytest.fixture
+def own_hooks() -> Iterator[list[Any]]:
+    """Handles of a test's own global step hooks; none is left after it."""
+    handles: list[Any] = []
+    yield handles
+    for handle in handles:
+        handle.remove()
+    optimizers._global_optimizer_pre_hooks.clear()
+    optimizers._global_optimizer_post_hooks.clear()
+
+
+def model_and_optimizer() -> tuple[Any, Any]:
+    """A linear model and SGD."""
+    model = nn.Sequential(nn.Linear(FEATURES, FEATURES))
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train_steps(model: Any, optimizer: Any, num_steps: int) -> None:
+    """A plain loop without a loader."""
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        model(torch.ones(4, FEATURES)).square().mean().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    "register", ["register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"]
+)
+def test_attach_and_detach_while_another_tools_step_hook_runs(
+    tmp_path: Path, own_hooks: list[Any], register: str
+) -> None:
+    """Torch walks through a dict of hooks: a key that comes or goes meanwhile would end the training."""
+    model, optimizer = model_and_optimizer()
+    begins, ends = threading.Event(), threading.Event()
+    do_now: list[threading.Event] = []
+
+    def other_tool(*_: Any) -> None:
+        if do_now:
+            do_now.pop().set()
+            time.sleep(WALK_S)
+
+    own_hooks.append(getattr(optimizers, register)(other_tool))
+    own_hooks.append(getattr(optimizers, register)(lambda *_: None))  # the walk goes on after it
+    observed: list[Any] = []
+
+    def attach_and_detach() -> None:
+        begins.wait()
+        with probed(tmp_path) as seen:
+            observed.append(seen)
+            ends.wait()
+
+    watcher = threading.Thread(target=attach_and_detach)
+    watcher.start()
+    do_now.append(begins)
+    while not observed:
+        train_steps(model, optimizer, 1)
+    train_steps(model, optimizer, 8)
+    do_now.append(ends)
+    while watcher.is_alive():
+        train_steps(model, optimizer, 1)
+    watcher.join()
+    assert "optimizer" in observed_phases(observed[0].steps[-1])
+    assert 2 == len(optimizers._global_optimizer_pre_hooks) + len(optimizers._global_optimizer_post_hooks)
+
+
+def test_detach_from_inside_a_walk_through_step_hooks(tmp_path: Path, own_hooks: list[Any]) -> None:
+    """Where waiting cannot help an empty function keeps the place: the walk ends as it began."""
+    model, optimizer = model_and_optimizer()
+    with probed(tmp_path):
+        train_steps(model, optimizer, 4)
+        own_hooks.append(
+            optimizers.register_optimizer_step_pre_hook(lambda *_: exec(detach_code(), {}))  # noqa: S102
+        )
+        own_hooks.append(optimizers.register_optimizer_step_pre_hook(lambda *_: None))
+        train_steps(model, optimizer, 2)
+    left = [hook for hook in optimizers._global_optimizer_pre_hooks.values() if hook.__name__ == "<lambda>"]
+    assert 3 == len(left) == len(optimizers._global_optimizer_pre_hooks)
+    assert not optimizers._global_optimizer_post_hooks
