@@ -1,13 +1,15 @@
 """Where the probe catches everything: a hook of ours may fail, the training may not.
 
 `timed` wraps a function of the host; whatever our half of it raises is counted, the hook is switched off, and the
-host's call goes through untouched. KeyboardInterrupt and SystemExit belong to the host and always pass.
+host's call goes through untouched. KeyboardInterrupt and SystemExit belong to the host and always pass. So does what a
+signal handler of the host raises while our lines run: a time limit by signal.alarm has to end what it limits.
 Other hooks that each step passes (`data_hook`, `optimizer_hook`, `iterator_hook`, `device_copy_hook`) have the same
 lines inside: a call more is cold code in every step.
 """
 
 from __future__ import annotations
 
+import signal
 from functools import update_wrapper
 from threading import get_ident
 from time import monotonic_ns
@@ -41,7 +43,10 @@ class Hook:
         self.on_disable = on_disable
 
     def failed(self, error: Exception) -> None:
-        """Count an exception of ours; at the limit the hook goes inert for good."""
+        """Count an exception of ours; at the limit the hook goes inert for good. Raises what is the host's own."""
+        if _comes_from_a_signal(error):
+            _leave_as_found(error)
+            raise error
         self.num_errors += 1
         self.error = type(error).__name__ + ": " + str(error)[:120]
         if self.num_errors >= MAX_ERRORS_PER_HOOK:
@@ -50,6 +55,38 @@ class Hook:
                 self.on_disable(self)
             except Exception:  # noqa: BLE001, S110 - the last line: there is nobody left to tell
                 pass
+
+
+def _comes_from_a_signal(error: Exception) -> bool:
+    """Whether a signal handler, which Python calls between any two of our lines, has raised it."""
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    place = error.__traceback__
+    while handlers and place is not None:
+        if place.tb_frame.f_code in handlers:
+            return True
+        place = place.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> Any:
+    handler = getattr(handler, "func", handler)  # functools.partial
+    if not hasattr(handler, "__code__") and callable(handler):
+        handler = type(handler).__call__
+    return getattr(handler, "__code__", None)
+
+
+def _leave_as_found(error: Exception) -> None:
+    """Close what the interrupted hook may have opened: back to the phase around it, and no half note."""
+    frame = (
+        error.__traceback__.tb_frame if error.__traceback__ else None
+    )  # the hook's own: it has caught the error
+    found: dict[str, Any] = frame.f_locals if frame else {}
+    clock, outer = found.get("clock"), found.get("outer")
+    if clock is None or outer is None or not clock.active:
+        return
+    if len(clock.log) % 2:
+        clock.log.pop()
+    clock.change(outer, monotonic_ns())
 
 
 def attempt(hook: Hook, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -337,3 +338,49 @@ def test_patch_on_top_of_ours_is_left_alone() -> None:
         assert vars(Owner)["method"] is theirs
     finally:
         Owner.method = original  # type: ignore[method-assign]
+
+
+class TimeLimitError(Exception):
+    """What a script's own handler of SIGALRM raises."""
+
+
+class InterruptedNotes(list[int]):
+    """Notes of a clock; a signal arrives right after one of them."""
+
+    left = 0
+
+    def append(self, note: int) -> None:
+        super().append(note)
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGUSR1)
+
+
+@pytest.mark.parametrize("note", [1, 2, 3, 4])
+def test_what_a_signal_handler_raises_inside_a_hook_is_the_hosts(
+    recorded: tuple[step_clock.StepClock, ring.RingReader], time_ns: Clock, note: int
+) -> None:
+    """A time limit that falls into our lines ends what it limits; the hook stays on, and no phase stays open."""
+
+    def limit(*_: object) -> None:
+        raise TimeLimitError
+
+    clock, reader = recorded
+    clock.log = notes = InterruptedNotes()
+    hook = Hook("forward", 0, lambda _: None)
+    forward = timed(lambda: None, hook, clock, step_clock.FORWARD, observes=1 << step_clock.FORWARD)
+    former = signal.signal(signal.SIGUSR1, limit)
+    try:
+        notes.left = note
+        with pytest.raises(TimeLimitError) as raised:
+            forward()
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+    assert raised.value.__context__ is None
+    assert (True, step_clock.OTHER) == (hook.active, clock.phase)
+    time_ns.now += 5
+    forward()
+    clock.stepped = True
+    clock.flush()
+    (row,) = rows(reader)
+    assert 5 == row["other_ns"] == row["end_ns"] - row["begin_ns"]
