@@ -5,6 +5,8 @@ If somebody patched on top of us meanwhile, their patch stays and ours goes iner
 
 from __future__ import annotations
 
+from functools import update_wrapper
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,7 +26,11 @@ class Patch:
         # vars() keeps descriptors (staticmethod, pybind's instancemethod) as the identical objects to restore.
         self.original = vars(owner)[name] if self.had_own else getattr(owner, name)
         self.wrapped = getattr(owner, name)
-        self.replacement = make_replacement(self.wrapped)
+        if not self.had_own and isinstance(self.wrapped, FunctionType):
+            self.replacement = make_replacement(_inherited(owner, name, self.wrapped))
+            self.replacement._torchdynamo_inline = self.wrapped  # what torch.compile traces
+        else:
+            self.replacement = make_replacement(self.wrapped)
         setattr(owner, name, self.replacement)
 
     def exchange(self, replacement: Any) -> bool:
@@ -44,3 +50,12 @@ class Patch:
         else:
             delattr(self.owner, self.name)
         return True
+
+
+def _inherited(owner: Any, name: str, found: Callable[..., Any]) -> Callable[..., Any]:
+    """What `owner` inherits under this name at each call: torch.fx and others put their own there for a while."""
+
+    def tuiadvisor_inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(owner, self), name)(*args, **kwargs)
+
+    return update_wrapper(tuiadvisor_inherited, found, updated=())

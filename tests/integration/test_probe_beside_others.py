@@ -14,7 +14,7 @@ from probing import observed_phases, probed
 from tuiadvisor.agent.payload import detach_code
 
 torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402
+from torch import fx, nn  # noqa: E402
 from torch.optim import optimizer as optimizers  # noqa: E402
 
 FEATURES = 8
@@ -84,6 +84,37 @@ def test_attach_and_detach_while_another_tools_step_hook_runs(
     watcher.join()
     assert "optimizer" in observed_phases(observed[0].steps[-1])
     assert 2 == len(optimizers._global_optimizer_pre_hooks) + len(optimizers._global_optimizer_post_hooks)
+
+
+class Chain(nn.Module):
+    """A module whose parts are of its own class."""
+
+    def __init__(self, num_parts: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, FEATURES)
+        self.rest = Chain(num_parts - 1) if num_parts > 1 else nn.Identity()
+
+    def forward(self, value: Any) -> Any:
+        return self.rest(self.layer(value))
+
+
+class WholeChains(fx.Tracer):
+    """Shows a chain inside a chain as one call, as quantization does with the modules that it replaces."""
+
+    def is_leaf_module(self, module: Any, module_qualified_name: str) -> bool:
+        return isinstance(module, Chain) or super().is_leaf_module(module, module_qualified_name)
+
+
+def test_model_is_traced_by_fx_as_without_us(tmp_path: Path) -> None:
+    """torch.fx exchanges nn.Module.__call__ while it traces; our replacement on the model's class passes there."""
+    model = Chain(3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    alone = str(WholeChains().trace(model))
+    with probed(tmp_path) as observed:
+        train_steps(model, optimizer, 6)
+        watched = str(WholeChains().trace(model))
+    assert "forward" in observed_phases(observed.steps[-1])
+    assert alone == watched
 
 
 def test_detach_from_inside_a_walk_through_step_hooks(tmp_path: Path, own_hooks: list[Any]) -> None:
