@@ -57,6 +57,9 @@ class Hook:
                 pass
 
 
+DOUBT = Hook("doubt", 0, lambda _: None)  # for `attempt`: an object of the host that cannot be looked at
+
+
 def _comes_from_a_signal(error: Exception) -> bool:
     """Whether a signal handler, which Python calls between any two of our lines, has raised it."""
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}

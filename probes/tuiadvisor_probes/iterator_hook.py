@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
 from .data_hook import count_batch, first_tensor
-from .guard import Hook, attempt
+from .guard import DOUBT, attempt
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -54,7 +54,6 @@ class IteratorSearch:
         self.probe = probe
         self.clock = probe.clock
         self.hook = probe.hook("data_iterator")
-        self.doubt = Hook("doubt", 0, lambda _: None)  # an object that cannot be looked at is no batch
         self.monitoring: Any = getattr(sys, "monitoring", None)
         self.tool = sc.UNKNOWN
         self.codes: list[CodeType] = []
@@ -86,7 +85,7 @@ class IteratorSearch:
         if not is_iterator:
             return self.monitoring.DISABLE  # for good: what will be timed must never be disabled
         is_waited_for = self.clock.phase == sc.OTHER and len(self.codes) < MAX_CODES
-        if is_waited_for and code not in self.codes and attempt(self.doubt, first_tensor, value) is not None:
+        if is_waited_for and code not in self.codes and attempt(DOUBT, first_tensor, value) is not None:
             self.codes.append(code)
         return None
 

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
-from .guard import attempt
+from .guard import DOUBT, attempt
 
 if TYPE_CHECKING:
     from .install import Probe
@@ -107,7 +107,7 @@ def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:
                     if not issubclass(kind, module_class) or id(candidate) in seen:
                         continue
                     seen.add(id(candidate))
-                    count = sum(1 for parameter in candidate.parameters() if id(parameter) in parameters)
+                    count = attempt(DOUBT, _count_owned, candidate, parameters) or 0
                     is_compiled = bool(compiled_class) and issubclass(kind, compiled_class)
                     if count > best.get(is_compiled, (0, None))[0]:
                         best[is_compiled] = (count, candidate)
@@ -116,9 +116,19 @@ def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:
     return [module for count, module in best.values() if count == largest]
 
 
+def _count_owned(module: Any, parameters: set[int]) -> int:
+    return sum(1 for parameter in module.parameters() if id(parameter) in parameters)
+
+
 def _attributes(value: Any) -> list[Any]:
-    """Attributes of a trainer-like object in a frame; nothing for builtins, classes and modules."""
-    if type(value).__module__ in ("builtins", "types") or isinstance(value, type):
+    """Attributes of a trainer-like object in a frame; nothing for builtins, classes and modules.
+
+    Past what the object's class makes of a look: dead weak proxies raise, lazy objects begin to work.
+    """
+    if type(value).__module__ in ("builtins", "types") or issubclass(type(value), type):
         return []
-    attributes = getattr(value, "__dict__", None)
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return []
     return list(attributes.values())[:64] if type(attributes) is dict else []

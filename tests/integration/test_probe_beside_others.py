@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,12 @@ import pytest
 from probing import observed_phases, probed
 
 from tuiadvisor.agent.payload import detach_code
+from tuiadvisor.events import UNKNOWN
 
 torch = pytest.importorskip("torch")
 from torch import fx, nn  # noqa: E402
 from torch.optim import optimizer as optimizers  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 
 FEATURES = 8
 WALK_S = 0.1  # a walk through torch's step hooks stands still so long, once
@@ -115,6 +119,66 @@ def test_model_is_traced_by_fx_as_without_us(tmp_path: Path) -> None:
         watched = str(WholeChains().trace(model))
     assert "forward" in observed_phases(observed.steps[-1])
     assert alone == watched
+
+
+class Untouchable:
+    """An object that counts who looks into it, and fails."""
+
+    num_looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        Untouchable.num_looks += 1
+        raise RuntimeError(name)
+
+
+def test_model_is_found_beside_objects_that_cannot_be_looked_at(tmp_path: Path) -> None:
+    """A dead weak proxy, a module that is not made yet and a lazy object stand in the frames of the loop."""
+
+    class Gone:
+        pass
+
+    model, optimizer = model_and_optimizer()
+    beside = (weakref.proxy(Gone()), nn.Module.__new__(Chain), Untouchable())
+
+    def loop() -> None:
+        proxy, unmade, untouchable = beside
+        train_steps(model, optimizer, 8)
+        assert untouchable is not unmade is not proxy
+
+    with probed(tmp_path) as observed:
+        loop()
+    assert "forward" in observed_phases(observed.steps[-1])
+    assert 0 == Untouchable.num_looks
+
+
+@dataclasses.dataclass
+class Pairs:
+    """A batch of a retrieval model: `keys` is a tensor, not a method."""
+
+    queries: Any
+    keys: Any
+
+
+class BrokenMapping(dict[str, Any]):
+    """A batch that does not like to be looked at."""
+
+    def __contains__(self, key: object) -> bool:
+        raise RuntimeError("not yet")
+
+
+@pytest.mark.parametrize("collate", [lambda rows: Pairs(rows, rows), lambda rows: BrokenMapping(rows=rows)])
+def test_batch_that_cannot_be_looked_at_has_a_wait_and_no_count(tmp_path: Path, collate: Any) -> None:
+    """Samples are unknown, not 0, and the time of the loader is seen all the same."""
+    model, optimizer = model_and_optimizer()
+    rows: list[Any] = [torch.ones(FEATURES)] * 100
+    with probed(tmp_path) as observed:
+        for number, _batch in enumerate(DataLoader(rows, batch_size=2, collate_fn=collate)):  # type: ignore[arg-type]
+            train_steps(model, optimizer, 1)
+            if number == 8:
+                break
+    last = observed.steps[-1]
+    assert "data_wait" in observed_phases(last)
+    assert (UNKNOWN, UNKNOWN) == (last["samples"], last["tokens"])
 
 
 def test_detach_from_inside_a_walk_through_step_hooks(tmp_path: Path, own_hooks: list[Any]) -> None:
