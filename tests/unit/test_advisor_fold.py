@@ -21,6 +21,7 @@ from synthetic_run import (
 )
 
 from tuiadvisor.advisor.fold import Advisor, diagnose
+from tuiadvisor.cli.livefeed import why_unwatched
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
 
@@ -49,6 +50,32 @@ def test_live_and_replay_give_the_same_sequence_of_views() -> None:
         if number % 3 == 0:
             live.view()
         assert live.view() == replay.view()
+
+
+def test_process_without_a_number_says_why_it_is_not_watched() -> None:
+    """A training of one process has no rank before its probe is in: what holds the probe up is told all the same."""
+    stopped = {
+        "rank": None,
+        "state": "waiting_to_attach",
+        "detail": "it is stopped (state T); let it continue first",
+    }
+    waits = folded([status(1, [stopped])]).view()
+    assert ("not watched yet: it is stopped (state T); let it continue first",) == waits.losses.notes
+    assert "not watched yet: it is stopped (state T); let it continue first" == why_unwatched(waits)
+    live = folded([status(1, [stopped]), status(2, [{"rank": 0, "state": "live", "detail": ""}])]).view()
+    assert () == live.losses.notes
+    assert why_unwatched(live) is None
+
+
+def test_ranks_that_are_all_refused_are_a_failure_with_its_reason() -> None:
+    """One that is live, or may become so, is none."""
+    refused: list[dict[str, object]] = [
+        {"rank": rank, "state": "refused", "detail": "the system forbids tracing it"} for rank in (0, 1)
+    ]
+    view = folded([status(1, refused)]).view()
+    assert "not watched: none of 2 ranks, e.g. rank 0: the system forbids tracing it" == why_unwatched(view)
+    view = folded([status(1, [refused[0], {"rank": 1, "state": "waiting_to_attach", "detail": ""}])]).view()
+    assert why_unwatched(view) is None
 
 
 def test_asking_for_a_view_changes_nothing() -> None:

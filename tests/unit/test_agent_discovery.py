@@ -391,6 +391,14 @@ def test_label_is_the_name_people_know(arguments: list[str], label: str) -> None
     assert label == label_of(arguments)
 
 
+def test_label_of_code_on_the_command_line_is_no_shells(machine: Machine) -> None:
+    """`python -c` under a shell is not named after the shell's script; a spawned rank is, after its parent's."""
+    machine.add(100, 1, ["bash", "/dev/fd/3"])
+    machine.add(101, 1, ["/usr/bin/python3", "train.py"])
+    assert "python -c" == label_of(["python", "-c", "pass"], 100)
+    assert "train.py" == label_of(["python", "-c", "from multiprocessing.spawn import ..."], 101)
+
+
 def test_all_public_fields_of_a_rank_have_a_state(machine: Machine) -> None:
     """A rank that was just found is FOUND."""
     add_torchrun(machine, 100)

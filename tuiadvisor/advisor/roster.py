@@ -69,6 +69,7 @@ class Roster:
         self.num_not_recorded = 0
         self.hub_bye: str | None = None
         self.notes: list[str] = []
+        self.unplaced: dict[str, tuple[str, ...]] = {}  # why processes without a rank number are not watched
 
     def agent_of(self, source: str) -> Agent | None:
         """The agent that sends under this name; None when there are too many to be true."""
@@ -205,6 +206,7 @@ class Roster:
         self._clocks(agent, payload)
         self.stops.take(agent.host, payload)
         now_ns = integer(payload, "mono_ns")
+        self.unplaced[agent.source] = _unplaced(payload)
         for entry in objects(payload, "ranks"):
             facts = self._facts(agent, integer(entry, "rank"))
             if facts is None:
@@ -311,6 +313,16 @@ class Roster:
 def _work(payload: Payload, name: str) -> int | None:
     value = integer(payload, name)
     return value if value is not None and 0 < value <= MAX_WORK_PER_STEP else None
+
+
+def _unplaced(payload: Payload) -> tuple[str, ...]:
+    """Why processes of a STATUS frame that have no rank number are not watched, each reason once."""
+    waiting = [
+        text(entry, "detail")
+        for entry in objects(payload, "ranks")
+        if integer(entry, "rank") is None and text(entry, "state") in {"waiting_to_attach", "refused"}
+    ]
+    return tuple(dict.fromkeys(why for why in waiting if why))
 
 
 def _latest(value: float | None, former: float | None) -> float | None:

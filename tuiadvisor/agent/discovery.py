@@ -223,9 +223,10 @@ def label_of(arguments: Sequence[str], ppid: int | None = None) -> str:
         if word == "-m":
             return next(words, "python")
         if word == "-c":
-            # A spawned child shows multiprocessing's own code: its parent has the script's name.
+            # A spawned child shows multiprocessing's own code: its parent has the script's name, if that is no shell.
             parent = procfs.arguments(ppid) if ppid else []
-            return label_of(parent) if parent else "python -c"
+            is_python = bool(parent) and PurePath(parent[0]).name.startswith("python")
+            return label_of(parent) if is_python else "python -c"
         if word in {"-W", "-X"}:
             next(words, None)
         elif not word.startswith("-"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.background import run_in_background
 from tuiadvisor.cli.duration import seconds
-from tuiadvisor.cli.livefeed import LiveFeed, attach_phase
+from tuiadvisor.cli.livefeed import LiveFeed, attach_phase, why_unwatched
 from tuiadvisor.cli.survey import surveyed
 from tuiadvisor.cli.target import open_session
 from tuiadvisor.cli.target_options import add_probe_options, add_remote_target, add_target
@@ -80,6 +80,9 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
         raise FailureError(f"{error} (what was recorded before is in {options.output})")
     # From the file, not from the feed, which was ended with frames still on their way: `diagnose` will say the same.
     view = surveyed(options.output).view
+    unwatched = why_unwatched(view)
+    if unwatched is not None:
+        raise FailureError(f"{unwatched} (nothing was seen: {options.output} holds no step)")
     print(f"recorded {_progress(view)} in {options.output}")
     if view is not None and view.verdict.sentence:
         print(view.verdict.sentence)

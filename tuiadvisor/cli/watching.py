@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.cli.desk import Desk
-from tuiadvisor.cli.livefeed import LiveFeed
+from tuiadvisor.cli.livefeed import LiveFeed, why_unwatched
 from tuiadvisor.cli.screens import show_screens
 from tuiadvisor.cli.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
@@ -57,6 +57,9 @@ def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, sett
     view = feed.latest().view
     if feed.failure is not None:
         raise feed.failure
+    unwatched = session.agent_error() or why_unwatched(view)
+    if unwatched is not None:
+        raise FailureError(unwatched)
     if view is None or not view.ranks:
         raise FailureError(session.why_silent())
     if view.last_step is None and not view.findings and not view.ended:
