@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.view import RunView
@@ -45,14 +44,6 @@ def seen(folder: Path, *options: str) -> RunView:
         rows = [tuple(row) for one in told for row in one[what]]
         advisor.feed_frame(Frame(kind, HOST, number, 2, pack_columns(rows, names)))
     return advisor.view()
-
-
-def recorded(recording: Path, *options: str) -> dict[str, Any]:
-    """The diagnosis of a run under the real commands, half of its time for the probe: much is seen in detail."""
-    ours = [sys.executable, "-m", "tuiadvisor"]
-    _run(*ours, "run", "--record", str(recording), "--no-ui", "--budget", "50%", "--", *_training(), *options)
-    document: dict[str, Any] = json.loads(_run(*ours, "diagnose", str(recording), "--json"))
-    return document
 
 
 def _training() -> list[str]:

@@ -2,8 +2,8 @@
 
     python tests/accuracy/bucket_gain.py [--repeat 5] [--backward-ms 5 | --products 40]
 
-Each turn records the training with one bucket and again with the size that the first run recommends. Milliseconds a
-step, so run it on a quiet machine: load between the two runs counts as an error of the promise.
+Each turn runs the training with one bucket and again with the size that the first run recommends, every step in
+detail. Milliseconds a step, so run it on a quiet machine: load between the two runs counts as an error of the promise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from bucket_runs import recorded
+from bucket_runs import seen
 
 HEAD = "size  promised  low..high  exposed before > said > seen   step before > seen   saved   saved/promised"
 
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--backward-ms", type=float, default=0.0)
     parser.add_argument("--products", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=100)
     asked = parser.parse_args()
     work = (
         "--backward-ms",
@@ -39,32 +39,32 @@ def main() -> None:
     exposed, gains = [], []
     print(HEAD, flush=True)
     for _ in range(asked.repeat):
-        with tempfile.TemporaryDirectory() as folder:
-            first = recorded(Path(folder) / "before.tuirec", "--cap-mb", "100", *work)
-            before = first["exchange"]
-            cap = before["best_cap_mib"] if before else None
-            if cap is None:
-                print(f"nothing promised: {before['lever'] if before else first['unknown'][-1]['why']}")
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+            first = seen(Path(one), "--cap-mb", "100", *work)
+            before = first.exchange
+            if before is None or before.best_cap_mib is None:
+                print(f"nothing promised: {before.lever if before else first.unknown[-1].why}", flush=True)
                 continue
-            second = recorded(Path(folder) / "after.tuirec", "--cap-mb", str(cap), *work)
-            after = second["exchange"]
-        if after is None:
-            print(f"not seen afterwards: {second['unknown'][-1]['why']}")
+            cap = before.best_cap_mib
+            second = seen(Path(other), "--cap-mb", str(cap), *work)
+        after = second.exchange
+        if after is None or first.step.median_s is None or second.step.median_s is None:
+            print(f"not seen afterwards: {second.unknown[-1].why}", flush=True)
             continue
-        said = next(one["exposed_s"] for one in before["sizes"] if one["cap_mib"] == cap)
-        saved = first["step"]["median_s"] - second["step"]["median_s"]
-        gains.append(saved / before["saved_s"])
-        exposed.append((before["exposed_s"] - after["exposed_s"]) / (before["exposed_s"] - said))
+        said_s = next(choice.exposed_s for choice in before.sizes if choice.cap_mib == cap)
+        saved_s = first.step.median_s - second.step.median_s
+        gains.append(saved_s / before.saved_s if before.saved_s else float("nan"))
+        exposed.append((before.exposed_s - after.exposed_s) / (before.exposed_s - said_s))
         figures = (
-            before["saved_s"],
-            before["saved_low_s"],
-            before["saved_high_s"],
-            before["exposed_s"],
-            said,
-            after["exposed_s"],
-            first["step"]["median_s"],
-            second["step"]["median_s"],
-            saved,
+            before.saved_s,
+            before.saved_low_s,
+            before.saved_high_s,
+            before.exposed_s,
+            said_s,
+            after.exposed_s,
+            first.step.median_s,
+            second.step.median_s,
+            saved_s,
         )
         print(
             f"{cap:4}  " + "  ".join(f"{1e3 * value:7.1f}" for value in figures) + f"  {gains[-1]:6.2f}",

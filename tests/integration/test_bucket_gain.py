@@ -1,7 +1,7 @@
 """What the buckets of a real DDP training promise, held against the same training with other buckets.
 
 Time on a busy machine promises nothing, so what is compared are shares: how much of its own transfer each run exposes.
-`tests/accuracy/bucket_gain.py` measures the promise in milliseconds, through the real commands.
+`tests/accuracy/bucket_gain.py` measures the promise in milliseconds, of whole runs.
 """
 
 from __future__ import annotations

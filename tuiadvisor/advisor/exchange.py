@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.exchangeview import BucketBar, ExchangeView, Segment, SizeChoice
+from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.accounting import job_seconds
 from tuiadvisor.metrics.bucketline import WORTH, Bucket, BucketLine, bucket_line
 from tuiadvisor.metrics.steptable import COMM
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.bucketstore import BucketStore
-    from tuiadvisor.advisor.rankfacts import RankFacts
+    from tuiadvisor.advisor.roster import Roster
     from tuiadvisor.advisor.steps import StepStore
     from tuiadvisor.metrics.arrays import Ints
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -47,46 +48,43 @@ NO_EXCHANGE: Final = Exchange(None, "")
 
 
 def find_exchange(
-    held: BucketStore,
-    store: StepStore,
-    facts: Mapping[int, RankFacts],
-    diagnosis: Diagnosis | None,
-    cores_per_rank: float | None,
+    held: BucketStore, store: StepStore, roster: Roster, diagnosis: Diagnosis | None
 ) -> Exchange:
     """What was seen of the exchange in the steps of this diagnosis."""
-    if diagnosis is None or diagnosis.table.num_ranks < 2:
-        return NO_EXCHANGE
-    devices = {fact.texts.get("device", "") for fact in facts.values()} - {""}
+    if diagnosis is None or diagnosis.table.num_ranks < 2 or diagnosis.transfer is None:
+        return NO_EXCHANGE  # why the transfer is unknown is said there
+    devices = {fact.texts.get("device", "") for fact in roster.ranks.values()} - {""}
     if devices - {"cpu"}:
         return Exchange(
             None, "on a device the moments at which gradients are ready on the host say nothing of it"
         )
-    if diagnosis.transfer is None:
-        return Exchange(None, "what moving the gradients takes is not known")
     found = held.held(store, diagnosis.table.ranks, diagnosis.steady_steps)
     if found is None:
-        has_detail = np.isfinite(diagnosis.steady.comm_total_s_RK).any()
-        why = "its steps in detail tell of no single bucket of DistributedDataParallel"
+        has_detail = diagnosis.steady.flagged_RK(StepFlag.DETAIL).any()
+        why = "its steps in detail tell of no single bucket of DistributedDataParallel on all ranks"
         return Exchange(None, why if has_detail else NO_DETAIL)
     line = bucket_line(found.exchanges)
     if line is None:
-        return Exchange(None, f"only {found.exchanges.steps_K.size} steady steps were seen in detail")
-    left = _left_beside(diagnosis, cores_per_rank if devices else None)
+        num = found.exchanges.steps_K.size
+        return Exchange(None, f"only {num} steady {'step was' if num == 1 else 'steps were'} seen in detail")
+    cores = roster.cores_per_rank() if devices else None
+    left = _left_beside(diagnosis, cores, roster.crowd(diagnosis).core_wait_share or 0.0)
     return Exchange(_view(line, found.exchanges.steps_K, found.num_elements, diagnosis, left), "")
 
 
-def _left_beside(diagnosis: Diagnosis, cores_per_rank: float | None) -> float | None:
+def _left_beside(diagnosis: Diagnosis, cores_per_rank: float | None, core_wait_share: float) -> float | None:
     """Of a core, what a rank's compute leaves to the threads that exchange; None: not known. 1 slows down nobody."""
     if cores_per_rank is None or cores_per_rank >= CORES_FOR_BOTH:
         return None if cores_per_rank is None else 1.0
     steady = diagnosis.steady
-    waited_RK = np.nan_to_num(steady.phase_s_PRK[COMM])
-    busy_RK = np.maximum(steady.step_s_RK - waited_RK, 1e-9)
-    known = np.isfinite(steady.cpu_s_RK) & np.isfinite(steady.step_s_RK)
+    # A thread that waits for a core wants one, too: on a crowded host its CPU time alone would look like idling.
+    wanted_RK = steady.cpu_s_RK + core_wait_share * steady.step_s_RK
+    busy_RK = np.maximum(steady.step_s_RK - np.nan_to_num(steady.phase_s_PRK[COMM]), 1e-9)
+    known = np.isfinite(wanted_RK)
     if not known.any():
         return None
-    used = float(np.median(steady.cpu_s_RK[known] / busy_RK[known]))
-    return min(max(cores_per_rank - used, 0.0), 1.0)
+    wanted = float(np.median(wanted_RK[known] / busy_RK[known]))
+    return min(max(cores_per_rank - wanted, 0.0), 1.0)
 
 
 def _view(

@@ -16,6 +16,7 @@ from tuiadvisor.advisor.evidence import (
 )
 from tuiadvisor.advisor.exchange import NO_EXCHANGE, Exchange, exchange_values
 from tuiadvisor.advisor.pausefacts import pause_subjects
+from tuiadvisor.advisor.roster import GONE, Roster
 from tuiadvisor.advisor.stages import explains_shift, pipeline_values, stage_subjects
 from tuiadvisor.advisor.view import Action, Finding, Severity
 from tuiadvisor.errors import TuiadvisorError
@@ -95,6 +96,18 @@ def with_process(
         ),
         measure_next=tuple(fill(text) for text in finding.measure_next if applies(text)),
     )
+
+
+def with_processes(judged: list[Judged], roster: Roster) -> tuple[Finding, ...]:
+    """The findings, with the process ids of their ranks in the commands they recommend."""
+    # A process that has ended may have left its number to another one.
+    pids = {
+        fact.rank: (None if fact.state in GONE else fact.pid, fact.host) for fact in roster.ranks.values()
+    }
+    hosts = len({host for _, host in pids.values()})
+    devices = {fact.texts.get("device") for fact in roster.ranks.values()} - {None}
+    has_gpu = any(str(name).startswith("cuda") for name in devices) if devices else None
+    return tuple(with_process(entry.finding, pids, hosts, has_gpu=has_gpu) for entry in judged)
 
 
 def find(

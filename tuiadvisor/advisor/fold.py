@@ -16,7 +16,7 @@ from tuiadvisor.advisor.collectives import Collectives
 from tuiadvisor.advisor.collector import collector_off
 from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
 from tuiadvisor.advisor.exchange import find_exchange
-from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_process
+from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.goodput import goodput
 from tuiadvisor.advisor.groups import groupings
 from tuiadvisor.advisor.pausefacts import pause_views
@@ -60,7 +60,7 @@ from tuiadvisor.stream.tables import unpack_tables
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tuiadvisor.advisor.view import Finding, Verdict
+    from tuiadvisor.advisor.view import Verdict
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.arrays import Bools, Ints
     from tuiadvisor.metrics.steptable import StepTable
@@ -243,7 +243,7 @@ class Advisor:
             ranks=rows,
             groupings=groupings(rows, stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
-            findings=tuple(with_burst_wanted(one, probe) for one in self._findings(judged)),
+            findings=tuple(with_burst_wanted(one, probe) for one in with_processes(judged, self.roster)),
             verdict=stands_still(hang[0]) if hang else self._verdict(judged, seen),
             goodput=good,
             goodput_losses=good_losses,
@@ -289,9 +289,7 @@ class Advisor:
             devices={} if steps is not None else self.device_times.views(),
             pipelines=pipelines,
             pipeline=pipeline_view(pipelines),
-            exchange=find_exchange(
-                self.buckets, self.store, self.roster.ranks, diagnosis, self.roster.cores_per_rank()
-            ),
+            exchange=find_exchange(self.buckets, self.store, self.roster, diagnosis),
         )
 
     def _judged(self, seen: Seen, *, with_now: bool) -> list[Judged]:
@@ -318,18 +316,6 @@ class Advisor:
         num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)
         num_not_compared += num_without_steps(self.roster, self.store) + diagnosis.num_not_compared
         return verdict(judged, diagnosis, job_seconds(diagnosis.seconds_PR), num_not_compared)
-
-    def _findings(self, judged: list[Judged]) -> tuple[Finding, ...]:
-        """The findings, with the process ids of their ranks in the commands they recommend."""
-        # A process that has ended may have left its number to another one.
-        pids = {
-            fact.rank: (None if fact.state in GONE else fact.pid, fact.host)
-            for fact in self.roster.ranks.values()
-        }
-        hosts = len({host for _, host in pids.values()})
-        devices = {fact.texts.get("device") for fact in self.roster.ranks.values()} - {None}
-        has_gpu = any(str(name).startswith("cuda") for name in devices) if devices else None
-        return tuple(with_process(entry.finding, pids, hosts, has_gpu=has_gpu) for entry in judged)
 
     def _diagnose(self, table: StepTable, from_beginning: bool, *, any_missing: bool) -> Diagnosis:
         facts = self.roster.ranks
