@@ -153,6 +153,24 @@ def test_buckets_that_leave_as_they_are_ready_leave_nothing_to_gain() -> None:
     assert 4 == len(seen.buckets)
 
 
+def test_an_exchange_that_ends_with_backward_leaves_nothing_to_hide() -> None:
+    """Released the moment the last rank arrives: no rate is known, and none is needed."""
+    rows = simulate(JOB).rows
+    last = {step: max(rows[rank][step][ARRIVE] for rank in rows) for step in DETAIL}
+    events = [row for rank in rows for step in DETAIL for row in exchange(rank, step, last[step], last[step])]
+    view = view_of(JOB, events)
+    seen = view.exchange
+    assert seen is not None
+    assert (None, "nothing_exposed", 0.0, 0.0) == (
+        seen.rate_bytes_s,
+        seen.lever,
+        seen.hideable_s,
+        seen.saved_s,
+    )
+    assert 20 * MIB == seen.num_bytes
+    assert "nothing to hide" in plain_summary(view)
+
+
 def test_the_last_rank_decides_when_a_bucket_can_start() -> None:
     """A rank 6 ms late moves all buckets; waiting for it is no transfer and cannot be hidden."""
     job = replace(JOB, seed=3)

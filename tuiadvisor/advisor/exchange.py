@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.bucketstore import BucketStore
     from tuiadvisor.advisor.roster import Roster
     from tuiadvisor.advisor.steps import StepStore
-    from tuiadvisor.metrics.arrays import Ints
+    from tuiadvisor.metrics.bucketline import Exchanges
     from tuiadvisor.metrics.diagnosis import Diagnosis
 
 CORES_FOR_BOTH: Final = 2  # a rank's: one for compute and one for the threads that exchange
@@ -69,7 +69,7 @@ def find_exchange(
         return Exchange(None, f"only {num} steady {'step was' if num == 1 else 'steps were'} seen in detail")
     cores = roster.cores_per_rank() if devices else None
     left = _left_beside(diagnosis, cores, roster.crowd(diagnosis).core_wait_share or 0.0)
-    return Exchange(_view(line, found.exchanges.steps_K, found.num_elements, diagnosis, left), "")
+    return Exchange(_view(line, found.exchanges, found.num_elements, diagnosis, left), "")
 
 
 def _left_beside(diagnosis: Diagnosis, cores_per_rank: float | None, core_wait_share: float) -> float | None:
@@ -89,20 +89,17 @@ def _left_beside(diagnosis: Diagnosis, cores_per_rank: float | None, core_wait_s
 
 def _view(
     line: BucketLine,
-    steps_K: Ints,
+    exchanges: Exchanges,
     num_parameters: int,
     diagnosis: Diagnosis,
     left: float | None,
 ) -> ExchangeView:
-    transfer = diagnosis.transfer
-    most_s = (
-        transfer.gain.loss_s if transfer is not None else 0.0
-    )  # never more than what is exposed in all steps
-    cycle_K = diagnosis.steady_barrier.cycle_K[np.isin(diagnosis.steady_steps, steps_K)]
+    # Never more than what is exposed in all steps.
+    most_s = diagnosis.transfer.gain.loss_s if diagnosis.transfer is not None else 0.0
+    cycle_K = diagnosis.steady_barrier.cycle_K[np.isin(diagnosis.steady_steps, exchanges.steps_K)]
     saved_K = line.best.saved_s_K if line.best is not None else np.zeros(line.num_steps)
     bought = gain(cycle_K, np.minimum(saved_K, cycle_K))
     saved_s = min(bought.loss_s, most_s) * (1.0 if left is None else left)
-    num_bytes = sum(bucket.num_bytes for bucket in line.buckets)
     num_ranks = diagnosis.table.num_ranks
     ratio = line.transfer_s / line.backward_s if line.transfer_s is not None and line.backward_s > 0 else None
     tokens_RK = diagnosis.steady.tokens_RK
@@ -111,7 +108,7 @@ def _view(
     num_more = line.best.num_buckets - len(line.buckets) if line.best is not None else 0
     view = ExchangeView(
         num_steps=line.num_steps,
-        num_bytes=num_bytes,
+        num_bytes=int(exchanges.bytes_P.sum()),
         backward_s=line.backward_s,
         exposed_s=float(line.exposed_s_K.mean()),
         rate_bytes_s=line.rate_bytes_s,
