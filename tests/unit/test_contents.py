@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from synthetic_run import Job, encoded, frames
+from synthetic_run import Job, elastic, encoded, frames
 
 from tuiadvisor.advisor.contents import contents
 from tuiadvisor.cli import main
@@ -52,6 +52,16 @@ def test_everything_is_counted(tmp_path: Path) -> None:
     )
     frame_bytes = sum(kind["bytes"] for kind in document["frames"].values())
     assert document["bytes"] - 16 == frame_bytes
+
+
+def test_steps_before_an_elastic_restart_are_held(tmp_path: Path) -> None:
+    """100 steps, all ranks anew, 100 more: the file holds 200, and says so."""
+    writer = RecordingWriter(tmp_path / "a.tuirec", RUN)
+    for frame in elastic(Job(num_steps=100), "ten steps of one rank a frame"):
+        writer.append(encoded(frame))
+    writer.close()
+    steps = contents_document(held(tmp_path / "a.tuirec"))["steps"]
+    assert (0, 199, 800) == (steps["first_step"], steps["last_step"], steps["rank_steps"])
 
 
 def test_missing_ranks_and_damage_are_said(tmp_path: Path) -> None:

@@ -133,6 +133,10 @@ def _assemble(
     view = advisor.view()
     span = advisor.store.span()
     first = None if span is None else span[0] - advisor.store.axis_shift()
+    if first is not None and view.trend.step_s:
+        first = min(
+            first, view.trend.first_step
+        )  # what was before an elastic restart of all ranks is held, too
     states: dict[str, int] = {}
     for fact in advisor.roster.ranks.values():
         states[fact.state] = states.get(fact.state, 0) + 1
