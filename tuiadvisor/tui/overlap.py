@@ -51,7 +51,7 @@ class OverlapPage(Page):
             rule("a mean step, its phases in their order", room, sections.window(view)),
             *lanes("all ranks", view.step.seconds, view.overlap.hidden_s, room),
             *_culprit_lanes(view, room, with_waiter=roomy),
-            *(_legend(room) if roomy else []),
+            *(_legend(view, room) if roomy else []),
             *gap,
             rule("communication of a step", room, _seen(view)),
             *_shares(view, room),
@@ -131,11 +131,10 @@ def _culprit_lanes(view: RunView, width: int, *, with_waiter: bool) -> list[Line
     return rows
 
 
-def _legend(width: int) -> list[Line]:
-    text = (
-        "Both lanes have one scale. Dots: compute waits for communication. "
-        "Where in backward the hidden part lies is not seen."
-    )
+def _legend(view: RunView, width: int) -> list[Line]:
+    text = "Both lanes have one scale. Dots: compute waits for communication."
+    if view.exchange is None:
+        text += " Where in backward the hidden part lies is not seen."
     return [line((each, "dim")) for each in wrap(text, width)]
 
 
