@@ -62,6 +62,10 @@ def test_process_without_a_number_says_why_it_is_not_watched() -> None:
     waits = folded([status(1, [stopped])]).view()
     assert ("not watched yet: it is stopped (state T); let it continue first",) == waits.losses.notes
     assert "not watched yet: it is stopped (state T); let it continue first" == why_unwatched(waits)
+    idle = folded([status(1, [{"rank": None, "state": "live", "detail": ""}])]).view()
+    assert "not watched yet: attached, but no training step was seen in its main thread" == why_unwatched(
+        idle
+    )
     live = folded([status(1, [stopped]), status(2, [{"rank": 0, "state": "live", "detail": ""}])]).view()
     assert () == live.losses.notes
     assert why_unwatched(live) is None

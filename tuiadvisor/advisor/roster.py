@@ -30,6 +30,7 @@ MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
+NO_STEP: Final = "attached, but no training step was seen in its main thread"
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
 
 
@@ -317,12 +318,16 @@ def _work(payload: Payload, name: str) -> int | None:
 
 def _unplaced(payload: Payload) -> tuple[str, ...]:
     """Why processes of a STATUS frame that have no rank number are not watched, each reason once."""
-    waiting = [
-        text(entry, "detail")
-        for entry in objects(payload, "ranks")
-        if integer(entry, "rank") is None and text(entry, "state") in {"waiting_to_attach", "refused"}
-    ]
-    return tuple(dict.fromkeys(why for why in waiting if why))
+    reasons = []
+    for entry in objects(payload, "ranks"):
+        state = text(entry, "state")
+        if integer(entry, "rank") is not None:
+            continue
+        if state == "live":  # of a training of one process the first step tells that it is one
+            reasons.append(NO_STEP)
+        elif state in {"waiting_to_attach", "refused"}:
+            reasons.append(text(entry, "detail") or "")
+    return tuple(dict.fromkeys(why for why in reasons if why))
 
 
 def _latest(value: float | None, former: float | None) -> float | None:

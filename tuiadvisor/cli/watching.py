@@ -66,7 +66,7 @@ def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, sett
         raise TuiadvisorError(
             f"no training step in {patience_s:.0f} s from {text_of.count(len(view.ranks), 'process', 'processes')}: "
             "it hangs or is stopped (tuiadvisor stacks tells where), its step is longer (--for 5m waits longer), "
-            "or it is no PyTorch training"
+            "it trains outside of its main thread, or it is no PyTorch training"
         )
     print(plain_summary(view))
     return 0
