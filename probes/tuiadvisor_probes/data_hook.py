@@ -73,7 +73,7 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
                     words[NOW] = begin_ns << 4
                     if called_ns:
                         clock.count_own(monotonic_ns() - called_ns)
-        except Exception as error:  # noqa: BLE001 - the guard, as in guard.timed
+        except BaseException as error:  # noqa: BLE001 - the guard, as in guard.timed
             hook.failed(error)
             clock.alert(BROKEN, True)
         if not begin_ns:
@@ -103,7 +103,7 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
                             count_batch(clock, batch)
                     if called_ns:
                         clock.count_own(monotonic_ns() - now)
-            except Exception as error:  # noqa: BLE001 - likewise
+            except BaseException as error:  # noqa: BLE001 - likewise
                 hook.failed(error)
                 clock.alert(BROKEN, True)
         return batch

@@ -42,9 +42,9 @@ class Hook:
         self.error = ""
         self.on_disable = on_disable
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Count an exception of ours; at the limit the hook goes inert for good. Raises what is the host's own."""
-        if _comes_from_a_signal(error):
+        if not isinstance(error, Exception) or _comes_from_a_signal(error):
             _leave_as_found(error)
             raise error
         self.num_errors += 1
@@ -60,7 +60,7 @@ class Hook:
 DOUBT = Hook("doubt", 0, lambda _: None)  # for `attempt`: an object of the host that cannot be looked at
 
 
-def _comes_from_a_signal(error: Exception) -> bool:
+def _comes_from_a_signal(error: BaseException) -> bool:
     """Whether a signal handler, which Python calls between any two of our lines, has raised it."""
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     place = error.__traceback__
@@ -78,7 +78,7 @@ def _code_of(handler: Any) -> Any:
     return getattr(handler, "__code__", None)
 
 
-def _leave_as_found(error: Exception) -> None:
+def _leave_as_found(error: BaseException) -> None:
     """Close what the interrupted hook may have opened: back to the phase around it, and no half note."""
     frame = (
         error.__traceback__.tb_frame if error.__traceback__ else None
@@ -156,7 +156,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                     note(group | phase)
                     note(begin_ns)
                     words[NOW] = begin_ns << 4 | phase
-        except Exception as error:  # noqa: BLE001 - this is the guard
+        except BaseException as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
             clock.alert(BROKEN, True)
         if called_ns and begin_ns:
@@ -187,7 +187,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                         after(begin_ns, now, args, result)
                     if called_ns:
                         clock.count_own(monotonic_ns() - now)
-            except Exception as error:  # noqa: BLE001 - this is the guard
+            except BaseException as error:  # noqa: BLE001 - this is the guard
                 hook.failed(error)
                 clock.alert(BROKEN, True)
         return result

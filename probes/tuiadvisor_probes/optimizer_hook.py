@@ -134,7 +134,7 @@ def _before(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., No
                 clock.device.begins(sc.OPTIMIZER, outer, now)
             if called_ns:
                 clock.count_own(monotonic_ns() - called_ns)
-        except Exception as error:  # noqa: BLE001 - this is the guard
+        except BaseException as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
             clock.alert(sc.BROKEN, True)
 
@@ -172,7 +172,7 @@ def _after(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
                 clock.count_own(monotonic_ns() - now)
             if step >= steps.next_look or number not in steps.looked_at:
                 _look(probe, steps, hook, optimizer)
-        except Exception as error:  # noqa: BLE001 - this is the guard
+        except BaseException as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
             clock.alert(sc.BROKEN, True)
 
