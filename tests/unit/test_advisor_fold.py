@@ -66,6 +66,10 @@ def test_process_without_a_number_says_why_it_is_not_watched() -> None:
     assert "not watched yet: attached, but no training step was seen in its main thread" == why_unwatched(
         idle
     )
+    early = folded(
+        [status(1, [{"rank": None, "state": "found", "detail": "has not imported torch yet"}])]
+    ).view()
+    assert "not watched yet: has not imported torch yet" == why_unwatched(early)
     live = folded([status(1, [stopped]), status(2, [{"rank": 0, "state": "live", "detail": ""}])]).view()
     assert () == live.losses.notes
     assert why_unwatched(live) is None

@@ -31,6 +31,7 @@ MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
 NO_STEP: Final = "attached, but no training step was seen in its main thread"
+NOT_READY: Final = frozenset({"has not imported torch yet", "torch is still being imported"})
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
 
 
@@ -325,7 +326,7 @@ def _unplaced(payload: Payload) -> tuple[str, ...]:
             continue
         if state == "live":  # of a training of one process the first step tells that it is one
             reasons.append(NO_STEP)
-        elif state in {"waiting_to_attach", "refused"}:
+        elif state in {"waiting_to_attach", "refused"} or text(entry, "detail") in NOT_READY:
             reasons.append(text(entry, "detail") or "")
     return tuple(dict.fromkeys(why for why in reasons if why))
 
