@@ -17,6 +17,7 @@ from training import running
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.cli.session import Session
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.source import FileSource, LiveSource
 
 pytest.importorskip("torch")
@@ -139,3 +140,13 @@ def test_live_and_replay_give_the_same_views(tmp_path: Path) -> None:
     assert len(live) > 20
     assert replayed[: len(live)] == live
     assert replayed[-1].verdict.finding == "straggler"
+
+
+def test_a_file_that_exists_is_the_users_mistake(tmp_path: Path) -> None:
+    """Exit code 2 as for every other output, before an agent is started; the file stays as it is."""
+    path = tmp_path / "run.tuirec"
+    path.write_bytes(b"kept")
+    with pytest.raises(TuiadvisorError, match=r"run\.tuirec: exists already; choose another name") as refused:
+        Session([os.getpid()], str(path), "train.py", "")
+    assert 2 == refused.value.exit_code
+    assert b"kept" == path.read_bytes()

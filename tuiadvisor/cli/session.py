@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import orjson
 
-from tuiadvisor.errors import FailureError
+from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.launch.address import listening_endpoint, reachable_url
 from tuiadvisor.launch.local import LocalLauncher
@@ -175,8 +175,13 @@ class Session:
             hub.stdin.write(orjson.dumps(keys.hub.document()) + b"\n" if keys else b"")
         line = hub.stdout.readline()
         if not line:
-            hub.wait(HUB_START_S)
-            raise FailureError(_last_line(self.folder / "hub.log") or "the hub did not start")
+            is_mistake = hub.wait(HUB_START_S) == TuiadvisorError.exit_code
+            said = _last_line(self.folder / "hub.log")
+            raise (
+                TuiadvisorError(said)
+                if said and is_mistake
+                else FailureError(said or "the hub did not start")
+            )
         endpoints = orjson.loads(line)
         if self._share and keys:
             url = reachable_url(self._share.address, int(endpoints["share"].rpartition(":")[2]))

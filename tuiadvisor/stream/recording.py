@@ -99,7 +99,9 @@ class RecordingWriter:
         except FileExistsError:
             raise TuiadvisorError(f"{path}: exists already; choose another name or remove it") from None
         except OSError as error:
-            raise TuiadvisorError(f"{path}: cannot create the recording: {error.strerror}") from None
+            raise TuiadvisorError(
+                f"{path}: cannot create the recording: {error.strerror}; choose another place"
+            ) from None
         self.num_bytes = 0
         self.num_frames = 0
         self._stretch_bytes = stretch_bytes
