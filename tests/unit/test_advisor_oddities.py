@@ -118,6 +118,26 @@ def test_a_killed_rank_is_the_one_the_others_wait_for() -> None:
     assert [("warning", (2,), "backward")] == hangs(view)
 
 
+@pytest.mark.parametrize(("died", "missing"), [(100, 1), (198, 3), (200, 3)])
+def test_a_rank_without_which_the_others_went_on_is_not_what_they_wait_for(died: int, missing: int) -> None:
+    """Rank 3 was killed at step 100 and the job went on with three ranks; at 200 rank 1 hangs in its loader."""
+    job, steps = Job(num_steps=200), {0: 200, 1: 200, 2: 200, 3: died}
+    run = simulate(job)
+    rows = {**run.rows, 3: run.rows[3][:died]}
+    last_s = max(row[3] for records in run.rows.values() for row in records) / 1e9
+    end = status(
+        job,
+        90,
+        last_s + 8,
+        phase={0: "backward", 1: "data_wait", 2: "backward"},
+        phase_since_ns=dict.fromkeys(range(3), round(last_s * 1e9)),
+        state={3: "killed"},
+        step=dict(steps),
+    )
+    view = folded([*frames(job, simulated=replace(run, rows=rows)), end]).view()
+    assert [(missing,)] == [ranks for _, ranks, _ in hangs(view)]
+
+
 @pytest.mark.parametrize(
     ("seconds", "phases"),
     [

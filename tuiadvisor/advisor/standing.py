@@ -40,8 +40,9 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subje
         if facts.source in silent:
             return None  # what its ranks do now is not known
         step = None
-        if facts.still_step is not None and facts.rank in offsets:
-            step = facts.still_step + offsets[facts.rank]
+        own_step = facts.step if facts.state == "killed" else facts.still_step
+        if own_step is not None and facts.rank in offsets:
+            step = own_step + offsets[facts.rank]
         state = "live" if _was_live(facts) else facts.state
         places.append(
             RankNow(

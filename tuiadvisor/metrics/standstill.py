@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MIN_STILL_S: Final = 5.0  # a step of a few milliseconds that takes this long is no jitter
 LONGER_THAN_USUAL: Final = 3.0  # times the longest step seen: the run's own pattern
 PATIENCE_S: Final = 600.0  # while a checkpoint or an evaluation is under way, or before the first steps
+STEPS_AFTER_DEATH: Final = 2  # that the others may still count: the one it died in, and one begun
 AT_REST: Final = frozenset({"checkpoint", "eval"})
 WAITING: Final = frozenset(
     {"comm_exposed", "backward", "pipeline_idle"}
@@ -53,7 +54,7 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
     longest_step_s: without checkpoint and evaluation; None before the first steps.
     """
     live = [now for now in ranks if now.state == "live"]
-    dead = tuple(now.rank for now in ranks if now.state == "killed")
+    dead = _dead(ranks, live)
     if not live:
         return None
     stills = [now.for_s for now in live]
@@ -82,6 +83,17 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
         phase=phase or (next(iter(phases)) if len(phases) == 1 else None),
         is_death=bool(dead),
         thread=next((now.thread for now in live if now.rank in by_thread), None),
+    )
+
+
+def _dead(ranks: Sequence[RankNow], live: Sequence[RankNow]) -> tuple[int, ...]:
+    """Ranks that are gone, but not those without which the others went on: a smaller job waits for none of them."""
+    reached = max((now.step for now in live if now.step is not None), default=None)
+    return tuple(
+        now.rank
+        for now in ranks
+        if now.state == "killed"
+        and (reached is None or now.step is None or reached - now.step <= STEPS_AFTER_DEATH)
     )
 
 
