@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from synthetic_run import MS, STEP_NAMES, Fault, Job, Simulated, above_info, folded, frames, simulate
+from synthetic_run import (
+    MS,
+    STEP_NAMES,
+    Fault,
+    Job,
+    Simulated,
+    above_info,
+    final_view,
+    folded,
+    frames,
+    simulate,
+)
 from test_advisor_oddities import status
 
 from tuiadvisor.advisor.view import Finding, PauseView, RunView
@@ -346,3 +358,18 @@ def test_phases_that_nothing_was_seen_of_are_unknown_in_the_document() -> None:
     assert [] == found["pauses"]
     found = document(of(Job(num_steps=120, faults=(once("data", 1, 3.0, 60),))))
     assert [1] == list(found["pauses"][0]["ranks"])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("num_stalls", [4, 6, 9])
+@pytest.mark.parametrize("seed", range(4))
+def test_stalls_of_one_rank_at_any_distance_are_its_own(num_stalls: int, seed: int) -> None:
+    """400 ms now and then, most of them near each other, beside a spike of another rank: not "ranks take turns"."""
+    stream = np.random.default_rng(seed)
+    at = [40, *(240 + stream.choice(70, num_stalls - 1, replace=False))]
+    faults = [Fault("forward", (2,), 400 * MS, onset=int(step), until=int(step) + 1) for step in at]
+    faults.append(Fault("forward", (0,), 30 * MS, onset=200, until=201))
+    view = final_view(Job(num_steps=320, seed=seed, faults=tuple(faults)))
+    named = {finding.id: finding.ranks for finding in view.findings}
+    assert "taking_turns" not in named
+    assert (2,) in {named.get("irregular_pause"), named.get("straggler"), named.get("periodic_pause")}
+    assert () not in {finding.ranks for finding in view.findings if finding.id == "irregular_pause"}

@@ -279,8 +279,10 @@ def straggler_subjects(diagnosis: Diagnosis, job: dict[str, object]) -> list[Sub
 
 def _straggler_subject(diagnosis: Diagnosis, job: dict[str, object], group: list[LateRank]) -> Subject:
     cycle = diagnosis.steady_barrier.cycle_K
-    what_if = gain(cycle, np.sum([entry.late.loss_K for entry in group], axis=0))
     worst = group[0]
+    what_if = gain(cycle, np.sum([entry.late.loss_K for entry in group], axis=0))
+    if worst.late.is_rare and len(group) == 1:
+        what_if = worst.late.gain
     ranks = tuple(sorted(entry.rank for entry in group))
     hosts = tuple(sorted({entry.host for entry in group}))
     since = min(entry.since_step for entry in group)

@@ -24,7 +24,7 @@ from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.drift import Drift, find_drift
 from tuiadvisor.metrics.lateranks import LateRank, with_causes, with_waits_for_cores, with_work_spread
 from tuiadvisor.metrics.lengths import LengthLoss, length_loss
-from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_loss
+from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_loss, turns_of_one
 from tuiadvisor.metrics.phaselevels import onset
 from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, LevelShift, level_shift
 from tuiadvisor.metrics.steadiness import Steadiness, find_steady
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 # Below this a median of noisy steps still moves by a tenth; the aim is a verdict within seconds, not minutes.
 MIN_STEADY_STEPS: Final = 20
+MIN_LOPSIDED: Final = 0.1  # of the step
+MAX_TURNS_OF_ONE: Final = 0.7  # of what ranks lose in turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Diagnosis:
     input: CommonLoss | None
     transfer: CommonLoss | None
     turn_taking: Gain | None
+    turns_of_one: float  # the largest part of it that one rank has
     wandering: Wanderers | None
     lengths: LengthLoss | None
     slowdown: Slowdown | None
@@ -101,6 +104,16 @@ class Diagnosis:
         result = self.steadiness.elapsed_K.copy()
         result[: self.window_start] = False
         return result
+
+    @property
+    def is_lopsided(self) -> bool:
+        """Whether most of what ranks lose in turns is one rank's: no turns, but pauses too many for pauses."""
+        turns = self.turn_taking
+        return (
+            turns is not None
+            and turns.loss_s > MIN_LOPSIDED * turns.step_s
+            and self.turns_of_one > MAX_TURNS_OF_ONE
+        )
 
     @property
     def enough(self) -> bool:
@@ -139,6 +152,12 @@ def diagnose_table(
         starters = {pause.starter_row for pause in steadiness.pauses if pause.is_own_work}
         if starters <= {entry.late.row for entry in whole.stragglers}:
             return whole
+    diagnosis = _diagnose_steady(table, barrier, steadiness, asked)
+    named = {entry.late.row for entry in diagnosis.stragglers if entry.late.gain.loss_low_s > 0}
+    if steadiness.habitual <= named and not diagnosis.is_lopsided:
+        return diagnosis
+    # Many pauses of one rank, but too unevenly spread to tell what a straggler costs: they are pauses.
+    steadiness = find_steady(table, barrier, from_beginning=from_beginning, with_habits=True)
     return _diagnose_steady(table, barrier, steadiness, asked)
 
 
@@ -189,6 +208,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         if window.size and asked.all_ranks_seen and not num_not_compared
         else None,
         turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size else None,
+        turns_of_one=turns_of_one(settled_barrier, peers) if rows.size else 0.0,
         wandering=_wanderers(table, found.wandering, rows, columns),
         lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
         if rows.size

@@ -28,6 +28,7 @@ MIN_STEPS_LONG: Final = 1.0  # of the median step
 BEYOND_ORDINARY: Final = 3.0  # times the largest ordinary excess
 MAX_SHARE: Final = 0.02  # of the steps may be pauses ...
 MIN_ALLOWED, MAX_ALLOWED = 4, 12  # ... and so many columns at least and at most
+MAX_SHARE_OF_HABITS: Final = 0.05  # where one rank has most of them
 MAX_RUN: Final = 3  # columns on end: a longer run of long steps is a level, not a pause
 NAMED_SHARE: Final = 0.6  # of the excess: so much later than the others arrives who is named
 COVERING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
@@ -47,15 +48,20 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class Interruptions:
-    """All of a table. spoiled_K: columns of their records, whose phases hold a part of a pause."""
+    """All of a table. spoiled_K: columns of their records, whose phases hold a part of a pause.
+
+    habitual: rows that pause again and again, more than lots would have it.
+    """
 
     found: tuple[Interruption, ...]
     spoiled_K: Bools
+    habitual: frozenset[int] = frozenset()
 
 
-def _limit_s(excess: Floats, median_s: float) -> float:
+def _limit_s(excess: Floats, median_s: float, *, with_habits: bool) -> float:
     """Seconds beyond the median step from which on a step is a pause: nothing ordinary comes near."""
-    num_allowed = int(np.clip(MAX_SHARE * excess.size, MIN_ALLOWED, MAX_ALLOWED))
+    share = MAX_SHARE_OF_HABITS if with_habits else MAX_SHARE
+    num_allowed = int(np.clip(share * excess.size, MIN_ALLOWED, MAX_ALLOWED * share / MAX_SHARE))
     ordinary = float(np.partition(excess, excess.size - num_allowed - 1)[excess.size - num_allowed - 1])
     return max(MIN_STEPS_LONG * median_s, MIN_LENGTH_S, BEYOND_ORDINARY * ordinary)
 
@@ -87,8 +93,10 @@ def after_barrier_RK(table: StepTable, rows: slice | Ints, at_least_s: float) ->
     return np.asarray(known & (np.where(known, tail, 0.0) - usual[:, None] >= at_least_s))
 
 
-def find_interruptions(table: StepTable, barrier: Barrier, candidate_K: Bools) -> Interruptions:
-    """Pauses among the candidate columns."""
+def find_interruptions(
+    table: StepTable, barrier: Barrier, candidate_K: Bools, *, with_habits: bool = False
+) -> Interruptions:
+    """Pauses among the candidate columns; with_habits: those of habitual rows too, which may be stragglers."""
     num_steps = table.num_steps
     nothing = Interruptions((), np.zeros(num_steps, dtype=np.bool_))
     cycle = barrier.cycle_K
@@ -97,20 +105,22 @@ def find_interruptions(table: StepTable, barrier: Barrier, candidate_K: Bools) -
         return nothing
     median_s = median(cycle[columns])
     excess_K = np.where(np.isfinite(cycle), cycle - median_s, 0.0)
-    limit_s = _limit_s(excess_K[columns], median_s)
+    limit_s = _limit_s(excess_K[columns], median_s, with_habits=with_habits)
     # Half of a pause within the exchange itself may lie in the step before: where one of two ranks leaves late,
     # their common release is in the middle.
     long = columns[excess_K[columns] >= limit_s / 2]
     runs = [run for run in _runs(long) if run.size <= MAX_RUN and _is_long(run, barrier, excess_K, limit_s)]
     events = [_event(table, barrier, run, excess_K, candidate_K) for run in runs]
-    events = _without_habits(events, table.num_ranks, float(cycle[columns].sum()))
+    habitual = _habitual(events, table.num_ranks, float(cycle[columns].sum()))
+    if not with_habits:
+        events = [event for event in events if not (len(event.rows) == 1 and event.rows[0] in habitual)]
     spoiled_K = nothing.spoiled_K.copy()
     for event in events:
         spoiled_K[[*event.columns, event.column]] = True
     if num_steps:
         # What follows the last barrier seen has delayed nobody yet, but its record is no steady one.
         spoiled_K[-1] |= bool(after_barrier_RK(table, slice(None), limit_s)[:, -1].any())
-    return Interruptions(tuple(events), spoiled_K)
+    return Interruptions(tuple(events), spoiled_K, habitual)
 
 
 def _event(
@@ -123,6 +133,7 @@ def _event(
         late = late_rows(barrier, at, NAMED_SHARE * length_s)
         if late:
             column, rows = at, late
+    rows = rows or _late_in_parts(barrier, run, excess_K, NAMED_SHARE * length_s)
     before = int(run[0]) - 1
     if not rows and before >= 0:
         # Its arrival may not have been seen yet, but what it did after its barrier was.
@@ -135,6 +146,16 @@ def _event(
         column = before
     covered = phase if cover >= COVERING_SHARE else None
     return Interruption(column, tuple(run.tolist()), length_s, rows, covered, cause)
+
+
+def _late_in_parts(barrier: Barrier, run: Ints, excess_K: Floats, at_least_s: float) -> tuple[int, ...]:
+    """Who is late in step after step of a run, each time by most of that step's part: two pauses on end."""
+    part_s: dict[tuple[int, ...], float] = {}
+    for at in run[excess_K[run] > 0].tolist():
+        late = late_rows(barrier, at, NAMED_SHARE * float(excess_K[at]))
+        part_s[late] = part_s.get(late, 0.0) + float(excess_K[at])
+    part_s.pop((), None)
+    return next((late for late, seconds in part_s.items() if seconds >= at_least_s), ())
 
 
 def late_rows(barrier: Barrier, column: int, at_least_s: float) -> tuple[int, ...]:
@@ -213,8 +234,8 @@ def _cause(table: StepTable, run: Ints, rows: tuple[int, ...], length_s: float, 
     return ""
 
 
-def _without_habits(events: list[Interruption], num_ranks: int, total_s: float) -> list[Interruption]:
-    """All but those of a rank that pauses again and again, more than lots would have it: that is a straggler."""
+def _habitual(events: list[Interruption], num_ranks: int, total_s: float) -> frozenset[int]:
+    """Rows that pause again and again, more than lots would have it: such a rank is a straggler, if it can be named."""
     alone = [event for event in events if len(event.rows) == 1]
     habitual = set()
     for row in {event.rows[0] for event in alone}:
@@ -226,4 +247,4 @@ def _without_habits(events: list[Interruption], num_ranks: int, total_s: float) 
             and chance_by_lot(len(own), len(alone), num_ranks) < STALL_CHANCE
         ):
             habitual.add(row)
-    return [event for event in events if not (len(event.rows) == 1 and event.rows[0] in habitual)]
+    return frozenset(habitual)

@@ -77,3 +77,14 @@ def turn_taking_loss(barrier: Barrier, peers: Ints) -> Gain | None:
         return None
     work = barrier.work_RK[peers]
     return gain(barrier.cycle_K, work.max(axis=0) - work.mean(axis=0))
+
+
+def turns_of_one(barrier: Barrier, peers: Ints) -> float:
+    """Share of that loss in steps in which one and the same rank is last, the largest; 0 where it is not known."""
+    if barrier.evidence == "none" or peers.size < 2 or not barrier.cycle_K.size:
+        return 0.0
+    work = barrier.work_RK[peers]
+    loss_K = work.max(axis=0) - work.mean(axis=0)
+    by_row = np.bincount(np.argmax(work, axis=0), weights=loss_K)
+    total = float(loss_K.sum())
+    return float(by_row.max()) / total if total > 0 else 0.0

@@ -34,6 +34,7 @@ class Steadiness:
     excluded: dict[str, int]
     warmup: Warmup | None
     pauses: tuple[Pause, ...]
+    habitual: frozenset[int] = frozenset()  # rows whose irregular pauses are many: left among the steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,17 @@ class _Periodic:
 
 
 def find_steady(
-    table: StepTable, barrier: Barrier, *, from_beginning: bool, own_work_pauses: bool = True
+    table: StepTable,
+    barrier: Barrier,
+    *,
+    from_beginning: bool,
+    own_work_pauses: bool = True,
+    with_habits: bool = False,
 ) -> Steadiness:
     """Sort every column of the table.
 
     from_beginning: column 0 is the first step ever seen of this run. own_work_pauses: a rank that is late every few
-    steps within the phases of its own step pauses.
+    steps within the phases of its own step pauses. with_habits: so does one that pauses often at no fixed distance.
     """
     marks = _marks(table, barrier)
     warmup, warmup_K = (
@@ -79,7 +85,7 @@ def find_steady(
     free_K &= ~marks.capture_K & np.isfinite(barrier.cycle_K)
     groups = [_periodic(table, barrier, pause_K, free_K) for pause_K in periodic_groups(barrier, free_K)]
     in_groups_K = _any_of([group.pause_K for group in groups], free_K)
-    irregular = find_interruptions(table, barrier, free_K & ~in_groups_K)
+    irregular = find_interruptions(table, barrier, free_K & ~in_groups_K, with_habits=with_habits)
     spoiled_K = _any_of([group.spoiled_K for group in groups], free_K)
     if not own_work_pauses:
         base_s = median(barrier.cycle_K[free_K & ~spoiled_K & ~irregular.spoiled_K])
@@ -96,7 +102,8 @@ def find_steady(
         pauses += irregular_pauses(table, barrier.cycle_K, irregular.found, median_s)
     excluded = _counts(marks, warmup_K, spoiled_K, irregular_K)
     elapsed_K = marks.present_K & np.isfinite(barrier.cycle_K) & ~warmup_K & ~marks.capture_K & ~marks.first_K
-    return Steadiness(steady_K, elapsed_K, excluded, warmup, tuple(pauses))
+    left = frozenset() if with_habits else irregular.habitual
+    return Steadiness(steady_K, elapsed_K, excluded, warmup, tuple(pauses), left)
 
 
 def _marks(table: StepTable, barrier: Barrier) -> _Marks:

@@ -7,8 +7,8 @@ time, which is the same on all ranks. Sources: TraceML (imbalance), NVRx (score)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import comb, log
+from dataclasses import dataclass, replace
+from math import comb, log, sqrt
 from typing import Final
 
 import numpy as np
@@ -51,6 +51,8 @@ FEW_STEPS: Final = 8
 PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
 STALL_SHARE: Final = 1.0  # of a step: so far behind the next to last of the ranks it is no jitter
 MIN_STALLS: Final = 4
+NORMAL_QUANTILE: Final = 1.645  # 95 %: the lower end of an interval of CONFIDENCE
+STALL_ALIKE: Final = 0.5  # of the rank's typical one
 MIN_STALL_LOSS: Final = 0.03  # of the time
 STALL_CHANCE: Final = (
     5e-3  # that stalls which hit ranks by lot would hit one rank so often: 5 of 5 among 4 ranks
@@ -131,8 +133,8 @@ def _clean_sigma(deviation_RK: Floats) -> Floats:
     return np.asarray(np.minimum(low - very_low, very_high - high) / QUARTER_TO_TAIL)
 
 
-def _stalls(work_RK: Floats, cycle_K: Floats) -> Bools:
-    """R x K: where one rank alone holds the others up for longer than a step, if it does so again and again.
+def _stalls(work_RK: Floats, cycle_K: Floats) -> tuple[Bools, dict[int, int]]:
+    """(R x K: where one rank alone holds the others up for longer than a step, how often by row), if it does so often.
 
     Too rare for a share of steps to show: 300 ms every 70th step of 25 ms cost as much as 4 ms in each.
     """
@@ -141,19 +143,26 @@ def _stalls(work_RK: Floats, cycle_K: Floats) -> Bools:
     gap_K = ordered[-1] - ordered[-2]
     at = np.flatnonzero(gap_K > STALL_SHARE * median(cycle_K))
     result = np.zeros((num_ranks, num_steps), dtype=np.bool_)
+    times: dict[int, int] = {}
     if at.size < MIN_STALLS:
-        return result
+        return result, times
     last = np.argmax(work_RK[:, at], axis=0)
-    # Steps near each other with one culprit are one event: a neighbour's burst of work is not four.
-    begins = np.concatenate(([True], (np.diff(at) > MIN_SEGMENT_STEPS) | (np.diff(last) != 0)))
-    num_events = np.bincount(last[begins], minlength=num_ranks)
-    total = int(num_events.sum())
-    for row in np.flatnonzero(num_events >= MIN_STALLS).tolist():
+    for row in np.unique(last).tolist():
         own = at[last == row]
+        # Others' stalls count if they are of that size: a spike of one step is no pause of twenty.
+        alike = gap_K[at] > STALL_ALIKE * median(gap_K[own])
+        # Steps near each other with one culprit are one event: a neighbour's burst of work is not four.
+        begins = np.flatnonzero(alike)
+        begins = begins[
+            np.concatenate(([True], (np.diff(at[begins]) > MIN_SEGMENT_STEPS) | (np.diff(last[begins]) != 0)))
+        ]
+        num_own = int((last[begins] == row).sum())
         costly = float(gap_K[own].sum()) > MIN_STALL_LOSS * float(cycle_K.sum())
-        if costly and chance_by_lot(int(num_events[row]), total, num_ranks) < STALL_CHANCE:
-            result[row, own] = True
-    return result
+        if num_own < MIN_STALLS or not costly:
+            continue
+        if chance_by_lot(num_own, int(begins.size), num_ranks) < STALL_CHANCE:
+            result[row, own], times[row] = True, num_own
+    return result, times
 
 
 def chance_by_lot(num_events: int, total: int, num_ranks: int) -> float:
@@ -258,11 +267,25 @@ def _late(
     )
 
 
-def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats) -> Bools:
-    """Which culprits have a loss worth a name, alone or as one of a crowd that is late together."""
+def _of_stalls(found: Gain, num_stalls: int) -> Gain:
+    """The gain, its lower end by how often so many stalls may come: steps in a row tell little of what is rare.
+
+    Source: 5 % quantile of a Poisson mean, Wilson and Hilferty's approximation of chi square.
+    """
+    share = max(1 - 1 / (9 * num_stalls) - NORMAL_QUANTILE / (3 * sqrt(num_stalls)), 0.0) ** 3
+    low_s = max(found.loss_low_s, share * found.loss_s)
+    speedup = min(found.step_s / (found.step_s - low_s), found.speedup)
+    return replace(found, loss_low_s=low_s, speedup_low=max(found.speedup_low, speedup))
+
+
+def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats, known_C: Bools) -> Bools:
+    """Which culprits have a loss worth a name, alone or as one of a crowd that is late together.
+
+    known_C: whose loss is above zero beyond doubt.
+    """
     cycle_s = float(cycle_K.mean())
     alone = parts_CK.mean(axis=1) > MIN_LOSS_SHARE * cycle_s
-    for index in np.flatnonzero(alone):
+    for index in np.flatnonzero(alone & ~known_C):
         alone[index] = mean_interval(parts_CK[index], CONFIDENCE)[0] > 0
     crowd = np.array([_persistence(excess_K)[2] for excess_K in excess_CK], dtype=np.bool_)
     crowd &= medians(excess_CK, 1) > MIN_CROWD_EXCESS * cycle_s
@@ -291,10 +314,11 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     whole_RK = deviations(work_RK)
     deviation_RK, past_RK = whole_RK[:, regime.start :], whole_RK[:, : regime.start]
     rows, excess_R, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:])
-    stall_RK = _stalls(work, cycle)
+    stall_RK, times = _stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
-    rows = np.union1d(rows, np.flatnonzero(stall_RK.any(axis=1)))
-    hit_RK = np.where(stall_RK.any(axis=1, keepdims=True), stall_RK, hit_RK)
+    is_rare_R = np.asarray(stall_RK.any(axis=1))
+    rows = np.union1d(rows, np.flatnonzero(is_rare_R))
+    hit_RK = np.where(is_rare_R[:, None], stall_RK, hit_RK)
     # Two ranks deviate from their own middle, each by half of what is between them.
     apart_RK = deviation_RK * (2.0 if work.shape[0] == 2 else 1.0)
     excess_RK = apart_RK - (medians(apart_RK, 1) - excess_R)[:, None]
@@ -304,19 +328,23 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
         cured = np.stack(
             [
                 np.where(stall_RK[row], medians(work[peers], 0), work[row])
-                if stall_RK[row].any()
+                if is_rare_R[row]
                 else _cured(work[row], excess_RK[row], work[peers], noise_s)
                 for row in rows
             ]
         )
         loss_K, parts = shared_loss(work, rows, cured)
-        worth = _worth(cycle, parts, excess_RK[rows])
+        worth = _worth(cycle, parts, excess_RK[rows], is_rare_R[rows])
         if worth.all():
             break
         rows = rows[worth]  # the fewer are named, the more peers stand for what is normal
     if not rows.size:
         return (), nothing
     gains = [gain(cycle, part) for part in parts]
+    gains = [
+        _of_stalls(found, times[row]) if is_rare_R[row] else found
+        for row, found in zip(rows.tolist(), gains, strict=True)
+    ]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
     peer_work = median(work[peers])
     unlike_past = beyond_past(whole_RK, rows, regime.start) if regime.start else [None] * rows.size
@@ -331,7 +359,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
             score=peer_work / max(median(work[row]), peer_work),
             changes=dating[index],
             intermittent=int(row) in regime.intermittent_rows,
-            is_rare=bool(stall_RK[row].any()),
+            is_rare=bool(is_rare_R[row]),
             past_ratio=unlike_past[index],
         )
         for index, row in enumerate(rows)

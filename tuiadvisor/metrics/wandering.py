@@ -43,6 +43,10 @@ MEDIAN_OF_NINE: Final = (
     *((1, 2), (4, 5), (7, 8), (0, 1), (3, 4), (6, 7), (1, 2), (4, 5), (7, 8), (0, 3)),
     *((5, 8), (4, 7), (3, 6), (1, 4), (2, 5), (4, 7), (4, 2), (6, 4), (4, 2)),
 )
+NUM_SHUFFLES: Final = 8
+BEYOND_LOTS: Final = (
+    1.5  # by lot it is 0.9 to 1.3 times what shuffled steps lose, in turns at least 1.7 times
+)
 MIN_QUIET_STRETCHES: Final = 3  # of the usual length without any, and it had not begun
 
 
@@ -76,8 +80,7 @@ def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
     if not excess.any():
         return None
     healed = work_RK[rows] - excess
-    others = np.delete(work_RK, rows, axis=0).max(axis=0, initial=-np.inf)
-    loss_K = work_RK.max(axis=0) - np.maximum(healed.max(axis=0), others)
+    loss_K = _loss_K(work_RK, rows, healed)
     last_K = np.where(excess.max(axis=0) > 0, np.argmax(excess, axis=0), -1)
     by_row = np.bincount(last_K[last_K >= 0], weights=loss_K[last_K >= 0], minlength=rows.size)
     culprits = np.flatnonzero(by_row > MIN_PART * by_row.max())
@@ -91,9 +94,25 @@ def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
     stretch = float(np.median(lengths))
     since = int(begins[0]) if begins[0] >= MIN_QUIET_STRETCHES * stretch else 0
     what_if = gain(cycle_K[since:], loss_K[since:])
-    if what_if.loss_low_s <= 0 or what_if.loss_s < MIN_LOSS_SHARE * what_if.step_s:
+    is_costly = what_if.loss_low_s > 0 and what_if.loss_s >= MIN_LOSS_SHARE * what_if.step_s
+    if not is_costly or loss_K.sum() < BEYOND_LOTS * _lost_by_lot(work_RK, rows, median(cycle_K)):
         return None
     return Wandering(what_if, rows[culprits], late, healed[culprits], loss_K, since, num_handovers, stretch)
+
+
+def _loss_K(work_RK: Floats, rows: Ints, healed: Floats) -> Floats:
+    """Seconds a step that these rows cost; healed: their work without it."""
+    others = np.delete(work_RK, rows, axis=0).max(axis=0, initial=-np.inf)
+    return np.asarray(work_RK.max(axis=0) - np.maximum(healed.max(axis=0), others))
+
+
+def _lost_by_lot(work_RK: Floats, rows: Ints, cycle_s: float) -> float:
+    """Seconds in stretches if the same steps came in another order: by lot a rank is late five times of nine, too."""
+    stream = np.random.default_rng(0)
+    shuffled = (work_RK[:, stream.permutation(work_RK.shape[1])] for _ in range(NUM_SHUFFLES))
+    return max(
+        float(_loss_K(work, rows, work[rows] - _stretches(work, rows, cycle_s)).sum()) for work in shuffled
+    )
 
 
 def _is_crowd(late_CK: Bools) -> bool:
