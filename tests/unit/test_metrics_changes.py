@@ -59,3 +59,14 @@ def test_shifts_below_the_asked_size_are_left_out() -> None:
 def test_short_series_have_none(count: int) -> None:
     """Two levels of eight steps are the least."""
     assert () == find_changes(np.arange(float(count)), 0.0)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.5, 0.55])
+def test_steps_that_are_long_by_lot_have_one_level(share: float) -> None:
+    """Late in about half of the steps: a median jumps where chance has put a few more of them (21 of 40 times)."""
+    changes = 0
+    for seed in range(40):
+        stream = np.random.default_rng(seed)
+        series = 0.018 + 0.008 * (stream.random(320) < share) + stream.normal(0, 0.0005, 320)
+        changes += len(find_changes(series, 0.001))
+    assert changes <= 4
