@@ -104,6 +104,10 @@ def _patch_ddp(probe: Probe, ddp_class: Any, pending: PendingBarrier) -> None:
             clock.alert(sc.BARRIER, True)
             if not probe.knows_ddp(module):
                 probe.found_ddp(module)
+                if type(module).forward is not ddp_class.forward:
+                    probe.roots.add(
+                        module
+                    )  # a subclass does work of its own around the forward that is patched
 
     hook = probe.hook("forward_ddp")
     probe.patch(

@@ -77,6 +77,8 @@ class Roots:
 
     def add(self, module: Any) -> None:
         """Time the calls of one module from now on."""
+        if self.hook is None:
+            self.hook = self.probe.hook("forward_root")
         self.ids.add(id(module))
         owner = type(module)
         if owner in self.classes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probing import observed_phases, probed
+from probing import assert_sums_to_step, is_close, observed_phases, probed
 
 from tuiadvisor.agent.payload import detach_code
 from tuiadvisor.events import UNKNOWN
@@ -119,6 +119,35 @@ def test_model_is_traced_by_fx_as_without_us(tmp_path: Path) -> None:
         watched = str(WholeChains().trace(model))
     assert "forward" in observed_phases(observed.steps[-1])
     assert alone == watched
+
+
+class OwnDDP(nn.parallel.DistributedDataParallel):
+    """A subclass that works before it calls the forward that we patch."""
+
+    last_ns = 0
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        begin_ns = time.monotonic_ns()
+        time.sleep(0.02)
+        result = super().forward(*inputs, **kwargs)
+        self.last_ns = time.monotonic_ns() - begin_ns
+        return result
+
+
+def test_forward_of_a_ddp_subclass_is_forward_with_its_own_part(tmp_path: Path) -> None:
+    """What a subclass does around DDP's own forward is not left in other; the barrier is seen all the same."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        model = OwnDDP(nn.Linear(FEATURES, FEATURES))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with probed(tmp_path) as observed:
+            train_steps(model, optimizer, 12)
+        last = observed.steps[-1]
+    finally:
+        torch.distributed.destroy_process_group()
+    assert is_close(model.last_ns, last["forward_ns"])
+    assert "comm_exposed" in observed_phases(last)
+    assert_sums_to_step(last)
 
 
 class Untouchable:
