@@ -6,7 +6,18 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from synthetic_run import MS, STEP_NAMES, Fault, Job, Simulated, folded, frames, simulate
+from synthetic_run import (
+    MS,
+    STEP_NAMES,
+    Fault,
+    Job,
+    Simulated,
+    above_info,
+    final_view,
+    folded,
+    frames,
+    simulate,
+)
 
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.stream.frames import Frame, FrameKind
@@ -97,3 +108,21 @@ def test_rates_a_hundredth_apart_name_nobody_wrongly() -> None:
     """Beyond anything a clock does, and no common number: the culprit or nobody."""
     view = seen("late in forward", seq_known=False, way=(0.0, 0.01, 0.0, 0.0))
     assert {3} >= {one.rank for one in view.stragglers}
+
+
+@pytest.mark.parametrize("apart_s", [0.5, 5.0])
+def test_hosts_whose_wall_clocks_are_steps_apart_are_not_joined(apart_s: float) -> None:
+    """No sequence numbers, attached at different steps; rank 1 is late: its host alone, and no slow exchange of all."""
+    job = Job(
+        num_steps=320,
+        attach=(0, 3, 7, 1),
+        seq_known=False,
+        ranks_per_host=2,
+        host_clock_s={1: apart_s},
+        faults=(Fault("forward", (1,), 5 * MS),),
+    )
+    view = final_view(job)
+    assert [("straggler", (1,), "forward")] == above_info(view)
+    assert "communication_bound" not in {finding.id for finding in view.findings}
+    assert (view.window.last_step or 0) < 320
+    assert any("rank 3 is not compared" in note for note in view.losses.notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -77,11 +79,26 @@ def test_sequence_numbers_that_stand_still_are_not_used() -> None:
     assert (20, "clock") == (found.offset, found.by)
 
 
+def restless(first: int, count: int, late_ns: int = 0, seed: int = 0) -> RankSteps:
+    """Steps without sequence numbers that are long and short on all ranks together, by 2 ms, ends 0.1 ms apart."""
+    ends = np.cumsum(STEP_NS + np.random.default_rng(99).normal(0, 2e6, 200)).astype(np.int64)
+    jitter = np.random.default_rng(seed).integers(0, 100_000, count)
+    return without_seq(replace(steps(first, count), mark_ns=ends[first : first + count] + jitter + late_ns))
+
+
 def test_wall_clocks_bring_hosts_near_enough_without_sequence_numbers() -> None:
     """The shift is added to the rank's clock before its steps are matched."""
-    far = without_seq(steps(12, 40, late_ns=-500 * 10**9))
-    found = align(without_seq(REFERENCE), far, same_clock=False, clock_shift_ns=500 * 10**9)
+    far = restless(12, 40, late_ns=-500 * 10**9, seed=1)
+    found = align(restless(0, 100), far, same_clock=False, clock_shift_ns=500 * 10**9)
     assert (12, "clock") == (found.offset, found.by)
+
+
+@pytest.mark.parametrize("steps_apart", [-7, -1, 1, 2, 30])
+def test_wall_clocks_that_are_steps_apart_align_nothing(steps_apart: int) -> None:
+    """Ends fall together, but not those of one step: what is long here is short there."""
+    far = restless(40, 40, late_ns=steps_apart * STEP_NS, seed=1)
+    found = align(restless(0, 100), far, same_clock=False, clock_shift_ns=0)
+    assert found.offset is None
 
 
 def test_gaps_keep_the_offset() -> None:

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import UNKNOWN
-from tuiadvisor.metrics.arrays import median
+from tuiadvisor.metrics.arrays import mad_sigma, median
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.arrays import Bools, Ints
 
 MIN_MATCHES: Final = 3
 MIN_SUPPORT: Final = 0.8  # of the matched steps must agree on one offset
+MIN_LENGTHS: Final = 8
+MAX_UNLIKE: Final = 0.7  # of the lengths' own spread; of steps that do not belong together it is 1.4
 NEAR_SHARE: Final = 0.35  # two ends within this share of a step are the same step
 
 
@@ -98,6 +100,17 @@ def offset_by_clock(reference: RankSteps, rank: RankSteps, clock_shift_ns: int =
     return _vote(reference.step[ref_known][nearest[near]] - rank.step[own_known][near])
 
 
+def _equal_lengths(reference: RankSteps, rank: RankSteps, offset: int) -> bool:
+    """Whether steps are long and short together at this offset: those that wall clocks apart bring together are not."""
+    _, ref_at, own_at = np.intersect1d(reference.step, rank.step + offset, return_indices=True)
+    ref_ns, own_ns = reference.mark_ns[ref_at], rank.mark_ns[own_at]
+    known = (ref_ns != UNKNOWN) & (own_ns != UNKNOWN)
+    ref, own = np.diff(ref_ns[known]).astype(np.float64), np.diff(own_ns[known]).astype(np.float64)
+    if ref.size < MIN_LENGTHS:
+        return False
+    return mad_sigma(ref - own) <= MAX_UNLIKE * max(mad_sigma(ref), mad_sigma(own))
+
+
 def _overlap(reference: RankSteps, rank: RankSteps) -> bool:
     ref, own = reference.mark_ns[reference.mark_ns != UNKNOWN], rank.mark_ns[rank.mark_ns != UNKNOWN]
     return bool(ref.size and own.size and ref.max() >= own.min() and own.max() >= ref.min())
@@ -112,13 +125,15 @@ def align(
     near the reference's; wall clocks may be off by more than a step, so there the sequence decides alone.
     """
     by_seq = offset_by_sequence(reference, rank)
-    by_clock = None
+    by_clock, why = None, "no common sequence numbers and no steps that end together with other ranks"
     if same_clock and not _overlap(reference, rank):
         return Alignment(None, "", "it has no steps at the same time as other ranks")
     if same_clock:
         by_clock = offset_by_clock(reference, rank)
     elif clock_shift_ns is not None and by_seq is None:
         by_clock = offset_by_clock(reference, rank, clock_shift_ns)
+        if by_clock is not None and not _equal_lengths(reference, rank, by_clock):
+            by_clock, why = None, "its steps are not as long as those at the same time on other hosts"
     if by_seq is not None and by_clock is not None:
         if by_seq != by_clock:
             why = f"its collectives' sequence and its clock disagree by {abs(by_seq - by_clock)} steps"
@@ -128,7 +143,7 @@ def align(
         return Alignment(by_seq, "sequence", "")
     if by_clock is not None:
         return Alignment(by_clock, "clock", "")
-    return Alignment(None, "", "no common sequence numbers and no steps that end together with other ranks")
+    return Alignment(None, "", why)
 
 
 def likely_offsets(
@@ -171,4 +186,4 @@ def confirm(
     together = (num_timed >= MIN_MATCHES) & (near.sum(axis=1) >= MIN_SUPPORT * num_timed)
     if same_clock:
         return np.asarray(together & (counted | (num_counted == 0)))
-    return np.asarray(counted | (together & (num_counted == 0)))
+    return np.asarray(counted)  # by wall clocks alone `align` has to look at the lengths of the steps, too
