@@ -43,7 +43,8 @@ MEDIAN_OF_NINE: Final = (
     *((1, 2), (4, 5), (7, 8), (0, 1), (3, 4), (6, 7), (1, 2), (4, 5), (7, 8), (0, 3)),
     *((5, 8), (4, 7), (3, 6), (1, 4), (2, 5), (4, 7), (4, 2), (6, 4), (4, 2)),
 )
-NUM_SHUFFLES: Final = 8
+FEW_RANKS: Final = 3  # of these stretches by lot vary much from one order to the next
+NUM_SHUFFLES, NUM_SHUFFLES_OF_MANY = 8, 2
 BEYOND_LOTS: Final = (
     1.5  # by lot it is 0.9 to 1.3 times what shuffled steps lose, in turns at least 1.7 times
 )
@@ -76,11 +77,13 @@ def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
     if num_ranks < 2 or num_steps < (MIN_HANDOVERS + 1) * WINDOW_STEPS:
         return None
     rows = _suspects(work_RK)
-    excess = _stretches(work_RK, rows, median(cycle_K))
+    deviation = _beyond_reference(work_RK, rows)
+    excess = _stretches(deviation, median(cycle_K))
     if not excess.any():
         return None
     healed = work_RK[rows] - excess
-    loss_K = _loss_K(work_RK, rows, healed)
+    others_K = np.delete(work_RK, rows, axis=0).max(axis=0, initial=-np.inf)
+    loss_K = _loss_K(work_RK[rows], others_K, excess)
     last_K = np.where(excess.max(axis=0) > 0, np.argmax(excess, axis=0), -1)
     by_row = np.bincount(last_K[last_K >= 0], weights=loss_K[last_K >= 0], minlength=rows.size)
     culprits = np.flatnonzero(by_row > MIN_PART * by_row.max())
@@ -95,24 +98,28 @@ def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
     since = int(begins[0]) if begins[0] >= MIN_QUIET_STRETCHES * stretch else 0
     what_if = gain(cycle_K[since:], loss_K[since:])
     is_costly = what_if.loss_low_s > 0 and what_if.loss_s >= MIN_LOSS_SHARE * what_if.step_s
-    if not is_costly or loss_K.sum() < BEYOND_LOTS * _lost_by_lot(work_RK, rows, median(cycle_K)):
+    if not is_costly or loss_K.sum() < BEYOND_LOTS * _lost_by_lot(
+        work_RK[rows], others_K, deviation, median(cycle_K)
+    ):
         return None
     return Wandering(what_if, rows[culprits], late, healed[culprits], loss_K, since, num_handovers, stretch)
 
 
-def _loss_K(work_RK: Floats, rows: Ints, healed: Floats) -> Floats:
-    """Seconds a step that these rows cost; healed: their work without it."""
-    others = np.delete(work_RK, rows, axis=0).max(axis=0, initial=-np.inf)
-    return np.asarray(work_RK.max(axis=0) - np.maximum(healed.max(axis=0), others))
+def _loss_K(work: Floats, others_K: Floats, excess: Floats) -> Floats:
+    """Seconds a step that the suspects' excess costs; others_K: the longest work of ranks that are no suspects."""
+    healed_K = np.maximum((work - excess).max(axis=0), others_K)
+    return np.asarray(np.maximum(work.max(axis=0), others_K) - healed_K)
 
 
-def _lost_by_lot(work_RK: Floats, rows: Ints, cycle_s: float) -> float:
+def _lost_by_lot(work: Floats, others_K: Floats, deviation: Floats, cycle_s: float) -> float:
     """Seconds in stretches if the same steps came in another order: by lot a rank is late five times of nine, too."""
     stream = np.random.default_rng(0)
-    shuffled = (work_RK[:, stream.permutation(work_RK.shape[1])] for _ in range(NUM_SHUFFLES))
-    return max(
-        float(_loss_K(work, rows, work[rows] - _stretches(work, rows, cycle_s)).sum()) for work in shuffled
-    )
+    lost = []
+    for _ in range(NUM_SHUFFLES if len(work) <= FEW_RANKS else NUM_SHUFFLES_OF_MANY):
+        order = stream.permutation(others_K.size)
+        excess = _stretches(np.ascontiguousarray(deviation[:, order]), cycle_s)
+        lost.append(float(_loss_K(work[:, order], others_K[order], excess).sum()))
+    return max(lost)
 
 
 def _is_crowd(late_CK: Bools) -> bool:
@@ -129,14 +136,18 @@ def _suspects(work_RK: Floats) -> Ints:
     return np.sort(np.argsort(-times, kind="stable")[:MAX_SEARCHED_RANKS])
 
 
-def _stretches(work_RK: Floats, rows: Ints, cycle_s: float) -> Floats:
-    """Seconds, rows x K, by which a rank is late in a stretch, beyond its own usual place; 0 outside."""
+def _beyond_reference(work_RK: Floats, rows: Ints) -> Floats:
+    """Seconds, rows x K, beyond a rank that is in time."""
     place = (work_RK.shape[0] - 1) // 4
     reference_K = np.partition(np.ascontiguousarray(work_RK.T), place, axis=1)[:, place]
-    deviation = work_RK[rows] - reference_K
+    return np.asarray(work_RK[rows] - reference_K)
+
+
+def _stretches(deviation: Floats, cycle_s: float) -> Floats:
+    """Seconds, rows x K, by which a rank is late in a stretch, beyond its own usual place; 0 outside."""
     half = WINDOW_STEPS // 2
     padded = np.pad(deviation, ((0, 0), (half, half)), mode="edge")
-    smooth = _running_median(padded, work_RK.shape[1])
+    smooth = _running_median(padded, deviation.shape[1])
     excess = smooth - row_percentiles(smooth, 25)[0][:, None]
     limit_K = np.maximum(MIN_EXCESS_SHARE * cycle_s, NUM_NOISE_SIGMAS * _noise_K(deviation))
     return np.where(excess > limit_K, excess, 0.0)
