@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
+KINDS := not extended
 
-.PHONY: demo test frameworks lint format bench fuzz accuracy clean
+.PHONY: demo test test-all frameworks lint format bench fuzz accuracy clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -20,11 +21,16 @@ $(VENV)/.dev-installed: $(VENV)/.installed
 demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the screens on it
 	$(BIN)/tuiadvisor demo $(SCENARIO)
 
-test: $(VENV)/.dev-installed  ## all tests: the quick ones on two cores, then one by one those that start real trainings
+test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, cluster or terminal of each kind; a quarter of an hour
 	@failed=0; \
-	$(BIN)/python -m pytest --numprocesses 2 --durations 15 tests/unit tests/snapshot || failed=1; \
-	$(BIN)/python -m pytest --durations 40 tests/integration tests/gpu || failed=1; \
+	$(BIN)/python -m pytest --numprocesses 2 --durations 15 tests/unit tests/snapshot -m "$(KINDS)" || failed=1; \
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --durations 25 tests/integration \
+		-m "not alone and $(KINDS)" || failed=1; \
+	$(BIN)/python -m pytest --durations 25 tests/integration tests/gpu -m "alone and $(KINDS)" || failed=1; \
 	exit $$failed
+
+test-all: KINDS = (extended or not extended)
+test-all: test  ## also every other fault, schedule and size; half an hour
 
 frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning and DeepSpeed run
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed

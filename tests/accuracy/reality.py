@@ -105,6 +105,10 @@ def real_errors(options: argparse.Namespace) -> list[float]:
         folder.mkdir(parents=True, exist_ok=True)
         if options.again is None:
             rows = [row for row in ROWS if fnmatch.fnmatch(row.name, options.only)] * options.repeat
+            if not rows:
+                sys.exit(
+                    f"--only {options.only}: no row of that name, there are {', '.join(row.name for row in ROWS)}"
+                )
             for number, row in enumerate(rows):
                 record(row, folder / f"{row.name}_{number:03}.tuirec")
         errors: list[float] = []

@@ -13,7 +13,7 @@ import pytest
 from training import running
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.extended]
 STEP = ["--step-ms", "20"]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.exchangeview import ExchangeView
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 LAYERS, LAYER_BYTES = 8, 1024 * 1024 * 4
 
 

@@ -15,7 +15,7 @@ import pytest
 from training import running
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,21 @@ def diagnosis(recording: Path) -> dict[str, object]:
     return document
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+EXTENDED = {
+    "data on all",
+    "data on one",
+    "data on one of two",
+    "forward on one",
+    "backward on one",
+    "host of one",
+    "checkpoints",
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(one, id=one.name, marks=[pytest.mark.extended] * (one.name in EXTENDED)) for one in CASES],
+)
 def test_fault_is_found_with_rank_and_phase(case: Case, tmp_path: Path) -> None:
     """The verdict's finding is the fault that was injected; the diagnosis has seen only what the probes measured."""
     document = recorded(case, tmp_path)
@@ -93,6 +107,7 @@ def test_fault_is_found_with_rank_and_phase(case: Case, tmp_path: Path) -> None:
         assert [straggler["rank"] for straggler in document["stragglers"]["ranks"]] == case.ranks
 
 
+@pytest.mark.extended
 def test_onset_is_dated(tmp_path: Path) -> None:
     """A fault that begins while we watch is dated to the step, counted from the attach on."""
     case = Case(
@@ -107,7 +122,7 @@ def test_onset_is_dated(tmp_path: Path) -> None:
     assert finding["since_step"] > 20
 
 
-@pytest.mark.parametrize("num_ranks", [2, 4])
+@pytest.mark.parametrize("num_ranks", [2, pytest.param(4, marks=pytest.mark.extended)])
 def test_healthy_training_has_no_finding_above_info(num_ranks: int, tmp_path: Path) -> None:
     """Nothing is wrong, so nothing is claimed, and the decision is to keep going."""
     document = recorded(Case("healthy", num_ranks, STEP, None), tmp_path)

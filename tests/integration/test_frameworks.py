@@ -21,7 +21,7 @@ from tuiadvisor.stream.frames import FrameKind, decode
 from tuiadvisor.stream.recording import RecordingReader
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(240)]
 
 SCRIPT = Path(__file__).parents[1] / "frameworks.py"
 PATIENCE_S = 150.0
@@ -151,6 +151,7 @@ def test_ranks_of_spawn_have_no_environment(tmp_path: Path) -> None:
     assert_rank_1_is_late_in_forward(document)
 
 
+@pytest.mark.extended
 def test_elastic_restart_is_picked_up(tmp_path: Path) -> None:
     """`torchrun --max-restarts`: rank 1 dies while watched; the ranks of the second round are attached and measured."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]

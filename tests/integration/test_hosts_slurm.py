@@ -21,6 +21,7 @@ pytest.importorskip("torch")
 NEEDED = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.alone,
     pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason="no Slurm; install slurm-wlm and munge"),
     pytest.mark.skipif(os.geteuid() != 0 or not can_make_nodes(), reason="no namespaces here; run as root"),
 ]

@@ -37,6 +37,7 @@ pytest.importorskip("torch")
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.alone,
     pytest.mark.skipif(SSHD is None or shutil.which("ssh") is None, reason="no sshd; install openssh-server"),
     pytest.mark.skipif(not can_make_nodes(), reason="no namespaces here; run as root"),
 ]
@@ -119,7 +120,7 @@ def listening(nodes: list[Node]) -> set[int]:
     }
 
 
-@pytest.mark.parametrize("way", ["tunnel", "direct"])
+@pytest.mark.parametrize("way", ["tunnel", pytest.param("direct", marks=pytest.mark.extended)])
 def test_ranks_of_both_hosts_are_watched_and_the_slow_one_is_named(cluster: Cluster, way: str) -> None:
     """Four ranks on two hosts, rank 3 on node2 slow in backward: found; no agent and no port is left behind."""
     output, before = cluster.folder / f"{way}.tuirec", listening(cluster.nodes)

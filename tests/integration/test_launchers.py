@@ -32,7 +32,7 @@ from tuiadvisor.cli.session import Session
 from tuiadvisor.launch.invited import InvitedLauncher
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 SCRIPT = Path(__file__).parents[1] / "mpi_training.py"
 GUIDE = Path(__file__).parents[2] / "docs" / "clusters.md"

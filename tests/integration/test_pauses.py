@@ -16,7 +16,7 @@ import pytest
 from training import end, launch, wait_for_ranks
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 ZOO = Path(__file__).parents[1] / "accuracy" / "zoo.py"
 STOP_S = 3.0
@@ -88,6 +88,7 @@ def test_a_rank_stopped_once_has_paused_and_is_no_straggler(tmp_path: Path) -> N
     assert_sums(document)
 
 
+@pytest.mark.extended
 def test_what_rank_0_does_alone_between_steps_is_its_periodic_pause(tmp_path: Path) -> None:
     """A validation that no hook sees: its rank is named, phases sum, the rate counts it, nothing unseen is a zero."""
     document = diagnosed(["ddp:validation", "--bad", "0", "--ms", "200"], 330, tmp_path)

@@ -59,6 +59,7 @@ def test_late_rank_and_its_phase(tmp_path: Path, scenario: str, late_rank: int, 
         assert (4 if scenario == "ddp_accumulation" else 1) == last["micro_steps"]
 
 
+@pytest.mark.alone
 def test_sharded_phases_are_what_the_loop_measures(tmp_path: Path) -> None:
     """Forward and backward of FSDP2 with their waits are the loop's own, and each all-gather has its event."""
     for rank in run("fsdp2", 2, tmp_path):
@@ -111,6 +112,7 @@ def own_bubbles(ranks: list[dict[str, Any]]) -> list[float]:
     return bubbles
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("scenario", ["gpipe", "1f1b"])
 def test_bubble_of_equal_stages_is_the_trainings_own(tmp_path: Path, scenario: str) -> None:
     """4 stages x 8 micro-batches of equal known cost: the bubble is what the layers' own stopwatches show, in 3 points.
@@ -135,7 +137,7 @@ def test_bubble_of_equal_stages_is_the_trainings_own(tmp_path: Path, scenario: s
     assert_pipeline_seen(ranks, per_rank=1)
 
 
-@pytest.mark.parametrize("scenario", ["interleaved", pytest.param("looped_bfs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scenario", ["interleaved", pytest.param("looped_bfs", marks=pytest.mark.extended)])
 def test_interleaved_stages(tmp_path: Path, scenario: str) -> None:
     """Two stages a rank are told apart, and the ideal knows of them: (p-1)/(v*m+p-1)."""
     ranks = run(scenario, 2, tmp_path)
@@ -148,6 +150,7 @@ def test_interleaved_stages(tmp_path: Path, scenario: str) -> None:
     assert_pipeline_seen(ranks, per_rank=2)
 
 
+@pytest.mark.alone
 def test_loss_is_work_of_the_last_stage(tmp_path: Path) -> None:
     """A costly loss (a large vocabulary) counts as forward of the stage that computes it; an evaluation's does not."""
     (rank,) = run("loss", 1, tmp_path)
@@ -165,7 +168,13 @@ def test_loss_is_work_of_the_last_stage(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["zero_bubble", "zero_bubble_v", "dual_pipe_v"])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "zero_bubble",
+        *(pytest.param(name, marks=pytest.mark.extended) for name in ("zero_bubble_v", "dual_pipe_v")),
+    ],
+)
 def test_zero_bubble_splits_the_backward(tmp_path: Path, scenario: str) -> None:
     """Weight gradients are chunks of their own; a fixed ideal does not exist and is not given."""
     ranks = run(scenario, 2, tmp_path)

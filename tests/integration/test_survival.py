@@ -113,6 +113,7 @@ def test_killed_hub_costs_at_most_the_last_frame(tmp_path: Path) -> None:
     assert (reopened(path).last_step or 0) >= (before.last_step or 0)
 
 
+@pytest.mark.alone
 def test_live_and_replay_give_the_same_views(tmp_path: Path) -> None:
     """The sequence of views folded live, frame by frame, is the sequence folded from the file."""
     path = tmp_path / "run.tuirec"

@@ -122,7 +122,10 @@ def test_order_of_rows_and_company_do_not_matter(
     )
 
 
-@pytest.mark.parametrize("law", ["amdahl", "usl", "tree", "imbalance"])
+@pytest.mark.parametrize(
+    "law",
+    ["usl", *(pytest.param(law, marks=pytest.mark.extended) for law in ("amdahl", "tree", "imbalance"))],
+)
 def test_intervals_keep_their_promise(law: str) -> None:
     """Three rows with 2 % noise, predicted at twice the largest: at least 85 of 100 truths inside a 90 % interval."""
     random = np.random.default_rng(7)
