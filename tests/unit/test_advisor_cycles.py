@@ -62,3 +62,13 @@ def test_ranks_that_are_late_together_in_cycles_do_not_take_turns(seed: int) -> 
         assert "wandering_lateness" not in {finding.id for finding in view.findings}
         assert {rank for _, ranks, _ in above_info(view) for rank in ranks} <= {2, 3}
     assert [(2, 3)] == [ranks for _, ranks, _ in above_info(view)]
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4, 8])
+@pytest.mark.parametrize("quiet", [6, 12, 19])
+def test_who_has_just_recovered_did_not_take_turns(num_ranks: int, quiet: int) -> None:
+    """Late since 250, in time for the last steps: whether that lasts is not known yet, but it was one rank's doing."""
+    fault = Fault("optimizer", (0,), 8 * MS, onset=250, until=320 - quiet)
+    view = views(Job(num_ranks=num_ranks, num_steps=320, noise=0.03, seed=num_ranks, faults=(fault,)))[319]
+    assert "taking_turns" not in {finding.id for finding in view.findings}
+    assert {rank for _, ranks, _ in above_info(view) for rank in ranks} <= {0}

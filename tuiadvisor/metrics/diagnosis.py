@@ -158,7 +158,9 @@ def diagnose_table(
         return diagnosis
     # Many pauses of one rank, but too unevenly spread to tell what a straggler costs: they are pauses.
     steadiness = find_steady(table, barrier, from_beginning=from_beginning, with_habits=True)
-    return _diagnose_steady(table, barrier, steadiness, asked)
+    diagnosis = _diagnose_steady(table, barrier, steadiness, asked)
+    # Else it has just recovered, which is not believed yet: whatever it cost, ranks took no turns.
+    return replace(diagnosis, turn_taking=None) if diagnosis.is_lopsided else diagnosis
 
 
 @dataclass(frozen=True, slots=True)
