@@ -134,6 +134,7 @@ class OwnDDP(nn.parallel.DistributedDataParallel):
         return result
 
 
+@pytest.mark.alone
 def test_forward_of_a_ddp_subclass_is_forward_with_its_own_part(tmp_path: Path) -> None:
     """What a subclass does around DDP's own forward is not left in other; the barrier is seen all the same."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
