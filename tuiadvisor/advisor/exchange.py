@@ -191,7 +191,10 @@ def _words(view: ExchangeView) -> tuple[str, ...]:
 
 def _lever_words(view: ExchangeView) -> str:
     if view.lever == "fewer_bytes":
-        return "No size of buckets helps: the link is busy all along. Send less, or compute more for each exchange."
+        return (
+            "No size of buckets helps: moving them takes longer than backward runs once the first gradient is ready. "
+            "Send less, or compute more for each exchange."
+        )
     if view.lever == "last_gradients":
         return (
             "No size of buckets helps: what is exposed are the last gradients, ready only when backward ends."
