@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.eventblocks import EventBlocks
 from tuiadvisor.advisor.tracks import MAX_RANKS
 from tuiadvisor.events import EVENT_COLUMNS, EventKind
 from tuiadvisor.metrics.bucketline import Exchanges
@@ -47,9 +48,7 @@ class BucketStore:
 
     def __init__(self) -> None:
         self.num_bad_rows = 0
-        self._blocks: list[Ints] = []  # (_KEPT and the host's index) x rows
-        self._num_held = 0
-        self._hosts: list[str] = []
+        self._held = EventBlocks(_KEPT, MAX_ROWS)
 
     def add(self, columns: Mapping[str, Ints], host: str) -> None:
         """Take the buckets' rows of one frame."""
@@ -58,29 +57,16 @@ class BucketStore:
         if not is_ours.any():
             return
         good = is_ours & _plausible(columns)
-        num = int(good.sum())
-        self.num_bad_rows += int(is_ours.sum()) - num
-        if not num:
-            return
-        if host not in self._hosts:
-            self._hosts.append(host)
-        block = np.empty((len(_KEPT) + 1, num), dtype=np.int64)
-        for index, name in enumerate(_KEPT):
-            block[index] = columns[name][good]
-        block[_HOST] = self._hosts.index(host)
-        self._blocks.append(block)
-        self._num_held += num
-        while self._num_held - self._blocks[0].shape[1] >= MAX_ROWS:
-            self._num_held -= self._blocks.pop(0).shape[1]
+        self.num_bad_rows += int(is_ours.sum() - good.sum())
+        self._held.add(columns, good, host)
 
     def held(self, store: StepStore, ranks: Sequence[int], steps: Ints) -> HeldExchanges | None:
         """The latest exchanges of these job steps that all these ranks told of; None without any."""
         tracks = store.tracks
-        if not self._blocks or not tracks.num or not ranks or not steps.size:
+        if not self._held or not tracks.num or not ranks or not steps.size:
             return None
-        if len(self._blocks) > 1:
-            self._blocks = [np.concatenate(self._blocks, axis=1)]
-        table = self._blocks[0][:, np.argsort(self._blocks[0][_RANK], kind="stable")]
+        table = self._held.table()
+        table = table[:, np.argsort(table[_RANK], kind="stable")]
         closings = _whole(table)
         rows = tracks.rows_of(table[_RANK, closings])
         # A probe that was installed anew counts its steps again: what it wrote before belongs to another count.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.eventblocks import EventBlocks
 from tuiadvisor.advisor.tracks import MAX_RANKS
 from tuiadvisor.events import EVENT_COLUMNS, PIPELINE_KINDS, UNKNOWN
 from tuiadvisor.metrics.pipeline import PipelineEvents
@@ -48,9 +49,7 @@ class PipelineStore:
     def __init__(self) -> None:
         self.num_rows = 0  # ever taken: changes when there is something new
         self.num_bad_rows = 0
-        self._blocks: list[Ints] = []  # (_KEPT and the host's index) x rows
-        self._num_held = 0
-        self._hosts: list[str] = []
+        self._held = EventBlocks(_KEPT, MAX_ROWS)
         self.stages: dict[int, tuple[int, ...]] = {}  # of each rank, those whose chunks were seen there
 
     def add(self, columns: Mapping[str, Ints], host: str) -> None:
@@ -63,18 +62,9 @@ class PipelineStore:
         num = int(good.sum())
         if not num:
             return
-        if host not in self._hosts:
-            self._hosts.append(host)
-        block = np.empty((len(_KEPT) + 1, num), dtype=np.int64)
-        for index, name in enumerate(_KEPT):
-            block[index] = columns[name][good]
-        block[-1] = self._hosts.index(host)
-        self._blocks.append(block)
+        self._held.add(columns, good, host)
         self._note_stages(columns["rank"][good], columns["group"][good])
         self.num_rows += num
-        self._num_held += num
-        while self._num_held - self._blocks[0].shape[1] >= MAX_ROWS:
-            self._num_held -= self._blocks.pop(0).shape[1]
 
     def _note_stages(self, ranks: Ints, stages: Ints) -> None:
         pairs = np.unique(ranks[stages >= 0] * MAX_STAGE + stages[stages >= 0])
@@ -91,11 +81,9 @@ class PipelineStore:
         clock_shift(host, other) is added to host's clock to read other's. until_step: nothing after that job step.
         """
         tracks = store.tracks
-        if not self._blocks or not tracks.num:
+        if not self._held or not tracks.num:
             return None
-        if len(self._blocks) > 1:
-            self._blocks = [np.concatenate(self._blocks, axis=1)]
-        rank, kind, step, begin, end, stage, micro_batch, host = self._blocks[0]
+        rank, kind, step, begin, end, stage, micro_batch, host = self._held.table()
         rows = tracks.rows_of(rank)
         offset_of = np.where(tracks.is_aligned, tracks.offset - store.axis_shift(), 0)
         # A probe that was installed anew counts its steps again: what it wrote before belongs to another count.
@@ -124,10 +112,10 @@ class PipelineStore:
 
     def _shifts(self, hosts: Ints, clock_shift: Callable[[str, str], int | None]) -> tuple[Ints, bool]:
         """What to add to each host's clock to read the first one's, and whether that is known of all."""
-        shift = np.zeros(len(self._hosts), dtype=np.int64)
+        shift = np.zeros(len(self._held.hosts), dtype=np.int64)
         known = True
         for host in hosts[1:].tolist():
-            found = clock_shift(self._hosts[host], self._hosts[int(hosts[0])])
+            found = clock_shift(self._held.hosts[host], self._held.hosts[int(hosts[0])])
             known &= found is not None
             shift[host] = found or 0
         return shift, known
