@@ -31,6 +31,7 @@ from . import (
 from . import ring as ring_file
 from . import step_clock as sc
 from .barrier import Barrier
+from .calibration import calibrate
 from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
 from .detail import Detail
 from .eval_span import EvalSpan
@@ -261,7 +262,7 @@ class Probe:
         self.ring.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_INSTALLING)
         self.ring.put_u64(ring_file.OFFSET_CLOCKS, time.time_ns())
         self.ring.put_u64(ring_file.OFFSET_CLOCKS + 8, time.monotonic_ns())
-        self.clock.cost.transition_ns.value = sc.calibrate()
+        self.clock.cost.transition_ns.value = calibrate()
         package = __name__.rpartition(".")[0]
         if not hide_from_tracing(package, AROUND_THE_MODEL, breathe):
             self.absent("compile_guard", "this torch cannot keep dynamo out of the probe's frames")

@@ -390,22 +390,3 @@ class StepClock:
             self.close_step(monotonic_ns())
         if self._active and self.num_kept and os.getpid() == self.pid:
             self.write_kept()
-
-
-def calibrate() -> int:
-    """Nanoseconds of one enter or leave with warm caches, booked, on a scratch ring in memory."""
-    scratch = StepClock(_NullRing(), 0, lambda: None)
-    rounds = 200
-    begin = monotonic_ns()
-    for _ in range(rounds):
-        scratch.enter(FORWARD)
-        scratch.leave()
-    scratch.catch_up()
-    return (monotonic_ns() - begin) // (2 * rounds)
-
-
-class _NullRing:
-    """The header words of a ring, without a file."""
-
-    def __init__(self) -> None:
-        self.words = memoryview(bytearray(ring_file.INFO_OFFSET)).cast("q")

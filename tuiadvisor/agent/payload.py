@@ -129,6 +129,7 @@ MODULE_ORDER: Final = (
     "step_record",
     "books",
     "step_clock",
+    "calibration",
     "guard",
     "patch",
     "process",
