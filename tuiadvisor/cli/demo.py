@@ -68,11 +68,14 @@ Scenario: {scenario}: {what}.
 
 {look}
 
-1 overview   2 ranks   3 pipeline   enter details   ? keys   q leave (and end the demo's training)"""
+1 overview   2 ranks   3 pipeline   4 overlap   enter details   ? keys   q leave (and end the demo's training)"""
 LOOK: Final = """Look at the verdict at the top, then at the row of each rank:
 who arrives last is the culprit, who waits is the victim."""
+LOOK_AT_EXCHANGE: Final = """Look at the verdict at the top, then press 4: what of the exchange
+compute hides, and whether other buckets would hide more."""
 LOOK_AT_PIPELINE: Final = """Look at the verdict at the top, then press 3: one step by rank and
 micro-batch, what keeps the ranks idle, how even the stages are."""
+LOOKS: Final = {"heavy-comm": LOOK_AT_EXCHANGE}
 NEXT: Final = (
     """Another fault: tuiadvisor demo slow-data. Your own training, while it runs: tuiadvisor watch"""
 )
@@ -129,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
             try:
                 if headless:
                     return watch_once(session, feed, 60.0, AT_LEAST_S.get(options.scenario, 2.0))
-                look = LOOK_AT_PIPELINE if script.name == "pipeline.py" else LOOK
+                look = LOOK_AT_PIPELINE if script.name == "pipeline.py" else LOOKS.get(options.scenario, LOOK)
                 intro = INTRO.format(ranks=options.ranks, scenario=options.scenario, what=what, look=look)
                 show(feed, intro)
             finally:
