@@ -8,6 +8,7 @@ Dynamo looks at every Python frame that runs below a compiled call, ours too. Ea
 from __future__ import annotations
 
 import sys
+import threading
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 # What stands around the model's own calls: the first compilation after the attach would trace into it.
 AROUND_THE_MODEL = ("guard", "model_hooks", "roots", "eval_span", "step_clock", "books")
 
+# Stances of torch.compiler in which a guard that fails is answered by compiling anew.
+RECOMPILES = ("default", "eager_then_compile", "aot_eager_then_compile")
+
 
 def is_in_use() -> bool:
     """Whether dynamo has looked at a frame of this process: until then there is nothing to hide from.
@@ -27,6 +31,34 @@ def is_in_use() -> bool:
     """
     counters: Any = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
     return bool(counters) and bool(counters.get("frames"))
+
+
+def must_not_recompile() -> bool:
+    """Whether compiling anew would end the training, or leave what was compiled behind for good.
+
+    The training says so with torch.compiler.set_stance or dynamo's error_on_recompile. A stance may hold for a part of
+    the loop only, so that a look at the wrong moment misses it: a function on the training thread's stack that names
+    set_stance counts as well.
+    """
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    stance = getattr(getattr(frames, "_stance", None), "stance", "default")
+    config = sys.modules.get("torch._dynamo.config")
+    if stance not in RECOMPILES or getattr(config, "error_on_recompile", False):
+        return True
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        if "set_stance" in frame.f_code.co_names:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def has_compiled(code: CodeType | None) -> bool:
+    """Whether dynamo keeps compiled code for this code object; where it cannot be asked, whether it is in use."""
+    torch: Any = sys.modules.get("torch")
+    frames = getattr(getattr(getattr(torch, "_C", None), "_dynamo", None), "eval_frame", None)
+    entries = getattr(frames, "_debug_get_cache_entry_list", None)
+    return is_in_use() if entries is None or code is None else bool(entries(code))
 
 
 def hide_from_tracing(

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import update_wrapper
 from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
+from .compiled import has_compiled, must_not_recompile
 from .device_times import look_for_device
 from .guard import attempt, not_traced, timed
 from .step_clock import NOW, STEPPED, STOPPED
-from .step_hooks import StepHook
+from .step_hooks import StepHook, walking_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,21 +77,59 @@ def install(probe: Probe) -> None:
         return
     steps = OptimizerSteps(probe.clock)
     hook = probe.hook("optimizer")
+    # torch's hook tables are guards of a compiled step: a change of them compiles it anew.
+    if has_compiled(walking_code(module)) and must_not_recompile():
+        _patch_classes(probe, module, _before(probe, steps, hook), _after(probe, steps, hook))
+    else:
+        _register(probe, module, _before(probe, steps, hook), _after(probe, steps, hook))
+    probe.when_loaded("torch.amp.grad_scaler", "scaler", lambda module: _patch_scaler(probe, module, steps))
+
+
+def _register(probe: Probe, module: Any, before: Callable[..., None], after: Callable[..., None]) -> None:
+    """Among torch's own hooks, for all optimizers that are and will be."""
     for register, hooks, callback in (
         (
             module.register_optimizer_step_pre_hook,
             module._global_optimizer_pre_hooks,
-            _before(probe, steps, hook),
+            before,
         ),
         (
             module.register_optimizer_step_post_hook,
             module._global_optimizer_post_hooks,
-            _after(probe, steps, hook),
+            after,
         ),
     ):
         not_traced(callback)
         probe.registration(StepHook(module, register, hooks, callback))
-    probe.when_loaded("torch.amp.grad_scaler", "scaler", lambda module: _patch_scaler(probe, module, steps))
+
+
+def _patch_classes(
+    probe: Probe, module: Any, before: Callable[..., None], after: Callable[..., None]
+) -> None:
+    """Around `step` of the classes in use: a compiled caller looks it up when it gets there, and guards it not.
+
+    Not seen: a compiled `optimizer.step` itself, one below a learning rate scheduler, classes used later.
+    """
+    classes = list(module.Optimizer.__subclasses__())
+    for found in classes:
+        classes += [one for one in found.__subclasses__() if one not in classes]
+        if getattr(vars(found).get("step"), "hooked", False):
+            probe.patch(found, "step", lambda original: _around(original, before, after))
+
+
+def _around(
+    original: Callable[..., Any], before: Callable[..., None], after: Callable[..., None]
+) -> Callable[..., Any]:
+    def tuiadvisor_hook(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before(self)
+        result = original(self, *args, **kwargs)
+        after(self)
+        return result
+
+    update_wrapper(tuiadvisor_hook, original)  # with torch's mark that the class has its wrapper
+    del tuiadvisor_hook.__wrapped__  # a copy of the model's optimizer must not lead back to us
+    tuiadvisor_hook._torchdynamo_inline = original  # type: ignore[attr-defined]
+    return tuiadvisor_hook
 
 
 # The guard and the lines of the clock's `enter` and `leave` are inside of these two: each call more is cold.

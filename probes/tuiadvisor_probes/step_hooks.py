@@ -13,6 +13,8 @@ from threading import get_ident
 from time import monotonic_ns, sleep
 from typing import TYPE_CHECKING, Any
 
+from .compiled import has_compiled, must_not_recompile
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
@@ -27,14 +29,20 @@ class StepHook:
 
     def __init__(self, module: Any, register: Callable[..., Any], hooks: Any, callback: Any) -> None:
         """module: torch.optim.optimizer; hooks: the dict that register adds to. Raises RuntimeError if never safe."""
-        self._code = _walking_code(module)
+        self._code = walking_code(module)
         self._hooks = hooks
         if hooks and not _is_left(self._code):
             raise RuntimeError(NEVER_LEFT)
         self._handle = register(callback)
 
     def remove(self) -> None:
-        """Out of the dict; where the walk stands at ourselves and others come after us, an empty function remains."""
+        """Out of the dict; where the walk stands at ourselves and others come after us, an empty function remains.
+
+        What was compiled with us in the dict is compiled for just that dict. Where it must not be compiled again, our
+        place is kept by the function that it knows, which does nothing any more.
+        """
+        if has_compiled(self._code) and must_not_recompile():
+            return
         key = self._handle.id
         if len(self._hooks) > 1 and key in self._hooks and not _is_left(self._code):
             self._hooks[key] = eval("lambda *_: None", {})  # noqa: S307 - a function that holds nothing of ours
@@ -42,7 +50,7 @@ class StepHook:
             self._handle.remove()
 
 
-def _walking_code(module: Any) -> CodeType | None:
+def walking_code(module: Any) -> CodeType | None:
     """Of torch's wrapper around `step`, the same for all optimizers; None where this torch has another."""
     outer = getattr(module.Optimizer, "profile_hook_step", None)
     constants = getattr(getattr(outer, "__code__", None), "co_consts", ())

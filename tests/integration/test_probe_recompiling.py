@@ -1,0 +1,122 @@
+"""A training that forbids torch.compile to compile anew: an attach and a detach must not make it do so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from probing import probed
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore")  # dynamo's own deprecations
+FEATURES = 8
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    import torch._dynamo as dynamo
+
+    dynamo.reset()
+    dynamo.utils.counters.clear()
+    yield
+    torch.compiler.set_stance("default")
+    dynamo.reset()
+
+
+def loop(way: str) -> tuple[Callable[[], None], Any]:
+    """One iteration of a training whose optimizer runs below torch.compile, and its model."""
+    torch.manual_seed(7)
+    model = torch.nn.Linear(FEATURES, FEATURES)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    if way == "scheduler":
+        torch.optim.lr_scheduler.StepLR(optimizer, 1000)
+
+    def whole() -> None:
+        optimizer.zero_grad()
+        model(torch.ones(4, FEATURES)).square().mean().backward()
+        update()
+
+    def update() -> None:
+        optimizer.step()
+
+    if way == "method":
+        update = torch.compile(optimizer.step, backend="eager")
+    elif way == "whole":
+        return torch.compile(whole, backend="eager"), model
+    else:
+        update = torch.compile(update, backend="eager")
+    return whole, model
+
+
+@pytest.mark.parametrize("way", ["function", "whole", "method", "scheduler"])
+@pytest.mark.parametrize("stance", ["fail_on_recompile", "eager_on_recompile", "error_on_recompile"])
+def test_attach_and_detach_compile_nothing_anew(tmp_path: Path, way: str, stance: str) -> None:
+    """The training goes on to the same weights; its steps are seen where they can be seen without a recompilation."""
+    import torch._dynamo as dynamo
+
+    expected_iteration, expected = loop(way)
+    for _ in range(24):
+        expected_iteration()
+    iteration, model = loop(way)
+    for _ in range(4):
+        iteration()
+    dynamo.config.error_on_recompile = stance == "error_on_recompile"
+    if stance != "error_on_recompile":
+        torch.compiler.set_stance(stance)
+    try:
+        with probed(tmp_path) as observed:
+            for _ in range(10):
+                iteration()
+        with probed(tmp_path):
+            for _ in range(5):
+                iteration()
+        for _ in range(5):
+            iteration()
+    finally:
+        dynamo.config.error_on_recompile = False
+    assert torch.equal(expected.weight, model.weight)
+    assert (way in ("function", "whole")) == (len(observed.steps) >= 8)
+
+
+def test_a_step_compiled_with_the_probe_outlives_it(tmp_path: Path) -> None:
+    """Compiled while attached, then forbidden to compile anew: leaving and coming again are harmless."""
+    iteration, model = loop("function")
+    with probed(tmp_path):
+        for _ in range(4):
+            iteration()
+        torch.compiler.set_stance("fail_on_recompile")
+    for _ in range(3):
+        iteration()
+    with probed(tmp_path) as observed:
+        for _ in range(8):
+            iteration()
+    iteration()
+    assert len(observed.steps) >= 6
+    expected_iteration, expected = loop("function")
+    torch.compiler.set_stance("default")
+    for _ in range(16):
+        expected_iteration()
+    assert torch.equal(expected.weight, model.weight)
+
+
+def test_a_stance_for_a_part_of_the_loop_counts(tmp_path: Path) -> None:
+    """Set and taken back around each call, so that it does not hold while we attach."""
+    iteration, _model = loop("function")
+    for _ in range(4):
+        iteration()
+
+    def step() -> None:
+        with torch.compiler.set_stance("fail_on_recompile"):
+            iteration()
+
+    def training() -> None:
+        with probed(tmp_path) as observed:
+            for _ in range(8):
+                with torch.compiler.set_stance("fail_on_recompile"):
+                    iteration()
+        step()
+        assert len(observed.steps) >= 6
+
+    training()
