@@ -37,6 +37,9 @@ _BEGINS = (True, True, True, True, False, True, False, False, False, False)
 _ENDS = (False, False, True, True, False, True, False, False, False, False)
 # Phases that may be interrupted: what happens inside the others (an exposed all-reduce, a copy) belongs to them.
 _HOLDS = (False, False, False, False, False, True, False, False, False, True)
+# A function in the place of Tensor.to is another `func` to every __torch_function__ that looks for it: a quantized
+# tensor then stayed quantized, and a lazy layer refused its conversion.
+COPIES_NOT_TIMED = "copies to the device are not timed; their time is in other"
 NOT_ON_DEVICE = "the optimizer's parameters are not on a CUDA device"
 
 
@@ -185,6 +188,7 @@ def look_for_device(probe: Probe, optimizer: Any) -> None:
     if parameter is None or not parameter.is_cuda:
         probe.absent("device_times", NOT_ON_DEVICE)
         return
+    probe.absent("h2d", COPIES_NOT_TIMED)
     cuda = sys.modules["torch"].cuda
     probe.device_uuid = str(getattr(cuda.get_device_properties(parameter.device), "uuid", "")) or None
     hook = probe.hook("device_times")

@@ -3,7 +3,7 @@
 `timed` wraps a function of the host; whatever our half of it raises is counted, the hook is switched off, and the
 host's call goes through untouched. KeyboardInterrupt and SystemExit belong to the host and always pass. So does what a
 signal handler of the host raises while our lines run: a time limit by signal.alarm has to end what it limits.
-Other hooks that each step passes (`data_hook`, `optimizer_hook`, `iterator_hook`, `device_copy_hook`) have the same
+Other hooks that each step passes (`data_hook`, `optimizer_hook`, `iterator_hook`) have the same
 lines inside: a call more is cold code in every step.
 """
 

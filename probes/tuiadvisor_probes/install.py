@@ -20,7 +20,6 @@ from . import (
     buckets,
     collective_hooks,
     data_hook,
-    device_copy_hook,
     framework_hooks,
     iterator_hook,
     mark_hooks,
@@ -56,7 +55,6 @@ PARTS = (
     framework_hooks,
     mark_hooks,
     optimizer_hook,
-    device_copy_hook,
     iterator_hook,
 )
 BUSY_STEPS, SELDOM = 32, 64  # conditions are asked after each of the first steps, then after every 64th
@@ -271,6 +269,7 @@ class Probe:
         breathe()
         now = time.monotonic_ns()
         self.clock.restart(now)
+        self.absent("h2d", "no device")
         for part in PARTS:
             attempt(self.hook("install_" + part.__name__.rpartition(".")[2]), part.install, self)
         attempt(self.detail_hook, self.detail.start)

@@ -25,7 +25,8 @@ def describe_process() -> dict[str, Any]:
     dist = imported("torch.distributed")
     live = dist is not None and dist.is_available() and dist.is_initialized()
     rank = dist.get_rank() if live and dist is not None else None
-    cuda = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
+    # Never is_available(): it may start the driver in a process that will fork or choose its devices later.
+    cuda = torch is not None and torch.cuda.is_initialized()
     return {
         "pid": os.getpid(),
         "rank": rank,

@@ -9,7 +9,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from probing import Observed, assert_sums_to_step, is_close, observed_phases, probed
@@ -724,41 +724,34 @@ def test_model_compiled_while_attached_is_found_again(tmp_path: Path) -> None:
         assert ("forward" in observed_phases(step)) == (step["forward_ns"] > 0)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_copy_hook_breaks_no_graph_and_keeps_host_conversions_in_their_phase(tmp_path: Path) -> None:
-    """The hook of a machine with CUDA, forced here: `.to` inside a compiled model, and conversions on the host."""
-    import sys
+class Packed(torch.Tensor):
+    """Unpacks itself on `.to`: as quantized tensors do, by the very function that they are handed."""
 
-    import torch._dynamo as dynamo
+    HANDLED: ClassVar[dict[Any, str]] = {torch.Tensor.to: "unpacked", torch.Tensor.pin_memory: "pinned"}
 
-    class Converts(Plain):
-        def forward(self, value: Any) -> Any:
-            return super().forward(value.to(torch.float64).to(torch.float32))
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return cls.HANDLED.get(func) or super().__torch_function__(func, types, args, kwargs or {})
 
-    def step(value: Any) -> None:
-        optimizer.zero_grad()
-        compiled(value.to(torch.float64).to(torch.float32)).square().mean().backward()
-        optimizer.step()
 
-    dynamo.reset()
-    dynamo.utils.counters.clear()
-    model = Converts()
+def test_tensors_that_look_for_their_own_methods_find_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With CUDA in use, as far as the probe can tell: it leaves Tensor's methods alone, and never asks for a driver."""
+
+    def starts_the_driver() -> bool:
+        raise AssertionError
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", starts_the_driver)
+    before = dict(vars(torch.Tensor))
+    packed = torch.ones(4, FEATURES).as_subclass(Packed)
+    model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    for _ in range(3):
-        step(torch.ones(4, FEATURES))
-    before = counters_of(dynamo, with_frames=True)
     with probed(tmp_path) as observed:
-        package = "_tuiadvisor_probe"
-        sys.modules[package + ".device_copy_hook"].patch(sys.modules[package + ".install"]._probe)
-        for _ in range(6):
-            step(torch.ones(4, FEATURES))
-        assert "to" in vars(torch.Tensor)
-        assert before == counters_of(dynamo, with_frames=True)
-        dynamo.reset()
-        dynamo.utils.counters.clear()
-        step(torch.ones(4, FEATURES))
-        assert before == counters_of(dynamo, with_frames=True)  # compiled anew, to the same graph
-    assert "to" not in vars(torch.Tensor)
-    assert [0] * 6 == [row["h2d_ns"] for row in observed.steps[:6]]
-    assert_sums_to_step(observed.steps[3])
+        train_steps(model, optimizer, 6)
+        assert before == dict(vars(torch.Tensor))
+        assert ("unpacked", "pinned") == (packed.to(torch.float64), packed.pin_memory())
+        assert torch.float64 == nn.LazyLinear(FEATURES).to(torch.float64).weight.dtype
+    assert "cuda" == observed.info["device"]
+    assert "h2d" not in observed_phases(observed.steps[-1])

@@ -267,7 +267,11 @@ def unknowns(
 
 def _why_phase(name: str, device: str | None) -> str:
     if name == "h2d":
-        return "no device" if device in {None, "cpu"} else "no hook has seen a copy to the device"
+        return (
+            "no device"
+            if device in {None, "cpu"}
+            else "copies to the device are not timed; their time is in other"
+        )
     words = {
         "data_wait": "no DataLoader hook has fired; its time is in other",
         "comm_exposed": "no gradient barrier or collective was observed; its time is in backward or other",

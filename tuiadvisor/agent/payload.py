@@ -149,7 +149,6 @@ MODULE_ORDER: Final = (
     "optimizer_hook",
     "framework_hooks",
     "mark_hooks",
-    "device_copy_hook",
     "iterator_hook",
     "install",
 )
