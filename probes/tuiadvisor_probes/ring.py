@@ -31,6 +31,7 @@ good one. x86-64 keeps stores in order; the head moves after the body.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -51,6 +52,7 @@ DEFAULT_EVENT_CAPACITY = 16384
 STATE_EMPTY, STATE_INSTALLING, STATE_LIVE, STATE_DETACHED, STATE_FAILED = range(5)
 COMMAND_NONE, COMMAND_DETACH = range(2)
 
+_RESERVE_BYTES = 1 << 18
 _PREFIX = struct.Struct("<8sIIQQ")
 _U64 = struct.Struct("<Q")
 _NOW = struct.Struct("<q8xQ")  # since ns << 4 | phase, step
@@ -84,14 +86,32 @@ def create_ring_file(
     step_capacity: int = DEFAULT_STEP_CAPACITY,
     event_capacity: int = DEFAULT_EVENT_CAPACITY,
 ) -> None:
-    """Create an empty ring, owner-only; refuses an existing path or a symlink (OSError)."""
+    """Create an empty ring, owner-only, with room for all of it; refuses an existing path or a symlink (OSError)."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        os.ftruncate(descriptor, ring_bytes(step_capacity, event_capacity))
+        _reserve(descriptor, ring_bytes(step_capacity, event_capacity))
         prefix = _PREFIX.pack(MAGIC, VERSION, HEADER_BYTES, step_capacity, event_capacity)
         os.pwrite(descriptor, prefix, 0)
     finally:
         os.close(descriptor)
+
+
+def _reserve(descriptor: int, num_bytes: int) -> None:
+    """Give the file all its pages now: the first write to a page that cannot be had ends the writer by SIGBUS.
+
+    They are charged to the memory cgroup of whoever calls this, not to the training's.
+    """
+    try:
+        os.posix_fallocate(descriptor, 0, num_bytes)
+    except OSError as error:
+        if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}:
+            raise
+    # Blocks that were only promised are still to be had where a file system cannot promise; and so all pages are here.
+    zeros = bytes(_RESERVE_BYTES)
+    for offset in range(0, num_bytes, _RESERVE_BYTES):
+        part = zeros[: num_bytes - offset]
+        if os.pwrite(descriptor, part, offset) != len(part):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _map(path: str) -> tuple[mmap.mmap, int, int]:

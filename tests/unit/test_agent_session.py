@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tuiadvisor.agent import room
 from tuiadvisor.agent import session as session_module
 from tuiadvisor.agent.session import LEASE_NS, adopt_session, create_session, mapped_rings, remove_leftovers
 from tuiadvisor.errors import FailureError
@@ -164,10 +165,50 @@ def test_leftover_of_a_killed_agent_is_removed_later(tmp_path: Path, monkeypatch
 def test_no_place_for_a_ring_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full or read-only machine is one clear line."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(session_module, "_create_below", refuse)
 
-    with pytest.raises(FailureError, match=r"No space left.*free space in /dev/shm"):
+    with pytest.raises(FailureError, match=r"shm: No space left.*tmp: No space left.*free space in one"):
         create_session(os.getpid(), os.geteuid())
+
+
+def test_a_ring_goes_to_the_next_place_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first place could not promise room, the second is taken, named with the reason."""
+    tried = []
+
+    def crowded(folder_fd: int, num_bytes: int) -> None:
+        tried.append(num_bytes)
+        if len(tried) == 1:
+            raise OSError(28, "0.1 MiB free, 18.3 MiB needed")
+
+    monkeypatch.setattr(session_module, "check_ring_fits", crowded)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+
+    made = create_session(os.getpid(), os.geteuid())
+    made.remove()
+
+    assert tmp_path == Path(made.directory).parent
+    assert f"its files lie in {tmp_path} (/dev/shm: 0.1 MiB free, 18.3 MiB needed)" == made.place_note
+
+
+def test_all_of_a_ring_is_there_before_anybody_writes_it(own_session: session_module.RingSession) -> None:
+    """A page that is only promised is the training's SIGBUS when it cannot be had."""
+    found = Path(own_session.directory, "rank.ring").stat()
+
+    assert session_module.RING_BYTES == found.st_size
+    assert found.st_blocks * 512 >= found.st_size
+
+
+def test_no_ring_lies_where_each_write_may_need_a_new_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a copy-on-write file system a reserved page is no promise; the room there does not matter."""
+    folder_fd = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr(room, "_kind", lambda _: 0x9123683E)  # btrfs
+
+    with pytest.raises(OSError, match="cannot promise room"):
+        room.check_ring_fits(folder_fd, 1)
+
+    os.close(folder_fd)

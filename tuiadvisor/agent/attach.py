@@ -319,7 +319,7 @@ class RankLink:
         self.budget_ppm = said - 1 if 0 < said <= PPM + 1 else DEFAULT_BUDGET_PPM if not said else None
         state = reader.get_u64(ring_file.OFFSET_STATE)
         if state == ring_file.STATE_LIVE:
-            self.state, self.detail = RankState.LIVE, ""
+            self.state, self.detail = RankState.LIVE, self.session.place_note if self.session else ""
         elif state == ring_file.STATE_EMPTY and now_ns >= self._retry_at_ns:
             self._retry_at_ns = now_ns + RETRY_NS
             self._share_if_late(now_ns)
@@ -361,7 +361,10 @@ class RankLink:
             return self.refusal
         if self.detach_reason == REASON_LEASE:
             return "the probe left: no watcher renewed its lease"
-        return "the process is exiting" if self.detach_reason == REASON_EXIT else "probe taken out"
+        if self.detach_reason == REASON_EXIT:
+            return "the process is exiting"
+        where = self.session.place_note if self.session is not None else ""
+        return f"probe taken out; {where}" if where else "probe taken out"
 
     def _is_readable(self) -> bool:
         return (

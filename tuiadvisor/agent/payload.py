@@ -211,10 +211,14 @@ def write_bundle(folder: Path, pid: int, uid: int, stems: tuple[str, ...] = MODU
         descriptor = os.open(
             folder / BUNDLE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            if uid != os.geteuid():
-                os.fchown(descriptor, uid, -1)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                if uid != os.geteuid():
+                    os.fchown(descriptor, uid, -1)
+        except OSError:
+            (folder / BUNDLE_NAME).unlink()  # half a bundle would be read inside the rank for nothing
+            raise
         return True
     return False
 

@@ -22,6 +22,7 @@ from typing import Final
 
 import tuiadvisor_probes
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.room import PLACES, check_ring_fits, check_room
 from tuiadvisor.errors import FailureError
 from tuiadvisor_probes import ring as ring_file
 
@@ -30,6 +31,7 @@ _PROBE_NAME: Final = "probe"
 _DIRECTORY: Final = re.compile(r"tuiadvisor-(\d+)-[0-9a-f]{16}")
 _MAPPED: Final = re.compile(rb"\s(/[^\n]*/tuiadvisor-\d+-[0-9a-f]{16}/rank\.ring)( \(deleted\))?\n")
 _STALE_AFTER_S: Final = 60.0  # longer than any lease, and than an agent needs to lock what it made
+RING_BYTES: Final = ring_file.ring_bytes(ring_file.DEFAULT_STEP_CAPACITY, ring_file.DEFAULT_EVENT_CAPACITY)
 LEASE_NS: Final = 30 * 10**9
 
 
@@ -42,6 +44,7 @@ class RingSession:
     directory_fd: int
     parent_fd: int
     probe_folder: str | None  # the probe's files as the process sees them; None: where they are installed
+    place_note: str = ""  # where it lies and why, if that is not the best place
 
     @property
     def ring_path(self) -> str:
@@ -82,14 +85,7 @@ class RingSession:
 
 def create_session(pid: int, uid: int) -> RingSession:
     """A new directory with an empty ring that this process can open. FailureError if there is no place."""
-    root = _root_of(pid)
-    last_error: OSError | None = None
-    for parent in dict.fromkeys(("/dev/shm", "/tmp" if root else tempfile.gettempdir())):  # noqa: S108  # names are random
-        try:
-            return _create_below(root, parent, uid)
-        except OSError as error:
-            last_error = error
-    raise FailureError(f"process {pid}: no place for its ring ({last_error}); free space in /dev/shm or /tmp")
+    return _first_with_room(pid, uid, _places(_root_of(pid)), has_ring=True)
 
 
 def create_folder(pid: int, uid: int) -> RingSession:
@@ -97,12 +93,30 @@ def create_folder(pid: int, uid: int) -> RingSession:
 
     FailureError if there is no place.
     """
-    root = _root_of(pid)
-    parent = "/tmp" if root else tempfile.gettempdir()  # noqa: S108  # names are random
-    try:
-        return _create_below(root, parent, uid, has_ring=False)
-    except OSError as error:
-        raise FailureError(f"process {pid}: no place for its files in {parent} ({error.strerror})") from None
+    return _first_with_room(pid, uid, _places(_root_of(pid))[1:], has_ring=False)
+
+
+def _first_with_room(pid: int, uid: int, parents: list[str], *, has_ring: bool) -> RingSession:
+    """The first place that takes it; which one it became and why is said where it is not the first."""
+    failed = []
+    for parent in parents:
+        try:
+            session = _create_below(_root_of(pid), parent, uid, has_ring=has_ring)
+        except OSError as error:
+            failed.append(f"{parent}: {error.strerror or error}")
+        else:
+            session.place_note = f"its files lie in {parent} ({'; '.join(failed)})" if failed else ""
+            return session
+    what = "its ring" if has_ring else "its files"
+    raise FailureError(
+        f"no room for {what} ({'; '.join(failed)}); free space in one of them, then watch again"
+    )
+
+
+def _places(root: str) -> list[str]:
+    """Where a rank's files may lie, best first: in memory, then on disk."""
+    memory, disk, *others = PLACES
+    return list(dict.fromkeys((memory, disk if root else tempfile.gettempdir(), *others)))
 
 
 def adopt_session(pid: int) -> RingSession | None:
@@ -121,7 +135,7 @@ def mapped_rings(pid: int) -> list[tuple[str, bool]]:
     return list(unique)
 
 
-def remove_leftovers(parents: tuple[str, ...] = ("/dev/shm",), now_s: float | None = None) -> int:  # noqa: S108  # names are random
+def remove_leftovers(parents: tuple[str, ...] = PLACES, now_s: float | None = None) -> int:
     """Delete our directories that no agent holds and whose lease ran out; how many there were."""
     num_removed = 0
     for parent in dict.fromkeys((*parents, tempfile.gettempdir())):
@@ -167,7 +181,10 @@ def _create_below(root: str, parent: str, uid: int, *, has_ring: bool = True) ->
     try:
         fcntl.flock(session.directory_fd, fcntl.LOCK_SH)
         if has_ring:
+            check_ring_fits(session.directory_fd, RING_BYTES)
             ring_file.create_ring_file(session.ring_path)
+        else:
+            check_room(session.directory_fd, 0)
         is_strange = bool(root) or uid != os.geteuid()
         if is_strange:  # another user or another root may not see where we are installed
             _copy_probe(session)
