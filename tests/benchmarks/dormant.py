@@ -22,7 +22,7 @@ import sys
 import time
 from pathlib import Path
 
-from tuiadvisor.inject.armed import arm_environment, socket_path
+from tuiadvisor.inject.armed import arm_environment, is_armed
 
 # One line in, one block out: a few milliseconds of interpreter work, which a second thread would disturb most.
 WORKER = """
@@ -163,7 +163,7 @@ def main() -> None:
         print(
             f"threads beside the main one: {len(switches(quiet.pid))} plain, {len(switches(dormant.pid))} armed"
         )
-        if socket_path(dormant.pid) is None:
+        if not is_armed(dormant.pid):
             print("it did not arm")
         time.sleep(0.5)  # until the thread has come to rest
         before = switches(dormant.pid)

@@ -102,6 +102,7 @@ def record(job: Job, output: Path, duration: str) -> subprocess.Popen[str]:
         "-m",
         "tuiadvisor",
         "record",
+        "--pid",
         str(job.pid),
         "-o",
         str(output),

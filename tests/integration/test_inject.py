@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tuiadvisor.inject import InjectError, inject
-from tuiadvisor.inject.armed import arm_environment, socket_path
+from tuiadvisor.inject.armed import arm_environment, is_armed
 from tuiadvisor.inject.process import maps
 
 if TYPE_CHECKING:
@@ -526,7 +526,8 @@ def test_armed_process_takes_code_by_its_socket(tmp_path: Path) -> None:
     """
     env = arm_environment(os.environ | {"PYTHONPATH": str(own)})
     with _running(tmp_path, source, env=env) as target:
-        path = _until(lambda: socket_path(target.pid))
+        _until(lambda: is_armed(target.pid))
+        path = _socket_of(target.pid)
         injection = inject(target.pid, _writing(tmp_path / "marker"))
         _until((tmp_path / "marker").exists)
         assert (injection.way, injection.stopped_ns) == ("armed", 0)
@@ -535,11 +536,15 @@ def test_armed_process_takes_code_by_its_socket(tmp_path: Path) -> None:
         inject(target.pid, _writing(tmp_path / "marker2"), way="armed")
         _until((tmp_path / "marker2").exists)
         (forked,) = Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text().split()
-        assert socket_path(int(forked)) is None
+        assert not is_armed(int(forked))
         customization, arms, num_threads, file, _ = _end(tmp_path, target).split()
         assert (customization, arms, num_threads) == ("7", "[]", "1")
         assert file == str(own / "sitecustomize.py")
         assert not path.exists()
+
+
+def _socket_of(pid: int) -> Path:
+    return Path("/tmp", f"tuiadvisor-arm-{os.getuid()}", f"{pid}.sock")  # noqa: S108  the listener's place
 
 
 def test_unarmed_process_has_no_listener(tmp_path: Path) -> None:
@@ -556,7 +561,8 @@ def test_unarmed_process_has_no_listener(tmp_path: Path) -> None:
 def test_socket_held_by_another_process_gets_no_code(tmp_path: Path) -> None:
     """Whoever listens under the target's name must be the target."""
     with _running(tmp_path, SLEEPING, env=arm_environment(dict(os.environ))) as target:
-        path = _until(lambda: socket_path(target.pid))
+        _until(lambda: is_armed(target.pid))
+        path = _socket_of(target.pid)
         path.unlink()
         with socket.socket(socket.AF_UNIX) as impostor:
             impostor.bind(str(path))

@@ -148,7 +148,7 @@ def test_leftover_of_a_killed_agent_is_removed_later(tmp_path: Path, monkeypatch
     old_s = time.time() + 3600
     kept_folder = tmp_path / "tuiadvisor-notes"
     kept_folder.mkdir()
-    made = session_module._create_below("", str(tmp_path), os.geteuid())
+    made = session_module._create_below(None, str(tmp_path), os.geteuid())
     reader = ring_file.RingReader(made.ring_path)
 
     assert remove_leftovers((str(tmp_path),), old_s) == 0  # we hold its lock

@@ -7,6 +7,7 @@ and a directory nobody locks is a leftover of a killed agent.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -24,6 +25,8 @@ import tuiadvisor_probes
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.room import PLACES, check_ring_fits, check_room
 from tuiadvisor.errors import FailureError
+from tuiadvisor.inject.insideroot import open_inside
+from tuiadvisor.inject.process import same_root
 from tuiadvisor_probes import ring as ring_file
 
 RING_NAME: Final = "rank.ring"
@@ -85,7 +88,8 @@ class RingSession:
 
 def create_session(pid: int, uid: int) -> RingSession:
     """A new directory with an empty ring that this process can open. FailureError if there is no place."""
-    return _first_with_room(pid, uid, _places(_root_of(pid)), has_ring=True)
+    owner = _foreign(pid)
+    return _first_with_room(owner, uid, _places(owner), has_ring=True)
 
 
 def create_folder(pid: int, uid: int) -> RingSession:
@@ -93,15 +97,16 @@ def create_folder(pid: int, uid: int) -> RingSession:
 
     FailureError if there is no place.
     """
-    return _first_with_room(pid, uid, _places(_root_of(pid))[1:], has_ring=False)
+    owner = _foreign(pid)
+    return _first_with_room(owner, uid, _places(owner)[1:], has_ring=False)
 
 
-def _first_with_room(pid: int, uid: int, parents: list[str], *, has_ring: bool) -> RingSession:
+def _first_with_room(owner: int | None, uid: int, parents: list[str], *, has_ring: bool) -> RingSession:
     """The first place that takes it; which one it became and why is said where it is not the first."""
     failed = []
     for parent in parents:
         try:
-            session = _create_below(_root_of(pid), parent, uid, has_ring=has_ring)
+            session = _create_below(owner, parent, uid, has_ring=has_ring)
         except OSError as error:
             failed.append(f"{parent}: {error.strerror or error}")
         else:
@@ -113,10 +118,10 @@ def _first_with_room(pid: int, uid: int, parents: list[str], *, has_ring: bool) 
     )
 
 
-def _places(root: str) -> list[str]:
+def _places(owner: int | None) -> list[str]:
     """Where a rank's files may lie, best first: in memory, then on disk."""
     memory, disk, *others = PLACES
-    return list(dict.fromkeys((memory, disk if root else tempfile.gettempdir(), *others)))
+    return list(dict.fromkeys((memory, tempfile.gettempdir() if owner is None else disk, *others)))
 
 
 def adopt_session(pid: int) -> RingSession | None:
@@ -124,15 +129,25 @@ def adopt_session(pid: int) -> RingSession | None:
     for inner, is_deleted in mapped_rings(pid):
         if not is_deleted:
             with suppress(OSError, ring_file.RingError):
-                return _open_existing(_root_of(pid), str(PurePath(inner).parent), pid)
+                return _open_existing(_foreign(pid), str(PurePath(inner).parent), pid)
     return None
 
 
 def mapped_rings(pid: int) -> list[tuple[str, bool]]:
     """(path inside the process, deleted) of every ring that the process maps."""
     found = _MAPPED.findall(procfs.read(pid, "maps") or b"")
-    unique = dict.fromkeys((path.decode(errors="replace"), bool(deleted)) for path, deleted in found)
+    root = _root_path(pid)
+    unique = dict.fromkeys(
+        (path.decode(errors="replace").removeprefix(root), bool(deleted)) for path, deleted in found
+    )
     return list(unique)
+
+
+def _root_path(pid: int) -> str:
+    """What stands before paths in its maps: the kernel writes them as we see them, also those of a chroot."""
+    with suppress(OSError):
+        return os.readlink(f"/proc/{pid}/root").rstrip("/")  # noqa: PTH115  a Path would lose the empty one
+    return ""
 
 
 def remove_leftovers(parents: tuple[str, ...] = PLACES, now_s: float | None = None) -> int:
@@ -150,7 +165,7 @@ def remove_leftovers(parents: tuple[str, ...] = PLACES, now_s: float | None = No
 
 def _remove_if_stale(parent: str, name: str, now_s: float) -> bool:
     try:
-        session = _open_directory("", parent, name)
+        session = _open_directory(None, parent, name)
     except OSError:
         return False
     found = os.fstat(session.directory_fd)
@@ -174,18 +189,19 @@ def _has_lease(session: RingSession) -> bool:
     return time.monotonic_ns() < lease_ns <= time.monotonic_ns() + LEASE_NS
 
 
-def _create_below(root: str, parent: str, uid: int, *, has_ring: bool = True) -> RingSession:
-    name = f"tuiadvisor-{uid}-{secrets.token_hex(8)}"
-    Path(f"{root}{parent}/{name}").mkdir(mode=0o700)
-    session = _open_directory(root, parent, name)
+def _create_below(owner: int | None, parent: str, uid: int, *, has_ring: bool = True) -> RingSession:
+    session = _open_directory(owner, parent, f"tuiadvisor-{uid}-{secrets.token_hex(8)}", is_new=True)
     try:
+        found = os.fstat(session.directory_fd)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:  # put in the place of the one we made
+            raise PermissionError(errno.EPERM, "somebody else's folder", session.directory)
         fcntl.flock(session.directory_fd, fcntl.LOCK_SH)
         if has_ring:
             check_ring_fits(session.directory_fd, RING_BYTES)
             ring_file.create_ring_file(session.ring_path)
         else:
             check_room(session.directory_fd, 0)
-        is_strange = bool(root) or uid != os.geteuid()
+        is_strange = owner is not None or uid != os.geteuid()
         if is_strange:  # another user or another root may not see where we are installed
             _copy_probe(session)
         if uid != os.geteuid():
@@ -215,11 +231,11 @@ def _hand_over(session: RingSession, uid: int) -> None:
     os.chown(session.directory_fd, uid, -1)
 
 
-def _open_existing(root: str, inner_directory: str, pid: int) -> RingSession:
+def _open_existing(owner: int | None, inner_directory: str, pid: int) -> RingSession:
     parent, name = os.path.split(inner_directory)
     if not _DIRECTORY.fullmatch(name):
         raise FileNotFoundError(inner_directory)
-    session = _open_directory(root, parent, name)
+    session = _open_directory(owner, parent, name)
     try:
         found = os.stat(RING_NAME, dir_fd=session.directory_fd, follow_symlinks=False)
         # A process may map a file of any name: believe only a plain file that its own user owns.
@@ -241,18 +257,21 @@ def _check_alive(session: RingSession) -> None:
         raise FileNotFoundError(session.directory)
 
 
-def _open_directory(root: str, parent: str, name: str) -> RingSession:
+def _open_directory(owner: int | None, parent: str, name: str, *, is_new: bool = False) -> RingSession:
+    """owner: the process in whose root the parent is looked up; None: ours."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    parent_fd = os.open(root + parent, flags)
+    parent_fd = os.open(parent, flags) if owner is None else open_inside(owner, parent, flags)
     try:
+        if is_new:
+            os.mkdir(name, 0o700, dir_fd=parent_fd)
         directory_fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=parent_fd)
     except OSError:
         os.close(parent_fd)
         raise
-    return RingSession(f"{root}{parent}/{name}", f"{parent}/{name}", directory_fd, parent_fd, None)
+    prefix = "" if owner is None else f"/proc/{owner}/root"
+    return RingSession(f"{prefix}{parent}/{name}", f"{parent}/{name}", directory_fd, parent_fd, None)
 
 
-def _root_of(pid: int) -> str:
-    """Prefix under which we see the process's files; empty where paths mean the same for both."""
-    theirs, ours = Path(f"/proc/{pid}/ns/mnt").readlink(), Path("/proc/self/ns/mnt").readlink()
-    return "" if theirs == ours else f"/proc/{pid}/root"
+def _foreign(pid: int) -> int | None:
+    """The process if its paths mean something else than ours, as in a container or a chroot; None where they do not."""
+    return None if same_root(pid) else pid

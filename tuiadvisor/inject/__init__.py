@@ -31,7 +31,7 @@ def inject(pid: int, code: str, *, timeout_s: float = 5.0, way: str | None = Non
 
 
 def _inject(pid: int, code: str, *, timeout_s: float, way: str | None) -> Injection:
-    if way == "armed" or (way is None and armed.socket_path(pid) is not None):
+    if way == "armed" or (way is None and armed.is_armed(pid)):
         return armed.inject_armed(pid, code, timeout_s=timeout_s)
     caller = remote_exec.caller_for(pid, find_interpreter(pid).version)
     if way == "remote_exec" and caller is None:

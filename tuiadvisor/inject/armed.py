@@ -14,13 +14,18 @@ import socket
 import stat
 import struct
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tuiadvisor.inject import process
+from tuiadvisor.inject.insideroot import folder_inside
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.payload import wrapped
 
 _SITE = Path(__file__).resolve().parent / "arm_site"
+_TEMPORARY = "/tmp"  # noqa: S108  the listener's own place, which it checks as we do
+_FOLDER_PREFIX = "tuiadvisor-arm-"
+_HELD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _PEER_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
@@ -54,32 +59,52 @@ def waiting_processes(*, remove_dead: bool = False) -> list[int]:
     return sorted(alive)
 
 
-def socket_path(pid: int) -> Path | None:
+def is_armed(pid: int) -> bool:
+    """Whether the process waits for a watcher's code."""
+    socket_fd = _open_socket(pid)
+    if socket_fd is not None:
+        os.close(socket_fd)
+    return socket_fd is not None
+
+
+def _open_socket(pid: int) -> int | None:
     """The process's waiting socket, None where it isn't armed.
 
-    Reached through the process's own root, so that containers work.
+    Looked for below the process's own root, so that containers work, and held, so that no link takes its place.
     """
     status = process.status(pid)
-    temporary = Path(f"/proc/{pid}/root/tmp")
-    for folder in temporary.glob("tuiadvisor-arm-*"):
-        found = folder.lstat()
-        private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
-        path = folder / f"{status.inner_pid}.sock"
-        if private and found.st_uid == status.uid and path.is_socket():
-            return path
+    with suppress(OSError), folder_inside(pid, _TEMPORARY) as temporary_fd:
+        for name in os.listdir(temporary_fd):  # noqa: PTH208  of a descriptor
+            if name.startswith(_FOLDER_PREFIX):
+                with suppress(OSError):
+                    return _open_in_private(temporary_fd, name, f"{status.inner_pid}.sock", status.uid)
     return None
+
+
+def _open_in_private(temporary_fd: int, folder: str, name: str, uid: int) -> int:
+    """A socket in a folder that belongs to its user alone; OSError where it is another thing."""
+    folder_fd = os.open(folder, _HELD | os.O_DIRECTORY, dir_fd=temporary_fd)
+    try:
+        socket_fd = os.open(name, _HELD, dir_fd=folder_fd)
+        found = os.fstat(folder_fd)
+    finally:
+        os.close(folder_fd)
+    if found.st_uid != uid or found.st_mode & 0o077 or not stat.S_ISSOCK(os.fstat(socket_fd).st_mode):
+        os.close(socket_fd)
+        raise FileNotFoundError(name)
+    return socket_fd
 
 
 def inject_armed(pid: int, code: str, *, timeout_s: float) -> Injection:
     """Give the code to the listener. Raises InjectError when it does not take it."""
     started_ns = time.monotonic_ns()
-    path = socket_path(pid)
-    if path is None:
+    socket_fd = _open_socket(pid)
+    if socket_fd is None:
         raise InjectError(pid, "not_armed", "it has no listener", "start the job with tuiadvisor arm -- CMD")
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(timeout_s)
-            connection.connect(str(path))
+            connection.connect(f"/proc/self/fd/{socket_fd}")
             _check_peer(pid, connection)
             content = wrapped(code).encode()
             connection.sendall(struct.pack(">Q", len(content)) + content)
@@ -88,6 +113,8 @@ def inject_armed(pid: int, code: str, *, timeout_s: float) -> Injection:
         raise InjectError(
             pid, "timeout", f"its listener did not take the code ({error})", "try again"
         ) from error
+    finally:
+        os.close(socket_fd)
     return Injection(pid=pid, way="armed", stopped_ns=0, total_ns=time.monotonic_ns() - started_ns)
 
 

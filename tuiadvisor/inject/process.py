@@ -6,7 +6,9 @@ gone and PermissionError when it may not be looked at.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import struct
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuiadvisor.inject.elf import ElfFile, NotElfError
+from tuiadvisor.inject.insideroot import open_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # Names of the object that carries the interpreter: an embedding program may call itself anything.
 _PYTHON_NAME = re.compile(r"python(\d)\.(\d+)")
@@ -146,15 +149,19 @@ def open_object(pid: int, mapping: Mapping) -> Iterator[ElfFile]:
     Raises NotElfError when it is no x86-64 ELF file or cannot be opened.
     """
     last_error: OSError | None = None
-    for path in _ways_to(pid, mapping):
+    for way in _ways_to(pid, mapping):
         try:
-            opened = path.open("rb", buffering=0)
+            descriptor = way()
         except OSError as error:
             last_error = error
             continue
-        with opened as file:
-            yield ElfFile(file.fileno())
-            return
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise NotElfError(f"{mapping.path}: not a plain file")
+            yield ElfFile(descriptor)
+        finally:
+            os.close(descriptor)
+        return
     raise NotElfError(f"{mapping.path}: {last_error}")
 
 
@@ -169,13 +176,14 @@ def python_version(pid: int, mapping: Mapping, elf: ElfFile) -> tuple[int, int] 
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _ways_to(pid: int, mapping: Mapping) -> Iterator[Path]:
-    """Places where a mapped file can be opened; map_files needs a capability, the others a path."""
-    yield Path(f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}")
+def _ways_to(pid: int, mapping: Mapping) -> Iterator[Callable[[], int]]:
+    """Ways to open a mapped file; map_files needs a capability, the others a path."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # what has taken the file's name since may be a FIFO
+    yield lambda: os.open(f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", flags)
     if not mapping.deleted:
-        yield Path(f"/proc/{pid}/root{mapping.path}")
+        yield lambda: open_inside(pid, mapping.path, flags)
     if str(Path(f"/proc/{pid}/exe").readlink()) == mapping.path:
-        yield Path(f"/proc/{pid}/exe")
+        yield lambda: os.open(f"/proc/{pid}/exe", flags)
 
 
 def _read(pid: int, name: str) -> bytes:

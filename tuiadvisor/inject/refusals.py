@@ -44,7 +44,7 @@ def preflight(pid: int) -> None:
         _refuse_owner(pid, status)
         _refuse_kernel_thread(pid)
         _refuse_disabled(pid)
-        if armed.socket_path(pid) is None:
+        if not armed.is_armed(pid):
             _refuse_architecture(pid)
             _refuse_ptrace(pid, status)
         find_interpreter(pid)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuiadvisor.inject import process
+from tuiadvisor.inject.insideroot import open_inside
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.payload import wrapped
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FIRST_VERSION = (3, 14)
 _CALL = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
+_FOLDER = "/tmp"  # noqa: S108  as the target sees it; names in it are random
 _BEGUN_S = 1.0  # a main thread at work gets to the script within milliseconds
 _LOOK_S = 0.002
 
@@ -52,21 +54,44 @@ def inject_remote_exec(pid: int, code: str, caller: str, *, timeout_s: float) ->
 
 
 def _call(pid: int, code: str, caller: str, timeout_s: float) -> None:
-    script = _write_script(pid, code)
-    inside = "/" + str(script.relative_to(f"/proc/{pid}/root"))
-    completed = subprocess.run(
-        [caller, "-I", "-S", "-c", _CALL, str(pid), inside],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    if completed.returncode:
-        script.unlink(missing_ok=True)
-        raise _refused(pid, completed.stderr)
-    deadline_s = time.monotonic() + _BEGUN_S
-    while script.exists() and time.monotonic() < deadline_s:
-        time.sleep(_LOOK_S)
+    with _script_folder(pid) as folder_fd:
+        name = _write_script(pid, folder_fd, code)
+        completed = subprocess.run(
+            [caller, "-I", "-S", "-c", _CALL, str(pid), f"{_FOLDER}/{name}"],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if completed.returncode:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder_fd)
+            raise _refused(pid, completed.stderr)
+        deadline_s = time.monotonic() + _BEGUN_S
+        while _exists(name, folder_fd) and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_S)
+
+
+@contextmanager
+def _script_folder(pid: int) -> Iterator[int]:
+    """The target's own /tmp: a link there is followed inside its root only."""
+    try:
+        folder_fd = open_inside(pid, _FOLDER)
+    except OSError as error:
+        why = f"its {_FOLDER} cannot be opened ({error.strerror})"
+        raise InjectError(pid, "remote_exec", why, f"make {_FOLDER} a folder of its own") from error
+    try:
+        yield folder_fd
+    finally:
+        os.close(folder_fd)
+
+
+def _exists(name: str, folder_fd: int) -> bool:
+    try:
+        os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
@@ -84,17 +109,22 @@ def _turn(pid: int) -> Iterator[None]:
         yield
 
 
-def _write_script(pid: int, code: str) -> Path:
-    """A script in the target's own /tmp, readable by its user only; it removes itself when it runs."""
-    descriptor, name = tempfile.mkstemp(".py", "tuiadvisor-", f"/proc/{pid}/root/tmp")
-    script = Path(name)
-    inside = "/" + str(script.relative_to(f"/proc/{pid}/root"))
-    with os.fdopen(descriptor, "w") as file:
-        file.write(wrapped(code, before=f"__import__('os').unlink({inside!r})"))
-    uid = process.status(pid).uid
-    if uid != os.geteuid():
-        os.chown(script, uid, -1)
-    return script
+def _write_script(pid: int, folder_fd: int, code: str) -> str:
+    """The name of a new script there, readable by the target's user only; it removes itself when it runs."""
+    name = f"tuiadvisor-{secrets.token_hex(8)}.py"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder_fd), "w") as file:
+            file.write(wrapped(code, before=f"__import__('os').unlink({f'{_FOLDER}/{name}'!r})"))
+            uid = process.status(pid).uid
+            if uid != os.geteuid():
+                os.fchown(file.fileno(), uid, -1)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder_fd)
+        why = f"no script could be put into its {_FOLDER} ({error.strerror})"
+        raise InjectError(pid, "remote_exec", why, f"free space in {_FOLDER}") from error
+    return name
 
 
 def _refused(pid: int, complaint: str) -> InjectError:
