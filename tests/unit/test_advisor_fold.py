@@ -21,6 +21,7 @@ from synthetic_run import (
 )
 
 from tuiadvisor.advisor.fold import Advisor, diagnose
+from tuiadvisor.advisor.view import RunView
 from tuiadvisor.cli.livefeed import why_unwatched
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
@@ -171,6 +172,36 @@ def test_a_killed_rank_is_shown_and_the_others_are_still_diagnosed() -> None:
     assert "rank 3: gone without its exit hooks after step 150" in view.losses.notes
     assert [("straggler", (2,), "forward")] == above_info(view)
     assert "" == view.ended
+
+
+def _after_deaths(job: Job, **details: str) -> RunView:
+    dead = [
+        {"rank": int(rank.removeprefix("r")), "state": "killed", "detail": detail}
+        for rank, detail in details.items()
+    ]
+    return folded([*frames(job), status(9_000_000_000, dead)]).view()
+
+
+def test_a_run_whose_rank_was_killed_is_not_kept() -> None:
+    """The signal is in the verdict, the cause before those that the launcher ended; nothing is called healthy."""
+    healthy = Job()
+    assert "keep" == final_view(healthy).verdict.decision
+    view = _after_deaths(healthy, r1="killed by SIGTERM after step 199", r2="killed by SIGBUS after step 198")
+    assert "stop" == view.verdict.decision
+    first = (
+        "Stop: rank 2 was killed by SIGBUS after step 198 (1 more with it). Of its steps until then: nothing"
+    )
+    assert view.verdict.sentence.startswith(first)
+    assert "dmesg" in view.verdict.because
+    assert [] == [finding.id for finding in view.findings if finding.id == "healthy"]
+
+
+def test_another_verdict_than_keep_stays_and_says_who_died() -> None:
+    """What is found is still true; where no signal is known the words are those of the agent."""
+    view = _after_deaths(FAULTY, r3="gone without its exit hooks after step 150: killed, or os._exit")
+    assert "tune" == view.verdict.decision
+    end = " Rank 3 is gone without its exit hooks after step 150: killed, or os._exit."
+    assert view.verdict.sentence.endswith(end)
 
 
 def test_what_a_rank_does_now_is_shown_with_its_duration() -> None:

@@ -24,6 +24,7 @@ from tuiadvisor.advisor.payload import integer
 from tuiadvisor.advisor.picture import (
     SCHEMA,
     chain,
+    deaths,
     ended,
     losses,
     missing_ranks,
@@ -46,7 +47,7 @@ from tuiadvisor.advisor.seen import Seen, heat_first, marks
 from tuiadvisor.advisor.standing import standing
 from tuiadvisor.advisor.steps import FOLDED, StepStore
 from tuiadvisor.advisor.trend import TrendHistory, until
-from tuiadvisor.advisor.verdict import not_yet, stands_still, verdict
+from tuiadvisor.advisor.verdict import not_yet, stands_still, verdict, with_deaths
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
@@ -222,6 +223,9 @@ class Advisor:
         hang = find_standstill(still, self.rules) if still is not None else []
         if hang:
             judged = hang + [entry for entry in judged if not entry.rule.final]
+        died = deaths(self.roster) if steps is None else ()
+        if died:
+            judged = [entry for entry in judged if not entry.rule.final]  # nothing is well
         last_steps = self.store.last_job_steps()
         if steps is not None and steps[0] is None:
             last_steps = {rank: min(last, steps[1]) for rank, last in last_steps.items()}
@@ -244,7 +248,7 @@ class Advisor:
             groupings=groupings(rows, stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
             findings=tuple(with_burst_wanted(one, probe) for one in with_processes(judged, self.roster)),
-            verdict=stands_still(hang[0]) if hang else self._verdict(judged, seen),
+            verdict=with_deaths(stands_still(hang[0]) if hang else self._verdict(judged, seen), died),
             goodput=good,
             goodput_losses=good_losses,
             trend=self.trend.trend(self.store.axis_shift(), marks(judged, diagnosis)),

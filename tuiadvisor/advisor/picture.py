@@ -320,6 +320,17 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
     )
 
 
+def deaths(roster: Roster) -> tuple[str, ...]:
+    """A sentence for each rank that died without an exit of its own; whom a launcher ends for another's sake last."""
+    killed = [fact for fact in roster.ranks.values() if fact.state == "killed"]
+    killed.sort(key=lambda fact: ("SIGTERM" in fact.detail, fact.rank))
+    return tuple(f"rank {fact.rank} {_past(fact.detail)}" for fact in killed)
+
+
+def _past(detail: str) -> str:
+    return f"was {detail}" if detail.startswith("killed") else f"is {detail}" if detail else "was killed"
+
+
 def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
     """Ranks of the job that were never heard of."""
     world_size = roster.world_size() or 0

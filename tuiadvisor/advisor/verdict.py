@@ -7,6 +7,7 @@ as it is.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from tuiadvisor.advisor.evidence import rank_words, wandering_gain
@@ -24,6 +25,9 @@ MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute its
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 NOBODYS_FAULT: Final = ("wandering_lateness", "taking_turns")
 PAUSED: Final = "irregular_pause"  # a rule: what happened now and then is no constraint of the steps
+DEATH_IS_FIRST: Final = (
+    "a rank that dies of a signal takes the job with it; its own output and the kernel's log (dmesg) say more"
+)
 COMPUTE: Final = ("forward", "backward", "optimizer", "other")
 
 
@@ -107,6 +111,31 @@ def stands_still(hang: Judged) -> Verdict:
         because=hang.finding.message,
         verify=hang.rule.verify,
     )
+
+
+def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
+    """The verdict on a run that lost ranks to a signal: said in any case, and never to be kept as it is.
+
+    deaths: one sentence a rank, the likeliest cause first.
+    """
+    if not deaths:
+        return found
+    others = f" ({len(deaths) - 1} more with it)" if len(deaths) > 1 else ""
+    if found.decision != "keep":
+        return replace(found, sentence=f"{found.sentence} {deaths[0][0].upper()}{deaths[0][1:]}{others}.")
+    return replace(
+        found,
+        decision="stop",
+        sentence=f"Stop: {deaths[0]}{others}. Of its steps until then: {_after_colon(found.sentence)}",
+        finding=None,
+        pattern=None,
+        because=DEATH_IS_FIRST,
+        verify="",
+    )
+
+
+def _after_colon(sentence: str) -> str:
+    return sentence.partition(": ")[2] or sentence
 
 
 def _ranks(num_ranks: int) -> str:
