@@ -42,11 +42,8 @@ class Serving:
 
         file = folder / "before.tuirec"
         recording(file, Job(num_steps=200, faults=(Fault("backward", (2,), 0.015),)))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tuiadvisor.cli", "serve", "--port", str(self.port), "--", "replay", str(file),
+            [sys.executable, "-m", "tuiadvisor.cli", "serve", "--port", "0", "--", "replay", str(file),
              "--at", "199"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -57,6 +54,7 @@ class Serving:
         ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
         assert ready, "the server said nothing"
         self.address = self.process.stdout.readline().removeprefix("open ").strip()
+        self.port = int(self.address.split("/")[2].rpartition(":")[2])
 
     def viewers(self) -> list[int]:
         """The processes behind the open pages."""
@@ -150,6 +148,33 @@ def test_nobody_without_the_address_gets_in(serving: Serving) -> None:
         # Found by the host the browser used: the other end of an ssh tunnel may have another port.
         assert f'"ws://127.0.0.1:{serving.port}/' in page.read().decode()
     assert [] == serving.viewers()
+
+
+@needs_server
+def test_the_address_is_said_when_the_page_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever opens the page in the moment its address is printed is not refused."""
+    from aiohttp.web_runner import GracefulExit
+
+    from tuiadvisor.cli import webpage
+
+    said = []
+
+    def at_once(line: str, **_: object) -> None:
+        said.append(line)
+        socket.create_connection(("127.0.0.1", int(line.split("/")[2].rpartition(":")[2]))).close()
+        raise GracefulExit
+
+    monkeypatch.setattr(webpage, "print", at_once, raising=False)
+    main(["serve", "--port", "0", "--", "runs"])
+    assert 1 == len(said)
+
+
+@needs_server
+def test_a_port_in_use_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before any page is promised."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert 1 == main(["serve", "--port", str(taken.getsockname()[1]), "--", "runs"])
+    assert "try another one" in capsys.readouterr().err
 
 
 @needs_server

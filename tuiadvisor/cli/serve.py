@@ -32,7 +32,13 @@ SHOWING: Final = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("--port", type=_port, default=8000, metavar="N", help="of this machine; default 8000")
+    parser.add_argument(
+        "--port",
+        type=_port,
+        default=8000,
+        metavar="N",
+        help="of this machine; default 8000, 0: any that is free",
+    )
     parser.add_argument(
         "screens", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="replay FILE, watch, runs, …"
     )
@@ -44,12 +50,12 @@ def run(options: argparse.Namespace) -> int:
     check(arguments)
     if importlib.util.find_spec("textual_serve") is None:
         raise TuiadvisorError("the web page needs textual-serve: pip install 'tuiadvisor[web]'")
-    _check_port(options.port)
     from tuiadvisor.cli.webpage import Page  # noqa: PLC0415 - an extra
 
     # exec: the shell that textual-serve starts would stand between the page's end and ours.
     command = f"exec {shlex.join([sys.executable, '-m', 'tuiadvisor.cli', *arguments])}"
-    Page(command, f"tuiadvisor {' '.join(arguments)}", HOST, options.port).serve()
+    with _listen(options.port) as listening:
+        Page(command, f"tuiadvisor {' '.join(arguments)}", listening).serve()
     return 0
 
 
@@ -67,16 +73,15 @@ def check(arguments: Sequence[str]) -> None:
         raise TuiadvisorError(f"{name} would print text here: {hint}")
 
 
-def _check_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise FailureError(f"--port {port}: {error.strerror}; try another one") from error
+def _listen(port: int) -> socket.socket:
+    """A socket that listens already: whoever reads the address may open it at once."""
+    try:
+        return socket.create_server((HOST, port))
+    except OSError as error:
+        raise FailureError(f"--port {port}: {error.strerror}; try another one") from error
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:6]) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text[:12]!r} is no port; write 1024 to 65535")
+    if not (text.isascii() and text.isdecimal() and 0 <= int(text[:6]) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text[:12]!r} is no port; write 1024 to 65535, or 0 for any")
     return int(text)

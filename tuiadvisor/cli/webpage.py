@@ -5,11 +5,16 @@ Imports textual-serve and aiohttp, which only `pip install "tuiadvisor[web]"` br
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from typing import Any, Final
+import signal
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 from textual_serve.server import Server
+
+if TYPE_CHECKING:
+    import socket
 
 # The page names a web server of fonts; nothing is fetched from anywhere but here.
 HEADERS: Final = {
@@ -23,15 +28,24 @@ HEADERS: Final = {
 class Page(Server):  # type: ignore[misc]
     """Serves one command to whoever has the address."""
 
-    def __init__(self, command: str, title: str, host: str, port: int) -> None:
+    def __init__(self, command: str, title: str, listening: socket.socket) -> None:
+        host, port = listening.getsockname()
         super().__init__(command, host=host, port=port, title=title)
         # In the path and in no cookie: a browser sends cookies of one port to every port of the host.
+        self._listening = listening
         self.key = secrets.token_urlsafe(24)
 
     @property
     def address(self) -> str:
         """Where to look."""
         return f"http://{self.host}:{self.port}/{self.key}/"
+
+    def serve(self, debug: bool = False) -> None:  # noqa: ARG002 - its parent declares it
+        """Until a signal ends it; on the socket that listens already, so that no other program takes the port."""
+        loop = asyncio.new_event_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.request_exit)
+        web.run_app(self._make_app(), sock=self._listening, handle_signals=False, loop=loop, print=None)
 
     async def _make_app(self) -> web.Application:
         inner = await super()._make_app()
@@ -44,9 +58,6 @@ class Page(Server):  # type: ignore[misc]
         """The page; its parts are looked for where the browser found it, which may be another port of an ssh tunnel."""
         self.public_url = f"{request.scheme}://{request.host}"
         return await super().handle_index(request)
-
-    def initialize_logging(self) -> None:
-        """No log of every request: it would hold the key."""
 
     async def on_startup(self, _app: web.Application) -> None:
         """Say where to look."""
