@@ -507,7 +507,7 @@ def test_a_hub_that_slept_does_not_blame_its_agents(tmp_path: Path, monkeypatch:
     places = (f"ipc://{tmp_path}/s/agent", f"ipc://{tmp_path}/s/viewer")
     hub = hub_module.Hub(hub_module.HubConfig(str(tmp_path / "run.tuirec"), *places))
     hub._tick()
-    hub._write(hub._admit([encode(FrameKind.STATUS, "h/1/2", 0, 1, {"host": "h"})]))
+    hub._write(hub._admit(zmq.Frame(encode(FrameKind.STATUS, "h/1/2", 0, 1, {"host": "h"}))))
     now_s += 60
     hub._tick()
     assert [] == gaps(recorded(tmp_path / "run.tuirec"), AGENT_SILENT)

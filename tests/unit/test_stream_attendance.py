@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from tuiadvisor.stream.attendance import AGENT_RETURNED, AGENT_SILENT, FRAMES_MISSING, Attendance
 from tuiadvisor.stream.frames import FrameError, FrameHead, FrameKind
+from tuiadvisor.stream.voice import VOICE_BYTES
 
 
 def head(seq: int, source: str = "h/1/2", kind: FrameKind = FrameKind.STATUS) -> FrameHead:
@@ -74,3 +77,61 @@ def test_the_number_of_sources_is_bounded() -> None:
         attendance.arrive(head(0, "c/1/1"), 0.0)
     attendance.arrive(head(1, "a/1/1", FrameKind.BYE), 0.0)
     assert [] == attendance.arrive(head(0, "c/1/1"), 0.0)
+
+
+ONE, OTHER = b"1" * VOICE_BYTES, b"2" * VOICE_BYTES
+
+
+def arrive(attendance: Attendance, source: str, voice: bytes = ONE, peer: str = "key 10.0.0.1") -> None:
+    """A source's first frame over a network."""
+    attendance.arrive(head(0, source), 0.0, voice, lambda: peer)
+
+
+def test_a_source_belongs_to_who_spoke_first() -> None:
+    """Another voice is refused whatever its number; the owner goes on, over a connection from elsewhere too."""
+    attendance = Attendance()
+    arrive(attendance, "h/1/2")
+    for seq in (1, 1 << 62):
+        for voice in (OTHER, b""):
+            with pytest.raises(FrameError, match="from somebody else"):
+                attendance.arrive(head(seq), 0.0, voice, lambda: "key 10.0.0.1")
+    assert [] == attendance.arrive(head(1), 0.0, ONE, lambda: "key 10.0.0.2")
+
+
+def test_no_peer_leaves_nothing_to_others() -> None:
+    """Each may have as many sources as it leaves free: one takes half of the room, the next half of the rest."""
+    attendance = Attendance(max_sources=64)
+    num_admitted = []
+    for peer in ("key 10.0.0.1", "key 10.0.0.2", "key2 10.0.0.1"):
+        before = len(attendance)
+        for number in range(100):
+            with suppress(FrameError):
+                arrive(attendance, f"i/{peer}/{number}", peer=peer)
+        num_admitted.append(len(attendance) - before)
+    assert [32, 16, 8] == num_admitted
+    arrive(attendance, "h/1/2", peer="key 10.0.0.9")
+
+
+def test_who_leaves_makes_room_for_its_own_only() -> None:
+    """A peer at its limit gets in for one of its own that said BYE, not for another's."""
+    attendance = Attendance(max_sources=4)
+    arrive(attendance, "a/1/1", peer="a")
+    attendance.arrive(head(1, "a/1/1", FrameKind.BYE), 0.0, ONE)
+    arrive(attendance, "b/1/1", peer="b")
+    with pytest.raises(FrameError, match="from one peer"):
+        any(arrive(attendance, f"b/{number}/1", peer="b") for number in range(2, 9))
+    arrive(attendance, "a/2/1", peer="a")
+
+
+def test_losses_are_believed_as_far_as_an_agent_can_have_them() -> None:
+    """No more in all than an agent sends in its time; beyond that nobody knows how many, and the frame is kept."""
+    attendance = Attendance()
+    assert [None] == [one["num_frames"] for one in attendance.arrive(head(1 << 62, "h/9/9"), 0.0)]
+    attendance.arrive(head(0), 0.0)
+    seq, told = 0, []
+    for _ in range(10):
+        seq += 501
+        told += [one["num_frames"] for one in attendance.arrive(head(seq), 1.0)]
+    assert [500] * 4 + [None] * 6 == told
+    (later,) = attendance.arrive(head(seq + 1001), 101.0)
+    assert 1000 == later["num_frames"]

@@ -12,7 +12,7 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
-from tuiadvisor.stream.attendance import PEERS_REFUSED, Gap, gap
+from tuiadvisor.stream.attendance import PEERS_REFUSED, PRIVATE, Gap, gap
 from tuiadvisor.stream.keys import AGENTS, VIEWERS
 
 if TYPE_CHECKING:
@@ -29,6 +29,15 @@ _FAILURES: Final = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
+_REFUSED: Final = [b"400", b"not on the list", b""]
+
+
+def peer_of(message: zmq.Frame) -> str:
+    """Who sent this: key and address of its connection; PRIVATE where nobody is asked for a key."""
+    try:
+        return str(message.get("User-Id"))
+    except zmq.ZMQError:
+        return PRIVATE
 
 
 class Gate:
@@ -89,9 +98,10 @@ class Gate:
         self._zap.close(linger=0)
 
     def _answer(self, parts: list[bytes]) -> list[bytes]:
-        peer, _, version, request, domain, _, _, mechanism, *credentials = parts
+        asking, _, version, request, domain, address, _, mechanism, *credentials = parts
         key = credentials[0] if len(credentials) == 1 else b""
         listed = self._admitted.get(domain, frozenset())
         is_welcome = mechanism == b"CURVE" and len(key) == _KEY_BYTES and key in listed
-        verdict = [b"200", b"OK"] if is_welcome else [b"400", b"not on the list"]
-        return [peer, b"", version, request, *verdict, b"", b""]
+        # Each of the peer's messages carries the name that it gets here.
+        verdict = [b"200", b"OK", z85.encode(key) + b" " + address] if is_welcome else _REFUSED
+        return [asking, b"", version, request, *verdict, b""]

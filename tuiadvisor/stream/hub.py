@@ -31,10 +31,11 @@ from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.stream.attendance import BAD_FRAMES, NOT_RECORDED, Attendance, Gap, gap
 from tuiadvisor.stream.frames import HUB_SOURCE, MAX_FRAME_BYTES, FrameError, FrameKind, encode, peek
-from tuiadvisor.stream.gate import Gate
+from tuiadvisor.stream.gate import Gate, peer_of
 from tuiadvisor.stream.keys import AGENTS, VIEWERS, HubKeys, read_hub_keys, use_as_hub
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.serving import Viewers
+from tuiadvisor.stream.voice import PREFIX_BYTES, hear
 from tuiadvisor.stream.wire import check_endpoint, is_network, prepare_socket_path, remove_socket
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class Hub:
 
     def _listen(self, kind: int, endpoint: str, domain: str) -> zmq.Socket[bytes]:
         listening = self._context.socket(kind)
-        listening.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES if kind == zmq.PULL else 1024)
+        listening.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES + PREFIX_BYTES if kind == zmq.PULL else 1024)
         listening.set(zmq.RCVHWM, RECEIVE_HIGH_WATER)
         listening.set(zmq.SNDHWM, 4)  # per viewer: one who asks and never reads holds four replies, no more
         listening.set(zmq.HEARTBEAT_IVL, 5000)
@@ -176,32 +177,47 @@ class Hub:
 
     def _receive(self) -> int:
         """Take a bounded batch, write it in one piece; how many messages there were."""
-        batch: list[bytes] = []
+        batch: list[bytes | memoryview] = []
         num_bytes = num_messages = 0
         while num_messages < BATCH_FRAMES and num_bytes < BATCH_BYTES:
             try:
-                parts = self._agents.recv_multipart(zmq.NOBLOCK)
+                message = self._agents.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 break
             num_messages += 1
-            num_bytes += sum(map(len, parts))
-            batch.extend(self._admit(parts))
+            num_bytes += len(message)
+            if message.more:
+                num_bytes += self._skip_parts()
+            else:
+                batch.extend(self._admit(message))
         self._write(batch)
         return num_messages
 
-    def _admit(self, parts: Sequence[bytes]) -> list[bytes]:
+    def _skip_parts(self) -> int:
+        """The rest of a message of several parts, which no frame has; how many bytes."""
+        num_bytes, more = 0, True
+        while more:
+            part = self._agents.recv(copy=False)
+            num_bytes, more = num_bytes + len(part), part.more
+        self._count_bad("a message of several parts")
+        return num_bytes
+
+    def _admit(self, message: zmq.Frame) -> list[bytes | memoryview]:
         """The frame as it came, after the GAP frames that it reveals; nothing if it is no good frame."""
+        voice, data = hear(message.buffer)
         try:
-            (data,) = parts if len(parts) == 1 else [b""]
-            gaps = self._attendance.arrive(peek(data), time.monotonic())
+            gaps = self._attendance.arrive(peek(data), time.monotonic(), voice, lambda: peer_of(message))
         except FrameError as error:
-            self.num_bad_frames += 1
-            self._num_bad_unsaid += 1
-            self._bad_why = str(error)
+            self._count_bad(str(error))
             return []
         return [*map(self._gap, gaps), data]
 
-    def _write(self, batch: Sequence[bytes]) -> None:
+    def _count_bad(self, why: str) -> None:
+        self.num_bad_frames += 1
+        self._num_bad_unsaid += 1
+        self._bad_why = why
+
+    def _write(self, batch: Sequence[bytes | memoryview]) -> None:
         """Append a batch. A full disk loses it, not the hub: tried again each second, the loss recorded then."""
         if not batch:
             return

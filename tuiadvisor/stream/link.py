@@ -15,6 +15,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from tuiadvisor.stream.connecting import connect
 from tuiadvisor.stream.frames import FrameKind, encode
+from tuiadvisor.stream.voice import make_voice, speak
 from tuiadvisor.stream.wire import check_endpoint
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class AgentLink:
         """Connect in the background; the hub need not be there yet."""
         check_endpoint(endpoint, has_key=key is not None)
         self.source = source
+        self._voice = make_voice()
         self.dropped: Counter[FrameKind] = Counter()
         self._max_queued = max_queued
         self._max_queued_bytes = max_queued_bytes
@@ -114,7 +116,8 @@ class AgentLink:
         self._context.term()
 
     def _append(self, kind: FrameKind, payload: dict[str, object]) -> None:
-        data = encode(kind, self.source, self._next_seq, self._clock_ns(), payload)
+        frame = encode(kind, self.source, self._next_seq, self._clock_ns(), payload)
+        data = speak(self._voice, frame)
         self._next_seq += 1
         self._queued.append((kind, data))
         self._num_queued_bytes += len(data)

@@ -17,6 +17,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from tuiadvisor.stream.connecting import connect
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameError, FrameKind, peek
+from tuiadvisor.stream.voice import make_voice, speak
 from tuiadvisor.stream.wire import check_endpoint
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Relay:
         self._url = check_endpoint(upper.url, has_key=upper.key is not None)
         self._key = upper.key
         self._source = source
+        self._voice = make_voice()
         self._hellos: dict[str, bytes] = {}
         self._is_connected = False
         self._num_connections = 0
@@ -96,12 +98,12 @@ class Relay:
         if self._num_connections > self._num_greeted:
             self._num_greeted = self._num_connections
             for hello in self._hellos.values():
-                pushing.send(hello)
+                pushing.send(speak(self._voice, hello))
         if head.kind is FrameKind.HELLO and (head.source in self._hellos or len(self._hellos) < MAX_SOURCES):
             self._hellos[head.source] = data
         elif head.kind is FrameKind.BYE:
             self._hellos.pop(head.source, None)
-        pushing.send(data)
+        pushing.send(speak(self._voice, data))
         self.num_forwarded += 1
         return True
 
