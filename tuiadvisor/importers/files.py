@@ -24,7 +24,8 @@ MAX_WHOLE_BYTES: Final = 256 << 20  # for what must be parsed in one piece, ten 
 MAX_FILES: Final = 4096
 GZIP_MAGIC: Final = b"\x1f\x8b"
 RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
-LOCAL_RANK: Final = re.compile(r"local[-_.]?rank", re.IGNORECASE)
+# Ranks of something smaller or larger than a process of the job.
+OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|[dtpce]p)[-_.]?rank", re.IGNORECASE)
 
 
 @contextmanager
@@ -87,5 +88,5 @@ def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
 
 def rank_in_name(name: str) -> int | None:
     """The rank behind the word "rank" in a file's name; None without one, or where it names two."""
-    found = {int(number) for number in RANK_IN_NAME.findall(LOCAL_RANK.sub("local", name))}
+    found = {int(number) for number in RANK_IN_NAME.findall(OTHER_RANK.sub("other", name))}
     return found.pop() if len(found) == 1 else None

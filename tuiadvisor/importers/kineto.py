@@ -46,7 +46,7 @@ class CommCalls:
 
 @dataclass(frozen=True, slots=True)
 class RankTrace:
-    """One file. rank and world_size None when the trace does not say."""
+    """One file. rank and world_size None when the trace does not say, or not the same twice."""
 
     file: str
     rank: int | None
@@ -62,6 +62,7 @@ class RankTrace:
     num_events: int
     num_dropped: int  # events without a usable time
     num_bytes: int
+    why_no_rank: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +202,14 @@ class _Columns:
         events = GpuEvents(begin, end, _column(self.kind), _column(self.stream), np.maximum(launch, -1))
         info = source.rest.get("distributedInfo")
         info = info if isinstance(info, dict) else {}
-        rank = _integer(info.get("rank"), -1)
         world = _integer(info.get("world_size"), -1)
-        if rank < 0 and (found := rank_in_name(file)) is not None:
-            rank = found
+        world = world if 0 < world <= MAX_RANK else 0
+        rank, why_no_rank = _rank(_integer(info.get("rank"), -1), rank_in_name(file), world)
         return RankTrace(
             file=file,
-            rank=rank if 0 <= rank < MAX_RANK else None,
-            world_size=world if 0 < world <= MAX_RANK else None,
+            rank=rank,
+            why_no_rank=why_no_rank,
+            world_size=world or None,
             events=events,
             host=self._host_events() if not len(self.begin) else None,
             linked=linked,
@@ -237,6 +238,18 @@ class _Columns:
             rows = rows[np.argsort(begin[rows], kind="stable")]
             calls[name] = CommCalls(begin[rows], end[rows], self.members.get(index, ()))
         return calls
+
+
+def _rank(written: int, named: int | None, world: int) -> tuple[int | None, str]:
+    """(the rank, why there is none): what the trace says, else its name; where they disagree either may be wrong."""
+    if written >= 0 and named is not None and written != named:
+        return None, f"says that it is of rank {written}, its name says rank {named}"
+    rank = written if written >= 0 else named
+    if rank is None:
+        return None, "does not say which rank it is"
+    if rank >= (world or MAX_RANK):
+        return None, f"says that it is of rank {rank}, of {world or MAX_RANK} ranks"
+    return rank, ""
 
 
 def _column(values: array[int]) -> Ints:

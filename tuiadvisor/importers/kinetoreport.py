@@ -36,7 +36,7 @@ def kineto_document(path: Path) -> dict[str, Any]:
         "per_rank": rows,
         "stragglers": _stragglers(found, folder),
         "unknown": _unknown(folder, world, found, missing),
-        "losses": [*folder.losses, *_losses(folder, counts)],
+        "losses": [*folder.losses, *_losses(folder, counts, found)],
     }
 
 
@@ -191,7 +191,7 @@ def _unknown(
             why = f"{who}: counted as communication by their look only: {named(sorted(trace.guessed))}"
             unknown.append({"metric": "communication kernels", "why": why})
         if trace.rank is None:
-            unknown.append({"metric": "rank", "why": f"{trace.file} does not say which rank it is"})
+            unknown.append({"metric": "rank", "why": f"{trace.file} {trace.why_no_rank}"})
     if missing:
         why = f"{len(missing)} of {world or missing[-1] + 1} ranks have no trace here: {named(missing)}"
         unknown.append({"metric": "late rank", "why": why})
@@ -199,12 +199,17 @@ def _unknown(
     return unknown + [{"metric": "clock", "why": f"rank {row.rank}: {row.why_not}"} for row in clocks]
 
 
-def _losses(folder: TraceFolder, counts: Counter[int | None]) -> list[str]:
+def _losses(folder: TraceFolder, counts: Counter[int | None], found: Arrivals | None) -> list[str]:
     losses = [
         f"{trace.file}: {trace.num_dropped} device events without a usable time were dropped"
         for trace in folder.traces
         if trace.num_dropped
     ]
+    if found is not None and found.num_left_out:
+        num_all = found.num_left_out + found.num_collectives
+        losses.append(
+            f"{found.num_left_out} of {num_all} collectives do not end together on their ranks: left out of who waits"
+        )
     twice = sorted(rank for rank, count in counts.items() if rank is not None and count > 1)
     return losses + [f"rank {rank} has {counts[rank]} files: not compared with other ranks" for rank in twice]
 

@@ -7,13 +7,13 @@ The last to arrive is the culprit; those before it wait and are its victims.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tuiadvisor.metrics.commalign import SILENT, CommonClock, common_clock
-from tuiadvisor.metrics.commclock import MIN_MATCHES, Calls
+from tuiadvisor.metrics.commclock import MIN_MATCHES, TOLERANCE_NS, Calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +52,7 @@ class Arrivals:
     culprit_share: float | None  # of all waits
     late_rank_not_recorded: bool
     because: str
+    num_left_out: int = 0  # collectives whose ends lie too far apart to be one
 
 
 def arrivals(
@@ -66,17 +67,26 @@ def arrivals(
         return _nobody(calls, common, because)
     if len(common.clocks) < 2:
         return _nobody(calls, common, next(why for why in common.why_not.values() if why != SILENT))
-    table = _matched(common, members)
+    matched = _matched(common, members)
+    table, num_left_out = _ending_together(matched)
     if table.begin_MR.shape[0] < MIN_MATCHES:
-        because = f"only {table.begin_MR.shape[0]} collectives were recorded on all of their ranks"
-        return _nobody(calls, common, because)
+        together = " and end together" if num_left_out else ""
+        because = f"only {table.begin_MR.shape[0]} collectives were recorded on all of their ranks{together}"
+        return replace(_nobody(calls, common, because), num_left_out=num_left_out)
     unseen = not complete or not table.all_seen or len(common.clocks) < len(calls)
-    return _blame(common, table, unseen=unseen)
+    return replace(_blame(common, table, unseen=unseen), num_left_out=num_left_out)
 
 
 def _nobody(calls: Mapping[int, object], common: CommonClock | None, because: str) -> Arrivals:
     ranks = tuple(_row(common, rank, (0, 0, 0)) for rank in sorted(calls))
     return Arrivals(0, common.reference if common else None, ranks, None, None, False, because)
+
+
+def _ending_together(table: _Table) -> tuple[_Table, int]:
+    """(the collectives whose ends agree, how many do not): a time that is wrong on one rank moves an end, too."""
+    together_M = table.spread_M <= TOLERANCE_NS
+    kept = replace(table, begin_MR=table.begin_MR[together_M], end_MR=table.end_MR[together_M])
+    return kept, int(np.count_nonzero(~together_M))
 
 
 def _row(common: CommonClock | None, rank: int, waits: tuple[int, int, int]) -> RankArrival:
@@ -94,6 +104,11 @@ class _Table:
     begin_MR: Floats
     end_MR: Floats
     all_seen: bool  # every group's ranks are all among the columns
+
+    @property
+    def spread_M(self) -> Floats:
+        """From the first to the last end of each collective."""
+        return np.asarray(np.nanmax(self.end_MR, axis=1) - np.nanmin(self.end_MR, axis=1))
 
 
 def _matched(common: CommonClock, members: Mapping[str, tuple[int, ...]]) -> _Table:
@@ -141,7 +156,8 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
     latest_M = begin_MR[rows, last_M]
     wait_MR = np.nan_to_num(latest_M[:, None] - begin_MR)
     doubt = 2 * max(clock.uncertainty_ns for clock in common.clocks.values())
-    wait_MR[wait_MR.max(axis=1) <= doubt] = 0.0
+    # No begin is known better than the ends agree: a clock that was set moves both.
+    wait_MR[wait_MR.max(axis=1) <= np.maximum(doubt, 2 * table.spread_M)] = 0.0
     longest_M = wait_MR.max(axis=1)
     clear_M = longest_M > 0
     num_last_R = np.bincount(last_M[clear_M], minlength=num_ranks)
@@ -162,6 +178,7 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
         caused_R=caused_R,
         delay_R=by_last(longest_M),
         own_R=by_last(np.where(clear_M, own_M, 0.0)),
+        alone_R=_alone(common, table),
         own_ns=float(own_M.sum()),
         recorded_ns=float(np.nanmax(table.end_MR) - np.nanmin(begin_MR)),
     )
@@ -170,15 +187,25 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
     return Arrivals(int(last_M.size), common.reference, found, culprit, share, not_recorded, because)
 
 
+def _alone(common: CommonClock, table: _Table) -> Floats:
+    """Each rank's time in calls that were not compared with all of their other ranks: it may have waited there."""
+    every = [
+        sum(float((c.end_ns - c.begin_ns).sum(dtype=np.float64)) for c in common.calls[rank].values())
+        for rank in table.ranks
+    ]
+    return np.asarray(every - np.nansum(table.end_MR - table.begin_MR, axis=0))
+
+
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Nanoseconds by rank: waiting, waiting caused in all others, delay caused to the job, own time when last."""
+    """Nanoseconds by rank: waiting, waiting caused in all others, delay caused to the job, own time last or alone."""
 
     ranks: tuple[int, ...]
     wait_R: Floats
     caused_R: Floats
     delay_R: Floats
     own_R: Floats
+    alone_R: Floats
     own_ns: float
     recorded_ns: float
 
@@ -208,5 +235,11 @@ def _verdict(sums: _Sums, *, unseen: bool) -> tuple[int | None, float | None, bo
             "the late rank was not recorded; record all ranks"
         )
         return None, None, True, because
+    if sums.alone_R[column] > UNSEEN_SHARE * sums.delay_R[column]:
+        because = (
+            f"rank {rank} is the last of those compared but spends long in communication with ranks that are not: "
+            "the late rank may be one of them; record all ranks"
+        )
+        return None, None, unseen, because
     part = float(sums.caused_R[column] / sums.caused_R.sum())
     return rank, part, False, f"rank {rank} arrives last and causes {part:.0%} of all waiting"
