@@ -5,13 +5,13 @@ BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
 KINDS := not extended
 
-.PHONY: demo test test-all frameworks lint format bench fuzz accuracy clean
+.PHONY: demo test test-all steady frameworks lint format bench fuzz accuracy clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,scale,parquet,web]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,scale,parquet,web,stacks]"
 	touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.installed
@@ -22,21 +22,26 @@ demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the sc
 	$(BIN)/tuiadvisor demo $(SCENARIO)
 
 test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, cluster or terminal of each kind; a quarter of an hour
-	@failed=0; \
+	@failed=0; SKIPS_FILE=$$(mktemp); export SKIPS_FILE; \
 	$(BIN)/python -m pytest --numprocesses 2 --durations 15 tests/unit tests/snapshot -m "$(KINDS)" || failed=1; \
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --durations 25 tests/integration \
 		-m "not alone and $(KINDS)" || failed=1; \
 	$(BIN)/python -m pytest --durations 25 tests/integration tests/gpu -m "alone and $(KINDS)" || failed=1; \
+	$(BIN)/python tests/skips.py $$SKIPS_FILE; rm -f $$SKIPS_FILE; \
 	exit $$failed
+
+# RUNS suites under each of the conditions in tests/steady.py; hours. One of them alone: make steady RUNS=1 CONDITIONS=half
+RUNS ?= 10
+CONDITIONS ?= one-core neighbour half
+steady: $(VENV)/.dev-installed  ## the suite again and again on one core, beside a busy neighbour, at half speed: what failed, how often
+	$(BIN)/python tests/steady.py --runs $(RUNS) $(CONDITIONS)
 
 test-all: KINDS = (extended or not extended)
 test-all: test  ## also every other fault, schedule and size; half an hour
 
 frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning and DeepSpeed run
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed
-	$(BIN)/python -m pip install --quiet --no-deps torchdata
 	$(BIN)/python -m pytest tests/integration/test_frameworks.py
-	$(BIN)/python -m pytest tests/integration/test_probe_signals.py -k stateful
 
 lint: $(VENV)/.dev-installed  ## what CI checks beside the tests
 	$(BIN)/ruff check .

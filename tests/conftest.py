@@ -7,9 +7,12 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+import skips
+
 # Rules of whoever runs the tests must not decide them; processes that tests start inherit this.
 os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no-config")
 # A shell starts what runs in its background with ^C ignored, and so would every process that a test interrupts.
@@ -20,3 +23,10 @@ settings.register_profile("tuiadvisor", deadline=None)
 # A fixed seed where a change is judged; at a desk each run tries other examples.
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") and "FUZZ_TIMES" not in os.environ else "tuiadvisor")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why tests were left out, for the one line that ends `make test`."""
+    file = os.environ.get("SKIPS_FILE")
+    if file and not hasattr(terminalreporter.config, "workerinput"):
+        skips.append(Path(file), [report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])])

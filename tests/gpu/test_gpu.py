@@ -29,7 +29,7 @@ from torch.profiler import ProfilerActivity, profile, record_function  # noqa: E
 
 pytestmark = [
     pytest.mark.alone,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device (a machine with one)"),
     pytest.mark.filterwarnings("default"),
 ]
 SCRIPT = Path(__file__).with_name("train_on_gpu.py")

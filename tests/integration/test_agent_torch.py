@@ -257,7 +257,7 @@ def test_training_of_one_process_is_rank_zero_of_one(
     assert watching.leave() == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can watch another user's training")
+@pytest.mark.skipif(os.geteuid() != 0, reason="no other user's training (be root)")
 def test_another_users_training_is_watched_by_root(
     started: Callable[..., subprocess.Popen[bytes]], watch: Callable[[int], Watch], tmp_path: Path
 ) -> None:
@@ -284,7 +284,7 @@ def test_another_users_training_is_watched_by_root(
     assert job.poll() is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a mount namespace")
+@pytest.mark.skipif(os.geteuid() != 0, reason="no namespaces (be root)")
 def test_training_in_a_container_is_watched_from_outside(
     started: Callable[..., subprocess.Popen[bytes]], watch: Callable[[int], Watch], tmp_path: Path
 ) -> None:

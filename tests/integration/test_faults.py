@@ -236,7 +236,10 @@ def hosts() -> Iterator[Network]:
         yield made
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not can_make_networks(), reason="no network namespaces; needs root")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not can_make_networks(),
+    reason="no network namespaces (be root, apt-get install iproute2)",
+)
 def test_a_network_that_is_cut_costs_what_was_on_its_way(job: Job, place: Place, hosts: Network) -> None:
     """Hub and agent on two hosts, the switch between them dead: silence is said, the agent comes back by itself, what
     was lost is counted, nothing twice.
@@ -395,7 +398,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", "size=96k", "tuiadvisor-test", str(folder)],
     )
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no file system of its own may be mounted here; needs root")
+        pytest.skip("no file system of its own (be root)")
     try:
         yield folder
     finally:

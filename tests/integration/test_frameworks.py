@@ -123,7 +123,7 @@ def assert_rank_1_is_late_in_forward(document: dict[str, Any]) -> None:
 def test_every_phase_is_seen_and_the_slow_rank_named(tmp_path: Path, framework: str) -> None:
     """Data wait, forward, backward, communication and optimizer have numbers; what has none says why."""
     if importlib.util.find_spec(framework) is None:
-        pytest.skip(f"{framework} is not installed")
+        pytest.skip(f"no {framework} (make frameworks)")
     with two_ranks(framework, tmp_path) as pids:
         document = diagnosis(pids, tmp_path, 9)
     assert_rank_1_is_late_in_forward(document)

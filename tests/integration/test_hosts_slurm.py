@@ -22,8 +22,10 @@ NEEDED = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.alone,
-    pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason="no Slurm; install slurm-wlm and munge"),
-    pytest.mark.skipif(os.geteuid() != 0 or not can_make_nodes(), reason="no namespaces here; run as root"),
+    pytest.mark.skipif(
+        not all(map(shutil.which, NEEDED)), reason="no Slurm (apt-get install slurm-wlm munge)"
+    ),
+    pytest.mark.skipif(os.geteuid() != 0 or not can_make_nodes(), reason="no namespaces (be root)"),
 ]
 UP = Path(__file__).parents[1] / "cluster" / "slurm_up.sh"
 # Rank 2 is on the second node.

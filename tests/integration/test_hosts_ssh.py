@@ -38,8 +38,11 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.alone,
-    pytest.mark.skipif(SSHD is None or shutil.which("ssh") is None, reason="no sshd; install openssh-server"),
-    pytest.mark.skipif(not can_make_nodes(), reason="no namespaces here; run as root"),
+    pytest.mark.skipif(
+        SSHD is None or shutil.which("ssh") is None,
+        reason="no sshd (apt-get install openssh-server openssh-client)",
+    ),
+    pytest.mark.skipif(not can_make_nodes(), reason="no namespaces (be root)"),
 ]
 NAMES = ("node1", "node2")
 # Rank 3 is on node2.

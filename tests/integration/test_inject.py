@@ -61,7 +61,7 @@ VERSIONS = sorted({"3.10", "3.11", "3.12", "3.13", *PYTHONS})
 
 def _program(version: str) -> str:
     if version not in PYTHONS:
-        pytest.skip(f"no Python {version} here")
+        pytest.skip(f"no Python {version} (pyenv install {version})")
     return PYTHONS[version]
 
 
@@ -345,7 +345,7 @@ def test_deleted_interpreter(tmp_path: Path) -> None:
     """An upgrade under a running job: the files are gone, their content is still mapped."""
     program = Path("/usr/bin/python3").resolve()
     if not program.is_file():
-        pytest.skip("no interpreter that could be copied alone")
+        pytest.skip("no Python of the system (apt-get install python3)")
     copied = tmp_path / "python3-copy"
     shutil.copy(program, copied)
     with _running(tmp_path, COMPUTING, program=str(copied)) as target:
@@ -362,7 +362,9 @@ def test_embedded_shared_library(tmp_path: Path) -> None:
     library = sysconfig.get_config_var("LDLIBRARY") or ""
     include = Path(sysconfig.get_path("include"))
     if compiler is None or ".so" not in library or not (include / "Python.h").exists():
-        pytest.skip("no compiler or no shared library of Python")
+        pytest.skip(
+            "no compiler with a shared Python (apt-get install gcc, and a Python built with --enable-shared)"
+        )
     source = tmp_path / "host.c"
     source.write_text(
         "#include <Python.h>\n"

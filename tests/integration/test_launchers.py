@@ -103,7 +103,7 @@ ARGUMENTS = [str(SCRIPT), "--step-ms", "20", "--print-every", "0"]
 ARGUMENTS += ["--fault", "slow-backward", "--fault-rank", "1", "--delay-ms", "40"]
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun; install openmpi-bin")
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (apt-get install openmpi-bin)")
 def test_ranks_of_mpirun_are_found_and_the_slow_one_is_named(tmp_path: Path) -> None:
     """A real mpirun: rank and size are what it set, and rank 1 is late in backward."""
     command = ["mpirun", *OPEN_MPI, "-n", "2", sys.executable, *ARGUMENTS]
@@ -125,7 +125,7 @@ def check(found: dict[str, object]) -> None:
     assert [1] == [one["rank"] for one in stragglers["ranks"]]
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not can_make_nodes(), reason="no namespaces here; needs root")
+@pytest.mark.skipif(os.geteuid() != 0 or not can_make_nodes(), reason="no namespaces (be root)")
 def test_an_agent_beside_a_pods_training_watches_it(tmp_path: Path) -> None:
     """As shareProcessNamespace does it: one process namespace, a mount namespace each; it comes by an invitation."""
     file = tmp_path / "invitation"

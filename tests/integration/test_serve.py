@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 PATIENCE_S = 90.0
 needs_server = pytest.mark.skipif(
     "not __import__('importlib.util').util.find_spec('textual_serve')",
-    reason="textual-serve is not installed: pip install 'tuiadvisor[web]'",
+    reason="no textual-serve (pip install 'tuiadvisor[web]')",
 )
-needs_browser = pytest.mark.skipif(
-    executable() is None, reason="no Chromium here: apt-get install chromium shows the page in a real browser"
-)
+needs_browser = pytest.mark.skipif(executable() is None, reason="no browser (apt-get install chromium)")
 
 
 class Serving:

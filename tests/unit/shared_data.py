@@ -11,5 +11,5 @@ BESIDE_THE_REPOSITORY = Path(__file__).parents[3] / "shared" / "data"
 SHARED = Path(os.environ.get("TUIADVISOR_SHARED_DATA", BESIDE_THE_REPOSITORY))
 
 needs_data = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="public data not here: set TUIADVISOR_SHARED_DATA"
+    not SHARED.is_dir(), reason="no public data sets (set TUIADVISOR_SHARED_DATA to their folder)"
 )

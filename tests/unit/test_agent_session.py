@@ -62,7 +62,7 @@ def test_paths_inside_and_outside_are_one_file(own_session: session_module.RingS
     reader.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="no files of another user (be root)")
 def test_another_users_process_gets_ring_and_probe_files_it_can_open() -> None:
     """As root everything is handed over: its user owns directory, ring and a copy of the probe."""
     made = create_session(os.getpid(), OTHER_UID)

@@ -69,7 +69,7 @@ def test_a_stopped_process_is_stopped() -> None:
         assert ["stopped"] == looks(process, 1)
 
 
-@pytest.mark.skipif(not can_read_calls(), reason="this kernel does not tell system calls")
+@pytest.mark.skipif(not can_read_calls(), reason="no /proc/PID/syscall (another kernel)")
 @pytest.mark.parametrize(
     ("code", "expected"),
     [

@@ -72,7 +72,7 @@ def test_no_repository_and_no_process(proc: Path) -> None:
 def test_a_worktree_as_git_makes_it(proc: Path) -> None:
     """Its .git is a file, its branch lies in the repository it belongs to."""
     if shutil.which("git") is None:
-        pytest.skip("git is not installed")
+        pytest.skip("no git (apt-get install git)")
     first, second = proc.parent / "first", proc.parent / "second"
 
     def git(*arguments: str) -> str:

@@ -129,7 +129,7 @@ print(kept_mb() - begin)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps them")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no glibc (another system)")
 def test_freed_blocks_go_back_to_the_system() -> None:
     """64 MB of blocks with small ones between them: kept without us, given back with us."""
     ours = "from tuiadvisor.cli.footprint import give_back_large_blocks\ngive_back_large_blocks()\n"

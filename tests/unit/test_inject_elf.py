@@ -65,7 +65,7 @@ def test_names_that_were_not_exported_are_found_in_the_full_table(tmp_path: Path
     """A static interpreter may export nothing and still be served, unless it was stripped."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        pytest.skip("no C compiler")
+        pytest.skip("no C compiler (apt-get install gcc)")
     source, program = tmp_path / "quiet.c", tmp_path / "quiet"
     source.write_text("int quiet_function(int n) { return n + 1; } int main(void) { return 0; }\n")
     subprocess.run([compiler, "-o", program, source], check=True)

@@ -92,7 +92,7 @@ def test_kernel_thread() -> None:
     """No program, no memory."""
     parent = Path("/proc/2/status")
     if not parent.exists() or "kthreadd" not in parent.read_text():
-        pytest.skip("no kernel threads visible")
+        pytest.skip("no kernel threads visible (outside a container)")
     with pytest.raises(InjectError) as caught:
         preflight(2)
     assert caught.value.reason in {"not_python", "ptrace_forbidden", "other_user"}
@@ -139,11 +139,11 @@ def test_program_of_32_bits(tmp_path: Path) -> None:
     source.write_text('void _start(void) { for (;;) __asm__ volatile("int $0x80" :: "a"(29)); }\n')
     command = [str(compiler), "-m32", "-nostdlib", "-static", "-fno-pic", "-no-pie", "-o", program, source]
     if compiler is None or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("no compiler for 32 bits")
+        pytest.skip("no compiler for 32 bits (apt-get install gcc-multilib)")
     try:
         started = subprocess.Popen([program])
     except OSError:
-        pytest.skip("a kernel without 32 bits")
+        pytest.skip("no 32 bits (another kernel)")
     try:
         with pytest.raises(InjectError) as caught:
             preflight(started.pid)

@@ -65,7 +65,10 @@ def test_no_flag_on_published_tables(tmp_path: Path) -> None:
     assert [] == [(one.name, flag) for one in CHECKED for flag in report_of(tmp_path, csv_of(one)).flags]
 
 
-@pytest.mark.skipif(not (SHARED / "scaling").is_dir(), reason="the real tables are not here")
+@pytest.mark.skipif(
+    not (SHARED / "scaling").is_dir(),
+    reason="no public data sets (set TUIADVISOR_SHARED_DATA to their folder)",
+)
 def test_llm_foundry_series() -> None:
     """Every llm-foundry series of three sizes in one setting: its last row lies in the interval of the others."""
     series: dict[tuple[str, ...], list[tuple[float, float]]] = {}
@@ -93,7 +96,10 @@ def test_llm_foundry_series() -> None:
     assert [] == missed
 
 
-@pytest.mark.skipif(not (SHARED / "scaling").is_dir(), reason="the real tables are not here")
+@pytest.mark.skipif(
+    not (SHARED / "scaling").is_dir(),
+    reason="no public data sets (set TUIADVISOR_SHARED_DATA to their folder)",
+)
 @pytest.mark.parametrize("name", ["llm_foundry_h100_seq2048.csv", "mlperf_v4.0.csv"])
 def test_real_tables_are_read(name: str, tmp_path: Path) -> None:
     """Published tables with their own headers give a report for the label with the most sizes."""
