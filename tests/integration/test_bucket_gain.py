@@ -1,7 +1,7 @@
-"""What the buckets of a real DDP training promise, held against the same training with other buckets.
+"""The buckets of a real DDP training, as they were and with another size: what must hold however fast the machine is.
 
-Time on a busy machine promises nothing, so what is compared are shares: how much of its own transfer each run exposes.
-`tests/accuracy/bucket_gain.py` measures the promise in milliseconds, of whole runs.
+How much smaller buckets hide depends on how fast transfer and compute are. That is simulated for links of any speed in
+`test_advisor_exchange.py`, and measured on the machine at hand by `tests/accuracy/bucket_gain.py`.
 """
 
 from __future__ import annotations
@@ -18,41 +18,43 @@ if TYPE_CHECKING:
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
-LAYERS, LAYER_BYTES = 8, 1024 * 1024 * 4
+LAYERS, LAYER_MIB = 8, 4
+MIB = 1 << 20
 
 
 def exchange(folder: Path, *options: str) -> ExchangeView:
     """What is said of a run."""
     folder.mkdir()
-    view = seen(folder, "--steps", "60", *options)
+    view = seen(folder, "--steps", "40", *options)
     assert view.exchange is not None, view.unknown
     return view.exchange
 
 
-def test_smaller_buckets_hide_what_one_bucket_exposes(tmp_path: Path) -> None:
-    """One bucket hides nothing, and smaller ones would hide most of it; with them most of it is hidden."""
+def assert_possible(found: ExchangeView) -> None:
+    """No promise exceeds what was exposed, and the buckets follow each other as their gradients became ready."""
+    assert LAYERS * LAYER_MIB * MIB == found.num_bytes == 4 * found.num_parameters
+    assert 0 <= found.saved_low_s <= found.saved_s <= found.saved_high_s
+    assert found.saved_s <= found.hideable_s <= found.exposed_s
+    assert all(0 <= one.exposed_s <= found.exposed_s * 1.001 for one in found.sizes if one.saved_s)
+    ready = [bucket.ready_s for bucket in found.buckets]
+    assert sorted(ready) == ready
+    assert all(
+        one.end_s <= other.begin_s + 1e-9
+        for one, other in zip(found.buckets, found.buckets[1:], strict=False)
+    )
+
+
+def test_buckets_are_seen_as_ddp_makes_them(tmp_path: Path) -> None:
+    """All layers in one bucket, then two in each: bytes and order are DDP's own, and no promise is too large."""
     slow = ("--backward-ms", "15")
-    before = exchange(tmp_path / "one", "--cap-mb", "100", *slow)
-    assert (1, LAYERS * LAYER_BYTES) == (len(before.buckets), before.num_bytes)
-    assert LAYERS * LAYER_BYTES == 4 * before.num_parameters
-    assert before.transfer_s is not None
-    assert "smaller_buckets" == before.lever
-    assert 0 < before.saved_s <= before.hideable_s <= before.exposed_s
-    assert before.hideable_s >= 0.5 * before.exposed_s
-
-    after = exchange(tmp_path / "small", "--cap-mb", str(before.best_cap_mib), *slow)
-    assert len(after.buckets) > 1
-    assert after.buckets[0].ready_s < 0.5 * after.backward_s
-    assert after.transfer_s is not None
-    shares = [before.exposed_s / before.transfer_s, after.exposed_s / after.transfer_s]
-    assert shares[1] < 0.7 * shares[0], shares
-
-
-def test_without_compute_there_is_little_to_hide_behind(tmp_path: Path) -> None:
-    """Backward takes a fraction of the exchange: whatever the buckets, part of it stays exposed."""
-    found = exchange(tmp_path / "tiny", "--cap-mb", "100")
-    assert found.ratio is not None
-    assert found.ratio > 1
-    assert found.hideable_s <= found.backward_s
-    # 0.57 to 0.60 of it on two shared cores: backward has its gradients to write, too.
-    assert found.hideable_s < 0.85 * found.exposed_s, (found.hideable_s, found.exposed_s)
+    one = exchange(tmp_path / "one", "--cap-mb", "100", *slow)
+    assert [LAYERS * LAYER_MIB * MIB] == [bucket.num_bytes for bucket in one.buckets]
+    assert_possible(one)
+    # Every layer's backward sleeps 15 ms before its gradient is ready: one bucket leaves after all of them.
+    assert one.backward_s >= LAYERS * 0.015
+    assert one.buckets[0].ready_s == pytest.approx(one.backward_s)
+    small = exchange(tmp_path / "small", "--cap-mb", str(2 * LAYER_MIB), *slow)
+    assert_possible(small)
+    assert len(small.buckets) > 2
+    # The first bucket is ready when its own layers are, which is long before the last layer's.
+    assert small.buckets[0].ready_s <= small.backward_s - (len(small.buckets) - 1) * 0.015

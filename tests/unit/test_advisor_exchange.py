@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -101,6 +102,51 @@ def test_one_bucket_that_could_be_four() -> None:
     assert "bucket_cap_mb=5" in finding.message
     assert seen.hideable_s == finding.evidence["bucket_hideable_s"]
     assert document(view)["exchange"]["num_steps"] == len(DETAIL)  # type: ignore[index]
+
+
+def other_buckets(cap_mib: int) -> tuple[int, ...]:
+    """The bucket of each of the four pieces of 5 MiB if DDP fills them up to this size."""
+    a_bucket = -(-cap_mib // 5)
+    return tuple(piece // a_bucket for piece in range(4))
+
+
+def exposed_by_a_link(buckets: tuple[int, ...], transfer_s: float) -> float:
+    """Seconds after the last gradient at which a link that takes transfer_s for all has moved the last bucket."""
+    free_s = -math.inf
+    for bucket in sorted(set(buckets)):
+        last = max(piece for piece, where in enumerate(buckets) if where == bucket)
+        ready_s = (last - 3) * 10 * MS
+        free_s = max(free_s, ready_s) + transfer_s * buckets.count(bucket) / 4
+    return free_s
+
+
+@pytest.mark.parametrize("transfer_s", [4 * MS, 20 * MS, 60 * MS, 200 * MS])
+def test_what_other_buckets_promise_is_what_the_run_with_them_exposes(transfer_s: float) -> None:
+    """On any link, fast or slow: the same training again with the recommended size exposes what was said."""
+    one = replace(JOB, transfer_s=transfer_s)
+    before = view_of(one, told(one)).exchange
+    assert before is not None
+    assert before.best_cap_mib is not None
+    buckets = other_buckets(before.best_cap_mib)
+    again = replace(JOB, transfer_s=exposed_by_a_link(buckets, transfer_s))
+    after = view_of(again, told(again, buckets=buckets)).exchange
+    assert after is not None
+    assert len(set(buckets)) == len(after.buckets) > 1
+    assert transfer_s == pytest.approx(after.transfer_s, rel=0.05)
+    (said,) = [choice.exposed_s for choice in before.sizes if choice.cap_mib == before.best_cap_mib]
+    assert said == pytest.approx(after.exposed_s, rel=0.05)
+    assert before.exposed_s - after.exposed_s == pytest.approx(before.saved_s, rel=0.05)
+    assert 0 < before.saved_s <= before.hideable_s <= before.exposed_s
+
+
+@pytest.mark.parametrize(("transfer_s", "share"), [(20 * MS, 0.75), (200 * MS, 0.15), (2.0, 0.015)])
+def test_the_less_compute_beside_the_exchange_the_less_can_be_hidden(transfer_s: float, share: float) -> None:
+    """Gradients become ready within 30 ms: of 20 ms three quarters can be hidden, of more at most those 30 ms."""
+    job = replace(JOB, transfer_s=transfer_s)
+    seen = view_of(job, told(job)).exchange
+    assert seen is not None
+    assert share == pytest.approx(seen.hideable_s / seen.exposed_s, rel=0.05)
+    assert seen.ratio == pytest.approx(transfer_s / (40 * MS), rel=0.05)
 
 
 def test_summary_and_report_say_it_in_words_and_draw_its_lanes() -> None:
