@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import PATIENCE_S
+
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.view import RunView
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS
@@ -15,7 +17,6 @@ from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 
 SCRIPT = Path(__file__).with_name("bucket_training.py")
 NUM_RANKS = 2
-PATIENCE_S = 180
 HOST = "here/1/1"
 
 

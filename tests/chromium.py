@@ -14,6 +14,8 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any, Self
 
+from patience import PATIENCE_S
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -22,7 +24,6 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-port=0",
 )  # fmt: skip
-PATIENCE_S = 60.0
 COPY = """(() => {
   const data = new DataTransfer();
   const target = document.querySelector(".xterm");

@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 RANK = int(os.environ.get("RANK", "0"))
-LATE_S = 0.025 if RANK == 1 else 0.0
+LATE_S = 0.2 if RANK == 1 else 0.0
 TOKENS = 16
 FOREVER = 10_000_000
 READS_UNTIL_READY = 60  # thirty batches: past the start, before the first evaluation

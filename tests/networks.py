@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from patience import PATIENCE_S
+
 HUB_ADDRESS, NODE_ADDRESS = "10.213.77.1", "10.213.77.2"  # nobody else is in these namespaces
-PATIENCE_S = 20.0
 
 
 def can_make_networks() -> bool:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "demo" / "train.py"
 PYTHONPATH = os.pathsep.join(str(ROOT / part) for part in ("", "probes", "rules"))
-PATIENCE_S = 60.0
 # The host name, a /run of its own, then the node's programs; the namespace ends with its first process.
 _INIT = 'hostname "$1" && mount -t tmpfs run /run && mkdir -p /run/sshd && shift && exec "$@"'
 
@@ -149,7 +149,7 @@ def _trains(process: psutil.Process) -> bool:
         return False
 
 
-def wait_until_no_agents(nodes: list[Node], patience_s: float = 30.0) -> list[psutil.Process]:
+def wait_until_no_agents(nodes: list[Node], patience_s: float = PATIENCE_S) -> list[psutil.Process]:
     """The agents that are left after a while; none if all went."""
     deadline_s = time.monotonic() + patience_s
     while (left := [agent for node in nodes for agent in node.agents()]) and time.monotonic() < deadline_s:

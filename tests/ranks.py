@@ -18,8 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
+
 NUM_STEPS_BEFORE, NUM_STEPS = 3, 14
-PATIENCE_S = 120.0
+LATE_S = 0.2  # of the late rank: many times what a rank waits for a core that it shares with a dozen others
 Step = Callable[[], "dict[str, Any] | None"]
 
 
@@ -143,7 +145,7 @@ class Layer:
 
 
 NUM_CHUNKS = 8
-FORWARD_S, BACKWARD_S, LOSS_S = 0.008, 0.016, 0.02
+FORWARD_S, BACKWARD_S, LOSS_S = 0.016, 0.032, 0.02
 TRUTH_S = (0.03, 0.045)  # chunks so long that waking up and sending, under 1 ms each, hardly count
 NUM_TRUTH_STEPS = 5
 
@@ -218,7 +220,7 @@ def fsdp2(rank: int, world: int) -> Step:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    late_s = 0.02 if rank == 1 else 0.0
+    late_s = LATE_S if rank == 1 else 0.0
     model = nn.Sequential(Layer(0.002 + late_s, 0.004), Layer(0.002, 0.004))
     mesh = init_device_mesh("cpu", (world,))
     for layer in model:
@@ -233,7 +235,7 @@ def fsdp1(rank: int, world: int) -> Step:
     from torch import nn
     from torch.distributed.fsdp import FullyShardedDataParallel
 
-    late_s = 0.02 if rank == 1 else 0.0
+    late_s = LATE_S if rank == 1 else 0.0
     layers = [Layer(0.002, 0.004 + late_s), Layer(0.002, 0.004)]
     device = torch.device("cpu")
     model = nn.Sequential(*[FullyShardedDataParallel(layer, device_id=device) for layer in layers])
@@ -245,7 +247,7 @@ def ddp_buffers(rank: int, world: int) -> Step:
     from torch import nn
 
     model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), Layer(0.002, 0.004))
-    return plain_step(nn.parallel.DistributedDataParallel(model), 0.02 if rank == 0 else 0.001)
+    return plain_step(nn.parallel.DistributedDataParallel(model), LATE_S if rank == 0 else 0.001)
 
 
 def ddp_accumulation(rank: int, world: int) -> Step:
@@ -255,7 +257,7 @@ def ddp_accumulation(rank: int, world: int) -> Step:
     import torch
     from torch import nn
 
-    model = nn.parallel.DistributedDataParallel(Layer(0.006 if rank == 1 else 0.001, 0.002))
+    model = nn.parallel.DistributedDataParallel(Layer(LATE_S / 4 if rank == 1 else 0.001, 0.002))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     value = torch.randn(4, 16)
 
@@ -274,7 +276,7 @@ def by_hand(rank: int, world: int) -> Step:
     import torch
     import torch.distributed as dist
 
-    model = Layer(0.02 if rank == 1 else 0.002, 0.002)
+    model = Layer(LATE_S if rank == 1 else 0.002, 0.002)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     value = torch.randn(4, 16)
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+from patience import PATIENCE_S
 
 from tuiadvisor.agent.discovery import RankProcess, find_ranks
 from tuiadvisor.errors import TuiadvisorError
 
 SCRIPT = Path(__file__).parents[1] / "demo" / "train.py"
-START_PATIENCE_S = 90.0
 
 
 def launch(
@@ -61,7 +61,7 @@ def end(training: subprocess.Popen[bytes]) -> None:
 
 def wait_for_ranks(training: subprocess.Popen[bytes], num_ranks: int) -> list[RankProcess]:
     """Until all ranks have a process group and train: torch's library is mapped and gloo's threads run."""
-    deadline = time.monotonic() + START_PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         assert training.poll() is None, f"training ended early with {training.returncode}"
         with contextlib.suppress(TuiadvisorError, psutil.Error):
@@ -69,7 +69,7 @@ def wait_for_ranks(training: subprocess.Popen[bytes], num_ranks: int) -> list[Ra
             if len(ranks) == num_ranks and all(_trains(rank.pid) for rank in ranks):
                 return ranks
         time.sleep(0.1)
-    raise AssertionError(f"{num_ranks} ranks did not start within {START_PATIENCE_S} s")
+    raise AssertionError(f"{num_ranks} ranks did not start within {PATIENCE_S} s")
 
 
 def _trains(pid: int) -> bool:

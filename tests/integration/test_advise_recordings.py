@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S, RECORD_FOR
 from training import running
 
 pytest.importorskip("torch")
@@ -23,7 +24,7 @@ def tuiadvisor(*arguments: str, folder: Path) -> str:
         [sys.executable, "-m", "tuiadvisor", *arguments],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE_S,
         check=False,
         cwd=folder,
         stdin=subprocess.DEVNULL,
@@ -35,7 +36,16 @@ def tuiadvisor(*arguments: str, folder: Path) -> str:
 def record(folder: Path, name: str, num_ranks: int, *arguments: str) -> None:
     with running(num_ranks, *STEP, *arguments) as (training, _):
         tuiadvisor(
-            "record", "--pid", str(training.pid), "--steps", "250", "--for", "80s", "-o", name, folder=folder
+            "record",
+            "--pid",
+            str(training.pid),
+            "--steps",
+            "250",
+            "--for",
+            RECORD_FOR,
+            "-o",
+            name,
+            folder=folder,
         )
 
 
@@ -82,7 +92,7 @@ def test_a_person_at_a_terminal_is_asked_and_may_leave_at_any_time(project: Path
         cwd=project,
     )
     os.write(ours, b"?\nq\n")
-    shown = talk.communicate(timeout=60)[0].decode()
+    shown = talk.communicate(timeout=PATIENCE_S)[0].decode()
     os.close(ours)
     os.close(theirs)
     assert 0 == talk.returncode

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 import zmq
+from patience import PATIENCE_S
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.discovery import RankProcess, find_ranks
@@ -71,9 +72,9 @@ class Watch:
         endpoint = f"ipc://{folder}/hub"
         self._socket.bind(endpoint)
         command = [sys.executable, "-m", "tuiadvisor.agent", "--endpoint", endpoint, "--pid", str(pid)]
-        self.agent = subprocess.Popen([*command, "--wait", "60"])
+        self.agent = subprocess.Popen([*command, "--wait", str(PATIENCE_S)])
 
-    def until(self, is_enough: Callable[[Watch], Any], limit_s: float = 60.0) -> None:
+    def until(self, is_enough: Callable[[Watch], Any], limit_s: float = PATIENCE_S) -> None:
         """Receive until this holds."""
         deadline_s = time.monotonic() + limit_s
         while not is_enough(self):
@@ -101,12 +102,12 @@ class Watch:
         """Stop the agent in order; its exit code."""
         self.agent.terminate()
         self.until(lambda watch: watch.of(FrameKind.BYE))
-        return self.agent.wait(30)
+        return self.agent.wait(PATIENCE_S)
 
     def close(self) -> None:
         """Nothing of it is left."""
         self.agent.terminate()
-        self.agent.wait(60)
+        self.agent.wait(PATIENCE_S)
         self._context.destroy(linger=0)
 
 
@@ -146,7 +147,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[[int], Watch]]:
 
 def torchrun(*more: str, num_ranks: int = 2) -> list[str]:
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
-    return [*launcher, str(TRAIN), "--seconds", "90", "--step-ms", "20", *more]
+    return [*launcher, str(TRAIN), "--seconds", "900", "--step-ms", "20", *more]
 
 
 def test_torchrun_job_is_watched_from_its_launch_on_and_left_without_a_trace(
@@ -223,7 +224,7 @@ def test_ranks_of_mp_spawn_get_their_numbers_from_the_probe(
     script = tmp_path / "spawn_train.py"
     script.write_text(SPAWN_TRAIN)
     job = started(str(script), str(tmp_path))
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + PATIENCE_S
     ranks: list[RankProcess] = []
     while len(ranks) < 2:
         assert time.monotonic() < deadline_s

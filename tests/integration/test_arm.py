@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from training import running
 
 from tuiadvisor.inject.armed import waiting_processes
@@ -40,7 +41,7 @@ def test_the_command_is_the_process_that_was_started() -> None:
     """Process id, output and exit code are the command's own; its Python processes listen while they live."""
     source = "import os, sys, glob; print(os.getpid(), glob.glob(f'/tmp/*/{os.getpid()}.sock')); sys.exit(7)"
     process = armed(sys.executable, "-c", source)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert 7 == process.returncode
     assert output.startswith(f"{process.pid} [")
     assert f"tuiadvisor-arm-{os.getuid()}/{process.pid}.sock" in output
@@ -53,20 +54,20 @@ def test_a_signal_ends_the_command_as_without_us() -> None:
     assert process.stdout is not None
     assert "ready\n" == process.stdout.readline()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     assert -signal.SIGTERM == process.returncode
     broken = armed("sh", "-c", "kill -PIPE $$; exit 3")
-    broken.communicate(timeout=60)
+    broken.communicate(timeout=PATIENCE_S)
     assert -signal.SIGPIPE == broken.returncode
 
 
 def test_a_killed_process_leaves_no_socket_for_long() -> None:
     """The next armed command clears what the killed one could not."""
     process = armed(sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     left = Path("/tmp", f"tuiadvisor-arm-{os.getuid()}", f"{process.pid}.sock")  # noqa: S108  the listener's place
     assert left.exists()
-    armed("true").communicate(timeout=60)
+    armed("true").communicate(timeout=PATIENCE_S)
     assert not left.exists()
 
 
@@ -76,7 +77,7 @@ def test_a_killed_process_leaves_no_socket_for_long() -> None:
 def test_what_cannot_run_is_one_line(command: tuple[str, ...], says: str) -> None:
     """A mistake of the user: exit code 2."""
     process = armed(*command)
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=PATIENCE_S)
     assert 2 == process.returncode
     assert says in complaint
     assert 1 == len(complaint.splitlines())
@@ -90,7 +91,9 @@ def test_the_variables_for_a_job_script_arm_it_too(tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     look = "import os; print(os.path.exists(f'/tmp/tuiadvisor-arm-{os.getuid()}/{os.getpid()}.sock'))"
     script.write_text(f'{variables}\n"{sys.executable}" -c "{look}"\n')
-    done = subprocess.run(["/bin/sh", str(script)], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        ["/bin/sh", str(script)], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
     assert "True\n" == done.stdout
 
 
@@ -110,7 +113,7 @@ def test_a_process_that_is_not_armed_is_refused_with_the_remedy() -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         if done.returncode == NO_SECCOMP:
             pytest.skip("no seccomp filters (another kernel)")

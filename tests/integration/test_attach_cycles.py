@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+from patience import INJECT_S, PATIENCE_S, wait_until
 from training import launch, running
 
 from tuiadvisor.agent.payload import attach_code, detach_code
-from tuiadvisor.inject import inject
+from tuiadvisor.inject import inject as inject_within
 from tuiadvisor_probes import ring
 
 torch = pytest.importorskip("torch")
 
+inject = partial(inject_within, timeout_s=INJECT_S)
 NUM_WARM_CYCLES = 20
 CYCLES_A_COLLECTION = 10
 
@@ -32,15 +35,6 @@ def footprint(pid: int, mark: Path) -> tuple[int, int, int]:
         threads.append(process.num_threads())
         time.sleep(0.01)
     return min(threads), process.num_fds(), process.memory_info().rss
-
-
-def wait_until(condition: object, what: str, patience_s: float = 10.0) -> None:
-    """Poll a callable."""
-    assert callable(condition)
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.002)
 
 
 def collect(pid: int, mark: Path) -> None:
@@ -71,7 +65,6 @@ def cycle(pid: int, path: Path, *, by_command: bool) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("num_cycles", [25, pytest.param(100, marks=pytest.mark.extended)])
 def test_cycles_leave_no_trace(num_cycles: int, tmp_path: Path) -> None:
     """Threads and descriptors as before, memory not growing with the cycles, weights equal to an undisturbed run."""
@@ -104,11 +97,11 @@ def test_cycles_leave_no_trace(num_cycles: int, tmp_path: Path) -> None:
             # One ring is 2.3 MiB and the probe's code 0.3: keeping either of a hundred cycles would show.
             assert resident_after - resident < 8 << 20
         stop.touch()
-        assert training.wait(120) == 0, "the training itself must end well"
+        assert training.wait(PATIENCE_S) == 0, "the training itself must end well"
     left = torch.load(disturbed)
     as_many = ["--steps", str(left["steps"]), "--seed", "5"]
     undisturbed = launch(2, ["--print-every", "0", *as_many, "--step-ms", "0", "--result", str(reference)])
-    assert undisturbed.wait(120) == 0
+    assert undisturbed.wait(PATIENCE_S) == 0
     right = torch.load(reference)
     assert left["steps"] == right["steps"] > num_steps_seen // len(pids)
     assert torch.equal(left["weights"], right["weights"])

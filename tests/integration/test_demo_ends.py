@@ -9,6 +9,7 @@ import time
 
 import psutil
 import pytest
+from patience import PATIENCE_S
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -30,9 +31,9 @@ def test_the_training_ends_with_the_demo(number: signal.Signals) -> None:
         assert len([one for one in training if "train.py" in " ".join(one.cmdline())]) >= 2
         time.sleep(1.0)
         demo.send_signal(number)
-        demo.communicate(timeout=60)
+        demo.communicate(timeout=PATIENCE_S)
         assert 128 + number == demo.returncode
-        gone, alive = psutil.wait_procs(training, timeout=20)
+        gone, alive = psutil.wait_procs(training, timeout=PATIENCE_S)
         assert len(gone) >= 3
         assert [] == alive
     finally:

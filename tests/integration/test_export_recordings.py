@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S, RECORD_FOR
 from training import running
 
 from tuiadvisor.stream.frames import decode
@@ -27,7 +28,7 @@ def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "tuiadvisor", *arguments],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert 0 == done.returncode, done.stderr
@@ -40,7 +41,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int]]
     path = str(tmp_path_factory.mktemp("run") / "run.tuirec")
     fault = ("--step-ms", "20", "--fault", "slow-backward", "--fault-rank", "1")
     with running(4, *fault) as (training, ranks):
-        tuiadvisor("record", "--pid", str(training.pid), "-o", path, "--steps", "250", "--for", "80s")
+        tuiadvisor("record", "--pid", str(training.pid), "-o", path, "--steps", "250", "--for", RECORD_FOR)
         return path, [rank.pid for rank in ranks]
 
 

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S, RECORD_FOR
 from training import end
 
 from tuiadvisor.stream.frames import FrameKind, decode
 from tuiadvisor.stream.recording import RecordingReader
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 SCRIPT = Path(__file__).parents[1] / "frameworks.py"
-PATIENCE_S = 150.0
 
 
 def free_port() -> str:
@@ -86,17 +86,17 @@ def command(*arguments: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def diagnosis(pids: list[int], folder: Path, seconds: int) -> dict[str, Any]:
+def diagnosis(pids: list[int], folder: Path) -> dict[str, Any]:
     """Attach, record, leave, diagnose."""
     recording = str(folder / "run")
-    command("record", "--pid", *map(str, pids), "-o", recording, "--for", f"{seconds}s")
+    command("record", "--pid", *map(str, pids), "-o", recording, "--steps", "80", "--for", RECORD_FOR)
     result: dict[str, Any] = json.loads(command("diagnose", recording, "--json"))
     return result
 
@@ -125,7 +125,7 @@ def test_every_phase_is_seen_and_the_slow_rank_named(tmp_path: Path, framework: 
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"no {framework} (make frameworks)")
     with two_ranks(framework, tmp_path) as pids:
-        document = diagnosis(pids, tmp_path, 9)
+        document = diagnosis(pids, tmp_path)
     assert_rank_1_is_late_in_forward(document)
     seconds = document["step"]["seconds"]
     for phase in ("data_wait", "forward", "backward", "comm_exposed", "optimizer"):
@@ -144,7 +144,7 @@ def test_ranks_of_spawn_have_no_environment(tmp_path: Path) -> None:
     script = start("spawn", tmp_path, [])
     try:
         wait_for_ready(tmp_path, 2, [script])
-        document = diagnosis([script.pid], tmp_path, 8)
+        document = diagnosis([script.pid], tmp_path)
     finally:
         end(script)
     assert 2 == document["run"]["world_size"]

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from nodes import PATIENCE_S, PYTHONPATH, SCRIPT, can_make_nodes, free_port
+from nodes import PYTHONPATH, SCRIPT, can_make_nodes, free_port
+from patience import PATIENCE_S, RECORD_FOR, complaints
 
 pytest.importorskip("torch")
 NEEDED = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
@@ -29,7 +30,7 @@ pytestmark = [
 ]
 UP = Path(__file__).parents[1] / "cluster" / "slurm_up.sh"
 # Rank 2 is on the second node.
-FAULT = "--step-ms 20 --fault slow-data --fault-rank 2 --delay-ms 40"
+FAULT = "--step-ms 20 --fault slow-data --fault-rank 2 --delay-ms 200"
 
 
 @dataclass
@@ -42,7 +43,9 @@ class Slurm:
 
     def ask(self, *command: str) -> str:
         """What one of Slurm's commands prints."""
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, env=self.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
         assert 0 == done.returncode, done.stderr
         return done.stdout.strip()
 
@@ -142,13 +145,13 @@ def test_every_node_of_the_job_is_watched_and_the_slow_rank_is_named(slurm: Slur
     """Four ranks on two nodes, rank 2 waits for its data: named with its host; the job runs on, nothing is left."""
     output = slurm.folder / "run.tuirec"
     done = subprocess.run(
-        slurm.command("record", "-o", str(output), "--for", "12s"),
-        env=slurm.env, capture_output=True, text=True, timeout=90, check=False,
+        slurm.command("record", "-o", str(output), "--steps", "60", "--for", RECORD_FOR),
+        env=slurm.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (0, "") == (done.returncode, complaints(done.stderr))
     command = [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"]
     document = json.loads(
-        subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
     )
     assert (4, ["slurm1", "slurm2"]) == (document["run"]["world_size"], sorted(document["run"]["hosts"]))
     assert ["slurm1", "slurm1", "slurm2", "slurm2"] == [row["host"] for row in document["per_rank"]]
@@ -183,7 +186,9 @@ def test_jobs_that_cannot_be_watched_are_refused_in_one_line(slurm: Slurm) -> No
     waiting = slurm.submit("sleep 60\n", "-N2", "--exclusive", "--begin=now+1hour")
     for job, words in [("999999", "squeue"), (waiting, "pending"), ("$(reboot)", "not a job's number")]:
         command = [sys.executable, "-m", "tuiadvisor", "watch", "--once", "--slurm", job]
-        done = subprocess.run(command, env=slurm.env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, env=slurm.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
         assert (2, 1) == (done.returncode, done.stderr.count("\n")), done.stderr
         assert words in done.stderr
     slurm.ask("scancel", waiting)

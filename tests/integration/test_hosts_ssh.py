@@ -17,7 +17,6 @@ from pathlib import Path
 import psutil
 import pytest
 from nodes import (
-    PATIENCE_S,
     PYTHONPATH,
     Node,
     can_make_nodes,
@@ -27,6 +26,7 @@ from nodes import (
     wait_for_training,
     wait_until_no_agents,
 )
+from patience import PATIENCE_S, RECORD_FOR, complaints
 
 from tuiadvisor.cli import session as session_module
 from tuiadvisor.launch.ssh import SshLauncher, SshOptions
@@ -46,7 +46,7 @@ pytestmark = [
 ]
 NAMES = ("node1", "node2")
 # Rank 3 is on node2.
-FAULT = ["--step-ms", "20", "--fault", "slow-backward", "--fault-rank", "3", "--delay-ms", "40"]
+FAULT = ["--step-ms", "20", "--fault", "slow-backward", "--fault-rank", "3", "--delay-ms", "200"]
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Cluster:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
         return subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, timeout=90, check=False
+            self.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
 
 
@@ -128,11 +128,11 @@ def test_ranks_of_both_hosts_are_watched_and_the_slow_one_is_named(cluster: Clus
     """Four ranks on two hosts, rank 3 on node2 slow in backward: found; no agent and no port is left behind."""
     output, before = cluster.folder / f"{way}.tuirec", listening(cluster.nodes)
     direct = ["--hub-address", "127.0.0.1"] if way == "direct" else []
-    done = cluster.run("record", "-o", str(output), "--for", "12s", *direct)
-    assert (0, "") == (done.returncode, done.stderr)
+    done = cluster.run("record", "-o", str(output), "--steps", "60", "--for", RECORD_FOR, *direct)
+    assert (0, "") == (done.returncode, complaints(done.stderr))
     said = subprocess.run(
         [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"],
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=True,
     )  # fmt: skip
     document = json.loads(said.stdout)
     assert (4, ["node1", "node2"]) == (document["run"]["world_size"], sorted(document["run"]["hosts"]))
@@ -218,7 +218,9 @@ def test_what_fails_on_a_host_is_said_with_its_name(cluster: Cluster) -> None:
         (["--hosts", "nowhere.invalid"], r"nowhere.invalid: .*(resolve|Name or service)"),
     ]:
         command = cluster.command("record", "-o", str(cluster.folder / "failed.tuirec"), "--for", "8s")
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
         assert done.returncode in (1, 2)
         assert 1 == done.stderr.count("\n"), done.stderr
         assert re.search(words, done.stderr), done.stderr

@@ -15,12 +15,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from patience import INJECT_S, PATIENCE_S
 
-from tuiadvisor.inject import InjectError, inject
+from tuiadvisor.inject import InjectError
+from tuiadvisor.inject import inject as inject_within
 from tuiadvisor.inject.armed import arm_environment, is_armed
 from tuiadvisor.inject.process import maps
 
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 60.0
 
 
 def _pythons() -> dict[str, str]:
@@ -55,6 +57,7 @@ def _pythons() -> dict[str, str]:
     return found
 
 
+inject = partial(inject_within, timeout_s=INJECT_S)
 PYTHONS = _pythons()
 VERSIONS = sorted({"3.10", "3.11", "3.12", "3.13", *PYTHONS})
 

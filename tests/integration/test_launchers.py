@@ -16,7 +16,6 @@ from pathlib import Path
 import psutil
 import pytest
 from nodes import (
-    PATIENCE_S,
     TRAINING_ENV,
     can_make_nodes,
     free_port,
@@ -25,6 +24,7 @@ from nodes import (
     wait_for_training,
     wait_until_no_agents,
 )
+from patience import PATIENCE_S, complaints
 from training import end
 
 from tuiadvisor.advisor.fold import Advisor
@@ -86,21 +86,21 @@ def diagnosed(pid: int, folder: Path) -> dict[str, object]:
         "-o",
         str(output),
         "--steps",
-        "100",
+        "60",
         "--pid",
         str(pid),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert (0, "") == (done.returncode, done.stderr)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (0, "") == (done.returncode, complaints(done.stderr))
     command = [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     found = json.loads(said.stdout)
     assert isinstance(found, dict)
     return found
 
 
 ARGUMENTS = [str(SCRIPT), "--step-ms", "20", "--print-every", "0"]
-ARGUMENTS += ["--fault", "slow-backward", "--fault-rank", "1", "--delay-ms", "40"]
+ARGUMENTS += ["--fault", "slow-backward", "--fault-rank", "1", "--delay-ms", "200"]
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (apt-get install openmpi-bin)")
@@ -146,7 +146,16 @@ def test_an_agent_beside_a_pods_training_watches_it(tmp_path: Path) -> None:
         ]
         with Session((), None, "pod", "", launcher=InvitedLauncher(file, "127.0.0.1")) as session:
             agent = subprocess.Popen(
-                [*enter, sys.executable, "-m", "tuiadvisor.agent", "--invitation", str(file), "--wait", "60"]
+                [
+                    *enter,
+                    sys.executable,
+                    "-m",
+                    "tuiadvisor.agent",
+                    "--invitation",
+                    str(file),
+                    "--wait",
+                    str(PATIENCE_S),
+                ]
             )
             source, advisor = session.source(), Advisor()
             try:
@@ -197,7 +206,11 @@ def test_the_guides_manifest_is_one() -> None:
     assert all(isinstance(word, str) for container in (train, agent) for word in container["command"])
     assert str(mount["mountPath"]) in agent["command"][agent["command"].index("--invitation") + 1]
     done = subprocess.run(
-        [sys.executable, *agent["command"][1:]], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *agent["command"][1:]],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (2, 1) == (done.returncode, done.stderr.count("\n"))
     assert "/keys/invitation" in done.stderr

@@ -15,7 +15,6 @@ from tuiadvisor.events import EventKind, StepFlag
 from tuiadvisor_probes.duty import BURST_STEPS, FIRST_BURST_STEPS, FIRST_STEPS
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.timeout(170)
 
 OWN_FIRST_BURST = FIRST_STEPS + FIRST_BURST_STEPS + 2  # unaligned: each rank learns what a burst costs it
 

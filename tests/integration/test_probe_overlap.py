@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 pytest.importorskip("torch")
 NUM_TURNS = 6
@@ -26,7 +27,7 @@ from probing import probed
 rank, folder = int(os.environ["RANK"]), sys.argv[1]
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-LATE_S, SHARES, HURRIED, TURNS = 0.15, (0.6, 0.25), 5, 6
+LATE_S, SHARES, HURRIED, TURNS = 0.4, (0.6, 0.25), 5, 6
 delays_s = {"before": 0.0, "between": 0.0}
 begun = computed = 0.0
 
@@ -92,7 +93,7 @@ def test_overlap_of_a_schedule_of_known_lengths(tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
-    texts = [rank.communicate(timeout=120)[1] for rank in ranks]
+    texts = [rank.communicate(timeout=PATIENCE_S)[1] for rank in ranks]
     assert [0, 0] == [rank.returncode for rank in ranks], texts
     shares = []
     for rank in range(2):

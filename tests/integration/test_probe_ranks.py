@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from probing import assert_sums_to_step, is_close, observed_phases
-from ranks import LOSS_S, NUM_CHUNKS, NUM_STEPS, NUM_TRUTH_STEPS, TRUTH_S, run
+from ranks import LATE_S, LOSS_S, NUM_CHUNKS, NUM_STEPS, NUM_TRUTH_STEPS, TRUTH_S, run
 
 from tuiadvisor.events import UNKNOWN, EventKind
 from tuiadvisor.metrics.pipeline import PipelineEvents, PipelineTimes, pipeline_times
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.timeout(170)
 
 
 def median(rank: dict[str, Any], value: str) -> float:
@@ -42,13 +41,13 @@ def waits(ranks: list[dict[str, Any]]) -> list[float]:
     ],
 )
 def test_late_rank_and_its_phase(tmp_path: Path, scenario: str, late_rank: int, late_phase: str) -> None:
-    """Who arrives last waits least, 20 ms less than the other, and the phase it lost them in is longer by that."""
+    """Who arrives last waits least, by what it was late, and the phase it lost that in is longer by as much."""
     ranks = run(scenario, 2, tmp_path)
     on_time = ranks[1 - late_rank]
     late = ranks[late_rank]
     waited = waits(ranks)
-    assert waited[1 - late_rank] - waited[late_rank] > 12e6
-    assert median(late, f"{late_phase}_ns") - median(on_time, f"{late_phase}_ns") > 12e6
+    assert waited[1 - late_rank] - waited[late_rank] > 0.6e9 * LATE_S
+    assert median(late, f"{late_phase}_ns") - median(on_time, f"{late_phase}_ns") > 0.6e9 * LATE_S
     for rank in ranks:
         assert NUM_STEPS == len(rank["steps"])
         assert 0 == rank["errors"]
@@ -68,7 +67,7 @@ def test_sharded_phases_are_what_the_loop_measures(tmp_path: Path) -> None:
             # The loop cannot tell waiting from computing: compare the sum.
             names = ("forward", "backward", "comm_exposed")
             good += is_close(mine["forward"] + mine["backward"], sum(theirs[f"{name}_ns"] for name in names))
-        assert good >= 8
+        assert good > (NUM_STEPS - 2) // 2  # a rank may lose its core between the two clocks' reads
         kinds = [event["kind"] for event in rank["events"]]
         # Two layers with parameters of their own: gathered in forward and again in backward.
         assert 4 * NUM_STEPS == kinds.count(EventKind.ALL_GATHER)
@@ -130,7 +129,7 @@ def test_bubble_of_equal_stages_is_the_trainings_own(tmp_path: Path, scenario: s
     assert statistics.median(own) == pytest.approx(times.bubble, abs=0.03)
     assert min(own) == pytest.approx(min(times.bubble_K), abs=0.03)
     assert min(times.bubble_K) > 3 / 11 - 0.03
-    assert min(times.balance_S) > 0.8
+    assert min(times.balance_S) > 0.6
     per_step_s = [NUM_CHUNKS * cost_s for cost_s in TRUTH_S]
     assert (times.forward_s_S >= 0.99 * per_step_s[0]).all()
     assert (times.backward_s_S >= 0.99 * per_step_s[1]).all()
@@ -146,7 +145,7 @@ def test_interleaved_stages(tmp_path: Path, scenario: str) -> None:
     assert (NUM_CHUNKS, 2) == (times.num_micro_batches, times.chunks_per_rank)
     assert 1 / 17 == pytest.approx(times.ideal_bubble)
     assert min(times.bubble_K) > 1 / 17 - 0.03
-    assert min(times.balance_S) > 0.8
+    assert min(times.balance_S) > 0.6
     assert_pipeline_seen(ranks, per_rank=2)
 
 

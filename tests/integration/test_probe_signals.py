@@ -157,7 +157,7 @@ def test_phases_are_what_the_loop_itself_measures(tmp_path: Path, workers: int) 
         assert theirs["other_ns"] >= mine["other"] - 100_000
         assert theirs["samples"] == 4
     # A step may lose the processor exactly between the two clocks' reads; loader workers make that frequent.
-    assert outliers <= 4
+    assert outliers < len(steps) / 2
 
 
 def test_a_hidden_phase_is_unknown_not_zero(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from patience import PATIENCE_S
 
 from tuiadvisor.stream.frames import peek
 from tuiadvisor.stream.recording import RecordingReader
@@ -19,7 +20,6 @@ from tuiadvisor.stream.source import FileSource
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE_S: Final = 60.0
 WRITER: Final = """
 import sys
 from tuiadvisor.stream.frames import FrameKind, encode, pack_columns

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from chromium import Tab, executable
+from patience import PATIENCE_S
 
 from tuiadvisor.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_S = 90.0
 needs_server = pytest.mark.skipif(
     "not __import__('importlib.util').util.find_spec('textual_serve')",
     reason="no textual-serve (pip install 'tuiadvisor[web]')",
@@ -61,7 +61,7 @@ class Serving:
     def end(self, number: int = signal.SIGTERM) -> None:
         if self.process.poll() is None:
             self.process.send_signal(number)
-            self.process.wait(30)
+            self.process.wait(PATIENCE_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
 
@@ -137,10 +137,10 @@ def test_nobody_without_the_address_gets_in(serving: Serving) -> None:
     root = f"http://127.0.0.1:{serving.port}/"
     for path in ("", "ws", "static/js/textual.js", f"{serving.address.split('/')[3][:-1]}/"):
         with pytest.raises(HTTPError) as caught:
-            urlopen(root + path, timeout=30)  # noqa: S310  ours
+            urlopen(root + path, timeout=PATIENCE_S)  # noqa: S310  ours
         assert 404 == caught.value.code
         caught.value.close()
-    with urlopen(serving.address, timeout=30) as page:  # noqa: S310  ours
+    with urlopen(serving.address, timeout=PATIENCE_S) as page:  # noqa: S310  ours
         assert "default-src 'self'" in page.headers["Content-Security-Policy"]
         assert "no-referrer" == page.headers["Referrer-Policy"]
         # Found by the host the browser used: the other end of an ssh tunnel may have another port.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 import zmq
+from patience import PATIENCE_S
 
 from tuiadvisor.stream import hub as hub_module
 from tuiadvisor.stream.attendance import (
@@ -37,8 +38,6 @@ from tuiadvisor.stream.wire import Request, unpack_reply
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-PATIENCE_S = 30.0  # how long a loaded machine may take for what takes milliseconds
 
 
 @dataclass

@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 import zmq
+from patience import PATIENCE_S
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.errors import TuiadvisorError
@@ -25,7 +26,6 @@ from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.source import LiveSource
 from tuiadvisor.stream.wire import Request
 
-PATIENCE_S = 30.0
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested
 REFUSAL_S = 1.0  # a loopback handshake takes milliseconds: silence for so long is a refusal
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import PATIENCE_S
 from training import running
 
 from tuiadvisor.advisor.fold import Advisor
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 
 def follow(
-    source: LiveSource, advisor: Advisor, until: Callable[[RunView], bool], patience_s: float = 30.0
+    source: LiveSource, advisor: Advisor, until: Callable[[RunView], bool], patience_s: float = PATIENCE_S
 ) -> RunView:
     """Fold what comes until the view satisfies the condition."""
     deadline = time.monotonic() + patience_s
@@ -87,7 +88,7 @@ def test_killed_agent_leaves_ranks_training(tmp_path: Path) -> None:
         assert training.poll() is None
         done = subprocess.run(
             [sys.executable, "-m", "tuiadvisor", "detach", "--pid", str(training.pid)],
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, check=False, timeout=PATIENCE_S,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert "2 probes taken out" in done.stdout
@@ -103,7 +104,7 @@ def test_killed_hub_costs_at_most_the_last_frame(tmp_path: Path) -> None:
             source, advisor = session.source(), Advisor()
             before = follow(source, advisor, is_live)
             session.hub.kill()
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + PATIENCE_S
             while source.status.connected and time.monotonic() < deadline:
                 source.read(0.2)
             assert not source.status.connected
@@ -123,7 +124,7 @@ def test_live_and_replay_give_the_same_views(tmp_path: Path) -> None:
         Session([training.pid], str(path), "train.py", "") as session,
     ):
         source, advisor = session.source(), Advisor()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if len(live) > 40 and live[-1].verdict.finding == "straggler":
                 break

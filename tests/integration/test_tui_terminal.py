@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -37,37 +38,37 @@ def wait_for_end(pid: int, seconds: float) -> int:
 
 def test_first_frame_key_and_leaving(terminal: Terminal) -> None:
     """Verdict drawn, a key answered, the terminal given back, exit code 0."""
-    seen = terminal.read(20.0, b"TUNE")
+    seen = terminal.read(PATIENCE_S, b"TUNE")
     assert b"TUNE" in seen
     terminal.read(0.5)
     os.write(terminal.fd, b"2")
-    assert b"ranks by rank" in terminal.read(5.0, b"ranks by rank")
+    assert b"ranks by rank" in terminal.read(PATIENCE_S, b"ranks by rank")
     os.write(terminal.fd, b"q")
-    assert LEFT in terminal.read(5.0, LEFT.replace(b"[", rb"\[").replace(b"?", rb"\?"))
-    assert 0 == wait_for_end(terminal.pid, 5.0)
+    assert LEFT in terminal.read(PATIENCE_S, LEFT.replace(b"[", rb"\[").replace(b"?", rb"\?"))
+    assert 0 == wait_for_end(terminal.pid, PATIENCE_S)
     os.close(terminal.fd)
 
 
 def test_a_terminal_that_goes_away_ends_the_screens(terminal: Terminal) -> None:
     """No core is left spinning on a hang-up."""
-    assert b"TUNE" in terminal.read(20.0, b"TUNE")
+    assert b"TUNE" in terminal.read(PATIENCE_S, b"TUNE")
     os.close(terminal.fd)
-    assert 0 == wait_for_end(terminal.pid, 5.0)
+    assert 0 == wait_for_end(terminal.pid, PATIENCE_S)
 
 
 def test_a_polite_kill_gives_the_terminal_back(terminal: Terminal) -> None:
     """Not a shell that prints into what is left of the picture."""
-    assert b"TUNE" in terminal.read(20.0, b"TUNE")
+    assert b"TUNE" in terminal.read(PATIENCE_S, b"TUNE")
     os.kill(terminal.pid, signal.SIGTERM)
-    assert LEFT in terminal.read(5.0, LEFT.replace(b"[", rb"\[").replace(b"?", rb"\?"))
-    assert 0 == wait_for_end(terminal.pid, 5.0)
+    assert LEFT in terminal.read(PATIENCE_S, LEFT.replace(b"[", rb"\[").replace(b"?", rb"\?"))
+    assert 0 == wait_for_end(terminal.pid, PATIENCE_S)
     os.close(terminal.fd)
 
 
 def test_a_terminal_that_does_not_answer_gets_no_queue(terminal: Terminal) -> None:
     """Until the frame was taken no further one is sent, whatever changes and whatever keys are pressed."""
     seen = b""
-    end_s = time.monotonic() + 20.0
+    end_s = time.monotonic() + PATIENCE_S
     while ASK not in seen and time.monotonic() < end_s:
         # Read past Terminal.read, which would answer.
         seen += os.read(terminal.fd, 65536)
@@ -85,6 +86,6 @@ def test_a_terminal_that_does_not_answer_gets_no_queue(terminal: Terminal) -> No
     os.set_blocking(terminal.fd, True)
     os.write(terminal.fd, b"\x1b[24;80R")
     assert terminal.num_frames == 0
-    terminal.read(2.0, ASK.replace(b"[", rb"\["))
+    terminal.read(PATIENCE_S, ASK.replace(b"[", rb"\["))
     assert terminal.num_frames >= 1
     terminal.close()

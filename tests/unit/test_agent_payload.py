@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from tuiadvisor.agent import payload
 from tuiadvisor_probes import ring
@@ -54,7 +55,7 @@ def test_attach_code_installs_and_removes(interpreter: str, bundled: bool, tmp_p
     )
     if bundled:
         assert payload.write_bundle(tmp_path, process.pid, os.getuid())
-    output, _ = process.communicate("\n", timeout=30)
+    output, _ = process.communicate("\n", timeout=PATIENCE_S)
     assert process.returncode == 0
     assert output.splitlines() == [str(len(payload.MODULE_ORDER)), "[]"]
     reader = ring.RingReader(str(path))
@@ -68,7 +69,7 @@ def test_damaged_bundle_falls_back_to_source(tmp_path: Path) -> None:
     ring.create_ring_file(str(path))
     (tmp_path / payload.BUNDLE_NAME).write_bytes(b"not marshal at all")
     program = f"exec({payload.attach_code(str(path))!r}, {{}})"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_S)
     reader = ring.RingReader(str(path))
     assert reader.get_u64(ring.OFFSET_STATE) == ring.STATE_DETACHED  # by its exit hook
     reader.close()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from patience import PATIENCE_S
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.standingthread import LOOK_EVERY_NS, STANDING_NS, StandingThread
@@ -42,7 +43,7 @@ def looks(process: subprocess.Popen[bytes], num: int = 2) -> list[str | None]:
 
 def until(process: subprocess.Popen[bytes], state: str) -> None:
     """Wait for the process's state letter."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         stat = procfs.stat(process.pid)
         if stat is not None and stat.state == state:
@@ -81,7 +82,7 @@ def test_a_sleeper_and_one_that_waits_for_a_lock_are_told_apart(code: str, expec
     """By the system call: a condition variable, as a collective's wait uses it, is a futex."""
     with python(code) as process:
         until(process, "S")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while looks(process)[-1] != expected and time.monotonic() < deadline:
             time.sleep(0.01)  # it may sleep for another reason while the interpreter starts
         assert [None, expected] == looks(process)

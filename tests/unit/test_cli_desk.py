@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import PATIENCE_S
 from synthetic_run import Fault, Job
 from unit.test_contents import recording
 
@@ -44,7 +45,7 @@ def desk(folder: Path) -> Iterator[Desk]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import PATIENCE_S
 from snapshot import views
 from synthetic_run import Job
 from unit.test_cli_lookback import Watch
@@ -151,7 +152,7 @@ def test_a_replay_that_stands_takes_no_processor_and_answers_at_once(tmp_path: P
         feed.stop()
 
 
-def wait_for(is_so: Callable[[], bool], seconds: float = 30.0) -> None:
+def wait_for(is_so: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
     end_s = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end_s

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import PATIENCE_S
 from synthetic_run import Fault, Job, encoded, final_view, frames
 
 from tuiadvisor.advisor.findings import catalog
@@ -87,7 +88,7 @@ def recorded(folder: Path) -> Path:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

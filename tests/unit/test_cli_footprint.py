@@ -16,13 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 
 def loaded(code: str) -> set[str]:
     """Modules in a fresh interpreter after this code."""
     told = f"{code}\nimport sys\nprint(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", told], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", told], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     return set(done.stdout.split())
 
@@ -112,7 +113,6 @@ def on_terminal(command: list[str]) -> tuple[int, bytes]:
     return os.waitstatus_to_exitcode(status), shown
 
 
-PATIENCE_S = 30.0
 HOLES = """
 from pathlib import Path
 def kept_mb():

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from patience import PATIENCE_S
 from snapshot import views
 
 from tuiadvisor.agent.hello import host_name
@@ -17,7 +18,7 @@ from tuiadvisor.stream.wish import Wish
 
 def ended(errand: Errand) -> str:
     """Its sentence once it has ended."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not errand.look():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from tuiadvisor.inject.payload import wrapped
 from tuiadvisor.inject.stubs import LIBC_FUNCTIONS, PYTHON_FUNCTIONS, build_block
@@ -102,7 +103,7 @@ while len(seen) < 50:
     time.sleep(0.001)
 """
     completed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert (completed.stdout, completed.stderr, completed.returncode) == ("", "", 0)
 

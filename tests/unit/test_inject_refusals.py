@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import PATIENCE_S
 
 from tuiadvisor.inject import InjectError, inject, outcome, preflight, process, refusals, remote_exec
 from tuiadvisor.inject.refusals import ptrace_restriction
@@ -200,7 +201,7 @@ def test_remote_exec_overwrites_no_script_that_was_not_begun(tmp_path: Path) -> 
         pid, program = os.getpid(), str(caller)
         list(pool.map(lambda code: remote_exec.inject_remote_exec(pid, code, program, timeout_s=30), codes))
     # A script has begun when its caller returns; what it does comes a moment later.
-    end_s = time.monotonic() + 20
+    end_s = time.monotonic() + PATIENCE_S
     while not all(marker.exists() for marker in markers) and time.monotonic() < end_s:
         time.sleep(0.01)
     assert [True] * 3 == [marker.exists() for marker in markers]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from patience import PATIENCE_S
 from synthetic_run import Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.fold import Advisor
@@ -127,7 +128,7 @@ def test_memory_stays_within_its_bound() -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

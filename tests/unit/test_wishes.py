@@ -9,6 +9,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterator
 
 import pytest
+from patience import PATIENCE_S
 
 from tuiadvisor.agent.leash import MAX_LINE_BYTES, Leash
 from tuiadvisor.cli.work_options import share_ppm
@@ -94,7 +95,7 @@ def test_wishes_follow_the_invitation() -> None:
         agents.wish(Wish(budget_ppm=5))
         agent.invite(Invitation("ipc:///nowhere"))
         agents.wish(BURST)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while len(said) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
     finally:
