@@ -43,7 +43,7 @@ def test_ssh_is_told_to_ask_nothing_and_to_forward_loopback_only() -> None:
     command = launcher.command("node1", 4711)
     assert "BatchMode=yes" in command
     assert ["-R", "127.0.0.1:0:127.0.0.1:4711", "--", "node1"] == list(command[-5:-1])
-    assert "exec '/opt/my env/bin/python' -m tuiadvisor.agent --from-stdin" == command[-1]
+    assert "exec '/opt/my env/bin/python' -P -m tuiadvisor.agent --from-stdin" == command[-1]
     assert ["-F", "/etc/my config"] == list(command[command.index("-F") :][:2])
 
 

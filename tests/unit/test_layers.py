@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 ALLOWED = {
     "tuiadvisor/errors.py": (),
     "tuiadvisor/events.py": (),
+    "tuiadvisor/ownpython.py": (),
     "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
     "tuiadvisor/tui": (
         "tuiadvisor.advisor.exchangeview",
@@ -99,13 +100,20 @@ ALLOWED = {
         "zstandard",
         "numpy",
     ),
-    "tuiadvisor/launch": ("tuiadvisor.launch", "tuiadvisor.stream", "tuiadvisor.errors", "orjson"),
+    "tuiadvisor/launch": (
+        "tuiadvisor.launch",
+        "tuiadvisor.stream",
+        "tuiadvisor.errors",
+        "tuiadvisor.ownpython",
+        "orjson",
+    ),
     "tuiadvisor/inject": ("tuiadvisor.inject", "tuiadvisor.errors", "tuiadvisor_probes", "psutil"),
     "tuiadvisor/agent": (
         "tuiadvisor.agent",
         "tuiadvisor.inject",
         "tuiadvisor.stream",
         "tuiadvisor.events",
+        "tuiadvisor.ownpython",
         "tuiadvisor.errors",
         "tuiadvisor_probes",
         "psutil",

@@ -1,4 +1,4 @@
-"""The agent as a process: `python -m tuiadvisor.agent --endpoint ipc://... [--pid P ...] [--parent-pid P]`.
+"""The agent as a process: `python -P -m tuiadvisor.agent --endpoint ipc://... [--pid P ...] [--parent-pid P]`.
 
 Started over a network it is given --from-stdin instead: one line with the hub's address and a key, on standard input,
 whose end is the end of the agent.
@@ -22,7 +22,9 @@ NICENESS: Final = 10
 
 def main(arguments: list[str] | None = None) -> int:
     """Run an agent; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tuiadvisor.agent", description="Watch one node's ranks.")
+    parser = argparse.ArgumentParser(
+        prog="python -P -m tuiadvisor.agent", description="Watch one node's ranks."
+    )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--endpoint", help="where the hub listens: ipc:///path or tcp://127.0.0.1:PORT")
     where.add_argument(

@@ -27,6 +27,7 @@ from tuiadvisor.agent.session import RingSession, adopt_session, create_folder
 from tuiadvisor.agent.told import json_object
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject import inject
+from tuiadvisor.ownpython import own_environment
 from tuiadvisor_probes import ring as ring_file
 
 if TYPE_CHECKING:
@@ -87,7 +88,11 @@ def stacks_of(processes: Sequence[RankProcess], spy: str | None) -> list[RankSta
 def find_spy() -> str | None:
     """py-spy beside our own Python, else on the PATH."""
     beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+    return (
+        str(beside)
+        if os.access(beside, os.X_OK)
+        else shutil.which("py-spy", path=own_environment().get("PATH"))
+    )
 
 
 def _one(process: RankProcess, spy: str | None) -> RankStacks:

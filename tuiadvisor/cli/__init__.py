@@ -3,13 +3,15 @@
 Exit codes: 0 success, 1 a failure around us, 2 a mistake in what was asked. `--debug` shows tracebacks.
 """
 
-from __future__ import annotations
-
-import sys
+import sys  # and nothing else yet: the current folder may still be on the path
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; the console script's entry."""
+    from tuiadvisor.ownpython import leave_current_folder  # noqa: PLC0415
+
+    if arguments is None:
+        leave_current_folder()
     from tuiadvisor.cli.commands import end_in_order, run  # noqa: PLC0415 - `--version` and errors stay instant
 
     if arguments is None:

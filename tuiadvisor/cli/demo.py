@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from tuiadvisor.cli.livefeed import LiveFeed
 from tuiadvisor.cli.session import Session
 from tuiadvisor.cli.watching import say_goodbye, show, watch_once
 from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.ownpython import own_environment, python_command
 from tuiadvisor.tui.environment import shows_screens
 
 if TYPE_CHECKING:
@@ -158,14 +158,14 @@ def training_script(name: str) -> Path:
 
 def start_training(num_ranks: int, path: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
     """Run torchrun on the demo script, in a session of its own."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
+    ranks = ["--standalone", f"--nproc-per-node={num_ranks}"]
     script = [str(path), "--seconds", str(TRAINING_S), "--print-every", "0", *arguments]
     return subprocess.Popen(
-        [*launch, *script],
+        python_command("torch.distributed.run", *ranks, *script),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**own_environment(), "OMP_NUM_THREADS": "1"},
         start_new_session=True,
     )
 

@@ -6,11 +6,12 @@ A process of its own, so that screens neither wait for it nor stumble over it; e
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+
+from tuiadvisor.ownpython import own_environment, python_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,10 +32,11 @@ class Errand:
         self._answer = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the errand
         self._complaint = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tuiadvisor", *arguments, "--json"],
+            python_command("tuiadvisor", *arguments, "--json"),
             stdin=subprocess.DEVNULL,
             stdout=self._answer,
             stderr=self._complaint,
+            env=own_environment(),
             start_new_session=True,  # Ctrl-C in the terminal is for the screens, which end us in order
         )
         self.is_running = True

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import shlex
 import socket
-import sys
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.ownpython import own_environment, python_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     from tuiadvisor.cli.webpage import Page  # noqa: PLC0415 - an extra
 
     # exec: the shell that textual-serve starts would stand between the page's end and ours.
-    command = f"exec {shlex.join([sys.executable, '-m', 'tuiadvisor.cli', *arguments])}"
+    command = f"exec {shlex.join(python_command('tuiadvisor.cli', *arguments))}"
+    environment = own_environment()
+    os.environ.clear()  # what textual-serve gives to its pages
+    os.environ.update(environment)
     with _listen(options.port) as listening:
         Page(command, f"tuiadvisor {' '.join(arguments)}", listening).serve()
     return 0

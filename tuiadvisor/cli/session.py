@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.launch.address import listening_endpoint, reachable_url
 from tuiadvisor.launch.local import LocalLauncher
+from tuiadvisor.ownpython import own_environment, python_command
 from tuiadvisor.stream.keys import Invitation, SessionKeys, make_session_keys, write_invitation
 from tuiadvisor.stream.relay import Relay
 from tuiadvisor.stream.source import LiveSource
@@ -162,10 +162,11 @@ class Session:
         arguments += ["--share", listening_endpoint(self._share.address)] if self._share else []
         with (self.folder / "hub.log").open("ab") as log:
             hub = subprocess.Popen(
-                [sys.executable, "-m", "tuiadvisor.stream.hub", *arguments],
+                python_command("tuiadvisor.stream.hub", *arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env=own_environment(),
                 start_new_session=True,  # Ctrl-C in the terminal is ours to handle: first out, then off
             )
         self.hub = hub

@@ -32,7 +32,7 @@ def add_remote_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--invite", metavar="FILE",
         help="start no agent: write address and key to this new file, for agents that are started elsewhere by "
-        "`python -m tuiadvisor.agent --invitation FILE`",
+        "`python -P -m tuiadvisor.agent --invitation FILE`",
     )  # fmt: skip
     parser.add_argument(
         "--forward", metavar="FILE",

@@ -15,6 +15,8 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 
 import orjson
 
+from tuiadvisor.ownpython import own_environment
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
@@ -57,6 +59,7 @@ class Launched:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            env=own_environment(),
             start_new_session=True,  # Ctrl-C in the terminal is ours to handle: first probes out, then off
         )
         # A thread each: a full pipe would stop ssh, and a tunnel's port is said there.

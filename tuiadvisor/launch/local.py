@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from tuiadvisor.launch.agents import Agents, Launched
+from tuiadvisor.launch.command import agent_command
 from tuiadvisor.stream.keys import Invitation
 
 if TYPE_CHECKING:
@@ -27,12 +27,6 @@ class LocalLauncher:
 
     def start(self, url: str, key: PeerKey | None) -> Agents:
         """Start it."""
-        agent = Launched("", [sys.executable, *agent_arguments(self._pids)], lambda *_: None)
+        agent = Launched("", agent_command(pids=self._pids), lambda *_: None)
         agent.invite(Invitation(url, key))
         return Agents([agent])
-
-
-def agent_arguments(pids: Sequence[int] = ()) -> list[str]:
-    """What follows the interpreter on an agent's command line: no address and no key."""
-    arguments = ["-m", "tuiadvisor.agent", "--from-stdin"]
-    return [*arguments, "--pid", *map(str, pids)] if pids else arguments

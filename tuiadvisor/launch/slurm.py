@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.launch.address import address_towards, listening_endpoint, reachable_url
 from tuiadvisor.launch.agents import Agents, Launched
-from tuiadvisor.launch.local import agent_arguments
+from tuiadvisor.launch.command import agent_command, what_is_missing
+from tuiadvisor.ownpython import own_environment
 from tuiadvisor.stream.keys import Invitation
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class SlurmLauncher:
     def __init__(self, job: str, remote_python: str = "", hub_address: str = "") -> None:
         """Ask Slurm where the job runs. TuiadvisorError if it does not run."""
         self._job = find_job(job)
-        self._python = remote_python or sys.executable
+        self._python = remote_python
         self._address = hub_address or address_towards(self._job.first_address)
 
     def agents_endpoint(self, folder: Path) -> str:  # noqa: ARG002  # others listen in the session's folder
@@ -56,10 +56,7 @@ class SlurmLauncher:
         """Start the step; srun copies what we write to every node."""
 
         def on_line(agent: Launched, line: str) -> None:
-            if _NOT_INSTALLED.search(line):
-                agent.error = (
-                    f"{line}; install tuiadvisor on the nodes, or name its python with --remote-python"
-                )
+            agent.error = what_is_missing(line, _NOT_INSTALLED) or agent.error
 
         step = Launched(f"slurm job {self._job.job}", self.command(), on_line)
         step.invite(Invitation(reachable_url(self._address, int(url.rpartition(":")[2])), key))
@@ -71,7 +68,7 @@ class SlurmLauncher:
         # A node whose ranks have ended, or that has none, must not end the watching of the others.
         patience = ["--kill-on-bad-exit=0", "--wait=0", "--input=all", "--label", "--job-name=tuiadvisor"]
         place = ["srun", f"--jobid={self._job.job}", "--overlap", "--cpu-bind=none"]
-        return [*place, *size, *patience, self._python, *agent_arguments()]
+        return [*place, *size, *patience, *agent_command(self._python)]
 
 
 def find_job(job: str) -> Job:
@@ -92,8 +89,9 @@ def find_job(job: str) -> Job:
 def _ask(command: Sequence[str], job: str) -> str:
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S, check=False
-        )
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S, check=False,
+            env=own_environment(),
+        )  # fmt: skip
     except FileNotFoundError:
         raise TuiadvisorError(
             f"--slurm {job}: {command[0]} is not on this machine; run it on the cluster's login node"

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.launch.address import listening_endpoint, reachable_url
 from tuiadvisor.launch.agents import Agents, Launched
-from tuiadvisor.launch.local import agent_arguments
+from tuiadvisor.launch.command import agent_command, what_is_missing
 from tuiadvisor.stream.keys import Invitation
 
 if TYPE_CHECKING:
@@ -83,8 +82,8 @@ class SshLauncher:
                 agent.invite(Invitation(f"tcp://127.0.0.1:{found[1]}", key))
             elif _NOT_FORWARDED.search(line):
                 agent.fail("its sshd forwards no ports; give an address of this machine with --hub-address")
-            elif _NOT_INSTALLED.search(line) and not line.startswith("tuiadvisor:"):
-                agent.error = f"{line}; install tuiadvisor there, or name its python with --remote-python"
+            elif not line.startswith("tuiadvisor:"):
+                agent.error = what_is_missing(line, _NOT_INSTALLED) or agent.error
 
         try:
             agent = Launched(host, self.command(host, port), on_line)
@@ -101,6 +100,5 @@ class SshLauncher:
         settings = [word for option in _OPTIONS for word in ("-o", option)]
         config = ["-F", self._options.config] if self._options.config else []
         tunnel = [] if self._options.hub_address else ["-R", f"127.0.0.1:0:127.0.0.1:{port}"]
-        python = self._options.remote_python or sys.executable
-        remote = "exec " + shlex.join([python, *agent_arguments()])
+        remote = "exec " + shlex.join(agent_command(self._options.remote_python))
         return ["ssh", "-T", "-x", "-a", *config, *settings, *tunnel, "--", host, remote]

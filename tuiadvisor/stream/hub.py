@@ -3,7 +3,7 @@
 A process of its own, so that a stopped terminal never stops recording. It opens no payload: header and CRC are
 checked, the bytes are written, and only viewers decode. What is missing goes into the same recording as GAP frames.
 
-    python -m tuiadvisor.stream.hub --record FILE --endpoint ipc:///… --viewer ipc:///… [--label … --command …]
+    python -P -m tuiadvisor.stream.hub --record FILE --endpoint ipc:///… --viewer ipc:///… [--label … --command …]
 
 With --keys it reads one JSON line with its keys from standard input, and every tcp port demands one of them.
 Prints one JSON line with the real endpoints once it listens; ends on SIGTERM, SIGINT or the death of --parent.
