@@ -13,7 +13,9 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:
         leave_current_folder()
     from tuiadvisor.cli.commands import end_in_order, run  # noqa: PLC0415 - `--version` and errors stay instant
+    from tuiadvisor.cli.output import prepare_output  # noqa: PLC0415
 
     if arguments is None:
+        prepare_output()
         end_in_order()
     return run(sys.argv[1:] if arguments is None else arguments)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
-import os
 import signal
 import sys
 from typing import Final, NoReturn
 
 from tuiadvisor import __version__
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.cli.output import OutputError, give_up_output
+from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.tui.environment import shows_screens
 
 # name -> (module, one line). An explicit list: what is not here does not exist.
@@ -106,6 +106,21 @@ def _ended(_number: int, _frame: object) -> None:
 
 def run(arguments: list[str]) -> int:
     """Parse, run, and turn what went wrong into one line and an exit code."""
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        give_up_output()
+        return 0  # `tuiadvisor diagnose … | head`: the reader has what it wanted
+    except OutputError as error:
+        give_up_output()
+        print(f"tuiadvisor: standard output cannot be written: {error.strerror}", file=sys.stderr)
+        return FailureError.exit_code
+
+
+def _run(arguments: list[str]) -> int:
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
     options = build_parser(named if named in COMMANDS else "").parse_args(arguments)
     module = importlib.import_module(f"tuiadvisor.cli.{COMMANDS[options.command][0]}")
@@ -114,16 +129,11 @@ def run(arguments: list[str]) -> int:
             # Before a training is touched: a bad file is said first.
             importlib.import_module("tuiadvisor.cli.preferences").load()
         code: int = module.run(options)
-        sys.stdout.flush()
     except TuiadvisorError as error:
         if options.debug:
             raise
         print(f"tuiadvisor {options.command}: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
-        # `tuiadvisor diagnose … | head`: the reader has what it wanted.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt as stopped:
         return 143 if isinstance(stopped, EndedError) else 130
     else:
