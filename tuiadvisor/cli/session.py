@@ -26,6 +26,7 @@ from tuiadvisor.ownpython import own_environment, python_command
 from tuiadvisor.stream.keys import Invitation, SessionKeys, make_session_keys, write_invitation
 from tuiadvisor.stream.relay import Relay
 from tuiadvisor.stream.source import LiveSource
+from tuiadvisor.stream.wire import fits_socket
 from tuiadvisor.stream.wish import Wish
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 HUB_START_S: Final = 10.0
 HUB_STOP_S: Final = 5.0
 FOLDER_PREFIX: Final = "tuiadvisor-session-"
+LONGEST_SOCKET: Final = "viewers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class Session:
         launcher: brings the agents; default: one to this machine, for `pids`.
         """
         remove_left_folders()
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=_own_prefix()))
+        self._sockets = _place_for_sockets(self.folder)
         self.record = Path(record) if record else self.folder / "run.tuirec"
         self._share = share
         self._terms = terms
@@ -85,7 +88,7 @@ class Session:
         self._relay: Relay | None = None
         chosen = launcher or LocalLauncher(pids)
         try:
-            endpoint = chosen.agents_endpoint(self.folder)
+            endpoint = chosen.agents_endpoint(self._sockets)
             # A private socket needs no keys; a port that others reach does, loopback included.
             keys = make_session_keys() if share or not endpoint.startswith("ipc:") else None
             self.hub, self.viewer_url, agents_url = self._start_hub(label, command, endpoint, keys)
@@ -148,18 +151,20 @@ class Session:
             _stop(self.hub, HUB_STOP_S)
         if self._share is not None and self._is_shared:
             self._share.file.unlink(missing_ok=True)  # it opens nothing any more
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in {self.folder, self._sockets}:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _start_hub(
         self, label: str, command: str, endpoint: str, keys: SessionKeys | None
     ) -> tuple[subprocess.Popen[bytes], str, str]:
-        arguments = ["--record", str(self.record), "--endpoint", endpoint]
-        arguments += ["--viewer", f"ipc://{self.folder}/viewers", "--parent", str(os.getpid())]
-        arguments += ["--label", label, "--command", command[:4000]]
+        # With "=": a file or a script may be called -train.py.
+        arguments = [f"--record={self.record}", f"--endpoint={endpoint}"]
+        arguments += [f"--viewer=ipc://{self._sockets}/viewers", f"--parent={os.getpid()}"]
+        arguments += [f"--label={label}", f"--command={command[:4000]}"]
         for name, value in self._terms.work.document().items():
-            arguments += [f"--{name.replace('_', '-')}", str(value)]
+            arguments += [f"--{name.replace('_', '-')}={value}"]
         arguments += ["--keys"] if keys else []
-        arguments += ["--share", listening_endpoint(self._share.address)] if self._share else []
+        arguments += [f"--share={listening_endpoint(self._share.address)}"] if self._share else []
         with (self.folder / "hub.log").open("ab") as log:
             hub = subprocess.Popen(
                 python_command("tuiadvisor.stream.hub", *arguments),
@@ -244,9 +249,29 @@ def _last_line(path: Path) -> str:
     return lines[-1] if lines else ""
 
 
+def _short_places() -> list[Path]:
+    """Where the path of a socket stays short; private folders are made in them."""
+    places = [Path(os.environ.get("XDG_RUNTIME_DIR", "")), Path("/tmp")]  # noqa: S108
+    return [place for place in places if place.is_absolute() and os.access(place, os.W_OK | os.X_OK)]
+
+
+def _place_for_sockets(folder: Path) -> Path:
+    """The session's folder, or another of ours alone where the temporary folder's name is too long for a socket."""
+    if fits_socket(folder / LONGEST_SOCKET):
+        return folder
+    short = next((one for one in _short_places() if fits_socket(one / folder.name / LONGEST_SOCKET)), None)
+    # With no shorter place the hub says what is wrong.
+    return folder if short is None else Path(tempfile.mkdtemp(prefix=_own_prefix(), dir=short))
+
+
+def _own_prefix() -> str:
+    return f"{FOLDER_PREFIX}{os.getpid()}-"
+
+
 def remove_left_folders() -> None:
     """Delete private folders of our own whose command was killed: logs, and recordings nobody asked to keep."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
+    places = {Path(tempfile.gettempdir()), *_short_places()}
+    for folder in (found for place in places for found in place.glob(f"{FOLDER_PREFIX}*")):
         owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
         with contextlib.suppress(OSError):
             is_ours = folder.lstat().st_uid == os.geteuid() and folder.is_dir() and not folder.is_symlink()

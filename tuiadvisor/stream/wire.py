@@ -105,7 +105,7 @@ def check_endpoint(endpoint: str, *, has_key: bool = False) -> str:
         path = endpoint.removeprefix("ipc://")
         if not path.startswith("/") or "\0" in path:
             raise TuiadvisorError(f"{endpoint}: give an absolute path after ipc://")
-        if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
+        if not fits_socket(path):
             raise TuiadvisorError(
                 f"{endpoint}: longer than a socket's path may be ({_MAX_SOCKET_PATH_BYTES} bytes); use a shorter one"
             )
@@ -120,6 +120,11 @@ def check_endpoint(endpoint: str, *, has_key: bool = False) -> str:
         f"{endpoint}: only ipc:///path and tcp://127.0.0.1:port are open without a key, because nothing else is "
         "encrypted; give --key FILE (made with --share FILE), or reach the machine through an ssh tunnel"
     )
+
+
+def fits_socket(path: Path | str) -> bool:
+    """Whether the kernel takes a path of this length for a socket."""
+    return len(os.fsencode(path)) <= _MAX_SOCKET_PATH_BYTES
 
 
 def is_network(endpoint: str) -> bool:

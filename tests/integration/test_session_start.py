@@ -1,0 +1,91 @@
+"""What the hub of a session is started with: names that look like options, a temporary folder with a long name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tuiadvisor.cli import session as session_module
+from tuiadvisor.cli.session import Session
+from tuiadvisor.launch.agents import Agents
+from tuiadvisor.stream.frames import Frame, FrameKind, decode
+from tuiadvisor.stream.keys import PeerKey
+
+PATIENCE_S = 60.0
+
+
+class NoAgents:
+    """A launcher that brings nobody, and says where they would have come in."""
+
+    endpoint = ""
+
+    def agents_endpoint(self, folder: Path) -> str:
+        return f"ipc://{folder}/agents"
+
+    def start(self, url: str, key: PeerKey | None) -> Agents:
+        assert key is None
+        self.endpoint = url
+        return Agents([])
+
+
+def first_frame(session: Session) -> Frame:
+    source = session.source()
+    deadline_s = time.monotonic() + PATIENCE_S
+    frames: list[bytes] = []
+    while not frames:
+        assert time.monotonic() < deadline_s
+        frames += source.read(0.5)
+    source.close()
+    return decode(frames[0])
+
+
+def test_a_script_called_like_an_option_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training `-train.py`, a recording `-run.tuirec`: the recording says so."""
+    monkeypatch.chdir(tmp_path)
+    with Session((), "-run.tuirec", "-train.py", "-x --share", launcher=NoAgents()) as session:
+        run = first_frame(session)
+        assert FrameKind.RUN is run.kind
+        assert ("-train.py", "-x --share") == (run.payload["label"], run.payload["command"])
+    assert (tmp_path / "-run.tuirec").is_file()
+
+
+@pytest.mark.parametrize("has_runtime", [True, False])
+def test_sockets_lie_elsewhere_where_the_temporary_folders_name_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_runtime: bool
+) -> None:
+    """In a folder of the owner alone, gone with the session; frames stay in the place that the user chose for them."""
+    long = tmp_path / ("x" * 60) / ("y" * 60)
+    long.mkdir(parents=True)
+    short = Path(tempfile.mkdtemp(dir="/tmp")) if has_runtime else Path("/tmp")  # noqa: S108 - paths must be short
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short) if has_runtime else "")
+    launcher = NoAgents()
+    with Session((), None, "", "", launcher=launcher) as session:
+        assert FrameKind.RUN is first_frame(session).kind
+        sockets = [Path(url.removeprefix("ipc://")) for url in (session.viewer_url, launcher.endpoint)]
+        (folder,) = {path.parent for path in sockets}
+        assert short == folder.parent
+        assert 0o700 == folder.stat().st_mode & 0o777
+        assert all(path.is_socket() for path in sockets)
+        assert long == session.record.parents[1]
+    assert not folder.exists()
+    assert [] == list(long.iterdir())
+    if has_runtime:
+        short.rmdir()
+
+
+def test_sockets_of_a_killed_command_are_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their folder is looked for where they had to go."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = Path(tempfile.mkdtemp(prefix=f"{session_module.FOLDER_PREFIX}{ended.pid}-", dir="/tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    session_module.remove_left_folders()
+    assert not left.exists()
