@@ -15,6 +15,7 @@ ALLOWED = {
     "tuiadvisor/errors.py": (),
     "tuiadvisor/events.py": (),
     "tuiadvisor/ownpython.py": (),
+    "tuiadvisor/shellword.py": (),
     "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
     "tuiadvisor/tui": (
         "tuiadvisor.advisor.exchangeview",
@@ -78,6 +79,7 @@ ALLOWED = {
         "tuiadvisor.advisor",
         "tuiadvisor.scaling",
         "tuiadvisor.errors",
+        "tuiadvisor.shellword",
         "tuiadvisor_rules",
     ),
     "tuiadvisor/scaling": ("tuiadvisor.scaling", "tuiadvisor.errors", "numpy", "scipy"),
@@ -94,6 +96,7 @@ ALLOWED = {
         "tuiadvisor.stream",
         "tuiadvisor.events",
         "tuiadvisor.errors",
+        "tuiadvisor.shellword",
         "tuiadvisor.__version__",
         "zmq",
         "orjson",

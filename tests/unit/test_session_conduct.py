@@ -75,6 +75,14 @@ def test_a_late_rank_is_tuned_with_gain_next_constraint_and_the_loop() -> None:
     assert any("remaining run" in entry for entry in session.would_change)
 
 
+def test_commands_of_the_loop_can_be_pasted_whatever_the_files_are_called() -> None:
+    """Blanks, options, escape sequences; also in the sentence about the session before this one."""
+    before = held(Recorded("-v.rec", view((LATE,))))
+    assert "tuiadvisor compare ./-v.rec ./-v-after.rec --fail-if-slower 5%" in before.loop.commands
+    after = held(Recorded("a b\x1b[2J.rec", view()), history=before.history)
+    assert "tuiadvisor compare ./-v.rec $'a b\\x1b[2J.rec'." in after.loop.last_time
+
+
 def test_a_healthy_run_is_kept_and_an_empty_one_decides_nothing() -> None:
     """Neither invents a loss."""
     assert "keep" == held(Recorded("a", view())).decision.decision

@@ -14,7 +14,8 @@ from tuiadvisor.cli.livefeed import LiveFeed, attach_phase, why_unwatched
 from tuiadvisor.cli.survey import surveyed
 from tuiadvisor.cli.target import open_session
 from tuiadvisor.cli.target_options import add_probe_options, add_remote_target, add_target
-from tuiadvisor.errors import FailureError
+from tuiadvisor.errors import FailureError, one_line
+from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
     import argparse
@@ -55,8 +56,9 @@ def run(options: argparse.Namespace) -> int:
     if not options.daemon:
         return _record(options, lambda _: None)
     pid, url = run_in_background(lambda announce: _record(options, announce), f"{options.output}.log")
-    print(f"recording in {options.output} as process {pid}; its words are in {options.output}.log")
-    print(f"watch it: tuiadvisor watch {url}")
+    output = one_line(options.output)
+    print(f"recording in {output} as process {pid}; its words are in {output}.log")
+    print(f"watch it: tuiadvisor watch {shell_word(url)}")
     print(f"end it:   kill {pid}")
     return 0
 
@@ -83,7 +85,7 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     unwatched = why_unwatched(view)
     if unwatched is not None:
         raise FailureError(f"{unwatched} (nothing was seen: {options.output} holds no step)")
-    print(f"recorded {_progress(view)} in {options.output}")
+    print(f"recorded {_progress(view)} in {one_line(options.output)}")
     if view is not None and view.verdict.sentence:
         print(view.verdict.sentence)
     return 0

@@ -11,7 +11,8 @@ from tuiadvisor.cli.desk import Desk
 from tuiadvisor.cli.livefeed import LiveFeed, why_unwatched
 from tuiadvisor.cli.screens import show_screens
 from tuiadvisor.cli.target import open_target
-from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
+from tuiadvisor.shellword import shell_word
 from tuiadvisor.tui import format as text_of
 from tuiadvisor.tui.once import plain_summary
 
@@ -112,4 +113,4 @@ def say_goodbye(view: RunView | None, output: str | None) -> None:
     if view is not None and view.verdict.sentence:
         print(view.verdict.sentence)
     if output:
-        print(f"recorded in {output}; look again with: tuiadvisor replay {output}")
+        print(f"recorded in {one_line(output)}; look again with: tuiadvisor replay {shell_word(output)}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ from tuiadvisor.session.material import gather
 from tuiadvisor.session.sizes import sizes
 from tuiadvisor.session.stages import stages
 from tuiadvisor.session.whys import NAMES, why
+from tuiadvisor.shellword import shell_word
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
         )
         action = _first_action(material)
         change = action.text + (f" ({action.command})" if action.command else "") if action else "open"
-    before_file, after_file = shlex.quote(run.name), shlex.quote(_after(run.name))
+    before_file, after_file = shell_word(run.name), shell_word(_after(run.name))
     return Loop(
         f"{run.name}: step {step}, {run.window}",
         hypothesis,
@@ -251,5 +251,6 @@ def _last_time(material: Material, before: tuple[Bottleneck, ...]) -> str:
     return (
         f"The last session ({last.run}) measured {seconds(last.step_s)} and predicted {seconds(last.predicted_step_s)} "
         f"without {last.finding}; this run takes {seconds(material.run.step_s)}. The bottleneck is now {now}"
-        f"{foretold}. Whether that is the change or noise: tuiadvisor compare {last.run} {material.run.name}."
+        f"{foretold}. Whether that is the change or noise: tuiadvisor compare {shell_word(last.run)} "
+        f"{shell_word(material.run.name)}."
     )

@@ -18,6 +18,7 @@ import orjson
 import zmq
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
     from typing import IO
@@ -191,7 +192,9 @@ def _read_private(path: Path) -> bytes:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise TuiadvisorError(f"{path}: a key must be a file that only you can read; chmod 600 {path}")
+            raise TuiadvisorError(
+                f"{path}: a key must be a file that only you can read; chmod 600 {shell_word(str(path))}"
+            )
         return os.read(descriptor, MAX_FILE_BYTES)
     finally:
         os.close(descriptor)
