@@ -127,7 +127,6 @@ def _around(
         return result
 
     update_wrapper(tuiadvisor_hook, original)  # with torch's mark that the class has its wrapper
-    del tuiadvisor_hook.__wrapped__  # a copy of the model's optimizer must not lead back to us
     tuiadvisor_hook._torchdynamo_inline = original  # type: ignore[attr-defined]
     return tuiadvisor_hook
 
