@@ -23,7 +23,7 @@ _listener: _socket.socket | None = None
 
 
 def start() -> bool:
-    """Listen on /tmp/tuiadvisor-arm-<uid>/<pid>.sock; False where that is impossible or not wanted.
+    """Listen on /tmp/tuiadvisor-arm-<uid>[-<random>]/<pid>.sock; False where that is impossible or not wanted.
 
     A connection brings 8 bytes big-endian length and as many bytes of UTF-8 source. It is closed when they
     are there, then the source runs in a fresh namespace. A forked child isn't armed: the thread stays behind
@@ -44,7 +44,10 @@ def start() -> bool:
 
 
 def _private_folder() -> str:
-    """The user's folder, which must be a real folder, ours, and closed to others: /tmp is everybody's."""
+    """The user's folder, which must be a real folder, ours, and closed to others: /tmp is everybody's.
+
+    Where somebody else has taken its name, one of this process's own, under a name that nobody can know before.
+    """
     folder = f"/tmp/tuiadvisor-arm-{os.getuid()}"  # noqa: S108  checked below; watchers look here
     try:  # noqa: SIM105  contextlib costs more than all of this
         os.mkdir(folder, 0o700)
@@ -52,7 +55,8 @@ def _private_folder() -> str:
         pass
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(folder)
+        folder = f"{folder}-{os.urandom(8).hex()}"
+        os.mkdir(folder, 0o700)
     return folder
 
 
@@ -125,7 +129,9 @@ def _close() -> None:
 
 def _remove(path: str, owner_pid: int) -> None:
     if os.getpid() == owner_pid:
-        try:  # noqa: SIM105
+        try:
             os.unlink(path)
+            if path.count("-") > 2:  # a folder of this process's own
+                os.rmdir(os.path.dirname(path))
         except OSError:
             pass

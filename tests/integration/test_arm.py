@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from patience import PATIENCE_S
 from training import running
 
-from tuiadvisor.inject.armed import waiting_processes
+from tuiadvisor.inject.armed import is_armed, waiting_processes
 
 TUIADVISOR = [sys.executable, "-m", "tuiadvisor"]
 FORBIDDEN = [sys.executable, str(Path(__file__).parents[1] / "without_ptrace.py")]
@@ -95,6 +96,42 @@ def test_the_variables_for_a_job_script_arm_it_too(tmp_path: Path) -> None:
         ["/bin/sh", str(script)], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     assert "True\n" == done.stdout
+
+
+# A /tmp of its own in which another user has made the folder of our listeners.
+TAKEN = """
+mount -t tmpfs tuiadvisor-test /tmp && mkdir "/tmp/tuiadvisor-arm-$(id -u)" || exit 77
+chown 54322 "/tmp/tuiadvisor-arm-$(id -u)" && exec "$@"
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a /tmp of its own needs root")
+def test_a_folder_made_by_somebody_else_disarms_nobody() -> None:
+    """Its name is known and /tmp is everybody's: the listener goes elsewhere, is found there, and doctor says why."""
+    source = "import sys; print('ready', flush=True); sys.stdin.readline()"
+    command = [*TUIADVISOR, "arm", "--", sys.executable, "-c", source]
+    with subprocess.Popen(
+        [str(shutil.which("unshare")), "--mount", "sh", "-c", TAKEN, "sh", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "ready\n" == process.stdout.readline()
+        assert is_armed(process.pid)
+        inside = [str(shutil.which("nsenter")), f"--target={process.pid}", "--mount"]
+        look = [*inside, *TUIADVISOR, "doctor", "--json"]
+        doctor = subprocess.run(look, capture_output=True, text=True, check=False, timeout=60)
+        checks = {check["name"]: check for check in json.loads(doctor.stdout)["checks"]}
+        assert "limited" == checks["armed"]["state"]
+        taken = Path("/tmp", f"tuiadvisor-arm-{os.getuid()}")  # noqa: S108  the listener's place
+        assert f"1 process waits for a watcher; {taken} is of uid 54322" == checks["armed"]["found"]
+        own = Path(f"/proc/{process.pid}/root/tmp")
+        assert 2 == len(list(own.iterdir()))
+        with_tmp = os.open(own, os.O_RDONLY)  # what is left can be looked at when the namespace has gone
+        process.communicate("\n")
+    assert [taken.name] == os.listdir(with_tmp)  # noqa: PTH208  of a descriptor
+    os.close(with_tmp)
 
 
 def test_doctor_names_the_remedy_where_ptrace_is_forbidden() -> None:

@@ -170,7 +170,7 @@ def test_a_listener_of_the_host_is_not_the_container_s(tmp_path: Path) -> None:
 
 def test_a_link_in_the_place_of_a_socket_is_not_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It could lead to a socket of root's that takes what is sent to it."""
-    monkeypatch.setattr(armed, "_TEMPORARY", str(tmp_path))
+    monkeypatch.setattr(armed, "TEMPORARY", str(tmp_path))
     folder = tmp_path / f"tuiadvisor-arm-{os.geteuid()}"
     folder.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as listener:

@@ -89,7 +89,7 @@ class RingSession:
 def create_session(pid: int, uid: int) -> RingSession:
     """A new directory with an empty ring that this process can open. FailureError if there is no place."""
     owner = _foreign(pid)
-    return _first_with_room(owner, uid, _places(owner), has_ring=True)
+    return _first_with_room(owner, uid, places(owner), has_ring=True)
 
 
 def create_folder(pid: int, uid: int) -> RingSession:
@@ -98,7 +98,7 @@ def create_folder(pid: int, uid: int) -> RingSession:
     FailureError if there is no place.
     """
     owner = _foreign(pid)
-    return _first_with_room(owner, uid, _places(owner)[1:], has_ring=False)
+    return _first_with_room(owner, uid, places(owner)[1:], has_ring=False)
 
 
 def _first_with_room(owner: int | None, uid: int, parents: list[str], *, has_ring: bool) -> RingSession:
@@ -118,10 +118,23 @@ def _first_with_room(owner: int | None, uid: int, parents: list[str], *, has_rin
     )
 
 
-def _places(owner: int | None) -> list[str]:
+def places(owner: int | None = None) -> list[str]:
     """Where a rank's files may lie, best first: in memory, then on disk."""
     memory, disk, *others = PLACES
     return list(dict.fromkeys((memory, tempfile.gettempdir() if owner is None else disk, *others)))
+
+
+def room_for_ring(place: str) -> int | None:
+    """Bytes free where a ring would fit; None: as many as there is memory. OSError where none may lie."""
+    folder_fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "not writable")
+        check_ring_fits(folder_fd, RING_BYTES)
+        found = os.fstatvfs(folder_fd)
+    finally:
+        os.close(folder_fd)
+    return found.f_bavail * found.f_frsize if found.f_blocks else None
 
 
 def adopt_session(pid: int) -> RingSession | None:

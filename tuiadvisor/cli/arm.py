@@ -13,8 +13,8 @@ import signal
 import sys
 from typing import NoReturn
 
-from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.inject.armed import arm_environment, waiting_processes
+from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.inject.armed import TEMPORARY, arm_environment, waiting_processes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the environment, or become the command."""
     command = options.training[1:] if options.training[:1] == ["--"] else options.training
+    if not os.access(TEMPORARY, os.W_OK | os.X_OK):
+        raise FailureError(f"nothing could be armed: {TEMPORARY} is not writable; listeners wait there")
     environment = arm_environment(dict(os.environ))
     if options.env:
         for name in sorted(environment):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
-import shutil
 import sys
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tuiadvisor import __version__
 from tuiadvisor.agent.gpu import GpuSampler
+from tuiadvisor.agent.room import MIB
+from tuiadvisor.agent.session import places, room_for_ring
 from tuiadvisor.agent.stacks import find_spy
 from tuiadvisor.cli.document import print_document
-from tuiadvisor.inject.armed import waiting_processes
+from tuiadvisor.inject.armed import taken_folder, waiting_processes
 from tuiadvisor.inject.permission import tracing_forbidden, yama_scope
 from tuiadvisor.inject.refusals import has_ptrace_capability
 
@@ -84,22 +84,34 @@ def look_at_armed() -> Check:
     """Processes that were started armed: they let a watcher in without ptrace."""
     num = len(waiting_processes())
     found = f"{num} process{'es wait' if num != 1 else ' waits'} for a watcher"
+    taken = taken_folder()
+    if taken:
+        return Check(
+            "armed",
+            "limited",
+            f"{found}; {taken}",
+            "listeners wait in folders of their own; have root remove it",
+        )
     return Check("armed", "ok", found if num else "none waiting; needed only where ptrace is forbidden", "")
 
 
 def look_at_rings() -> Check:
     """Where rings will lie: memory, not disk, if possible."""
-    memory = Path("/dev/shm")  # noqa: S108 - only looked at; the names below it are random and owner-only
-    if memory.is_dir() and os.access(memory, os.W_OK):
-        free = shutil.disk_usage(memory).free
-        if free > 64 << 20:
-            return Check("rings", "ok", f"{memory}, {free >> 20} MiB free", "")
+    failed = []
+    for place in places():
+        try:
+            free = room_for_ring(place)
+        except OSError as error:
+            failed.append(f"{place}: {error.strerror}")
+            continue
+        left = "free" if free is None else f"{free // MIB} MiB free"
+        if not failed:
+            return Check("rings", "ok", f"{place}, {left}", "")
+        found = f"{place}, {left} ({'; '.join(failed)})"
         return Check(
-            "rings", "limited", f"{memory}, {free >> 20} MiB free", "2.5 MiB a rank are needed there"
+            "rings", "limited", found, f"free space in {places()[0]}: a disk may hold up the training"
         )
-    return Check(
-        "rings", "limited", f"{memory} is not writable", "rings will lie in the temporary folder on disk"
-    )
+    return Check("rings", "missing", "; ".join(failed), "free space in one of them: no rank can be watched")
 
 
 def look_at_gpus() -> Check:

@@ -2,8 +2,8 @@
 
 A job started with `arm_environment` carries a dormant listener in each of its Python processes
 (`tuiadvisor_probes.armed`), for systems that forbid ptrace. Protocol: connect to
-`/tmp/tuiadvisor-arm-<uid>/<pid>.sock` as the process sees these numbers and its /tmp; send 8 bytes big-endian
-length and that many bytes of UTF-8 source; the listener closes the connection when it has them all.
+`/tmp/tuiadvisor-arm-<uid>[-<random>]/<pid>.sock` as the process sees these numbers and its /tmp; send 8 bytes
+big-endian length and that many bytes of UTF-8 source; the listener closes the connection when it has them all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.payload import wrapped
 
 _SITE = Path(__file__).resolve().parent / "arm_site"
-_TEMPORARY = "/tmp"  # noqa: S108  the listener's own place, which it checks as we do
+TEMPORARY = "/tmp"  # noqa: S108  the listener's own place, which it checks as we do
 _FOLDER_PREFIX = "tuiadvisor-arm-"
 _HELD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _PEER_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -46,17 +46,41 @@ def arm_environment(env: dict[str, str]) -> dict[str, str]:
     }
 
 
+def taken_folder() -> str:
+    """Whose the folder is in which this user's listeners would wait together; empty where it is as it should be.
+
+    They then wait in folders of their own, under names that nobody knows before.
+    """
+    folder = Path(TEMPORARY, f"{_FOLDER_PREFIX}{os.getuid()}")
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return ""
+    if _is_private(found, os.getuid()):
+        return ""
+    whose = f"of uid {found.st_uid}" if found.st_uid != os.getuid() else "open to others or no folder"
+    return f"{folder} is {whose}"
+
+
 def waiting_processes(*, remove_dead: bool = False) -> list[int]:
     """Processes of this user and this PID namespace with a socket of theirs; of ended ones it can be deleted."""
-    alive = []
-    for path in Path(f"/tmp/tuiadvisor-arm-{os.getuid()}").glob("*.sock"):  # noqa: S108  the listener's own place
-        if not path.stem.isdigit():
+    alive: list[int] = []
+    for folder in Path(TEMPORARY).glob(f"{_FOLDER_PREFIX}{os.getuid()}*"):
+        if not _is_private(folder.lstat(), os.getuid()):
             continue
-        if Path(f"/proc/{path.stem}").exists():
-            alive.append(int(path.stem))
-        elif remove_dead:
-            path.unlink(missing_ok=True)
+        for path in folder.glob("*.sock"):
+            if path.stem.isdigit() and Path(f"/proc/{path.stem}").exists():
+                alive.append(int(path.stem))
+            elif path.stem.isdigit() and remove_dead:
+                path.unlink(missing_ok=True)
+        if remove_dead and folder.name.count("-") > 2:  # one process's own; it stays while it is not empty
+            with suppress(OSError):
+                folder.rmdir()
     return sorted(alive)
+
+
+def _is_private(found: os.stat_result, uid: int) -> bool:
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid and not found.st_mode & 0o077
 
 
 def is_armed(pid: int) -> bool:
@@ -73,7 +97,7 @@ def _open_socket(pid: int) -> int | None:
     Looked for below the process's own root, so that containers work, and held, so that no link takes its place.
     """
     status = process.status(pid)
-    with suppress(OSError), folder_inside(pid, _TEMPORARY) as temporary_fd:
+    with suppress(OSError), folder_inside(pid, TEMPORARY) as temporary_fd:
         for name in os.listdir(temporary_fd):  # noqa: PTH208  of a descriptor
             if name.startswith(_FOLDER_PREFIX):
                 with suppress(OSError):
@@ -89,7 +113,7 @@ def _open_in_private(temporary_fd: int, folder: str, name: str, uid: int) -> int
         found = os.fstat(folder_fd)
     finally:
         os.close(folder_fd)
-    if found.st_uid != uid or found.st_mode & 0o077 or not stat.S_ISSOCK(os.fstat(socket_fd).st_mode):
+    if not _is_private(found, uid) or not stat.S_ISSOCK(os.fstat(socket_fd).st_mode):
         os.close(socket_fd)
         raise FileNotFoundError(name)
     return socket_fd
