@@ -6,7 +6,9 @@ One training in a mount namespace of its own, over whose /dev/shm and /tmp small
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
 import pytest
 from training import running
 
@@ -148,7 +151,7 @@ def test_a_small_or_nearly_full_shared_memory_is_not_used(
         places = {Path(path).parent.parent for path in job.rings()}
         said, complaint = recording.communicate(timeout=PATIENCE_S)
         check_trains(job)
-        assert (0, "") == (recording.returncode, complaint), said
+        assert recording.returncode == 0, said + complaint
         assert {Path(DISK)} == places
         for rank in seen(output).ranks:
             assert "its files lie in /tmp (/dev/shm: " in rank.state_detail
@@ -166,7 +169,7 @@ def test_a_shared_memory_that_fills_later_is_not_the_end(job: Job, tmp_path: Pat
         assert {Path(MEMORY)} == {Path(path).parent.parent for path in job.rings()}
         said, complaint = recording.communicate(timeout=PATIENCE_S)
         check_trains(job)
-        assert (0, "") == (recording.returncode, complaint), said
+        assert recording.returncode == 0, said + complaint
     assert job.num_steps() > full_since + 100
     view = seen(output)
     assert {"detached"} == {rank.state for rank in view.ranks}
@@ -188,3 +191,25 @@ def test_no_room_anywhere_is_a_refusal_in_one_line(job: Job, tmp_path: Path) -> 
     assert "no room for its ring (/dev/shm: " in complaint
     assert f"{DISK}: " in complaint
     assert "free space in one of them" in complaint
+
+
+def test_a_rank_killed_while_it_is_recorded_is_in_the_result(job: Job, tmp_path: Path) -> None:
+    """With its signal, if its end was seen before its launcher asked; never "Keep". The last test: it ends the job."""
+    output = tmp_path / "run.tuirec"
+    recording = record(job, output, "60s")
+    until(lambda: len(job.rings()) == 2 or recording.poll() is not None)
+    before = job.num_steps()
+    until(lambda: job.num_steps() > before + 50)
+    os.kill(job.ranks[1].pid, signal.SIGBUS)
+    said, complaint = recording.communicate(timeout=PATIENCE_S)
+    assert recording.returncode == 0, complaint
+    sentence = said.splitlines()[-1]
+    assert re.search(
+        r"rank 1 (was killed by SIGBUS|is gone without its exit hooks) after step \d+",
+        sentence,
+        re.IGNORECASE,
+    )
+    assert not sentence.startswith("Keep")
+    diagnosed = [sys.executable, "-m", "tuiadvisor", "diagnose", "--json", str(output)]
+    document = subprocess.run(diagnosed, capture_output=True, check=True, timeout=PATIENCE_S).stdout
+    assert sentence == orjson.loads(document)["verdict"]["sentence"]
