@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import statistics
 import sys
 import tempfile
@@ -25,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from training import running
 
 from tuiadvisor.agent.payload import BUNDLE_NAME, attach_code, write_bundle
-from tuiadvisor.inject import inject
+from tuiadvisor.inject import identify, inject
 from tuiadvisor_probes import ring
 
 WINDOW_S = 0.5
@@ -36,7 +35,7 @@ def attach_all(pids: list[int], folder: Path) -> tuple[int, list[int]]:
     for pid in pids:
         ring.create_ring_file(str(folder / str(pid)))
     (folder / BUNDLE_NAME).unlink(missing_ok=True)
-    assert write_bundle(folder, pids[0], os.getuid())
+    assert write_bundle(folder, identify(pids[0]))
     begin_ns = time.monotonic_ns()
     with ThreadPoolExecutor(len(pids)) as pool:
         done = list(pool.map(lambda pid: inject(pid, attach_code(str(folder / str(pid)))), pids))

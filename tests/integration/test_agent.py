@@ -83,11 +83,11 @@ from tuiadvisor.agent.agent import AgentConfig, run_agent
 from tuiadvisor.agent.attach import Injector
 from tuiadvisor.inject import Injection
 inbox = sys.argv[1]
-def inject(pid, code):
-    path = os.path.join(inbox, str(pid))
+def inject(target, code):
+    path = os.path.join(inbox, str(target.pid))
     with open(path + ".new", "w") as file: file.write(code)
     os.rename(path + ".new", path)
-    return Injection(pid, "thread", 500_000, 9_000_000)
+    return Injection(target.pid, "thread", 500_000, 9_000_000)
 injector = Injector(inject, lambda path, folder: path, lambda: "detach", lambda pid: True)
 parent = int(sys.argv[4]) if len(sys.argv) > 4 else None
 sys.exit(run_agent(AgentConfig(sys.argv[2], (int(sys.argv[3]),), parent), injector))

@@ -287,9 +287,9 @@ print(rounds, digest.hexdigest())
 CLOBBERING = """
 import signal, sys, time
 sys.path.insert(0, sys.argv[2])
-from tuiadvisor.inject import plan, process, remote_call
+from tuiadvisor.inject import identify, plan, process, remote_call
 pid = int(sys.argv[1])
-trap_at = plan.make_plan(pid, "").trap_at
+trap_at = plan.make_plan(identify(pid), "").trap_at
 libc = next(m for m in process.mapped_objects(process.maps(pid)) if "/libc" in m.path)
 with process.open_object(pid, libc) as elf:
     drand48 = elf.symbol("drand48") + elf.load_bias(libc.start, libc.file_offset)

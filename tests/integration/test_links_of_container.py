@@ -151,7 +151,7 @@ def test_no_script_is_put_where_a_link_leads_out(tmp_path: Path) -> None:
     """What `sys.remote_exec` runs lies in the process's own /tmp or nowhere."""
     with container(tmp_path) as (process, private):
         with pytest.raises(InjectError) as caught:
-            remote_exec.inject_remote_exec(process.pid, "pass", sys.executable, timeout_s=10)
+            remote_exec.inject_remote_exec(identify(process.pid), "pass", sys.executable, timeout_s=10)
         assert "its /tmp cannot be opened" in caught.value.what
         assert [] == list(private.iterdir())
 

@@ -22,7 +22,7 @@ from tuiadvisor.agent.hello import hello
 from tuiadvisor.agent.info import parse_info
 from tuiadvisor.agent.session import LEASE_NS, RingSession, create_session
 from tuiadvisor.events import EventKind, RankState
-from tuiadvisor.inject import InjectError, Injection
+from tuiadvisor.inject import Identity, InjectError, Injection
 from tuiadvisor.stream.frames import FrameKind, unpack_columns
 from tuiadvisor.stream.shapes import check_payload
 from tuiadvisor_probes import ring as ring_file
@@ -55,13 +55,13 @@ class Probe:
     refusals: list[InjectError] = field(default_factory=list)
     has_torch: bool = True
 
-    def inject(self, pid: int, code: str) -> Injection:
+    def inject(self, target: Identity, code: str) -> Injection:
         self.codes.append(code)
         if self.refusals:
             raise self.refusals.pop(0)
         if code.startswith("/"):
             self.writers.append(ring_file.RingWriter(code))
-        return Injection(pid, "thread", 400_000, 9_000_000)
+        return Injection(target.pid, "thread", 400_000, 9_000_000)
 
     def injector(self) -> Injector:
         return Injector(self.inject, lambda path, _: path, lambda: "#detach", lambda _: self.has_torch)
@@ -299,7 +299,7 @@ def test_probe_that_cannot_be_installed_is_refused_with_its_words(link: RankLink
 
 def test_second_agent_shares_the_probe_and_counts_nothing_twice(link: RankLink, probe: Probe) -> None:
     """It finds the ring in this process's maps and reads from the present head on."""
-    own = RankLink(replace(link.process, pid=os.getpid(), start_ticks=1), probe.injector())
+    own = RankLink(rank_process(os.getpid()), probe.injector())
     live(own, probe)
     probe.writer.put_step(step_row(0))
     second = RankLink(own.process, probe.injector())
@@ -324,8 +324,8 @@ def test_agents_that_come_in_the_same_moment_share_the_probe_that_was_first(
     link: RankLink, probe: Probe
 ) -> None:
     """The later one's code finds a probe there and does nothing: its own ring never wakes up."""
-    own = RankLink(replace(link.process, pid=os.getpid(), start_ticks=1), probe.injector())
-    nothing = replace(probe.injector(), inject=lambda pid, _: Injection(pid, "thread", 1, 1))
+    own = RankLink(rank_process(os.getpid()), probe.injector())
+    nothing = replace(probe.injector(), inject=lambda target, _: Injection(target.pid, "thread", 1, 1))
     late = RankLink(own.process, nothing)
     for one in (own, late, late):
         advance(one)
@@ -347,7 +347,7 @@ def test_agents_that_come_in_the_same_moment_share_the_probe_that_was_first(
 
 def test_probe_without_a_file_is_sent_away_before_ours_comes(link: RankLink, probe: Probe) -> None:
     """The process still maps a deleted ring: the code first takes that probe out."""
-    own = RankLink(replace(link.process, pid=os.getpid(), start_ticks=1), probe.injector())
+    own = RankLink(rank_process(os.getpid()), probe.injector())
     live(own, probe)
     own.release()
     second = RankLink(own.process, probe.injector())

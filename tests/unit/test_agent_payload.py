@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from patience import PATIENCE_S
 
 from tuiadvisor.agent import payload
+from tuiadvisor.inject import identify
 from tuiadvisor_probes import ring
 
 # Standalone ones are run by the rank itself or in a rank that hangs; late ones come when they are asked for.
@@ -54,7 +54,7 @@ def test_attach_code_installs_and_removes(interpreter: str, bundled: bool, tmp_p
         [interpreter, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, text=True
     )
     if bundled:
-        assert payload.write_bundle(tmp_path, process.pid, os.getuid())
+        assert payload.write_bundle(tmp_path, identify(process.pid))
     output, _ = process.communicate("\n", timeout=PATIENCE_S)
     assert process.returncode == 0
     assert output.splitlines() == [str(len(payload.MODULE_ORDER)), "[]"]

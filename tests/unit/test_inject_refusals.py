@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 from patience import PATIENCE_S
 
-from tuiadvisor.inject import InjectError, inject, outcome, preflight, process, refusals, remote_exec
+from tuiadvisor.inject import (
+    InjectError,
+    identify,
+    inject,
+    outcome,
+    preflight,
+    process,
+    refusals,
+    remote_exec,
+)
 from tuiadvisor.inject.refusals import ptrace_restriction
 
 if TYPE_CHECKING:
@@ -179,10 +188,10 @@ def test_remote_exec_hands_over_a_script_that_removes_itself(tmp_path: Path) -> 
     """The API faked by a caller that runs the script as the target's main thread would."""
     marker = tmp_path / "marker"
     caller = tmp_path / "python"
-    caller.write_text(f'#!/bin/sh\nexec {sys.executable} "$6"\n')
+    caller.write_text(f'#!/bin/sh\nexec {sys.executable} "$7"\n')
     caller.chmod(0o755)
     code = f"open({str(marker)!r}, 'w').write(__file__ if '__file__' in globals() else 'ran')"
-    injection = remote_exec.inject_remote_exec(os.getpid(), code, str(caller), timeout_s=30)
+    injection = remote_exec.inject_remote_exec(identify(os.getpid()), code, str(caller), timeout_s=30)
     assert (injection.way, injection.stopped_ns, marker.read_text()) == ("remote_exec", 0, "ran")
     assert not list(Path("/tmp").glob(f"tuiadvisor-*{injection.pid}*.py"))  # noqa: S108  where it was written
 
@@ -192,14 +201,14 @@ def test_remote_exec_overwrites_no_script_that_was_not_begun(tmp_path: Path) -> 
     caller = tmp_path / "python"
     caller.write_text(
         f"#!/bin/sh\nmkdir {tmp_path}/room || exit 1\n"
-        f'(sleep 0.1; rmdir {tmp_path}/room; exec {sys.executable} "$6") >/dev/null 2>&1 &\n'
+        f'(sleep 0.1; rmdir {tmp_path}/room; exec {sys.executable} "$7") >/dev/null 2>&1 &\n'
     )
     caller.chmod(0o755)
     markers = [tmp_path / f"marker{number}" for number in range(3)]
     with ThreadPoolExecutor() as pool:
         codes = [f"open({str(marker)!r}, 'w')" for marker in markers]
-        pid, program = os.getpid(), str(caller)
-        list(pool.map(lambda code: remote_exec.inject_remote_exec(pid, code, program, timeout_s=30), codes))
+        found, program = identify(os.getpid()), str(caller)
+        list(pool.map(lambda code: remote_exec.inject_remote_exec(found, code, program, timeout_s=30), codes))
     # A script has begun when its caller returns; what it does comes a moment later.
     end_s = time.monotonic() + PATIENCE_S
     while not all(marker.exists() for marker in markers) and time.monotonic() < end_s:
@@ -213,5 +222,5 @@ def test_remote_exec_refused_is_an_error_with_a_reason(tmp_path: Path) -> None:
     caller.write_text("#!/bin/sh\necho 'RuntimeError: Remote debugging is not enabled' >&2; exit 1\n")
     caller.chmod(0o755)
     with pytest.raises(InjectError) as caught:
-        remote_exec.inject_remote_exec(os.getpid(), "pass", str(caller), timeout_s=30)
+        remote_exec.inject_remote_exec(identify(os.getpid()), "pass", str(caller), timeout_s=30)
     assert caught.value.reason == "remote_debug_disabled"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tuiadvisor.inject import process, tracer
+from tuiadvisor.inject import identify, tracer
 
 STARTED = {"way": "thread", "stopped_ns": 1}
 
@@ -31,8 +31,7 @@ def run(monkeypatch: pytest.MonkeyPatch, num_refusals: int, try_s: float) -> dic
         clock_s += seconds
 
     plan = {
-        "pid": os.getpid(), "proofs": [], "start_ticks": process.start_ticks(os.getpid()),
-        "timeout_s": 5.0, "way": None,
+        "identity": tuple(identify(os.getpid())), "proofs": [], "timeout_s": 5.0, "way": None,
     }  # fmt: skip
     with monkeypatch.context() as patched:
         patched.setattr(tracer, "_by_either_way", by_either_way)

@@ -17,13 +17,14 @@ import orjson
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.info import ProbeInfo, parse_info
+from tuiadvisor.agent.ownfolder import new_session, present_session
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
-from tuiadvisor.agent.session import LEASE_NS, RingSession, adopt_session, create_session, mapped_rings
+from tuiadvisor.agent.session import LEASE_NS, RingSession, mapped_rings
 from tuiadvisor.agent.standingthread import StandingThread
 from tuiadvisor.agent.workingcopy import git_commit
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
-from tuiadvisor.inject import InjectError, Injection, inject
+from tuiadvisor.inject import Identity, InjectError, Injection, inject
 from tuiadvisor_probes import ring as ring_file
 from tuiadvisor_probes.duty import DEFAULT_BUDGET_PPM, PPM
 
@@ -59,7 +60,7 @@ else:
 class Injector:
     """The ways into a process; tests put their own here."""
 
-    inject: Callable[[int, str], Injection]
+    inject: Callable[[Identity, str], Injection]
     attach_code: Callable[[str, str | None], str]
     detach_code: Callable[[], str]
     has_torch: Callable[[int], bool]
@@ -102,21 +103,21 @@ class Attached:
 def attach(process: RankProcess, injector: Injector, lease_until_ns: int) -> Attached:
     """Share the probe that is there, or put one in. Raises InjectError, TuiadvisorError or OSError."""
     commit = git_commit(process.pid)  # here, in a thread: a file system that hangs holds up this rank alone
-    session = adopt_session(process.pid)
+    session = present_session(process)
     if session is not None:
         return replace(_share(session, lease_until_ns), git_commit=commit)
     # A probe whose file is gone still holds the process: it has to leave before ours can come.
     make_room = injector.detach_code() if mapped_rings(process.pid) else ""
-    session = create_session(process.pid, process.uid)
+    session = new_session(process)
     reader = None
     try:
         reader = ring_file.RingReader(session.ring_path)
         reader.put_u64(ring_file.OFFSET_LEASE, lease_until_ns)
         # Compiling runs the process's own interpreter with our rights: never a stranger's or a container's.
         if session.probe_folder is None:
-            write_bundle(Path(session.ring_path).parent, process.pid, process.uid)
+            write_bundle(Path(session.ring_path).parent, process.identity)
         code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
-        return Attached(session, reader, injector.inject(process.pid, code), commit)
+        return Attached(session, reader, injector.inject(process.identity, code), commit)
     except BaseException:
         if reader is not None:
             reader.close()
@@ -257,7 +258,7 @@ class RankLink:
         """Remove the probe from outside: the rank makes no events at which it could do so itself."""
         if self.state == RankState.LIVE and self._removal is None:
             code = self._injector.detach_code()
-            self._removal = executor.submit(self._injector.inject, self.process.pid, code)
+            self._removal = executor.submit(self._injector.inject, self.process.identity, code)
 
     def release(self) -> None:
         """Let go of the ring and delete it."""
@@ -338,7 +339,10 @@ class RankLink:
         """Another watcher came in the same moment and its probe was first: ours never wakes up, so share that one."""
         if self.is_leaving or self.session is None:
             return
-        session = adopt_session(self.process.pid)
+        try:
+            session = present_session(self.process)
+        except InjectError:  # it has ended: look_for_end says so
+            return
         if session is None or session.directory == self.session.directory:
             if session is not None:
                 session.close()

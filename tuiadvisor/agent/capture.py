@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.agent.ownfolder import new_folder
 from tuiadvisor.agent.payload import extension_code, write_bundle
-from tuiadvisor.agent.session import RingSession, create_folder
 from tuiadvisor.agent.told import json_object
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import PHASES, RankState
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.agent.attach import RankLink
     from tuiadvisor.agent.company import Company
+    from tuiadvisor.agent.session import RingSession
 
 NS: Final = 10**9
 LOOK_S: Final = 0.05
@@ -162,17 +163,17 @@ class _Window:
             return
         process = self.link.process
         try:
-            self.files = create_folder(process.pid, process.uid)
+            self.files = new_folder(process)
             if self.files.probe_folder is None:
                 here = Path(f"/proc/self/fd/{self.files.directory_fd}")
-                write_bundle(here, process.pid, process.uid, ("capture",))
+                write_bundle(here, process.identity, ("capture",))
         except (OSError, TuiadvisorError) as error:
             self._end(None, str(error))
             return
         inner = self.files.inner_directory
         arguments = (inner, self.num_steps, begin_ns, begin_ns + self.patience_ns)
         code = extension_code("capture", f"begin{arguments!r}", inner, self.files.probe_folder)
-        self._asked = executor.submit(inject, process.pid, code)
+        self._asked = executor.submit(inject, process.identity, code)
 
     def look(self, *, is_running: bool) -> None:
         """See what has come of it."""

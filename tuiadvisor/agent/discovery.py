@@ -14,6 +14,7 @@ from tuiadvisor.agent import procfs
 from tuiadvisor.agent.candidates import TORCH_FILE, Candidate, Scanner, family
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
+from tuiadvisor.inject.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,6 +46,12 @@ class RankProcess:
     run_id: str | None
     job: str  # equal for ranks of one training
     state: RankState = RankState.FOUND
+    namespaces: tuple[str, ...] = ()  # as in Identity
+
+    @property
+    def identity(self) -> Identity:
+        """What has to be the same still whenever the process is touched."""
+        return Identity(self.pid, self.start_ticks, self.uid, self.namespaces)
 
 
 def find_ranks(pids: Sequence[int] | None = None) -> list[RankProcess]:
@@ -197,11 +204,12 @@ def _describe(ranks: list[Candidate], scanner: Scanner) -> str:
 
 def _rank_process(candidate: Candidate) -> RankProcess:
     arguments = procfs.arguments(candidate.pid)
+    uid = procfs.owner(candidate.pid)  # the candidate may have been looked at before it changed its user
     return RankProcess(
         pid=candidate.pid,
         ppid=candidate.ppid,
         start_ticks=candidate.start_ticks,
-        uid=candidate.uid,
+        uid=candidate.uid if uid is None else uid,
         rank=candidate.rank,
         local_rank=candidate.local_rank,
         world_size=candidate.world_size,
@@ -213,6 +221,7 @@ def _rank_process(candidate: Candidate) -> RankProcess:
         master=candidate.master,
         run_id=candidate.run_id,
         job=candidate.job,
+        namespaces=procfs.namespaces(candidate.pid),
     )
 
 

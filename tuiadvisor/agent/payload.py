@@ -17,9 +17,13 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import tuiadvisor_probes
+from tuiadvisor.inject.identity import the_same
+
+if TYPE_CHECKING:
+    from tuiadvisor.inject.identity import Identity
 
 PRIVATE_NAME: Final = "_tuiadvisor_probe"
 BUNDLE_NAME: Final = "probe.bin"
@@ -203,19 +207,18 @@ def standalone_code(stem: str, call: str) -> str:
     return (probe_folder() / f"{stem}.py").read_text() + f"\n{call}\n"
 
 
-def write_bundle(folder: Path, pid: int, uid: int, stems: tuple[str, ...] = MODULE_ORDER) -> bool:
+def write_bundle(folder: Path, target: Identity, stems: tuple[str, ...] = MODULE_ORDER) -> bool:
     """Put compiled modules of the probe there, for the process's own interpreter; False if they cannot be had."""
     with suppress(OSError, subprocess.SubprocessError, ValueError):
-        executable = f"/proc/{pid}/exe"
-        content = _bundle(os.path.realpath(executable), executable, stems)
+        content = _bundle_for(target, stems)
         descriptor = os.open(
             folder / BUNDLE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-                if uid != os.geteuid():
-                    os.fchown(descriptor, uid, -1)
+                if target.uid != os.geteuid():
+                    os.fchown(descriptor, target.uid, -1)
         except OSError:
             (folder / BUNDLE_NAME).unlink()  # half a bundle would be read inside the rank for nothing
             raise
@@ -223,8 +226,18 @@ def write_bundle(folder: Path, pid: int, uid: int, stems: tuple[str, ...] = MODU
     return False
 
 
+def _bundle_for(target: Identity, stems: tuple[str, ...]) -> bytes:
+    # Its program is run with our rights: that of the process that was found, never of another that has its id now.
+    with the_same(target) as process_fd:
+        program_fd = os.open("exe", os.O_PATH | os.O_CLOEXEC, dir_fd=process_fd)
+    try:
+        return _bundle(os.path.realpath(f"/proc/self/fd/{program_fd}"), program_fd, stems)
+    finally:
+        os.close(program_fd)
+
+
 @cache
-def _bundle(interpreter: str, executable: str, stems: tuple[str, ...]) -> bytes:
+def _bundle(interpreter: str, program_fd: int, stems: tuple[str, ...]) -> bytes:
     """Marshalled (magic number, [(module name, its marshalled code)]) of these modules for one interpreter."""
     if interpreter == os.path.realpath(sys.executable):
         modules = [(_private(stem), _compiled(stem)) for stem in stems]
@@ -232,10 +245,20 @@ def _bundle(interpreter: str, executable: str, stems: tuple[str, ...]) -> bytes:
     if not os.path.basename(interpreter).startswith("python"):  # noqa: PTH119 - a path in the target
         raise ValueError(f"{interpreter} embeds Python; it cannot compile for us")
     done = subprocess.run(
-        [executable, "-I", "-S", "-c", _COMPILE, str(probe_folder()), PRIVATE_NAME, *stems],
+        [
+            f"/proc/self/fd/{program_fd}",
+            "-I",
+            "-S",
+            "-c",
+            _COMPILE,
+            str(probe_folder()),
+            PRIVATE_NAME,
+            *stems,
+        ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=COMPILE_TIMEOUT_S,
+        pass_fds=(program_fd,),
         check=True,
     )
     return done.stdout

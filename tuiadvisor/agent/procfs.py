@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from tuiadvisor.inject.identity import identify
+
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _KERNEL_THREAD: Final = 0x00200000  # PF_KTHREAD
@@ -186,6 +188,14 @@ def owner(pid: int) -> int | None:
     # Not the owner of /proc/PID: that is root as soon as a process has dropped its privileges.
     lines = (read(pid, "status") or b"").splitlines()
     return next((int(line.split()[4]) for line in lines if line.startswith(b"Uid:")), None)
+
+
+def namespaces(pid: int) -> tuple[str, ...]:
+    """As in an Identity; empty when the process is gone."""
+    try:
+        return identify(pid).namespaces
+    except OSError:
+        return ()
 
 
 def start_wall_ns(start_ticks: int) -> int | None:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.ownfolder import new_folder, present_session
 from tuiadvisor.agent.payload import standalone_code
-from tuiadvisor.agent.session import RingSession, adopt_session, create_folder
 from tuiadvisor.agent.told import json_object
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject import inject
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.agent.discovery import RankProcess
+    from tuiadvisor.agent.session import RingSession
 
 NS: Final = 10**9
 ANSWER_S: Final = 5.0
@@ -108,7 +109,7 @@ def _one(process: RankProcess, spy: str | None) -> RankStacks:
     second, _ = _ask(process) if first else (b"", "")
     told = parse_told(second or first, process, found.state)
     moved = bool(first and second) and parse_told(first, process, found.state).groups != told.groups
-    told = replace(told, moved=moved, was_asked=bool(first), why=why or told.why, for_s=_phase_s(process.pid))
+    told = replace(told, moved=moved, was_asked=bool(first), why=why or told.why, for_s=_phase_s(process))
     if spy is None:
         return told
     is_waiting = told.call is not None and not moved and found.state not in "Tt"
@@ -122,11 +123,11 @@ def _one(process: RankProcess, spy: str | None) -> RankStacks:
 def _ask(process: RankProcess) -> tuple[bytes, str]:
     """(what the rank says of itself, why not)."""
     try:
-        files = create_folder(process.pid, process.uid)
+        files = new_folder(process)
     except (OSError, TuiadvisorError) as error:
         return b"", str(error)
     try:
-        inject(process.pid, standalone_code("stuck", f"report({files.inner_directory!r})"))
+        inject(process.identity, standalone_code("stuck", f"report({files.inner_directory!r})"))
         return _answer(files)
     except (OSError, TuiadvisorError) as error:
         return b"", str(error)
@@ -182,17 +183,17 @@ def _group(entry: object) -> GroupSaid | None:
     return GroupSaid(_text(entry.get("name")), _text(entry.get("purpose")), ranks, seq)
 
 
-def _phase_s(pid: int) -> float | None:
+def _phase_s(process: RankProcess) -> float | None:
     """How long the rank is in its phase, from the ring of a probe that is in it; None without one."""
     session = None
     try:
-        session = adopt_session(pid)
+        session = present_session(process)
         if session is None:
             return None
         reader = ring_file.RingReader(session.ring_path)
         _, since_ns, _ = reader.now()
         reader.close()
-    except (OSError, ring_file.RingError):
+    except (OSError, ring_file.RingError, TuiadvisorError):
         return None
     finally:
         if session is not None:

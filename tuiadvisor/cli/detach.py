@@ -26,10 +26,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Inject the removal and see that the rings are unmapped."""
     ranks = ranks_of(options)
-    probed = [process.pid for process in ranks if mapped_rings(process.pid)]
-    for pid in probed:
-        inject(pid, detach_code())
-    left = probed
+    probed = [process for process in ranks if mapped_rings(process.pid)]
+    for process in probed:
+        inject(process.identity, detach_code())
+    left = [process.pid for process in probed]
     deadline = time.monotonic() + PATIENCE_S
     while left and time.monotonic() < deadline:
         time.sleep(0.05)

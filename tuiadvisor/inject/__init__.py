@@ -1,6 +1,6 @@
 """Run Python code inside a process that is already running and knows nothing of us.
 
-In: a process id and source code.  Out: an `Injection`, or an `InjectError` that says what to do. Four ways:
+In: a process and source code.  Out: an `Injection`, or an `InjectError` that says what to do. Four ways:
 the listener of a job started armed; `sys.remote_exec` (3.14+) while the main thread is at work; our own
 ptrace with a thread started from one that is asleep; the same with a pending call on the main thread.
 """
@@ -8,40 +8,49 @@ ptrace with a thread started from one that is asleep; the same with a pending ca
 from __future__ import annotations
 
 from tuiadvisor.inject import armed, idle_thread, remote_exec
+from tuiadvisor.inject.identity import Identity, OtherProcessError, confirm, identify
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.plan import find_interpreter
 from tuiadvisor.inject.refusals import preflight, refusal
 from tuiadvisor.inject.tracer_process import inject_by_tracing
 
-__all__ = ["InjectError", "Injection", "inject", "preflight"]
+__all__ = ["Identity", "InjectError", "Injection", "identify", "inject", "preflight"]
 
 
-def inject(pid: int, code: str, *, timeout_s: float = 5.0, way: str | None = None) -> Injection:
+def inject(target: Identity | int, code: str, *, timeout_s: float = 5.0, way: str | None = None) -> Injection:
     """Hand `code` to the process; returns when it has started, or is queued on the main thread.
 
+    target: the process as it was found, and no other that has its id meanwhile; a bare id means whoever has it now.
     The code runs in a namespace of its own and is silent when it fails: let it report by a file. All ways but
     'thread' and 'armed' wait while the main thread is blocked in C. `way` forces one of 'thread',
     'pending_call', 'remote_exec', 'armed'. Raises InjectError.
     """
-    preflight(pid)
+    pid = target.pid if isinstance(target, Identity) else target
     try:
-        return _inject(pid, code, timeout_s=timeout_s, way=way)
+        if isinstance(target, Identity):
+            confirm(target)
+        preflight(pid)
+        found = target if isinstance(target, Identity) else identify(pid)
+        return _inject(found, code, timeout_s=timeout_s, way=way)
+    except OtherProcessError as other:
+        raise refusal(pid, other.reason, other.what) from None
     except ProcessLookupError:
         raise refusal(pid, "gone", "it ended during the injection") from None
 
 
-def _inject(pid: int, code: str, *, timeout_s: float, way: str | None) -> Injection:
+def _inject(target: Identity, code: str, *, timeout_s: float, way: str | None) -> Injection:
+    pid = target.pid
     if way == "armed" or (way is None and armed.is_armed(pid)):
-        return armed.inject_armed(pid, code, timeout_s=timeout_s)
+        return armed.inject_armed(target, code, timeout_s=timeout_s)
     caller = remote_exec.caller_for(pid, find_interpreter(pid).version)
     if way == "remote_exec" and caller is None:
         raise refusal(pid, "remote_exec", "no interpreter of its version, 3.14 or later, is at hand")
     if caller is not None and way == "remote_exec":
-        return remote_exec.inject_remote_exec(pid, code, caller, timeout_s=timeout_s)
+        return remote_exec.inject_remote_exec(target, code, caller, timeout_s=timeout_s)
     if caller is not None and way is None and idle_thread.is_at_work(pid):
         try:
-            return remote_exec.inject_remote_exec(pid, code, caller, timeout_s=timeout_s)
+            return remote_exec.inject_remote_exec(target, code, caller, timeout_s=timeout_s)
         except InjectError as error:
             if error.reason == "remote_debug_disabled":  # the owner's wish binds our own way as well
                 raise
-    return inject_by_tracing(pid, code, timeout_s=timeout_s, way=way)
+    return inject_by_tracing(target, code, timeout_s=timeout_s, way=way)

@@ -16,11 +16,16 @@ import struct
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuiadvisor.inject import process
+from tuiadvisor.inject.identity import OtherProcessError, the_same
 from tuiadvisor.inject.insideroot import folder_inside
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.payload import wrapped
+
+if TYPE_CHECKING:
+    from tuiadvisor.inject.identity import Identity
 
 _SITE = Path(__file__).resolve().parent / "arm_site"
 TEMPORARY = "/tmp"  # noqa: S108  the listener's own place, which it checks as we do
@@ -119,20 +124,23 @@ def _open_in_private(temporary_fd: int, folder: str, name: str, uid: int) -> int
     return socket_fd
 
 
-def inject_armed(pid: int, code: str, *, timeout_s: float) -> Injection:
+def inject_armed(target: Identity, code: str, *, timeout_s: float) -> Injection:
     """Give the code to the listener. Raises InjectError when it does not take it."""
-    started_ns = time.monotonic_ns()
+    started_ns, pid = time.monotonic_ns(), target.pid
     socket_fd = _open_socket(pid)
     if socket_fd is None:
         raise InjectError(pid, "not_armed", "it has no listener", "start the job with tuiadvisor arm -- CMD")
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(timeout_s)
-            connection.connect(f"/proc/self/fd/{socket_fd}")
-            _check_peer(pid, connection)
+            with the_same(target):
+                connection.connect(f"/proc/self/fd/{socket_fd}")
+                _check_peer(pid, connection)
             content = wrapped(code).encode()
             connection.sendall(struct.pack(">Q", len(content)) + content)
             connection.recv(1)  # the end of the connection is the receipt
+    except OtherProcessError:
+        raise
     except OSError as error:
         raise InjectError(
             pid, "timeout", f"its listener did not take the code ({error})", "try again"

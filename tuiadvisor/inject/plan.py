@@ -8,12 +8,16 @@ the same name, a process that changed its image) ends in a refusal and never in 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from tuiadvisor.inject import process
 from tuiadvisor.inject.elf import NotElfError
 from tuiadvisor.inject.outcome import InjectError
 from tuiadvisor.inject.payload import wrapped
 from tuiadvisor.inject.stubs import LIBC_FUNCTIONS, PYTHON_FUNCTIONS, build_block
+
+if TYPE_CHECKING:
+    from tuiadvisor.inject.identity import Identity
 
 _PENDING = "Py_AddPendingCall"
 _CREATE = "pthread_create"
@@ -29,8 +33,8 @@ _PATCHED_BY_OTHERS = {"munmap"}
 class Plan:
     """What the tracer needs, in values that `marshal` can carry."""
 
-    pid: int
-    start_ticks: int
+    identity: tuple[int, int, int, tuple[str, ...]]
+    """Of the process as it was found: the tracer compares it with whoever it has stopped."""
     block: bytes
     thread_entry: int
     pending_entry: int
@@ -71,8 +75,9 @@ def find_interpreter(pid: int) -> Interpreter:
     )
 
 
-def make_plan(pid: int, code: str) -> Plan:
+def make_plan(target: Identity, code: str) -> Plan:
     """Addresses, machine code and proofs for one injection."""
+    pid = target.pid
     found = _Resolver(pid)
     interpreter = find_interpreter(pid)
     found.take_from(interpreter.mapping, (*PYTHON_FUNCTIONS, _PENDING))
@@ -90,8 +95,7 @@ def make_plan(pid: int, code: str) -> Plan:
         )
     block = build_block(found.addresses, wrapped(code).encode())
     return Plan(
-        pid=pid,
-        start_ticks=process.start_ticks(pid),
+        identity=(pid, target.start_ticks, target.uid, tuple(target.namespaces)),
         block=block.content,
         thread_entry=block.thread_entry,
         pending_entry=block.pending_entry,

@@ -21,6 +21,7 @@ REMEDIES = {
     "zombie": "it has ended and waits for its parent: look for the rank's new process id",
     "stopped": "let it continue first: kill -CONT PID",
     "being_debugged": "leave the debugger or the other tool that traces it first",
+    "changed": "see what it is now; if it is still the one you mean, run the command again",
     "other_user": "run tuiadvisor as that user or as root",
     "other_architecture": _ARM,
     "remote_debug_disabled": "start the job without PYTHON_DISABLE_REMOTE_DEBUG and -X disable_remote_debug",
@@ -31,6 +32,7 @@ REMEDIES = {
     "timeout": "the machine may be overloaded: try again",
     "other": f"try again; if it stays so, {_ARM}",
 }
+_UNSEEN = "the system keeps its memory from you (it changed its user, has more rights, or is in another user namespace)"
 _CAP_SYS_PTRACE = 19
 _EM_X86_64 = 62
 _OTHER_WATCHER_S = 0.05
@@ -50,8 +52,19 @@ def preflight(pid: int) -> None:
         find_interpreter(pid)
     except ProcessLookupError:
         raise refusal(pid, "gone", "no such process") from None
-    except PermissionError as error:
-        raise refusal(pid, "ptrace_forbidden", f"it may not be looked at ({error.strerror})") from None
+    except PermissionError:
+        raise refusal(pid, "ptrace_forbidden", _UNSEEN) from None
+
+
+def refuse_unseen(pid: int) -> None:
+    """Raise InjectError where its links in /proc may not be read: nothing of it can be reached then."""
+    try:
+        Path(f"/proc/{pid}/ns/mnt").readlink()
+    except PermissionError:
+        _refuse_owner(pid, process.status(pid))
+        raise refusal(pid, "ptrace_forbidden", _UNSEEN) from None
+    except FileNotFoundError:
+        raise refusal(pid, "gone", "it has ended") from None
 
 
 def refusal(pid: int, reason: str, what: str) -> InjectError:

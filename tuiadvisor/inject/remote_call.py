@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.inject import ptrace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # A fault of our own call must stop at us; blocking these would reset the host's handlers for them.
 _FAULTS = (signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
@@ -36,12 +36,22 @@ class StoppedByUserError(Exception):
 
 
 @contextmanager
-def held(tid: int, memory_fd: int, deadline_s: float) -> Iterator[HeldThread]:
-    """Stop one thread and let it go as it was. `memory_fd` is /proc/PID/mem, open for writing."""
+def held(
+    tid: int, memory_fd: int, deadline_s: float, prove: Callable[[], None] = lambda: None
+) -> Iterator[HeldThread]:
+    """Stop one thread and let it go as it was. `memory_fd` is /proc/PID/mem, open for writing.
+
+    prove: raises where it is not the one that is meant; asked once it stands still, before anything is written.
+    """
     ptrace.seize(tid)
     stopped_at_ns = time.monotonic_ns()
     ptrace.interrupt(tid)
     _wait_until_interrupted(tid, deadline_s)
+    try:
+        prove()
+    except BaseException:
+        ptrace.detach(tid)
+        raise
     thread = HeldThread(tid, memory_fd, deadline_s)
     try:
         ptrace.set_signal_mask(tid, _BLOCKED)

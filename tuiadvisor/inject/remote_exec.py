@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuiadvisor.inject import process
+from tuiadvisor.inject.identity import confirm
 from tuiadvisor.inject.insideroot import open_inside
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.payload import wrapped
@@ -25,8 +26,18 @@ from tuiadvisor.inject.payload import wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tuiadvisor.inject.identity import Identity
+
 FIRST_VERSION = (3, 14)
-_CALL = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
+# The start of another interpreter takes a while: whose id it is now is looked up right before the call.
+_CALL = """\
+import sys
+pid, started, script = sys.argv[1:]
+with open(f"/proc/{pid}/stat", "rb") as stat:
+    if stat.read().rpartition(b")")[2].split()[19].decode() != started:
+        sys.exit("another process has its id now")
+sys.remote_exec(int(pid), script)
+"""
 _FOLDER = "/tmp"  # noqa: S108  as the target sees it; names in it are random
 _BEGUN_S = 1.0  # a main thread at work gets to the script within milliseconds
 _LOOK_S = 0.002
@@ -45,19 +56,23 @@ def caller_for(pid: int, version: tuple[int, int] | None) -> str | None:
     return program if Path(program).name.startswith("python") else None
 
 
-def inject_remote_exec(pid: int, code: str, caller: str, *, timeout_s: float) -> Injection:
+def inject_remote_exec(target: Identity, code: str, caller: str, *, timeout_s: float) -> Injection:
     """Have the target's main thread run the code. Raises InjectError when it is refused."""
     started_ns = time.monotonic_ns()
-    with _turn(pid):
-        _call(pid, code, caller, timeout_s)
-    return Injection(pid=pid, way="remote_exec", stopped_ns=0, total_ns=time.monotonic_ns() - started_ns)
+    with _turn(target.pid):
+        _call(target, code, caller, timeout_s)
+    return Injection(
+        pid=target.pid, way="remote_exec", stopped_ns=0, total_ns=time.monotonic_ns() - started_ns
+    )
 
 
-def _call(pid: int, code: str, caller: str, timeout_s: float) -> None:
+def _call(target: Identity, code: str, caller: str, timeout_s: float) -> None:
+    pid = target.pid
     with _script_folder(pid) as folder_fd:
+        confirm(target)  # who is there still was there when its folder was opened
         name = _write_script(pid, folder_fd, code)
         completed = subprocess.run(
-            [caller, "-I", "-S", "-c", _CALL, str(pid), f"{_FOLDER}/{name}"],
+            [caller, "-I", "-S", "-c", _CALL, str(pid), str(target.start_ticks), f"{_FOLDER}/{name}"],
             capture_output=True,
             text=True,
             timeout=timeout_s,

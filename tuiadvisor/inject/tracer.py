@@ -16,9 +16,9 @@ import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tuiadvisor.inject import idle_thread, ptrace, remote_call
+from tuiadvisor.inject import identity, idle_thread, ptrace, remote_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,15 @@ class RefusedError(Exception):
     """The target was left alone: (reason for programs, what for people)."""
 
 
+class _Target(NamedTuple):
+    """The process that was found, by descriptors that can be no other's."""
+
+    found: identity.Identity
+    process_fd: int
+    memory_fd: int
+    deadline_s: float
+
+
 def main() -> None:
     """Carry out the plan of stdin and print the outcome."""
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -57,6 +66,8 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
         return _run(plan)
     except RefusedError as refused:
         reason, what = refused.args
+    except identity.OtherProcessError as other:
+        reason, what = other.reason, other.what
     except (ptrace.GoneError, ProcessLookupError, FileNotFoundError):
         reason, what = "gone", "it ended during the injection"
     except ptrace.LateError:
@@ -73,51 +84,59 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(plan: dict[str, Any]) -> dict[str, Any]:
-    memory_fd = os.open(f"/proc/{plan['pid']}/mem", os.O_RDWR | os.O_CLOEXEC)
-    _check_proofs(plan, memory_fd)
+    found = identity.Identity(*plan["identity"])
     deadline_s = time.monotonic() + plan["timeout_s"]
+    with identity.opened(found.pid) as process_fd:
+        identity.check(found, process_fd)
+        memory_fd = os.open("mem", os.O_RDWR | os.O_CLOEXEC, dir_fd=process_fd)
+        target = _Target(found, process_fd, memory_fd, deadline_s)
+        _check_proofs(plan, target)
+        return _patiently(plan, target)
+
+
+def _patiently(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
     give_up_s = None
     while True:
         try:
-            return _by_either_way(plan, memory_fd, deadline_s)
+            return _by_either_way(plan, target)
         except PermissionError:
             # From the first refusal on: on a busy machine the first try alone may take longer than that. A thread
             # that is just ending refuses as a traced one does, and is gone at the next try.
             give_up_s = give_up_s or time.monotonic() + _OTHER_TRACER_S
             if time.monotonic() < give_up_s:
                 time.sleep(_NEXT_TRY_S)
-            elif _is_traced(plan["pid"]):
+            elif _is_traced(target.found.pid):
                 raise RefusedError("being_debugged", "another process is tracing it") from None
             else:
                 raise
 
 
-def _by_either_way(plan: dict[str, Any], memory_fd: int, deadline_s: float) -> dict[str, Any]:
+def _by_either_way(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
     if plan["way"] != "pending_call":
-        outcome = _by_thread(plan, memory_fd, deadline_s)
+        outcome = _by_thread(plan, target)
         if outcome or plan["way"] == "thread":
             return outcome or {"reason": "busy", "what": "it has no idle thread"}
-    return _by_pending_call(plan, memory_fd, deadline_s)
+    return _by_pending_call(plan, target)
 
 
-def _by_thread(plan: dict[str, Any], memory_fd: int, deadline_s: float) -> dict[str, Any] | None:
+def _by_thread(plan: dict[str, Any], target: _Target) -> dict[str, Any] | None:
     """Start a thread from one that is asleep; None when none stays asleep."""
     for _ in range(_NUM_SEARCHES):
-        for candidate in idle_thread.candidates(plan["pid"], plan["libc_code"]):
-            with _hurrying(candidate.tid), remote_call.held(candidate.tid, memory_fd, deadline_s) as thread:
+        for candidate in idle_thread.candidates(target.found.pid, plan["libc_code"]):
+            with _held(candidate.tid, plan, target) as thread:
                 started = _still_asleep(thread.registers, candidate.sleep) and _start_thread(plan, thread)
             if started:
                 return {"way": "thread", "stopped_ns": thread.stopped_ns}
     return None
 
 
-def _by_pending_call(plan: dict[str, Any], memory_fd: int, deadline_s: float) -> dict[str, Any]:
+def _by_pending_call(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
     """Queue a call on the main thread, wherever it is."""
     for _ in range(_NUM_PENDING_TRIES):
         # The queue has a lock. If the main thread itself was stopped inside it, our call can't return:
         # it is abandoned and tried again a moment later.
         queued = False
-        with _hurrying(plan["pid"]), remote_call.held(plan["pid"], memory_fd, deadline_s) as thread:
+        with _held(target.found.pid, plan, target) as thread:
             thread.answer_within(_PENDING_CALL_S)
             with suppress(ptrace.LateError):
                 _add_pending_call(plan, thread)
@@ -125,6 +144,18 @@ def _by_pending_call(plan: dict[str, Any], memory_fd: int, deadline_s: float) ->
         if queued:
             return {"way": "pending_call", "stopped_ns": thread.stopped_ns}
     raise ptrace.LateError
+
+
+@contextmanager
+def _held(tid: int, plan: dict[str, Any], target: _Target) -> Iterator[remote_call.HeldThread]:
+    """The thread stopped, and proved to be one of the process that was found, with the code that was looked at."""
+
+    def prove() -> None:
+        identity.check(target.found, target.process_fd, tid)
+        _check_proofs(plan, target)  # a process that has started another program meanwhile has other memory
+
+    with _hurrying(tid), remote_call.held(tid, target.memory_fd, target.deadline_s, prove) as thread:
+        yield thread
 
 
 def _start_thread(plan: dict[str, Any], thread: remote_call.HeldThread) -> bool:
@@ -167,19 +198,16 @@ def _still_asleep(registers: ptrace.Registers, sleep: idle_thread.Sleep) -> bool
     )
 
 
-def _check_proofs(plan: dict[str, Any], memory_fd: int) -> None:
+def _check_proofs(plan: dict[str, Any], target: _Target) -> None:
     for address, content in plan["proofs"]:
         try:
-            same = os.pread(memory_fd, len(content), address) == content
+            same = os.pread(target.memory_fd, len(content), address) == content
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
             same = False
         if not same:
             raise RefusedError("changed", "its code is not that of the files it was started from")
-    with open(f"/proc/{plan['pid']}/stat", "rb") as stat:  # noqa: PTH123  pathlib is not loaded otherwise
-        if int(stat.read().rpartition(b")")[2].split()[19]) != plan["start_ticks"]:
-            raise RefusedError("gone", "another process has its id now")
 
 
 def _is_traced(pid: int) -> bool:

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.plan import make_plan
 from tuiadvisor.inject.refusals import REMEDIES
+
+if TYPE_CHECKING:
+    from tuiadvisor.inject.identity import Identity
 
 # Only the tracer's own modules are loaded: with the packages' __init__ files the start takes 60 ms, not 20.
 _START = """\
@@ -26,10 +29,11 @@ _PACKAGES = Path(__file__).resolve().parents[2]
 _GRACE_S = 10.0  # the tracer keeps its own deadlines and must never be killed while it holds the target
 
 
-def inject_by_tracing(pid: int, code: str, *, timeout_s: float, way: str | None) -> Injection:
+def inject_by_tracing(target: Identity, code: str, *, timeout_s: float, way: str | None) -> Injection:
     """Run the code by ptrace. `way` is 'thread', 'pending_call' or None for whichever fits."""
     started_ns = time.monotonic_ns()
-    plan = make_plan(pid, code).as_dict() | {"way": way, "timeout_s": timeout_s}
+    pid = target.pid
+    plan = make_plan(target, code).as_dict() | {"way": way, "timeout_s": timeout_s}
     outcome = _carry_out(pid, plan, timeout_s)
     if "reason" in outcome:
         reason = outcome["reason"]
