@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tuiadvisor.agent import workingcopy
 from tuiadvisor.agent.attach import RETRY_NS, Injector, RankLink, attach_unless_importing
 from tuiadvisor.agent.discovery import RankProcess
 from tuiadvisor.agent.drain import EVENT_NAMES, ROWS_PER_FRAME, STEP_NAMES, Drain, status_of
@@ -295,6 +297,22 @@ def test_probe_that_cannot_be_installed_is_refused_with_its_words(link: RankLink
 
     assert advance(link) == RankState.REFUSED
     assert link.detail == "the probe could not be installed: no optimizer hooks in torch 1.8"
+
+
+def test_a_file_system_that_hangs_holds_no_attach_up(
+    link: RankLink, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit is looked up beside the attach and named once it is known."""
+    answers = threading.Event()
+    monkeypatch.setattr(workingcopy, "_find", lambda _: "c0ffee" if answers.wait(60) else "given up")
+    live(link, probe)
+    assert link.git_commit is None
+
+    answers.set()
+    for thread in threading.enumerate():
+        if thread.name == "git commit":
+            thread.join(60)
+    assert link.git_commit == "c0ffee"
 
 
 def test_second_agent_shares_the_probe_and_counts_nothing_twice(link: RankLink, probe: Probe) -> None:

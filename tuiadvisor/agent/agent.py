@@ -243,6 +243,7 @@ class Agent:
                 link.injection,
                 link.state == RankState.LIVE,
                 link.budget_ppm,
+                link.git_commit,
             )
             for link in self.links
         ]

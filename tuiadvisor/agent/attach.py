@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +21,7 @@ from tuiadvisor.agent.ownfolder import new_session, present_session
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
 from tuiadvisor.agent.session import LEASE_NS, RingSession, mapped_rings
 from tuiadvisor.agent.standingthread import StandingThread
-from tuiadvisor.agent.workingcopy import git_commit
+from tuiadvisor.agent.workingcopy import CommitLookup
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject import Identity, InjectError, Injection, inject
@@ -97,15 +97,13 @@ class Attached:
     session: RingSession
     reader: ring_file.RingReader
     injection: Injection | None
-    git_commit: str | None = None
 
 
 def attach(process: RankProcess, injector: Injector, lease_until_ns: int) -> Attached:
     """Share the probe that is there, or put one in. Raises InjectError, TuiadvisorError or OSError."""
-    commit = git_commit(process.pid)  # here, in a thread: a file system that hangs holds up this rank alone
     session = present_session(process)
     if session is not None:
-        return replace(_share(session, lease_until_ns), git_commit=commit)
+        return _share(session, lease_until_ns)
     # A probe whose file is gone still holds the process: it has to leave before ours can come.
     make_room = injector.detach_code() if mapped_rings(process.pid) else ""
     session = new_session(process)
@@ -117,7 +115,7 @@ def attach(process: RankProcess, injector: Injector, lease_until_ns: int) -> Att
         if session.probe_folder is None:
             write_bundle(Path(session.ring_path).parent, process.identity)
         code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
-        return Attached(session, reader, injector.inject(process.identity, code), commit)
+        return Attached(session, reader, injector.inject(process.identity, code))
     except BaseException:
         if reader is not None:
             reader.close()
@@ -148,7 +146,6 @@ class RankLink:
         self.reader: ring_file.RingReader | None = None
         self.session: RingSession | None = None
         self.injection: Injection | None = None
-        self.git_commit: str | None = None
         self.info = ProbeInfo()
         self.standing = StandingThread()
         self.assumed_rank: int | None = None  # of a training that is not distributed
@@ -161,6 +158,7 @@ class RankLink:
         self._injector = injector
         self._attempt: Future[Attached] | None = None
         self._removal: Future[Injection] | None = None
+        self._commit: CommitLookup | None = None
         self._raw_info = b""
         self._retry_at_ns = 0
         self._exit_code = 0
@@ -179,6 +177,11 @@ class RankLink:
         if self.info.world_size is not None:
             return self.info.world_size
         return 1 if self.assumed_rank is not None else self.process.world_size
+
+    @property
+    def git_commit(self) -> str | None:
+        """The commit it was started from, once that is known."""
+        return self._commit.commit if self._commit is not None else None
 
     @property
     def is_over(self) -> bool:
@@ -292,7 +295,9 @@ class RankLink:
             self.state, self.detail = RankState.REFUSED, str(error)
         else:
             self.session, self.reader, self.injection = attached.session, attached.reader, attached.injection
-            self.git_commit = attached.git_commit
+            self._commit = self._commit or CommitLookup(
+                self.process.identity
+            )  # now the attach cannot wait for it
             self.state, self.detail = RankState.WAITING_TO_ATTACH, "waiting for the interpreter"
             if self.is_leaving:
                 self.ask_to_leave()
