@@ -18,7 +18,7 @@ import pytest
 
 from tuiadvisor.agent.session import adopt_session, create_folder, create_session
 from tuiadvisor.errors import FailureError
-from tuiadvisor.inject import armed, insideroot, remote_exec
+from tuiadvisor.inject import armed, identify, insideroot, remote_exec
 from tuiadvisor.inject.outcome import InjectError
 from tuiadvisor_probes import ring as ring_file
 

@@ -6,6 +6,8 @@ import shutil
 import struct
 import subprocess
 import sys
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +16,7 @@ from tuiadvisor.inject import process
 from tuiadvisor.inject.elf import ElfFile, NotElfError, gnu_hash
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 
 def _own_object(part_of_name: str) -> process.Mapping:
@@ -112,3 +114,60 @@ def test_version_of_our_own_interpreter() -> None:
                 assert process.python_version(os.getpid(), mapping, elf) == sys.version_info[:2]
                 return
     pytest.fail("no interpreter found in ourselves")
+
+
+def _opened(path: Path) -> None:
+    """As it is looked into when a plan is made."""
+    mapping = process.Mapping(0, 1, executable=True, file_offset=0, inode=1, path=str(path))
+    with process.open_object(os.getpid(), mapping) as elf:
+        elf.any_symbol("munmap")
+        elf.load_bias(0, 0)
+        elf.find(b"\x0f\x05")
+
+
+def test_damaged_files_are_no_elf_files_and_nothing_worse(tmp_path: Path) -> None:
+    """Somebody else's object may say anything of itself: sizes of exabytes, tables beyond the end, no buckets."""
+    path = tmp_path / "libc.so"
+    whole = Path(_own_object("/libc.so").path).read_bytes()
+    random = Random(7)  # noqa: S311  damage, not secrets
+    # The header, the program headers and the tables of names lie at the beginning, the section headers at the end.
+    places = [(0, 64), (0, 1024), (0, 64 << 10), (len(whole) - 4096, 4088)]
+    num_refused = 0
+    for _ in range(300):
+        content = bytearray(whole)
+        start, size = random.choice(places)
+        for _ in range(random.randint(1, 4)):
+            at = start + random.randrange(size)
+            content[at : at + 8] = random.choice([b"\0" * 8, b"\xff" * 8, random.randbytes(8)])
+        path.write_bytes(content[: len(whole)])
+        try:
+            _opened(path)
+        except NotElfError:
+            num_refused += 1
+    assert 0 < num_refused < 300
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_plain_file_is_not_looked_into(make: Callable[[Path], object], tmp_path: Path) -> None:
+    """Whatever has taken the name of a mapped file since; a FIFO would hold us until somebody writes to it."""
+    make(tmp_path / "libc.so")
+    with pytest.raises(NotElfError):
+        _opened(tmp_path / "libc.so")
+
+
+def test_a_hash_chain_without_end_is_left(tmp_path: Path) -> None:
+    """A sparse file of a terabyte of zeros after the table: each step would be a read, a name would take days."""
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 1 << 40, 1 << 40, 4096)
+    dynamic = struct.pack("<IIQQQQQQ", 2, 6, 0x100, 0x100, 0, 64, 64, 8)
+    header = (
+        b"\x7fELF\x02\x01"
+        + bytes(10)
+        + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
+    )
+    tags = struct.pack("<8Q", 0x6FFFFEF5, 0x200, 5, 0x400, 6, 0x400, 0, 0)
+    table = struct.pack("<IIIIQI", 1, 1, 1, 0, 0, 1)  # one bucket, whose chain begins at symbol 1
+    path = tmp_path / "libc.so"
+    path.write_bytes((header + segment + dynamic).ljust(0x100, b"\0") + tags.ljust(0x100, b"\0") + table)
+    os.truncate(path, 1 << 40)
+    with path.open("rb") as file:
+        assert ElfFile(file.fileno()).symbol("munmap") is None

@@ -7,6 +7,7 @@ from DT_GNU_HASH, a few reads each; names that were not exported from the sectio
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,12 @@ _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _STT_GNU_IFUNC = 10
 _SYMBOL = struct.Struct("<IBBHQQ")
 _PAGE = 4096
+_MAX_READ_BYTES = (
+    256 << 20
+)  # a table or a segment; the largest tables of names that are in use have tens of megabytes
+_MAX_CHAIN = 1 << 16  # names of one hash bucket; linkers make chains of a few
+# What nonsense in a header, a table or an offset ends in.
+DAMAGED = (ArithmeticError, LookupError, MemoryError, ValueError, struct.error)
 
 
 class NotElfError(Exception):
@@ -43,6 +50,10 @@ class ElfFile:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotElfError("not a plain file")
+        self._num_bytes = found.st_size
         header = os.pread(fd, 64, 0)
         if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
             raise NotElfError("not a 64-bit little-endian ELF file")
@@ -58,7 +69,7 @@ class ElfFile:
         """Bytes at a linked address. Raises ValueError where nothing of the file is mapped."""
         for segment in self.segments:
             if segment.address <= address and address + size <= segment.address + segment.size:
-                return os.pread(self._fd, size, address - segment.address + segment.offset)
+                return self._bytes(size, address - segment.address + segment.offset)
         raise ValueError(f"no file bytes at {address:#x}")
 
     def load_bias(self, start: int, file_offset: int) -> int:
@@ -92,16 +103,22 @@ class ElfFile:
                 return begin + position
         return None
 
+    def _bytes(self, size: int, offset: int) -> bytes:
+        """Bytes of the file, so many and no fewer: ValueError where a header promises more than there is."""
+        if not 0 <= offset <= offset + size <= self._num_bytes or size > _MAX_READ_BYTES:
+            raise ValueError(f"no {size} bytes at {offset:#x}")
+        return os.pread(self._fd, size, offset)
+
     def _read_program_headers(self) -> None:
         (table,) = struct.unpack_from("<Q", self._header, 32)
         entry_size, num_entries = struct.unpack_from("<HH", self._header, 54)
-        raw = os.pread(self._fd, entry_size * num_entries, table)
+        raw = self._bytes(entry_size * num_entries, table)
         for index in range(num_entries):
             kind, flags, offset, address, _, size = struct.unpack_from("<IIQQQQ", raw, index * entry_size)
             if kind == _PT_LOAD:
                 self.segments.append(Segment(offset, address, size, bool(flags & _PF_X)))
             elif kind == _PT_DYNAMIC:
-                self._dynamic = dict(struct.iter_unpack("<QQ", os.pread(self._fd, size & ~15, offset)))
+                self._dynamic = dict(struct.iter_unpack("<QQ", self._bytes(size & ~15, offset)))
 
     def _from_gnu_hash(self, name: bytes) -> int | None:
         table = self._dynamic[_DT_GNU_HASH]
@@ -109,8 +126,8 @@ class ElfFile:
         buckets = table + 16 + 8 * num_bloom
         chains = buckets + 4 * num_buckets
         name_hash = gnu_hash(name)
-        (index,) = struct.unpack("<I", self.read(buckets + 4 * (name_hash % num_buckets), 4))
-        while index >= first_hashed:
+        (first,) = struct.unpack("<I", self.read(buckets + 4 * (name_hash % num_buckets), 4))
+        for index in range(first, first + _MAX_CHAIN) if first >= first_hashed else ():
             (chained,) = struct.unpack("<I", self.read(chains + 4 * (index - first_hashed), 4))
             if chained | 1 == name_hash | 1:
                 address = self._dynamic_symbol(index, name)
@@ -118,7 +135,6 @@ class ElfFile:
                     return address
             if chained & 1:  # the lowest bit ends a chain
                 return None
-            index += 1
         return None
 
     def _dynamic_symbol(self, index: int, name: bytes) -> int | None:
@@ -140,12 +156,12 @@ class ElfFile:
     def _symbol_sections(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
         (table,) = struct.unpack_from("<Q", self._header, 40)
         entry_size, num_entries = struct.unpack_from("<HH", self._header, 58)
-        raw = os.pread(self._fd, entry_size * num_entries, table)
+        raw = self._bytes(entry_size * num_entries, table)
         headers = [struct.unpack_from("<IIQQQQI", raw, i * entry_size) for i in range(num_entries)]
         for _, section_kind, _, _, offset, size, link in headers:
             if section_kind == kind:
                 _, _, _, _, strings_offset, strings_size, _ = headers[link]
-                yield os.pread(self._fd, size, offset), os.pread(self._fd, strings_size, strings_offset)
+                yield self._bytes(size, offset), self._bytes(strings_size, strings_offset)
 
 
 def gnu_hash(name: bytes) -> int:

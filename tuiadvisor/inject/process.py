@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import struct
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuiadvisor.inject.elf import ElfFile, NotElfError
+from tuiadvisor.inject.elf import DAMAGED, ElfFile, NotElfError
 from tuiadvisor.inject.insideroot import open_inside
 
 if TYPE_CHECKING:
@@ -25,6 +24,10 @@ if TYPE_CHECKING:
 _PYTHON_NAME = re.compile(r"python(\d)\.(\d+)")
 _TORCH_NAME = re.compile(r"/libtorch(_python|_cpu)?\.so|/torch/_C\.")
 _DELETED = " (deleted)"
+# What has the file's name now may be a FIFO or a terminal.
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MAX_BYTES = 16 << 20  # of one file in /proc; 65,530 anonymous mappings, as many as there may be, take 5 MiB
+_MAX_OBJECTS = 4096  # mapped files that are looked into; a training has some hundreds
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,8 @@ def status(pid: int) -> Status:
 
 def maps(pid: int) -> list[Mapping]:
     """Mappings of the process; empty for a zombie or a kernel thread."""
-    return parse_maps(_read(pid, "maps").decode(errors="surrogateescape"))
+    whole_lines, newline, _ = _read(pid, "maps").rpartition(b"\n")
+    return parse_maps((whole_lines + newline).decode(errors="surrogateescape"))
 
 
 def environ(pid: int) -> dict[str, str]:
@@ -139,7 +143,7 @@ def mapped_objects(mappings: list[Mapping]) -> list[Mapping]:
     return sorted(
         (mapping for path, mapping in first.items() if path in executables),
         key=lambda mapping: not re.search(r"/(lib)?(python|c[.-]|pthread)[^/]*$", mapping.path),
-    )
+    )[:_MAX_OBJECTS]
 
 
 @contextmanager
@@ -156,9 +160,9 @@ def open_object(pid: int, mapping: Mapping) -> Iterator[ElfFile]:
             last_error = error
             continue
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise NotElfError(f"{mapping.path}: not a plain file")
             yield ElfFile(descriptor)
+        except DAMAGED as error:  # a stranger's file: its tables may say anything
+            raise NotElfError(f"{mapping.path}: {error!r}") from error
         finally:
             os.close(descriptor)
         return
@@ -178,16 +182,16 @@ def python_version(pid: int, mapping: Mapping, elf: ElfFile) -> tuple[int, int] 
 
 def _ways_to(pid: int, mapping: Mapping) -> Iterator[Callable[[], int]]:
     """Ways to open a mapped file; map_files needs a capability, the others a path."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # what has taken the file's name since may be a FIFO
-    yield lambda: os.open(f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", flags)
+    yield lambda: os.open(f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}", _FLAGS)
     if not mapping.deleted:
-        yield lambda: open_inside(pid, mapping.path, flags)
+        yield lambda: open_inside(pid, mapping.path, _FLAGS)
     if str(Path(f"/proc/{pid}/exe").readlink()) == mapping.path:
-        yield lambda: os.open(f"/proc/{pid}/exe", flags)
+        yield lambda: os.open(f"/proc/{pid}/exe", _FLAGS)
 
 
 def _read(pid: int, name: str) -> bytes:
     try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
+        with Path(f"/proc/{pid}/{name}").open("rb") as file:
+            return file.read(_MAX_BYTES)
     except FileNotFoundError as error:
         raise ProcessLookupError(f"process {pid} is gone") from error
