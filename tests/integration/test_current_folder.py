@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from commands import BESIDE_A_TRAINING, file_commands
 from nodes import free_port
+from patience import PATIENCE_S, complaints
 from training import running
 from traps import Traps
 
@@ -27,7 +28,6 @@ from tuiadvisor.cli.session import Session
 from tuiadvisor.ownpython import own_environment
 from tuiadvisor.stream.frames import FrameKind, decode
 
-PATIENCE_S = 120.0
 # As the `tuiadvisor` of a virtual environment starts: without the current folder.
 STARTED = [sys.executable, "-P", "-m", "tuiadvisor"]
 Done = subprocess.CompletedProcess[str]
@@ -79,6 +79,8 @@ def test_python_m_imports_only_what_python_itself_needs_for_it(traps: Traps) -> 
     assert [] == traps.sprung()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # eight commands, one after the other
 def test_what_beside_a_training_runs_imports_nothing_from_where_it_stands(
     traps: Traps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +96,7 @@ def test_what_beside_a_training_runs_imports_nothing_from_where_it_stands(
             (["detach", *pid], "2 ranks"),
         ]:
             done = run(traps, *arguments)
-            assert (0, "") == (done.returncode, done.stderr), arguments
+            assert (0, "") == (done.returncode, complaints(done.stderr)), arguments
             assert said in done.stdout
         assert [] == traps.sprung()
         in_background = run(traps, "record", "-o", str(tmp_path / "behind"), "--daemon", *pid)

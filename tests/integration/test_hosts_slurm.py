@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import psutil
 import pytest
 from nodes import PYTHONPATH, SCRIPT, can_make_nodes, free_port
 from patience import PATIENCE_S, RECORD_FOR, complaints
+from traps import Traps
 
 pytest.importorskip("torch")
 NEEDED = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
@@ -53,9 +54,9 @@ class Slurm:
         """Names of the job's steps that run."""
         return self.ask("squeue", "--steps", "--noheader", "--format=%j", f"--jobs={self.job}").split()
 
-    def command(self, *arguments: str) -> list[str]:
+    def command(self, *arguments: str, start: Sequence[str] = ("-m",)) -> list[str]:
         """Our command line on the job."""
-        return [sys.executable, "-m", "tuiadvisor", *arguments, "--slurm", self.job]
+        return [sys.executable, *start, "tuiadvisor", *arguments, "--slurm", self.job]
 
     def submit(self, script: str, *options: str) -> str:
         """Hand a batch script in; the job's number."""
@@ -125,7 +126,7 @@ def agents(slurm: Slurm) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            is_agent = process.cmdline()[1:3] == ["-m", "tuiadvisor.agent"]
+            is_agent = process.cmdline()[1:4] == ["-P", "-m", "tuiadvisor.agent"]
             if is_agent and process.environ().get("SLURM_JOB_ID") == slurm.job:
                 found.append(process.pid)
         except psutil.Error:
@@ -141,14 +142,17 @@ def wait_until_alone(slurm: Slurm) -> None:
         time.sleep(0.2)
 
 
-def test_every_node_of_the_job_is_watched_and_the_slow_rank_is_named(slurm: Slurm) -> None:
-    """Four ranks on two nodes, rank 2 waits for its data: named with its host; the job runs on, nothing is left."""
-    output = slurm.folder / "run.tuirec"
+def test_every_node_of_the_job_is_watched_and_the_slow_rank_is_named(slurm: Slurm, tmp_path: Path) -> None:
+    """Four ranks on two nodes, rank 2 waits for its data: named with its host; the job runs on, nothing is left.
+
+    srun starts the agents in the folder where we stand, which holds modules with the names of those they import.
+    """
+    output, traps = slurm.folder / "run.tuirec", Traps(tmp_path)
     done = subprocess.run(
-        slurm.command("record", "-o", str(output), "--steps", "60", "--for", RECORD_FOR),
-        env=slurm.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        slurm.command("record", "-o", str(output), "--steps", "60", "--for", RECORD_FOR, start=["-P", "-m"]),
+        cwd=traps.folder, env=slurm.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
-    assert (0, "") == (done.returncode, complaints(done.stderr))
+    assert (0, "", []) == (done.returncode, complaints(done.stderr), traps.sprung())
     command = [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"]
     document = json.loads(
         subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout

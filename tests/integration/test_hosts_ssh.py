@@ -27,6 +27,7 @@ from nodes import (
     wait_until_no_agents,
 )
 from patience import PATIENCE_S, RECORD_FOR, complaints
+from traps import Traps
 
 from tuiadvisor.cli import session as session_module
 from tuiadvisor.launch.ssh import SshLauncher, SshOptions
@@ -62,10 +63,14 @@ class Cluster:
         remote = ["--hosts", ",".join(NAMES), "--ssh-config", str(self.ssh_config)]
         return [sys.executable, "-m", "tuiadvisor", *arguments, *remote]
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, cwd: Path | None = None, start: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
+        python, *command = self.command(*arguments)
+        command = [python, start, *command] if start else [python, *command]
         return subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
 
 
@@ -124,12 +129,32 @@ def listening(nodes: list[Node]) -> set[int]:
 
 
 @pytest.mark.parametrize("way", ["tunnel", pytest.param("direct", marks=pytest.mark.extended)])
-def test_ranks_of_both_hosts_are_watched_and_the_slow_one_is_named(cluster: Cluster, way: str) -> None:
-    """Four ranks on two hosts, rank 3 on node2 slow in backward: found; no agent and no port is left behind."""
-    output, before = cluster.folder / f"{way}.tuirec", listening(cluster.nodes)
+def test_ranks_of_both_hosts_are_watched_and_the_slow_one_is_named(
+    cluster: Cluster, tmp_path: Path, way: str
+) -> None:
+    """Four ranks on two hosts, rank 3 on node2 slow in backward: found; no agent and no port is left behind.
+
+    Agents begin in a home that holds modules with the names of those they import, and so do we.
+    """
+    output, before, traps = cluster.folder / f"{way}.tuirec", listening(cluster.nodes), Traps(tmp_path)
     direct = ["--hub-address", "127.0.0.1"] if way == "direct" else []
-    done = cluster.run("record", "-o", str(output), "--steps", "60", "--for", RECORD_FOR, *direct)
-    assert (0, "") == (done.returncode, complaints(done.stderr))
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ncd {traps.folder} && exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    remote = ["--remote-python", str(python), *direct]
+    done = cluster.run(
+        "record",
+        "-o",
+        str(output),
+        "--steps",
+        "60",
+        "--for",
+        RECORD_FOR,
+        *remote,
+        cwd=traps.folder,
+        start="-P",
+    )
+    assert (0, "", []) == (done.returncode, complaints(done.stderr), traps.sprung())
     said = subprocess.run(
         [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"],
         capture_output=True, text=True, timeout=PATIENCE_S, check=True,
@@ -210,10 +235,14 @@ def _shown(pid: int) -> bytes:
     return text
 
 
-def test_what_fails_on_a_host_is_said_with_its_name(cluster: Cluster) -> None:
-    """A host that ssh does not know, a python without tuiadvisor, a word that is no host: one line each."""
+def test_what_fails_on_a_host_is_said_with_its_name(cluster: Cluster, tmp_path: Path) -> None:
+    """A host that ssh does not know, a python without tuiadvisor or too old, a word that is no host: one line each."""
+    old = tmp_path / "python3.10"
+    old.write_text("#!/bin/sh\nprintf 'Unknown option: -P\\nusage: ...\\n' >&2\nexit 2\n")
+    old.chmod(0o755)
     for arguments, words in [
         (["--remote-python", "/usr/bin/nonsense"], r"^tuiadvisor record: node[12]: .*--remote-python"),
+        (["--remote-python", str(old)], r"^tuiadvisor record: node[12]: .*older than 3.11.*--remote-python"),
         (["--hosts", "node1,-oProxyCommand=x"], r"not a host"),
         (["--hosts", "nowhere.invalid"], r"nowhere.invalid: .*(resolve|Name or service)"),
     ]:

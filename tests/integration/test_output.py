@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from commands import file_commands
+from patience import PATIENCE_S
 
-PATIENCE_S = 120.0
 START = [sys.executable, "-P", "-m", "tuiadvisor"]
 # All commands in one process would share one standard output: each is a child that has everything imported already.
 EACH_IN_A_CHILD = """

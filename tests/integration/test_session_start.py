@@ -9,14 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from tuiadvisor.cli import session as session_module
 from tuiadvisor.cli.session import Session
 from tuiadvisor.launch.agents import Agents
 from tuiadvisor.stream.frames import Frame, FrameKind, decode
 from tuiadvisor.stream.keys import PeerKey
-
-PATIENCE_S = 60.0
 
 
 class NoAgents:

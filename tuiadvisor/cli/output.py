@@ -13,7 +13,7 @@ class OutputError(OSError):
 
 
 class _Raw(io.FileIO):
-    def write(self, data: Any, /) -> int | None:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except BrokenPipeError:
