@@ -198,10 +198,18 @@ def test_a_run_whose_rank_was_killed_is_not_kept() -> None:
 
 def test_another_verdict_than_keep_stays_and_says_who_died() -> None:
     """What is found is still true; where no signal is known the words are those of the agent."""
-    view = _after_deaths(FAULTY, r3="gone without its exit hooks after step 150: killed, or os._exit")
+    gone = "gone without its exit hooks after step 150: killed, or os._exit"
+    view = _after_deaths(FAULTY, r3=gone, r1="killed by SIGTERM after step 151")
     assert "tune" == view.verdict.decision
-    end = " Rank 3 is gone without its exit hooks after step 150: killed, or os._exit."
+    end = f" Rank 3 is {gone} (1 more with it)."
     assert view.verdict.sentence.endswith(end)
+
+
+@pytest.mark.parametrize("end", ["killed by SIGTERM after step 199", "gone without its exit hooks"])
+def test_a_job_that_was_asked_to_end_is_judged_by_its_steps(end: str) -> None:
+    """scancel, Ctrl-C, or a script that ends by os._exit: all ranks alike, and nobody's death."""
+    view = _after_deaths(Job(), r0=end, r1=end, r2=end, r3=end)
+    assert "keep" == view.verdict.decision
 
 
 def test_what_a_rank_does_now_is_shown_with_its_duration() -> None:

@@ -28,6 +28,7 @@ from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.findings import Judged
+    from tuiadvisor.advisor.rankfacts import RankFacts
     from tuiadvisor.advisor.seen import Seen
     from tuiadvisor.advisor.steps import StepStore
     from tuiadvisor.events import GivenWork
@@ -38,6 +39,11 @@ SCHEMA: Final = 1
 CHAIN: Final = ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer")
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 MAX_NAMED_RANKS: Final = 64
+ASKED_TO_END: Final = (
+    "SIGTERM",
+    "SIGINT",
+    "SIGHUP",
+)  # how a scheduler, a launcher or a person ends a process
 NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
 
 
@@ -321,14 +327,25 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
 
 
 def deaths(roster: Roster) -> tuple[str, ...]:
-    """A sentence for each rank that died without an exit of its own; whom a launcher ends for another's sake last."""
+    """A sentence for each rank that a signal killed, whom a launcher ended for another's sake last.
+
+    Empty where every end was asked for (scancel, Ctrl-C). A rank that is gone without a known signal may have called
+    os._exit: it counts where others were ended after it.
+    """
     killed = [fact for fact in roster.ranks.values() if fact.state == "killed"]
-    killed.sort(key=lambda fact: ("SIGTERM" in fact.detail, fact.rank))
-    return tuple(f"rank {fact.rank} {_past(fact.detail)}" for fact in killed)
+    asked = [fact for fact in killed if any(name in fact.detail for name in ASKED_TO_END)]
+    signalled = [fact for fact in killed if fact.detail.startswith("killed") and fact not in asked]
+    gone = [fact for fact in killed if fact not in asked and fact not in signalled]
+    if not signalled and not (gone and asked):
+        return ()
+    in_order = (*_by_rank(signalled), *_by_rank(gone), *_by_rank(asked))
+    return tuple(
+        f"rank {fact.rank} {'is' if fact in gone else 'was'} {fact.detail or 'killed'}" for fact in in_order
+    )
 
 
-def _past(detail: str) -> str:
-    return f"was {detail}" if detail.startswith("killed") else f"is {detail}" if detail else "was killed"
+def _by_rank(facts: list[RankFacts]) -> list[RankFacts]:
+    return sorted(facts, key=lambda fact: fact.rank)
 
 
 def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
