@@ -22,7 +22,7 @@ from synthetic_run import (
 
 from tuiadvisor.advisor.fold import Advisor, diagnose
 from tuiadvisor.advisor.view import RunView
-from tuiadvisor.cli.livefeed import why_unwatched
+from tuiadvisor.cli.holdup import PASSES_S, REFUSED_S, HoldUp, why_unwatched
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
 
@@ -85,6 +85,37 @@ def test_ranks_that_are_all_refused_are_a_failure_with_its_reason() -> None:
     assert "not watched: none of 2 ranks, e.g. rank 0: the system forbids tracing it" == why_unwatched(view)
     view = folded([status(1, [refused[0], {"rank": 1, "state": "waiting_to_attach", "detail": ""}])]).view()
     assert why_unwatched(view) is None
+
+
+def test_a_refusal_that_stands_ends_the_waiting() -> None:
+    """Not at once: the ranks of another agent may be on their way; and not while a rank is missing."""
+    now_s = 100.0
+    hold_up = HoldUp("watch", lambda: now_s)
+    refused: list[dict[str, object]] = [
+        {"rank": rank, "state": "refused", "detail": "the system forbids tracing it"} for rank in (0, 1)
+    ]
+    for view in (
+        folded([status(1, refused)]).view(),
+        folded([status(1, [refused[0] | {"rank": None}])]).view(),
+    ):
+        assert not hold_up.is_final(view)
+        now_s += REFUSED_S
+        assert hold_up.is_final(view)
+        assert not hold_up.is_final(folded([status(1, [refused[0], refused[1] | {"state": "live"}])]).view())
+
+
+def test_what_is_waited_for_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before patience is over, since whoever waits may be able to help; what passes by itself is not said."""
+    now_s = 100.0
+    hold_up = HoldUp("record", lambda: now_s)
+    detail = "it is stopped (state T); let it continue first: kill -CONT 7"
+    stopped: dict[str, object] = {"rank": 0, "state": "waiting_to_attach", "detail": detail}
+    hold_up.say(folded([status(1, [stopped | {"detail": "another process is tracing it"}])]).view())
+    for _ in range(4):
+        hold_up.say(folded([status(1, [stopped])]).view())
+        now_s += PASSES_S / 2
+    assert capsys.readouterr().err == f"tuiadvisor record: waiting: rank 0: {detail}\n"
+    assert why_unwatched(folded([status(1, [stopped])]).view()) == f"not watched yet: rank 0: {detail}"
 
 
 def test_asking_for_a_view_changes_nothing() -> None:

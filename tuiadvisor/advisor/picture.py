@@ -303,7 +303,7 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
     facts = roster.ranks.values()
     notes = list(roster.notes)
     # A training of one process has no rank number before its probe is in.
-    notes += [f"not watched yet: {why}" for reasons in roster.unplaced.values() for why in reasons][:4]
+    notes += [why for reasons in roster.unplaced.values() for why in reasons][:4]
     for source, silent_s in sorted(roster.silent_agents().items()):
         host = roster.agents[source].host
         notes.append(f"agent on {host} silent" + ("" if silent_s is None else f" for {silent_s:.0f} s"))

@@ -325,10 +325,12 @@ def _unplaced(payload: Payload) -> tuple[str, ...]:
         if integer(entry, "rank") is not None:
             continue
         if state == "live":  # of a training of one process the first step tells that it is one
-            reasons.append(NO_STEP)
-        elif state in {"waiting_to_attach", "refused"} or text(entry, "detail") in NOT_READY:
-            reasons.append(text(entry, "detail") or "")
-    return tuple(dict.fromkeys(why for why in reasons if why))
+            reasons.append(f"not watched yet: {NO_STEP}")
+        elif (why := text(entry, "detail")) and (
+            state in {"waiting_to_attach", "refused"} or why in NOT_READY
+        ):
+            reasons.append(f"not watched: {why}" if state == "refused" else f"not watched yet: {why}")
+    return tuple(dict.fromkeys(reasons))
 
 
 def _latest(value: float | None, former: float | None) -> float | None:

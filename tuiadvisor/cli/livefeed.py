@@ -131,23 +131,6 @@ class LiveFeed(Feed):
             self._errand = capture_errand(rank, row.pid)
 
 
-def why_unwatched(view: RunView | None) -> str | None:
-    """Why not one rank is watched, where that is known; None while one is, or is on the way."""
-    if view is None or view.last_step is not None:
-        return None
-    if not view.ranks:
-        return next((note for note in reversed(view.losses.notes) if note.startswith("not watched")), None)
-    if any(row.state != "refused" for row in view.ranks):
-        return None
-    first = view.ranks[0]
-    whom = (
-        f"rank {first.rank}"
-        if len(view.ranks) == 1
-        else f"none of {len(view.ranks)} ranks, e.g. rank {first.rank}"
-    )
-    return f"not watched: {whom}: {first.state_detail}"
-
-
 def attach_phase(view: RunView | None) -> tuple[str, tuple[int, int] | None]:
     """Where a live session stands: finding ranks, attaching n/m, live, ended."""
     if view is None or not view.ranks:

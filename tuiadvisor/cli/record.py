@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.background import run_in_background
 from tuiadvisor.cli.duration import seconds
-from tuiadvisor.cli.livefeed import LiveFeed, attach_phase, why_unwatched
+from tuiadvisor.cli.holdup import HoldUp, why_unwatched
+from tuiadvisor.cli.livefeed import LiveFeed, attach_phase
 from tuiadvisor.cli.survey import surveyed
 from tuiadvisor.cli.target import open_session
 from tuiadvisor.cli.target_options import add_probe_options, add_remote_target, add_target
@@ -102,8 +103,12 @@ def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_step
     begin = time.monotonic()
     is_counting = False
     shown = ""
+    hold_up = HoldUp("record")
     while not session.agent_ended() and session.hub.poll() is None and feed.failure is None:
         view = feed.latest().view
+        hold_up.say(view)
+        if hold_up.is_final(view):
+            break
         if not is_counting and (_is_attached(view) or time.monotonic() - begin >= ATTACH_PATIENCE_S):
             is_counting, begin = True, time.monotonic()  # what was asked for is so long a time of the ranks
         elapsed = time.monotonic() - begin

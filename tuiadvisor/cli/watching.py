@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from tuiadvisor.advisor.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.cli.desk import Desk
-from tuiadvisor.cli.livefeed import LiveFeed, why_unwatched
+from tuiadvisor.cli.holdup import HoldUp, why_unwatched
+from tuiadvisor.cli.livefeed import LiveFeed
 from tuiadvisor.cli.screens import show_screens
 from tuiadvisor.cli.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
@@ -86,14 +87,18 @@ def refuse_without_torch(pids: Sequence[int]) -> None:
 def wait_for_verdict(
     session: Session | Visit, feed: LiveFeed, patience_s: float, settle_s: float = 2.0
 ) -> None:
-    """Until there is a verdict that has stood for settle_s, the agent has ended, or patience has."""
+    """Until there is a verdict that has stood for settle_s, all are refused, the agent has ended, or patience has."""
     deadline = time.monotonic() + patience_s
     since: float | None = None
+    hold_up = HoldUp("watch")
     while time.monotonic() < deadline and feed.failure is None:
         view = feed.latest().view
         decided = view is not None and view.verdict.decision is not None
         since = (since or time.monotonic()) if decided else None
         if (since is not None and time.monotonic() - since >= settle_s) or session.agent_ended():
+            break
+        hold_up.say(view)
+        if hold_up.is_final(view):
             break
         time.sleep(0.1)
     time.sleep(0.6)  # the last frames are still on their way
