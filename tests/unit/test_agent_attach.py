@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tuiadvisor.agent import attach as attach_module
 from tuiadvisor.agent import workingcopy
 from tuiadvisor.agent.attach import RETRY_NS, Injector, RankLink, attach_unless_importing
 from tuiadvisor.agent.discovery import RankProcess
@@ -297,6 +298,41 @@ def test_probe_that_cannot_be_installed_is_refused_with_its_words(link: RankLink
 
     assert advance(link) == RankState.REFUSED
     assert link.detail == "the probe could not be installed: no optimizer hooks in torch 1.8"
+
+
+def killed(pid: int) -> InjectError:
+    return InjectError(pid, "tracer_killed", "the process that injects was killed (SIGKILL)", "try again")
+
+
+def test_a_killed_tracer_that_had_done_its_work_is_no_refusal(
+    link: RankLink, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is true shows in the ring: the probe is awake, so the rank is attached to."""
+    injector = probe.injector()
+
+    def inject(target: Identity, code: str) -> Injection:
+        injector.inject(target, code)
+        probe.come_up()
+        raise killed(target.pid)
+
+    own = RankLink(link.process, replace(injector, inject=inject))
+    advance(own)
+    assert (advance(own), own.injection) == (RankState.LIVE, None)
+    own.release()
+
+
+def test_a_killed_tracer_that_had_not_begun_is_tried_again(
+    link: RankLink, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ring stays empty: it is deleted, and the next try makes its own."""
+    monkeypatch.setattr(attach_module, "WAKES_UP_S", 0.0)
+    probe.refusals.append(killed(link.process.pid))
+    advance(link)
+    assert advance(link) == RankState.WAITING_TO_ATTACH
+    assert "was killed (SIGKILL)" in link.detail
+    advance(link, 1.1)
+    probe.come_up()
+    assert advance(link, 1.2) == RankState.LIVE
 
 
 def test_a_file_system_that_hangs_holds_no_attach_up(

@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 
 RETRY_NS: Final = 10**9
 # A rank that is busy in C, stopped, or looked at by a debugger is not refused: it is waited for.
-PASSING_REASONS: Final = frozenset({"busy", "busy_in_c", "timeout", "stopped", "being_debugged"})
+PASSING_REASONS: Final = frozenset(
+    {"busy", "busy_in_c", "timeout", "stopped", "being_debugged", "tracer_killed"}
+)
+WAKES_UP_S: Final = 2.0  # a probe that was let in begins within milliseconds; a busy machine takes longer
+LOOK_S: Final = 0.02
 REASON_ASKED, REASON_LEASE, REASON_EXIT = range(3)  # detail of EventKind.DETACHED
+WAITING_FOR_INTERPRETER: Final = "waiting for the interpreter"
 IMPORTING: Final = "torch is still being imported"
 _UNLESS_IMPORTING: Final = """
 import sys
@@ -92,7 +97,7 @@ REAL_INJECTOR: Final = Injector(
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A ring that a probe writes or soon will; injection is None where the probe was there already."""
+    """A ring that a probe writes or soon will; injection is None where it was there already, or nobody can say how."""
 
     session: RingSession
     reader: ring_file.RingReader
@@ -115,12 +120,33 @@ def attach(process: RankProcess, injector: Injector, lease_until_ns: int) -> Att
         if session.probe_folder is None:
             write_bundle(Path(session.ring_path).parent, process.identity)
         code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
-        return Attached(session, reader, injector.inject(process.identity, code))
+        return Attached(session, reader, _injected(process, injector, code, reader))
     except BaseException:
         if reader is not None:
             reader.close()
         session.remove()
         raise
+
+
+def _injected(
+    process: RankProcess, injector: Injector, code: str, reader: ring_file.RingReader
+) -> Injection | None:
+    """How the code came in; None where that is not known, but the ring shows that it did."""
+    try:
+        return injector.inject(process.identity, code)
+    except InjectError as error:
+        if error.reason != "tracer_killed" or not _wakes_up(reader):
+            raise
+        return None
+
+
+def _wakes_up(reader: ring_file.RingReader) -> bool:
+    deadline_s = time.monotonic() + WAKES_UP_S
+    while reader.get_u64(ring_file.OFFSET_STATE) == ring_file.STATE_EMPTY:
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(LOOK_S)
+    return True
 
 
 def _share(session: RingSession, lease_until_ns: int) -> Attached:
@@ -298,7 +324,7 @@ class RankLink:
             self._commit = self._commit or CommitLookup(
                 self.process.identity
             )  # now the attach cannot wait for it
-            self.state, self.detail = RankState.WAITING_TO_ATTACH, "waiting for the interpreter"
+            self.state, self.detail = RankState.WAITING_TO_ATTACH, WAITING_FOR_INTERPRETER
             if self.is_leaving:
                 self.ask_to_leave()
             else:

@@ -29,6 +29,7 @@ REMEDIES = {
     "shadow_stack": _ARM,
     "busy": "let tuiadvisor choose the way",
     "busy_in_c": "wait until it leaves the system call it is in, then try again",
+    "tracer_killed": "see whether the process still runs, then try again",
     "timeout": "the machine may be overloaded: try again",
     "other": f"try again; if it stays so, {_ARM}",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import signal
 import subprocess
 import sys
 import time
@@ -58,6 +59,10 @@ def _carry_out(pid: int, plan: dict[str, object], timeout_s: float) -> dict[str,
         output, complaint = tracer.communicate(marshal.dumps(plan), timeout_s + _GRACE_S)
     except subprocess.TimeoutExpired:
         raise InjectError(pid, "timeout", "the tracer gave no answer", REMEDIES["timeout"]) from None
+    if tracer.returncode < 0:
+        name = signal.Signals(-tracer.returncode).name
+        what = f"the process that injects was killed ({name}); whether it had begun is not known"
+        raise InjectError(pid, "tracer_killed", what, REMEDIES["tracer_killed"])
     if tracer.returncode or not output:
         raise InjectError(pid, "tracer", f"the tracer failed: {_last_line(complaint)}", REMEDIES["other"])
     outcome: dict[str, Any] = marshal.loads(output)  # noqa: S302  written by our own child
