@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from tuiadvisor.agent.ownfolder import new_session, present_session
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
 from tuiadvisor.agent.session import LEASE_NS, RingSession, mapped_rings
 from tuiadvisor.agent.standingthread import StandingThread
+from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
 from tuiadvisor.agent.workingcopy import CommitLookup
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
@@ -102,25 +103,27 @@ class Attached:
     session: RingSession
     reader: ring_file.RingReader
     injection: Injection | None
+    clock: RankClock = OUR_CLOCK
 
 
 def attach(process: RankProcess, injector: Injector, lease_until_ns: int) -> Attached:
     """Share the probe that is there, or put one in. Raises InjectError, TuiadvisorError or OSError."""
+    clock = clock_of(process.pid)
     session = present_session(process)
     if session is not None:
-        return _share(session, lease_until_ns)
+        return replace(_share(session, clock.to_rank(lease_until_ns)), clock=clock)
     # A probe whose file is gone still holds the process: it has to leave before ours can come.
     make_room = injector.detach_code() if mapped_rings(process.pid) else ""
     session = new_session(process)
     reader = None
     try:
         reader = ring_file.RingReader(session.ring_path)
-        reader.put_u64(ring_file.OFFSET_LEASE, lease_until_ns)
+        reader.put_u64(ring_file.OFFSET_LEASE, clock.to_rank(lease_until_ns))
         # Compiling runs the process's own interpreter with our rights: never a stranger's or a container's.
         if session.probe_folder is None:
             write_bundle(Path(session.ring_path).parent, process.identity)
         code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
-        return Attached(session, reader, _injected(process, injector, code, reader))
+        return Attached(session, reader, _injected(process, injector, code, reader), clock)
     except BaseException:
         if reader is not None:
             reader.close()
@@ -173,6 +176,7 @@ class RankLink:
         self.session: RingSession | None = None
         self.injection: Injection | None = None
         self.info = ProbeInfo()
+        self.clock = OUR_CLOCK  # until it is attached to
         self.standing = StandingThread()
         self.assumed_rank: int | None = None  # of a training that is not distributed
         self.detach_reason: int | None = None
@@ -275,7 +279,9 @@ class RankLink:
         """Every step in detail from now on for so long; whether the rank has a probe that can."""
         if self.state != RankState.LIVE or self.reader is None or not self._is_readable():
             return False
-        self.reader.put_u64(ring_file.OFFSET_BURST, time.monotonic_ns() + burst_ms * 1_000_000)
+        self.reader.put_u64(
+            ring_file.OFFSET_BURST, self.clock.to_rank(time.monotonic_ns() + burst_ms * 1_000_000)
+        )
         return True
 
     def turn_away(self, why: str) -> None:
@@ -321,6 +327,7 @@ class RankLink:
             self.state, self.detail = RankState.REFUSED, str(error)
         else:
             self.session, self.reader, self.injection = attached.session, attached.reader, attached.injection
+            self.clock = attached.clock
             self._commit = self._commit or CommitLookup(
                 self.process.identity
             )  # now the attach cannot wait for it
@@ -342,7 +349,7 @@ class RankLink:
             self.release()
             return
         if not self.is_leaving:
-            reader.put_u64(ring_file.OFFSET_LEASE, now_ns + LEASE_NS)
+            reader.put_u64(ring_file.OFFSET_LEASE, self.clock.to_rank(now_ns + LEASE_NS))
         if self._wanted_budget_ppm is not None and self._budget_told is not reader:
             # Once a ring: another watcher of it may want another one later.
             reader.put_u64(ring_file.OFFSET_BUDGET, 1 + self._wanted_budget_ppm)
@@ -379,7 +386,7 @@ class RankLink:
                 session.close()
             return
         try:
-            shared = _share(session, now_ns + LEASE_NS)
+            shared = _share(session, self.clock.to_rank(now_ns + LEASE_NS))
         except (OSError, ring_file.RingError):
             return
         self.release()

@@ -171,6 +171,7 @@ class _Window:
             self._end(None, str(error))
             return
         inner = self.files.inner_directory
+        begin_ns = self.link.clock.to_rank(begin_ns)
         arguments = (inner, self.num_steps, begin_ns, begin_ns + self.patience_ns)
         code = extension_code("capture", f"begin{arguments!r}", inner, self.files.probe_folder)
         self._asked = executor.submit(inject, process.identity, code)

@@ -39,8 +39,8 @@ class Drain:
         if rank is None:
             return
         prefix = (rank,)
-        self._steps += [prefix + row for row in reader.take_steps()]
-        events = reader.take_events()
+        self._steps += [prefix + row for row in link.clock.steps(reader.take_steps())]
+        events = link.clock.events(reader.take_events())
         self._events += [prefix + row for row in events]
         for row in events:
             if row[0] == EventKind.DETACHED:
@@ -65,6 +65,7 @@ def status_of(link: RankLink) -> dict[str, object]:
     if reader is None or session is None or not session.is_whole(len(reader.map)):
         return status
     phase, since_ns, step = reader.now()
+    since_ns = link.clock.to_us(since_ns)
     # A fresh ring is all zeros: no clock, no phase.
     is_inside = link.state == RankState.LIVE and 0 <= phase < len(PHASES) and since_ns > 0
     return {

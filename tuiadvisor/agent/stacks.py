@@ -24,6 +24,7 @@ import orjson
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.ownfolder import new_folder, present_session
 from tuiadvisor.agent.payload import standalone_code
+from tuiadvisor.agent.timespace import clock_of
 from tuiadvisor.agent.told import json_object
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject import inject
@@ -191,7 +192,7 @@ def _phase_s(process: RankProcess) -> float | None:
         if session is None:
             return None
         reader = ring_file.RingReader(session.ring_path)
-        _, since_ns, _ = reader.now()
+        since_ns = clock_of(process.pid).to_us(reader.now()[1])
         reader.close()
     except (OSError, ring_file.RingError, TuiadvisorError):
         return None
