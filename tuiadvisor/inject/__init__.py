@@ -7,7 +7,7 @@ ptrace with a thread started from one that is asleep; the same with a pending ca
 
 from __future__ import annotations
 
-from tuiadvisor.inject import armed, idle_thread, remote_exec
+from tuiadvisor.inject import armed, idle_thread, remote_exec, seccomp
 from tuiadvisor.inject.identity import Identity, OtherProcessError, confirm, identify
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.plan import find_interpreter
@@ -43,6 +43,10 @@ def _inject(target: Identity, code: str, *, timeout_s: float, way: str | None) -
     if way == "armed" or (way is None and armed.is_armed(pid)):
         return armed.inject_armed(target, code, timeout_s=timeout_s)
     caller = remote_exec.caller_for(pid, find_interpreter(pid).version)
+    if caller is not None and (harm := seccomp.harm_unread(pid, pid)) is not None:
+        if way == "remote_exec":
+            raise refusal(pid, "seccomp_unread", harm)
+        caller = None  # our own way can read the filter
     if way == "remote_exec" and caller is None:
         raise refusal(pid, "remote_exec", "no interpreter of its version, 3.14 or later, is at hand")
     if caller is not None and way == "remote_exec":

@@ -14,9 +14,11 @@ _CONT, _SINGLESTEP, _DETACH = 7, 9, 17
 _GETREGSET, _SETREGSET = 0x4204, 0x4205
 _SEIZE, _INTERRUPT = 0x4206, 0x4207
 _GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
+_SECCOMP_GET_FILTER = 0x420C
 _NT_PRSTATUS, _NT_X86_XSTATE = 1, 0x202
 _EVENT_STOP = 128
 _WAIT_ALL = 0x40000000  # __WALL: threads are waited for as well
+_FILTER_BYTES = 8  # struct sock_filter
 _XSTATE_ROOM = 64 * 1024  # AVX-512 needs 2.7 kB, AMX 11 kB
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -59,6 +61,10 @@ class _IoVector(ctypes.Structure):
 
 class GoneError(Exception):
     """The thread ended while it was traced."""
+
+
+class UnreadableError(Exception):
+    """The kernel does not show the seccomp filters of the thread."""
 
 
 class LateError(Exception):
@@ -144,6 +150,21 @@ def set_signal_mask(tid: int, blocked: int) -> None:
     _request(_SETSIGMASK, tid, address=8, data=ctypes.addressof(mask))
 
 
+def seccomp_filters(tid: int) -> list[bytes]:
+    """The programs that judge each system call of a stopped thread. Raises UnreadableError without CAP_SYS_ADMIN."""
+    programs: list[bytes] = []
+    while True:
+        try:
+            length = _answered(_SECCOMP_GET_FILTER, tid, len(programs), 0)
+        except FileNotFoundError:  # ENOENT: there are no more
+            return programs
+        except OSError as error:  # no right, or a kernel that cannot tell
+            raise UnreadableError from error
+        room = ctypes.create_string_buffer(_FILTER_BYTES * length)
+        _answered(_SECCOMP_GET_FILTER, tid, len(programs), ctypes.addressof(room))
+        programs.append(room.raw)
+
+
 def _register_set(request: int, tid: int, kind: int, base: int, length: int) -> int:
     vector = _IoVector(base, length)
     _request(request, tid, address=kind, data=ctypes.addressof(vector))
@@ -151,6 +172,12 @@ def _register_set(request: int, tid: int, kind: int, base: int, length: int) -> 
 
 
 def _request(request: int, tid: int, address: int = 0, data: int = 0) -> None:
-    if _libc.ptrace(request, tid, address, data) == -1:
+    _answered(request, tid, address, data)
+
+
+def _answered(request: int, tid: int, address: int, data: int) -> int:
+    answer: int = _libc.ptrace(request, tid, address, data)
+    if answer == -1:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+    return answer

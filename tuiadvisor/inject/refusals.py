@@ -11,7 +11,7 @@ import struct
 import time
 from pathlib import Path
 
-from tuiadvisor.inject import armed, process
+from tuiadvisor.inject import armed, process, seccomp
 from tuiadvisor.inject.outcome import InjectError
 from tuiadvisor.inject.plan import find_interpreter
 
@@ -27,6 +27,10 @@ REMEDIES = {
     "remote_debug_disabled": "start the job without PYTHON_DISABLE_REMOTE_DEBUG and -X disable_remote_debug",
     "ptrace_forbidden": f"run as root, or {_ARM}",
     "shadow_stack": _ARM,
+    "no_code": _ARM,
+    "no_thread": "raise its limit of threads, then try again",
+    "seccomp": "the filter has to allow this call, or to refuse it with an error",
+    "seccomp_unread": "run tuiadvisor as root, who can read the filter, or inside the same container",
     "busy": "let tuiadvisor choose the way",
     "busy_in_c": "wait until it leaves the system call it is in, then try again",
     "tracer_killed": "see whether the process still runs, then try again",
@@ -50,6 +54,8 @@ def preflight(pid: int) -> None:
         if not armed.is_armed(pid):
             _refuse_architecture(pid)
             _refuse_ptrace(pid, status)
+        elif (harm := seccomp.harm_unread(pid, pid)) is not None:  # its listener is a thread like any other
+            raise refusal(pid, "seccomp_unread", harm)
         find_interpreter(pid)
     except ProcessLookupError:
         raise refusal(pid, "gone", "no such process") from None

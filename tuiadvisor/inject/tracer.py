@@ -18,7 +18,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tuiadvisor.inject import identity, idle_thread, ptrace, remote_call
+from tuiadvisor.inject import identity, idle_thread, ptrace, remote_call, seccomp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,7 @@ _PENDING_CALL_S = 0.2
 _CAP_SYS_NICE = 23
 _NEXT_TRY_S = 0.005
 _OTHER_TRACER_S = 0.2  # another watcher's injection into the same thread is over by then, a debugger is not
+_NO_THREAD = frozenset({"no_thread", "seccomp", "seccomp_unread"})  # a pending call needs none
 _FAILED = 0xFFFFFFFF  # -1 as an unsigned int
 
 
@@ -113,7 +114,12 @@ def _patiently(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
 
 def _by_either_way(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
     if plan["way"] != "pending_call":
-        outcome = _by_thread(plan, target)
+        outcome = None
+        try:
+            outcome = _by_thread(plan, target)
+        except RefusedError as refused:
+            if plan["way"] == "thread" or refused.args[0] not in _NO_THREAD:
+                raise
         if outcome or plan["way"] == "thread":
             return outcome or {"reason": "busy", "what": "it has no idle thread"}
     return _by_pending_call(plan, target)
@@ -123,6 +129,7 @@ def _by_thread(plan: dict[str, Any], target: _Target) -> dict[str, Any] | None:
     """Start a thread from one that is asleep; None when none stays asleep."""
     for _ in range(_NUM_SEARCHES):
         for candidate in idle_thread.candidates(target.found.pid, plan["libc_code"]):
+            _refuse_filtered(candidate.tid, plan, target, seccomp.BY_THREAD)
             with _held(candidate.tid, plan, target) as thread:
                 started = _still_asleep(thread.registers, candidate.sleep) and _start_thread(plan, thread)
             if started:
@@ -132,6 +139,7 @@ def _by_thread(plan: dict[str, Any], target: _Target) -> dict[str, Any] | None:
 
 def _by_pending_call(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
     """Queue a call on the main thread, wherever it is."""
+    _refuse_filtered(target.found.pid, plan, target, ())
     for _ in range(_NUM_PENDING_TRIES):
         # The queue has a lock. If the main thread itself was stopped inside it, our call can't return:
         # it is abandoned and tried again a moment later.
@@ -158,6 +166,21 @@ def _held(tid: int, plan: dict[str, Any], target: _Target) -> Iterator[remote_ca
         yield thread
 
 
+def _refuse_filtered(tid: int, plan: dict[str, Any], target: _Target, also: seccomp.Calls) -> None:
+    """Raise RefusedError where a seccomp filter of the thread may end it at one of our system calls."""
+    pid = target.found.pid
+    if seccomp.is_free(pid, tid):
+        return
+    harm, reason = seccomp.harm_unread(pid, tid), "seccomp_unread"
+    if harm != seccomp.STRICT and seccomp.may_read():
+        with suppress(ptrace.UnreadableError):
+            with _held(tid, plan, target):
+                programs = ptrace.seccomp_filters(tid)
+            harm, reason = seccomp.harm(programs, (*seccomp.BY_TRACING, *also, *seccomp.INSIDE)), "seccomp"
+    if harm is not None:
+        raise RefusedError(reason, harm)
+
+
 def _start_thread(plan: dict[str, Any], thread: remote_call.HeldThread) -> bool:
     block = _map_block(plan, thread)
     arguments = (thread.scratch(), 0, block + plan["thread_entry"], block)
@@ -178,9 +201,12 @@ def _add_pending_call(plan: dict[str, Any], thread: remote_call.HeldThread) -> N
 
 def _map_block(plan: dict[str, Any], thread: remote_call.HeldThread) -> int:
     size = len(plan["block"])
-    block = thread.system_call(
-        plan["syscall_at"], _MMAP, 0, size, _PROT_READ_EXEC, _MAP_PRIVATE_ANONYMOUS, _FAILED, 0
-    )
+    try:
+        block = thread.system_call(
+            plan["syscall_at"], _MMAP, 0, size, _PROT_READ_EXEC, _MAP_PRIVATE_ANONYMOUS, _FAILED, 0
+        )
+    except OSError as error:  # a seccomp filter or a security module
+        raise RefusedError("no_code", f"it may not map executable memory ({error.strerror})") from error
     thread.write(block, plan["block"])
     return block
 
