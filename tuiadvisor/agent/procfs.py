@@ -186,7 +186,8 @@ def thread_names(pid: int) -> list[str]:
 def owner(pid: int) -> int | None:
     """User id with which the process opens files."""
     # Not the owner of /proc/PID: that is root as soon as a process has dropped its privileges.
-    lines = (read(pid, "status") or b"").splitlines()
+    # The first line is its name, which may hold any line end but the kernel's own.
+    lines = (read(pid, "status") or b"").split(b"\n")
     return next((int(line.split()[4]) for line in lines if line.startswith(b"Uid:")), None)
 
 

@@ -62,7 +62,8 @@ class Mapping:
 
 def parse_status(text: str) -> Status:
     """Facts of one /proc/PID/status."""
-    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    # The kernel's line end only: the process's name, in the first line, may hold every other.
+    fields = dict(line.split(":", 1) for line in text.split("\n") if ":" in line)
     inner_pids = fields.get("NSpid", fields["Pid"]).split()
     return Status(
         state=fields["State"].split()[0],
@@ -76,8 +77,8 @@ def parse_status(text: str) -> Status:
 def parse_maps(text: str) -> list[Mapping]:
     """Mappings of one /proc/PID/maps, in address order."""
     mappings = []
-    for line in text.splitlines():
-        span, perms, offset, _device, inode, *path = line.split(None, 5)
+    for line in filter(None, text.split("\n")):  # a path may hold every other line end
+        span, perms, offset, _device, inode, *path = line.split(maxsplit=5)
         start, end = span.split("-")
         mappings.append(
             Mapping(
@@ -94,7 +95,7 @@ def parse_maps(text: str) -> list[Mapping]:
 
 def status(pid: int) -> Status:
     """Facts of the process."""
-    return parse_status(_read(pid, "status").decode())
+    return parse_status(_read(pid, "status").decode(errors="replace"))
 
 
 def maps(pid: int) -> list[Mapping]:
