@@ -1,7 +1,8 @@
 """Symbols and bytes of an x86-64 ELF file, by address.
 
 In: a file descriptor.  Out: addresses as linked (add `load_bias` for a running process). Exported names come
-from DT_GNU_HASH, a few reads each; names that were not exported from the section tables, if not stripped.
+from DT_GNU_HASH, a few reads each; names that were not exported from the section tables, if not stripped. Whoever may
+map a file can have written it: whatever does not fit is one NotElfError, and nothing is read or followed without bound.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import stat
 import struct
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,17 +24,16 @@ _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 5, 6, 0x6FFFFEF5
 _SHT_SYMTAB, _SHT_DYNSYM = 2, 11
 _STT_GNU_IFUNC = 10
 _SYMBOL = struct.Struct("<IBBHQQ")
+_PROGRAM = struct.Struct("<IIQQQQ")
+_SECTION = struct.Struct("<IIQQQQI")
 _PAGE = 4096
-_MAX_READ_BYTES = (
-    256 << 20
-)  # a table or a segment; the largest tables of names that are in use have tens of megabytes
-_MAX_CHAIN = 1 << 16  # names of one hash bucket; linkers make chains of a few
-# What nonsense in a header, a table or an offset ends in.
-DAMAGED = (ArithmeticError, LookupError, MemoryError, ValueError, struct.error)
+_MAX_READ_BYTES = 1 << 29  # an executable segment of libtorch_cuda has a few hundred megabytes
+_MAX_SEGMENTS = 256
+_MAX_CHAIN = 1 << 16  # names with one hash in a row: a linker makes a handful
 
 
-class NotElfError(Exception):
-    """No ELF file of this architecture."""
+class NotElfError(ValueError):
+    """No ELF file of this architecture, or one that contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class ElfFile:
         if not stat.S_ISREG(found.st_mode):
             raise NotElfError("not a plain file")
         self._num_bytes = found.st_size
-        header = os.pread(fd, 64, 0)
+        header = self._at(0, 64)
         if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
             raise NotElfError("not a 64-bit little-endian ELF file")
         (self.machine,) = struct.unpack_from("<H", header, 18)
@@ -66,11 +67,28 @@ class ElfFile:
         self._read_program_headers()
 
     def read(self, address: int, size: int) -> bytes:
-        """Bytes at a linked address. Raises ValueError where nothing of the file is mapped."""
+        """Bytes at a linked address, all of them. Raises NotElfError where nothing of the file is mapped."""
         for segment in self.segments:
             if segment.address <= address and address + size <= segment.address + segment.size:
-                return self._bytes(size, address - segment.address + segment.offset)
-        raise ValueError(f"no file bytes at {address:#x}")
+                found = self._at(address - segment.address + segment.offset, size)
+                if len(found) == size:
+                    return found
+        raise NotElfError(f"no file bytes at {address:#x}")
+
+    def _at(self, offset: int, size: int) -> bytes:
+        """What the file holds there: not more than it is long, whatever its tables promise."""
+        size = min(size, self._num_bytes - offset)
+        if size > _MAX_READ_BYTES:
+            raise NotElfError(f"a part of {size} bytes")
+        return os.pread(self._fd, size, offset) if size > 0 else b""
+
+    def _table(
+        self, offset: int, entry: struct.Struct, entry_size: int, num_entries: int
+    ) -> list[tuple[int, ...]]:
+        """The whole entries of a table; the file may give each more room than we read."""
+        raw = self._at(offset, entry_size * num_entries)
+        num_whole = min(num_entries, len(raw) // entry_size) if entry_size >= entry.size else 0
+        return [entry.unpack_from(raw, number * entry_size) for number in range(num_whole)]
 
     def load_bias(self, start: int, file_offset: int) -> int:
         """Running minus linked address, from any mapping of the file; 0 for a non-PIE executable."""
@@ -78,7 +96,7 @@ class ElfFile:
             first_page = segment.offset // _PAGE * _PAGE
             if first_page <= file_offset < segment.offset + segment.size:
                 return start - (segment.address + file_offset - segment.offset)
-        raise ValueError(f"no segment at file offset {file_offset:#x}")
+        raise NotElfError(f"no segment at file offset {file_offset:#x}")
 
     def symbol(self, name: str) -> int | None:
         """Linked address of a name that other objects can see."""
@@ -103,31 +121,29 @@ class ElfFile:
                 return begin + position
         return None
 
-    def _bytes(self, size: int, offset: int) -> bytes:
-        """Bytes of the file, so many and no fewer: ValueError where a header promises more than there is."""
-        if not 0 <= offset <= offset + size <= self._num_bytes or size > _MAX_READ_BYTES:
-            raise ValueError(f"no {size} bytes at {offset:#x}")
-        return os.pread(self._fd, size, offset)
-
     def _read_program_headers(self) -> None:
         (table,) = struct.unpack_from("<Q", self._header, 32)
         entry_size, num_entries = struct.unpack_from("<HH", self._header, 54)
-        raw = self._bytes(entry_size * num_entries, table)
-        for index in range(num_entries):
-            kind, flags, offset, address, _, size = struct.unpack_from("<IIQQQQ", raw, index * entry_size)
+        if num_entries > _MAX_SEGMENTS:
+            raise NotElfError(f"{num_entries} segments")
+        for kind, flags, offset, address, _, size in self._table(table, _PROGRAM, entry_size, num_entries):
             if kind == _PT_LOAD:
-                self.segments.append(Segment(offset, address, size, bool(flags & _PF_X)))
+                num_here = min(size, max(self._num_bytes - offset, 0))
+                self.segments.append(Segment(offset, address, num_here, bool(flags & _PF_X)))
             elif kind == _PT_DYNAMIC:
-                self._dynamic = dict(struct.iter_unpack("<QQ", self._bytes(size & ~15, offset)))
+                raw = self._at(offset, size)
+                self._dynamic = dict(struct.iter_unpack("<QQ", raw[: len(raw) & ~15]))
 
     def _from_gnu_hash(self, name: bytes) -> int | None:
         table = self._dynamic[_DT_GNU_HASH]
         num_buckets, first_hashed, num_bloom, _ = struct.unpack("<IIII", self.read(table, 16))
+        if not num_buckets or not {_DT_SYMTAB, _DT_STRTAB} <= self._dynamic.keys():
+            raise NotElfError("names by hash, but no table of them")
         buckets = table + 16 + 8 * num_bloom
         chains = buckets + 4 * num_buckets
         name_hash = gnu_hash(name)
-        (first,) = struct.unpack("<I", self.read(buckets + 4 * (name_hash % num_buckets), 4))
-        for index in range(first, first + _MAX_CHAIN) if first >= first_hashed else ():
+        (index,) = struct.unpack("<I", self.read(buckets + 4 * (name_hash % num_buckets), 4))
+        for _ in range(_MAX_CHAIN if index >= first_hashed else 0):
             (chained,) = struct.unpack("<I", self.read(chains + 4 * (index - first_hashed), 4))
             if chained | 1 == name_hash | 1:
                 address = self._dynamic_symbol(index, name)
@@ -135,6 +151,7 @@ class ElfFile:
                     return address
             if chained & 1:  # the lowest bit ends a chain
                 return None
+            index += 1
         return None
 
     def _dynamic_symbol(self, index: int, name: bytes) -> int | None:
@@ -144,7 +161,7 @@ class ElfFile:
         return _usable_address(raw) if found == name + b"\0" else None
 
     def _from_sections(self, name: str, kind: int) -> int | None:
-        for symbols, strings in self._symbol_sections(kind):
+        for symbols, strings in islice(self._symbol_sections(kind), 1):  # there is one of each kind
             name_offset = strings.find(b"\0" + name.encode() + b"\0") + 1
             if not name_offset:
                 continue
@@ -156,12 +173,11 @@ class ElfFile:
     def _symbol_sections(self, kind: int) -> Iterator[tuple[bytes, bytes]]:
         (table,) = struct.unpack_from("<Q", self._header, 40)
         entry_size, num_entries = struct.unpack_from("<HH", self._header, 58)
-        raw = self._bytes(entry_size * num_entries, table)
-        headers = [struct.unpack_from("<IIQQQQI", raw, i * entry_size) for i in range(num_entries)]
+        headers = self._table(table, _SECTION, entry_size, num_entries)
         for _, section_kind, _, _, offset, size, link in headers:
-            if section_kind == kind:
+            if section_kind == kind and link < len(headers):
                 _, _, _, _, strings_offset, strings_size, _ = headers[link]
-                yield self._bytes(size, offset), self._bytes(strings_size, strings_offset)
+                yield self._at(offset, size), self._at(strings_offset, strings_size)
 
 
 def gnu_hash(name: bytes) -> int:

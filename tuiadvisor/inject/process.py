@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuiadvisor.inject.elf import DAMAGED, ElfFile, NotElfError
+from tuiadvisor.inject.elf import ElfFile, NotElfError
 from tuiadvisor.inject.insideroot import open_inside
 
 if TYPE_CHECKING:
@@ -162,8 +162,6 @@ def open_object(pid: int, mapping: Mapping) -> Iterator[ElfFile]:
             continue
         try:
             yield ElfFile(descriptor)
-        except DAMAGED as error:  # a stranger's file: its tables may say anything
-            raise NotElfError(f"{mapping.path}: {error!r}") from error
         finally:
             os.close(descriptor)
         return
