@@ -93,7 +93,7 @@ def parsed(text: str, where: str) -> Preferences:
     """The preferences in a file's text. TuiadvisorError: file, line, key and what may stand there."""
     try:
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is only a ValueError
         raise TuiadvisorError(f"{where}: not TOML: {_shown(str(error), 120)}") from error
     found: dict[str, Any] = {}
     for key, value in document.items():

@@ -69,6 +69,7 @@ def test_what_is_written_is_read() -> None:
         ("theme = ", "not TOML"),
         ('theme = "dark"\ntheme = "light"', "not TOML"),
         ("theme = [" * 5000, "not TOML"),
+        pytest.param("refresh_s = " + "9" * 5000, "not TOML", id="5000 digits"),
         ('"\\u001b[2J" = 1', "x1b[2J' is no preference"),
     ],
 )

@@ -10,6 +10,7 @@ from synthetic_run import MS, Fault, Job, encoded, frames
 
 from tuiadvisor.cli.advise import ask_all
 from tuiadvisor.cli.commands import run
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.conduct import Recorded, Session, conduct
 from tuiadvisor.session.intent import Intent, checked, read_intent
 from tuiadvisor.stream.frames import FrameKind, encode
@@ -188,3 +189,17 @@ def test_a_person_is_asked_pattern_by_pattern(here: Path, capsys: pytest.Capture
     assert "answer yes or no" in shown
     assert ["yes"] == list(session.answers.values())
     assert "tune" == session.decision.decision
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["budget = " + "9" * 5000, "budget = " + "[" * 5000, "budget = \xff"],
+    ids=["digits", "brackets", "bytes"],
+)
+def test_an_intent_that_python_cannot_hold_is_one_line(tmp_path: Path, text: str) -> None:
+    """Digits and brackets without end are no TOML error to Python."""
+    path = tmp_path / "intent.toml"
+    path.write_bytes(text.encode("latin1"))
+    with pytest.raises(TuiadvisorError, match="not TOML") as caught:
+        read_intent(path)
+    assert "\n" not in str(caught.value)

@@ -88,7 +88,7 @@ def read_intent(path: str | Path) -> Intent:
         raise TuiadvisorError(f"{where}: {len(raw)} bytes exceed {MAX_FILE_BYTES}: is this an intent file?")
     try:
         table = tomllib.loads(raw.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is only a ValueError
         raise TuiadvisorError(
             f"{where}: not TOML ({error}); write it with tuiadvisor intent --set"
         ) from error
