@@ -2,8 +2,10 @@
 
 Run: python tests/fuzz.py [--inputs 1000000] [--seed 5] [--only kineto]; part of `make fuzz`. An input is a small good
 one with a few bytes changed, cut, doubled or replaced by something odd (tests/unit/fuzzing.py), or JSON with a value of
-another kind; behind right checksums where a format has them. An answer or a refusal in one line is right; anything else
-is a finding: another exception, more than TIME_S of processor time, more than MEMORY_BYTES beyond what the process had.
+another kind; behind right checksums where a format has them; or made whole of odd parts. An answer or a refusal in one
+line is right; anything else is a finding: another exception, more than TIME_S of processor time, more than MEMORY_BYTES
+beyond what the process had. Here are what travels and is recorded, importers and rules; what processes show of
+themselves is in fuzz_processes.py, what people and other machines write in fuzz_files.py.
 Input N alone: --only TARGET --first N --inputs 1 with the same seed. Exit code 1 if anything was found.
 """
 
@@ -11,14 +13,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import copy
 import gzip
 import importlib.util
 import json
 import random
 import resource
 import signal
-import struct
 import sys
 import tempfile
 import time
@@ -35,9 +35,12 @@ import test_import_ceilings as ceilings
 import test_import_flight_recorder as dumps
 import test_import_kineto as traces
 import test_import_ops as tables
+from fuzz_files import file_targets
+from fuzz_processes import process_targets
+from fuzz_target import CSV_ODD, Target, from_file, hurt_json, with_odd
 from fuzzed_parquet import good_parquets, hurt_parquet, odd_parquet
 from fuzzing import TOML_ODD, damaged
-from test_fuzz import FRAMES, OFFSETS, RUN, WORDS, resealed
+from test_fuzz import FRAMES, RUN, resealed
 
 from tuiadvisor.advisor.steps import FOLDED
 from tuiadvisor.errors import TuiadvisorError
@@ -48,116 +51,51 @@ from tuiadvisor.importers.nccl_tests import nccl_document
 from tuiadvisor.importers.ops import read_ops
 from tuiadvisor.importers.rank_metrics import read_rank_metric
 from tuiadvisor.importers.step_logs import read_step_log
-from tuiadvisor.stream.frames import FrameKind, decode, encode, unpack_columns
-from tuiadvisor.stream.recording import FILE_HEADER, FILE_MAGIC, FILE_VERSION, RecordingReader
+from tuiadvisor.stream.frames import (
+    HEADER,
+    FrameError,
+    FrameKind,
+    decode,
+    encode,
+    is_index,
+    split,
+    unpack_columns,
+)
+from tuiadvisor.stream.recording import (
+    FILE_HEADER,
+    FILE_MAGIC,
+    FILE_VERSION,
+    RecordingReader,
+    RecordingWriter,
+)
 from tuiadvisor.stream.recordingindex import RecordingIndex
 from tuiadvisor.stream.scan import scanned
 from tuiadvisor.stream.tables import unpack_tables
-from tuiadvisor_probes import ring
-from tuiadvisor_rules.condition import RuleError
+from tuiadvisor_rules.evaluate import judge
 from tuiadvisor_rules.loader import catalog_dir, load_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 TIME_S = 2.0
 MEMORY_BYTES = 1 << 30
 MAX_FINDINGS = 5  # of one decoder: the rest would say the same
-REFUSALS = (TuiadvisorError, RuleError, ring.RingError)
-VALUES: Sequence[Any] = (
-    *(None, True, -1, 0, 1, 1 << 31, 1 << 53, (1 << 63) - 1, 1 << 63, 1 << 70, -(1 << 63), 0.5, 1e308, -0.0),
-    *(
-        float("nan"),
-        float("inf"),
-        "",
-        "0",
-        "-1",
-        "nan",
-        "1e999",
-        "x" * 5000,
-        "\x00\x1b[2J\n",
-        "\ud800",
-        "AAAA",
-    ),
-    *(
-        [],
-        {},
-        [[]],
-        [0] * 3,
-        [None],
-        {"": 1},
-        [[[[[[]]]]]],
-        {"w": 1, "lo": 0, "p": "AAAA"},
-        {"d": 1, "after": "end_ns"},
-    ),
-)
-CSV_ODD = (b",", b"\n", b'"', b"nan", b"inf", b"-1", b"1e308", b"9" * 30, b"\xff", b"\0", b",,,,", b"")
 
 
 class TooSlowError(Exception):
     """An input took more than TIME_S of processor time."""
 
 
-@dataclass(frozen=True)
-class Target:
-    """One decoder: good inputs, how one becomes hostile, and what reads it."""
-
-    name: str
-    good: Sequence[bytes]
-    hurt: Callable[[bytes, random.Random], bytes]
-    read: Callable[[bytes], object]
-
-
-def from_file(path: Path, read: Callable[[Path], object]) -> Callable[[bytes], object]:
-    """Through a file of that name."""
-
-    def through(data: bytes) -> object:
-        path.write_bytes(data)
-        return read(path)
-
-    return through
-
-
-def with_odd(odd: Sequence[bytes]) -> Callable[[bytes, random.Random], bytes]:
-    """Damage with such parts in it."""
-    return lambda good, chance: damaged(good, chance, odd)
-
-
-def hurt_json(good: bytes, chance: random.Random) -> bytes:
-    """JSON still: one to three of its values replaced, left out or doubled. Else bytes of it."""
-    if chance.random() < 0.4:
-        return damaged(good, chance)
-    content = orjson.loads(good)
-    for _ in range(chance.choice((1, 1, 2, 3))):
-        at: Any = content
-        while True:
-            places = list(at) if isinstance(at, dict) else list(range(len(at)))
-            if not places:
-                break
-            place = chance.choice(places)
-            if not isinstance(at[place], dict | list) or not at[place] or chance.random() < 0.2:
-                way = chance.randrange(6)
-                if way == 0:
-                    del at[place]
-                elif way == 1 and isinstance(at, list):
-                    at.append(copy.deepcopy(at[place]))
-                else:
-                    at[place] = copy.deepcopy(chance.choice(VALUES))
-                break
-            at = at[place]
-    return json.dumps(content).encode()
-
-
 def hurt_frame(good: bytes, chance: random.Random) -> bytes:
-    """A payload with wrong values, or wrong bytes, behind a right checksum."""
-    if chance.random() < 0.4:
-        return resealed(good, chance)
-    frame = decode(good)
+    """A payload with wrong values, or wrong bytes, behind a right checksum; of a damaged frame, bytes."""
     try:
+        if chance.random() < 0.4:
+            return resealed(good, chance)
+        frame = decode(good)
         payload = orjson.loads(hurt_json(orjson.dumps(frame.payload), chance))
         return encode(frame.kind, frame.source, frame.seq, frame.time_ns, payload)
-    except (ValueError, TypeError):  # no JSON any more, or none that a frame carries
-        return resealed(good, chance)
+    except (ValueError, TypeError, FrameError):  # no JSON any more, or none that a frame carries
+        return damaged(good, chance)
 
 
 # -- what reads ----------------------------------------------------------------------------------------------
@@ -172,18 +110,6 @@ def read_frame(data: bytes) -> object:
         assert not isinstance(table, TuiadvisorError), table
         assert np.array_equal(table, np.stack([columns[name] for name in FOLDED]))
     return frame
-
-
-def read_ring(path: Path) -> object:
-    """No more whole records than it holds."""
-    reader = ring.RingReader(str(path))
-    try:
-        steps, events = reader.take_steps(), reader.take_events()
-        assert max(len(steps), len(events)) <= 8
-        assert min(reader.num_lost_steps, reader.num_lost_events) >= 0
-        return reader.info(), reader.now()
-    finally:
-        reader.close()
 
 
 def read_recording(path: Path) -> object:
@@ -205,18 +131,13 @@ def read_recording(path: Path) -> object:
         return last_step, offset, index.position_s(offset), index.offset_at(index.duration_s / 2)
 
 
+def read_rule(path: Path) -> object:
+    """Loaded and judged by its own cases."""
+    rule = load_rule(path)
+    return [judge(rule, case.metrics).fires for case in rule.cases]
+
+
 # -- good inputs and how they are hurt -----------------------------------------------------------------------
-
-
-def hurt_ring(good: bytes, chance: random.Random) -> bytes:
-    """Words of the header, bytes of records, or the end."""
-    data = bytearray(good)
-    for _ in range(chance.randrange(1, 4)):
-        word = chance.choice(WORDS) if chance.random() < 0.7 else chance.getrandbits(64)
-        struct.pack_into("<Q", data, chance.choice(OFFSETS), word)
-    for _ in range(chance.randrange(6)):
-        data[chance.randrange(ring.HEADER_BYTES, len(data))] = chance.randrange(256)
-    return bytes(data[: chance.choice((len(data), len(data), chance.randrange(1, len(data))))])
 
 
 def hurt_recording(good: bytes, chance: random.Random) -> bytes:
@@ -228,17 +149,36 @@ def hurt_recording(good: bytes, chance: random.Random) -> bytes:
     return FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, 0) + b"".join(frames)
 
 
-def good_ring(folder: Path) -> bytes:
-    """Eight records each, the ring's turn taken once."""
-    path = folder / "good-ring"
-    ring.create_ring_file(str(path), 8, 8)
-    writer = ring.RingWriter(str(path))
-    for number in range(11):
-        writer.put_step(tuple(range(number, number + ring.NUM_STEP_SLOTS)))
-        writer.put_event(number % 5, tuple(range(ring.NUM_EVENT_SLOTS)))
-    writer.put_info(b'{"rank": 1}')
+def with_index(folder: Path) -> bytes:
+    """A recording with an INDEX frame every few frames, the last one at its end."""
+    path = folder / "indexed.tuirec"
+    writer = RecordingWriter(path, FRAMES[0], 4000)
+    for data in FRAMES[1:30]:
+        writer.append(data)
     writer.close()
     return path.read_bytes()
+
+
+def hurt_indexed(good: bytes, chance: random.Random) -> bytes:
+    """Frames left out, doubled or exchanged, INDEX frames that say something else behind a right checksum; or bytes."""
+    if chance.random() < 0.3:
+        return damaged(good, chance, (b"TUIF", b"\0" * 16))
+    frames = list(split(good[FILE_HEADER.size :]))
+    for _ in range(chance.choice((1, 1, 2))):
+        at, way = chance.randrange(len(frames)), chance.random()
+        indexes = [
+            number for number, frame in enumerate(frames) if len(frame) > HEADER.size and is_index(frame)
+        ]
+        if way < 0.7 and indexes:
+            at = chance.choice(indexes[-2:])
+            frames[at] = hurt_frame(frames[at], chance)
+        elif way < 0.8:
+            frames.insert(at, frames[chance.randrange(len(frames))])
+        elif way < 0.9 and len(frames) > 1:
+            del frames[at]
+        else:
+            frames[at] = hurt_frame(frames[at], chance)
+    return good[: FILE_HEADER.size] + b"".join(frames)
 
 
 def parquet_targets(folder: Path) -> list[Target]:
@@ -292,8 +232,8 @@ def targets(folder: Path) -> list[Target]:
     return [
         Target("frame", FRAMES[:40], hurt_frame, read_frame),
         Target("frame bytes", FRAMES[:40], damaged, read_frame),
-        Target("ring", [good_ring(folder)], hurt_ring, from_file(folder / "ring", read_ring)),
         Target("recording", [recording], hurt_recording, from_file(folder / "run.tuirec", read_recording)),
+        Target("index", [with_index(folder)], hurt_indexed, from_file(folder / "run.tuirec", read_recording)),
         Target("kineto", [good_trace(folder)], hurt_json, from_file(folder / "rank1.json", read_trace)),
         Target("flight-recorder", [late], hurt_json, from_file(folder / "rank02.json", read_dump)),
         Target("ops", [ops], csv_odd, from_file(folder / "ops.csv", read_ops)),
@@ -306,8 +246,10 @@ def targets(folder: Path) -> list[Target]:
             from_file(folder / "nccl.txt", nccl_document),
         ),
         Target("fio", [FIO], hurt_json, from_file(folder / "fio.json", fio_document)),
-        Target("rules", rules, toml_odd, from_file(folder / "rule.toml", load_rule)),
+        Target("rules", rules, toml_odd, from_file(folder / "rule.toml", read_rule)),
         *parquet_targets(folder),
+        *process_targets(folder),
+        *file_targets(folder),
     ]
 
 
@@ -339,7 +281,7 @@ def one_input(target: Target, data: bytes, count: Count) -> str:
     try:
         target.read(data)
         count.num_answers += 1
-    except REFUSALS as error:
+    except target.refusals as error:
         count.num_refused += 1
         if not str(error) or "\n" in str(error):
             return f"a refusal that is not one line: {str(error)!r}"

@@ -1,0 +1,189 @@
+"""Targets of tests/fuzz.py that people, other tools and other machines write: tables, settings, keys, requests.
+
+In: a folder to write into.  Out: Targets.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import struct
+from typing import TYPE_CHECKING
+
+import orjson
+import scaling_tables as scaling
+import test_import_flight_recorder as dumps
+from fuzz_target import CSV_ODD, Target, from_file, hurt_json, with_odd
+from fuzzing import TOML_ODD, damaged
+
+from tuiadvisor.cli.bookmarks import bookmarks
+from tuiadvisor.cli.preferences import read as read_preferences
+from tuiadvisor.importers.hangreport import hang_document, hang_summary
+from tuiadvisor.importers.kineto import read_trace
+from tuiadvisor.preferences import Preferences, toml
+from tuiadvisor.scaling.table import read_table
+from tuiadvisor.session.intent import Intent, read_intent, write_intent
+from tuiadvisor.session.machine import read_machine
+from tuiadvisor.stream.keys import Invitation, make_session_keys, parse_invitation, read_hub_keys
+from tuiadvisor.stream.shapes import FrameError
+from tuiadvisor.stream.wire import Reply, Request, check_endpoint, unpack_reply, unpack_request
+from tuiadvisor.stream.wish import Wish, parse_wish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINE_BREAKS = (b"\r", b"\x0b", b"\xe2\x80\xa8", b"\x1b[2J", b"\xc2\x85", b"\n\n", b'"""', b"'", b"=", b"[")
+SETTINGS_ODD = (*TOML_ODD, *LINE_BREAKS, b"9" * 5000, b"[" * 3000, b"0x" + b"f" * 3000, b"nan", b"inf", b"-1")
+TABLE_ODD = (*CSV_ODD, *LINE_BREAKS, b"1e-300", b"1_000", b"devices", b"tp8 dp4", b"\t", b";", b"#")
+ADDRESSES = (
+    b"tcp://127.0.0.1:5555",
+    b"ipc:///run/user/0/tuiadvisor/hub",
+    b"tcp://[::1]:1",
+    b"tcp://node-1.example:9",
+)
+ADDRESS_ODD = (
+    b"*",
+    b":",
+    b"//",
+    b"\n",
+    b"\0",
+    b"\xff",
+    b"@",
+    b"[",
+    b"]",
+    b"x" * 300,
+    b"ipc://",
+    b"tcp://",
+    b"99999",
+)
+
+
+def file_targets(folder: Path) -> list[Target]:
+    """Each with the name of what it is, not of the function that reads it."""
+    keys = make_session_keys()
+    invitations = [Invitation("tcp://10.0.0.1:5555", keys.agent), Invitation("ipc:///tmp/hub")]
+    wishes = [Wish(50, 3000, frozenset({0, 3})).line(), Wish().line()]
+    ceilings = [
+        {"kind": "nccl-tests", "num_ranks": 4, "num_hosts": 1, "rows": [{"bytes": 8, "time_s": 1e-5}]}
+    ]
+    ceilings.append({"kind": "fio", "read_bytes_s": 1e9, "write_bytes_s": None, "is_direct": True})
+    machine = json.dumps({"schema": 1, "ceilings": ceilings}).encode()
+    marks = json.dumps([{"step": 7, "note": "slow"}, {"step": 9, "note": ""}]).encode()
+    tables = [scaling.csv_of(published).encode() for published in (*scaling.CHECKED, *scaling.FURTHER)]
+    trace = gzip.compress(
+        orjson.dumps(
+            {"traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 5.5, "dur": 1}] * 20}
+        ),
+        1,
+    )
+    return [
+        Target("requests", _messages(), damaged, read_messages, (FrameError,)),
+        Target(
+            "addresses",
+            ADDRESSES,
+            with_odd(ADDRESS_ODD),
+            lambda data: check_endpoint(_text(data), has_key=True),
+        ),
+        Target(
+            "invitations",
+            [orjson.dumps(one.document()) for one in invitations],
+            hurt_json,
+            lambda data: parse_invitation(data, "FILE"),
+        ),
+        Target(
+            "hub keys",
+            [orjson.dumps(keys.hub.document())],
+            hurt_json,
+            lambda data: read_hub_keys(io.BytesIO(data)),
+        ),
+        Target("wishes", wishes, hurt_json, read_wish),
+        Target(
+            "scaling tables",
+            tables,
+            with_odd(TABLE_ODD),
+            from_file(folder / "t.csv", lambda p: read_table(str(p))),
+        ),
+        Target(
+            "intent",
+            [_intent(folder)],
+            with_odd(SETTINGS_ODD),
+            from_file(folder / "intent.toml", read_intent),
+        ),
+        Target(
+            "preferences",
+            [toml(Preferences()).encode()],
+            with_odd(SETTINGS_ODD),
+            from_file(folder / "preferences.toml", read_preferences),
+        ),
+        Target("ceilings", [machine], hurt_json, from_file(folder / "machine.json", read_machine)),
+        Target(
+            "bookmarks",
+            [marks],
+            hurt_json,
+            from_file(folder / "run.bookmarks.json", lambda _: bookmarks(str(folder / "run.tuirec"))),
+        ),
+        Target("kineto, gzip", [trace], damaged, from_file(folder / "rank3.json.gz", read_trace)),
+        hang_target(folder / "hang"),
+    ]
+
+
+def hang_target(folder: Path) -> Target:
+    """The late rank's dump among those of all: no healthy rank is named for it."""
+    folder.mkdir()
+    path = dumps.stuck(folder) / "rank03.json"
+
+    def read(file: Path) -> object:
+        document = hang_document(file.parent)
+        assert {3} >= set(document["hang"]["missing_ranks"])
+        return hang_summary(document)
+
+    return Target("hang", [path.read_bytes()], hurt_json, from_file(path, read))
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
+def _intent(folder: Path) -> bytes:
+    """One that states something of each kind."""
+    path = folder / "good-intent.toml"
+    write_intent(
+        path, Intent(objective="cost", deadline_h=12.0, budget=100.0, workload="a model", currency="EUR")
+    )
+    return path.read_bytes()
+
+
+def _messages() -> list[bytes]:
+    """A request, and a reply's three parts behind their lengths."""
+    reply = Reply(1, 2, 16, 4096, False, b"TUIF" * 10, "a note").pack()
+    lengths = struct.pack("<III", *map(len, reply))
+    return [
+        struct.pack("<III", len(packed := Request(1, 2, 16, 1 << 20).pack()), 0, 0) + packed,
+        lengths + b"".join(reply),
+    ]
+
+
+def read_messages(data: bytes) -> object:
+    """As the parts that the lengths say; either message."""
+    lengths = [length & 4095 for length in struct.unpack("<III", data[:12].ljust(12, b"\0"))]
+    body, parts = data[12:], []
+    for length in lengths:
+        parts.append(body[:length])
+        body = body[length:]
+    given = [part for part in parts if part]
+    if len(given) == 1:
+        request = unpack_request(given)
+        assert 0 <= request.offset < 1 << 62
+        return request
+    reply = unpack_reply(parts)
+    assert reply.note.isprintable()
+    assert reply.end >= reply.offset
+    return reply
+
+
+def read_wish(data: bytes) -> object:
+    """None, or one within its bounds."""
+    wish = parse_wish(data)
+    assert wish is None or wish.burst_ms is None or 0 < wish.burst_ms <= 600_000
+    return wish
