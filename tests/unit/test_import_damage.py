@@ -112,7 +112,6 @@ def test_a_victim_is_not_named_for_a_peer_without_a_usable_trace(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "rank", "world", "why"),
     [
-        ("rank3.json", 2, 4, "says that it is of rank 2, its name says rank 3"),
         ("a.json", 7, 4, "says that it is of rank 7, of 4 ranks"),
         ("a.json", None, None, "does not say which rank it is"),
     ],
@@ -125,6 +124,19 @@ def test_a_trace_that_contradicts_itself_is_of_no_rank(
     document = kineto_document(tmp_path)
     assert [None] == [row["rank"] for row in document["per_rank"]]
     assert f"{name} {why}" in [item["why"] for item in document["unknown"]]
+
+
+def test_a_file_that_disagrees_with_its_name_is_of_no_rank_where_the_others_agree(tmp_path: Path) -> None:
+    """Content or name is wrong; where names count something else, as ranks on their node, the content says it all."""
+    for name, rank in (("rank0", 0), ("rank1", 1), ("rank3", 2)):
+        traces.trace(tmp_path / f"{name}.json", [traces.event("gemm", 1.0, 2.0)], rank, 4)
+    document = kineto_document(tmp_path)
+    assert [0, 1, None] == [row["rank"] for row in document["per_rank"]]
+    assert "rank3.json says that it is of rank 2, its name says rank 3" in [
+        i["why"] for i in document["unknown"]
+    ]
+    (tmp_path / "rank1.json").rename(tmp_path / "rank7.json")
+    assert [0, 1, 2] == [row["rank"] for row in kineto_document(tmp_path)["per_rank"]]
 
 
 def test_nodes_and_groups_ranks_in_a_name_contradict_nothing(tmp_path: Path) -> None:

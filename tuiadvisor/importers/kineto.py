@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from tuiadvisor.importers.traceevents import TraceFile
 from tuiadvisor.metrics.gputimeline import COMM, COMM_GUESSED, GpuEvents
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tuiadvisor.metrics.arrays import Bools, Ints
@@ -73,17 +74,22 @@ class TraceFolder:
     losses: tuple[str, ...]
 
 
-def read_kineto(folder: Path) -> TraceFolder:
-    """All traces of a folder, by rank. TuiadvisorError when not one file is readable."""
-    traces, losses = [], []
+def read_kineto(folder: Path, measure: Callable[[RankTrace], RankTrace] = lambda trace: trace) -> TraceFolder:
+    """All traces of a folder, by rank. TuiadvisorError when not one file is readable.
+
+    measure: takes each as it is read, and may give it back without its events, so that one file's are held at a time.
+    """
+    traces: list[RankTrace] = []
+    losses = []
     for path in listed(folder, (".json", ".json.gz")):
         try:
-            traces.append(read_trace(path))
+            traces.append(measure(read_trace(path)))
         except TuiadvisorError as error:
             losses.append(str(error).replace(f"{folder}/", ""))
     if not traces:
         more = f" (and {len(losses) - 1} more files)" if len(losses) > 1 else ""
         raise TuiadvisorError(f"no readable trace in {folder}: {losses[0]}{more}")
+    traces = _as_named(traces)
     traces.sort(key=lambda trace: (trace.rank is None, trace.rank, trace.file))
     return TraceFolder(tuple(traces), tuple(losses))
 
@@ -99,21 +105,32 @@ def read_trace(path: Path) -> RankTrace:
     return columns.trace(path.name, source)
 
 
+def _wide() -> array[int]:
+    return array("q")
+
+
+def _narrow() -> array[int]:
+    return array("b")
+
+
 @dataclass(slots=True)
 class _Columns:
-    """Columns while they grow; plain arrays of integers, so that a million events are 40 MB."""
+    """Columns while they grow; plain arrays of integers: 37 bytes an event of the device, 16 a launch."""
 
-    begin: array[int] = field(default_factory=lambda: array("q"))
-    end: array[int] = field(default_factory=lambda: array("q"))
-    kind: array[int] = field(default_factory=lambda: array("q"))
-    stream: array[int] = field(default_factory=lambda: array("q"))
-    correlation: array[int] = field(default_factory=lambda: array("q"))
-    host_begin: array[int] = field(default_factory=lambda: array("q"))
-    host_end: array[int] = field(default_factory=lambda: array("q"))
-    host_kind: array[int] = field(default_factory=lambda: array("q"))
-    num_gpu_calls: int = 0  # on the host, of a library that communicates between GPUs
-    collective: array[int] = field(default_factory=lambda: array("q"))  # index into names, -1 for others
-    launches: dict[int, int] = field(default_factory=dict)
+    begin: array[int] = field(default_factory=_wide)
+    end: array[int] = field(default_factory=_wide)
+    kind: array[int] = field(default_factory=_narrow)
+    stream: array[int] = field(default_factory=_wide)
+    correlation: array[int] = field(default_factory=_wide)
+    host_begin: array[int] = field(default_factory=_wide)
+    host_end: array[int] = field(default_factory=_wide)
+    host_kind: array[int] = field(default_factory=_narrow)
+    is_on_gpu: bool = False  # launched work there, or called a library that communicates between GPUs
+    collective: array[int] = field(default_factory=lambda: array("i"))  # index into names, -1 for others
+    launched: array[int] = field(
+        default_factory=_wide
+    )  # correlation of each launch, in the order of the file
+    launch_begin: array[int] = field(default_factory=_wide)
     names: dict[str, int] = field(default_factory=dict)
     members: dict[int, tuple[int, ...]] = field(default_factory=dict)
     guessed: dict[str, int] = field(default_factory=dict)
@@ -137,8 +154,10 @@ class _Columns:
                 self._launch(event)
             elif str(event.get("name", "")).startswith("ProfilerStep") and category != "gpu_user_annotation":
                 self._step(event)
-            elif category in HOST_CATEGORIES and not self.begin:
+            elif category in HOST_CATEGORIES and not self.is_on_gpu and not self.begin:
                 self._host(event, category)
+        if self.is_on_gpu or self.begin:  # what the host did is asked only where it is the device
+            self.host_begin, self.host_end, self.host_kind = _wide(), _wide(), _narrow()
 
     def _lower(self, category: str) -> str:
         lower = category.lower()
@@ -172,7 +191,7 @@ class _Columns:
         name = event.get("name")
         if not isinstance(name, str):
             return
-        self.num_gpu_calls += name.startswith("nccl:")
+        self.is_on_gpu = self.is_on_gpu or name.startswith("nccl:")
         kind = host_kind(name, category)
         if kind is None:
             return
@@ -188,7 +207,9 @@ class _Columns:
         correlation = _integer(_arguments(event).get("correlation"), -1)
         begin = _nanoseconds(event.get("ts"))
         if correlation >= 0:
-            self.launches[correlation] = -1 if begin is None else begin
+            self.is_on_gpu = True
+            self.launched.append(correlation)
+            self.launch_begin.append(-1 if begin is None else begin)
 
     def _step(self, event: dict[str, Any]) -> None:
         begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
@@ -197,9 +218,8 @@ class _Columns:
 
     def trace(self, file: str, source: TraceFile) -> RankTrace:
         begin, end = _column(self.begin), _column(self.end)
-        launch = np.array([self.launches.get(c, -2) for c in self.correlation], dtype=np.int64)
-        linked = launch != -2
-        events = GpuEvents(begin, end, _column(self.kind), _column(self.stream), np.maximum(launch, -1))
+        linked, launch = self._launches()
+        events = GpuEvents(begin, end, _column(self.kind), _column(self.stream), launch)
         info = source.rest.get("distributedInfo")
         info = info if isinstance(info, dict) else {}
         world = _integer(info.get("world_size"), -1)
@@ -221,9 +241,21 @@ class _Columns:
             num_bytes=source.num_bytes,
         )
 
+    def _launches(self) -> tuple[Bools, Ints]:
+        """(has the event's launch been recorded, when it began or -1); of launches with one number the last."""
+        wanted, launched = _column(self.correlation), _column(self.launched)
+        if not launched.size:
+            return np.zeros(wanted.size, dtype=bool), np.full(wanted.size, -1, dtype=np.int64)
+        order = np.argsort(launched, kind="stable")
+        launched = launched[order]
+        at = np.maximum(np.searchsorted(launched, wanted, side="right") - 1, 0)
+        linked = launched[at] == wanted
+        begin = _column(self.launch_begin)[order[at]]
+        return linked, np.where(linked, np.maximum(begin, -1), -1)
+
     def _host_events(self) -> GpuEvents | None:
         """None where this was no training on the CPU, or where the trace does not say so."""
-        if self.launches or self.num_gpu_calls:
+        if self.is_on_gpu:
             return None
         kind = _column(self.host_kind)
         none = np.full(kind.size, -1, dtype=np.int64)
@@ -241,9 +273,7 @@ class _Columns:
 
 
 def _rank(written: int, named: int | None, world: int) -> tuple[int | None, str]:
-    """(the rank, why there is none): what the trace says, else its name; where they disagree either may be wrong."""
-    if written >= 0 and named is not None and written != named:
-        return None, f"says that it is of rank {written}, its name says rank {named}"
+    """(the rank, why there is none): what the trace says, else its name."""
     rank = written if written >= 0 else named
     if rank is None:
         return None, "does not say which rank it is"
@@ -252,8 +282,29 @@ def _rank(written: int, named: int | None, world: int) -> tuple[int | None, str]
     return rank, ""
 
 
+def _as_named(traces: list[RankTrace]) -> list[RankTrace]:
+    """Where the names of most files are their ranks, one that disagrees with its content may be either: it is none."""
+    names = [rank_in_name(trace.file) for trace in traces]
+    both = [
+        (trace.rank, name)
+        for trace, name in zip(traces, names, strict=True)
+        if None not in (trace.rank, name)
+    ]
+    if 2 * sum(rank == name for rank, name in both) <= len(both):
+        return traces
+    return [
+        replace(
+            trace, rank=None, why_no_rank=f"says that it is of rank {trace.rank}, its name says rank {name}"
+        )
+        if trace.rank is not None and name is not None and trace.rank != name
+        else trace
+        for trace, name in zip(traces, names, strict=True)
+    ]
+
+
 def _column(values: array[int]) -> Ints:
-    return np.frombuffer(values, dtype=np.int64) if len(values) else np.empty(0, dtype=np.int64)
+    """As it is held, one, four or eight bytes a value."""
+    return np.frombuffer(values, dtype=values.typecode) if len(values) else np.empty(0, dtype=np.int64)
 
 
 def _arguments(event: dict[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,14 @@ In: a folder's path.  Out: the document with the keys of `diagnose --json` where
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.kernelnames import all_wait
 from tuiadvisor.importers.kineto import RankTrace, TraceFolder, read_kineto
 from tuiadvisor.metrics.commarrival import Arrivals, RankArrival, arrivals
 from tuiadvisor.metrics.commclock import Calls
-from tuiadvisor.metrics.gputimeline import GpuEvents, GpuTime, gpu_time, stream_idle
+from tuiadvisor.metrics.gputimeline import NO_EVENTS, GpuTime, StreamIdle, gpu_time, stream_idle
 from tuiadvisor.metrics.optable import named
 
 if TYPE_CHECKING:
@@ -23,19 +24,20 @@ NS: Final = 1e9
 
 def kineto_document(path: Path) -> dict[str, Any]:
     """Read all traces, split every rank's time, and say who arrives last."""
-    folder = read_kineto(path)
+    times: dict[str, _Times] = {}
+    folder = read_kineto(path, lambda trace: _measured(trace, times))
     world = max((trace.world_size for trace in folder.traces if trace.world_size), default=None)
     counts = Counter(trace.rank for trace in folder.traces)
     missing = _missing(folder, world)
     found = _arrivals(folder, counts, world, missing)
-    rows = [_row(trace, found, world) for trace in folder.traces]
+    rows = [_row(trace, times[trace.file], found, world) for trace in folder.traces]
     return {
         "schema": 1,
         "source": {"kind": "kineto", "path": str(path), "files": len(folder.traces)},
         "run": {"world_size": world, "missing_ranks": missing},
         "per_rank": rows,
         "stragglers": _stragglers(found, folder),
-        "unknown": _unknown(folder, world, found, missing),
+        "unknown": _unknown(folder, times, world, found, missing),
         "losses": [*folder.losses, *_losses(folder, counts, found)],
     }
 
@@ -46,16 +48,35 @@ def _missing(folder: TraceFolder, world: int | None) -> list[int]:
     return sorted(set(range(world or max(seen, default=-1) + 1)) - seen) if seen else []
 
 
-def _row(trace: RankTrace, found: Arrivals | None, world: int | None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """What a trace's events come to: all of them, those with a launch, and the gaps of each stream."""
+
+    every: GpuTime | None
+    linked: GpuTime | None
+    idle: tuple[StreamIdle, ...]
+    num_events: int
+
+
+def _measured(trace: RankTrace, times: dict[str, _Times]) -> RankTrace:
+    """The trace without its events, which of many files would be most of the memory; what they come to is in times."""
     every = gpu_time(trace.events if trace.host is None else trace.host)
-    linked = gpu_time(trace.events.only(trace.linked))
+    linked = every if trace.host is None and trace.linked.all() else gpu_time(trace.events.only(trace.linked))
+    num_events = int(trace.events.begin_ns.size)
+    times[trace.file] = _Times(every, linked, stream_idle(trace.events), num_events)
+    none = trace.linked[:0].copy()
+    return replace(trace, events=NO_EVENTS, host=None if trace.host is None else NO_EVENTS, linked=none)
+
+
+def _row(trace: RankTrace, times: _Times, found: Arrivals | None, world: int | None) -> dict[str, Any]:
+    every, linked = times.every, times.linked
     mine = next((r for r in found.ranks if r.rank == trace.rank), None) if found else None
     # Several ranks and not one call we know: its communication was not seen, which is not none.
     seen = bool(trace.comm) or trace.host is not None or (world or 1) == 1
     return {
         "rank": trace.rank,
         "file": trace.file,
-        "device": "gpu" if trace.events.begin_ns.size else "cpu" if trace.host is not None else None,
+        "device": "gpu" if times.num_events else "cpu" if trace.host is not None else None,
         "idle": every and _ratio(every.idle_ns, every.window_ns),
         "compute": every and _ratio(every.compute_ns, every.window_ns),
         "overlap": every and _ratio(every.overlap_ns, every.comm_ns),
@@ -64,9 +85,9 @@ def _row(trace: RankTrace, found: Arrivals | None, world: int | None) -> dict[st
         **_waits(mine, found),
         "all": _times(every, seen),
         "linked": _times(linked, seen),
-        "idle_by_stream": _idle(trace.events),
+        "idle_by_stream": _idle(times.idle),
         "steps": [{"name": name, "duration_s": dur / NS} for name, _, dur in trace.steps],
-        "gpu_events": int(trace.events.begin_ns.size),
+        "gpu_events": times.num_events,
         "events": trace.num_events,
         "guessed_communication": trace.guessed,
     }
@@ -116,7 +137,7 @@ def _percent(part: int, whole: int) -> float | None:
     return 100 * part / whole if whole > 0 else None
 
 
-def _idle(events: GpuEvents) -> list[dict[str, Any]]:
+def _idle(streams: tuple[StreamIdle, ...]) -> list[dict[str, Any]]:
     return [
         {
             "stream": idle.stream,
@@ -124,7 +145,7 @@ def _idle(events: GpuEvents) -> list[dict[str, Any]]:
             "kernel_wait_s": idle.kernel_wait_ns / NS,
             "other_s": idle.other_ns / NS,
         }
-        for idle in stream_idle(events)
+        for idle in streams
     ]
 
 
@@ -173,14 +194,18 @@ def _stragglers(found: Arrivals | None, folder: TraceFolder) -> dict[str, Any]:
 
 
 def _unknown(
-    folder: TraceFolder, world: int | None, found: Arrivals | None, missing: list[int]
+    folder: TraceFolder,
+    times: dict[str, _Times],
+    world: int | None,
+    found: Arrivals | None,
+    missing: list[int],
 ) -> list[dict[str, str]]:
     unknown = []
     for trace in folder.traces:
         who = trace.file if trace.rank is None else f"rank {trace.rank}"
         if trace.host is not None:
             continue
-        if trace.events.begin_ns.size == 0:
+        if not times[trace.file].num_events:
             unknown.append({"metric": "time on the device", "why": f"{who}: no GPU events in its trace"})
         elif not trace.comm and (world or 1) > 1:
             why = f"{who}: {world} ranks in the job but no communication kernel recognised by name"

@@ -47,6 +47,9 @@ class GpuEvents:
         )
 
 
+NO_EVENTS: Final = GpuEvents(*(np.empty(0, dtype=np.int64) for _ in range(5)))
+
+
 @dataclass(frozen=True, slots=True)
 class GpuTime:
     """One device's window split up, nanoseconds."""
