@@ -80,7 +80,6 @@ def test_python_m_imports_only_what_python_itself_needs_for_it(traps: Traps) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # eight commands, one after the other
 def test_what_beside_a_training_runs_imports_nothing_from_where_it_stands(
     traps: Traps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,7 +130,7 @@ def test_the_demo_trains_and_is_watched_from_there(traps: Traps) -> None:
     pytest.importorskip("torch")
     done = run(traps, "demo", "slow-data", "--headless", "--ranks", "2")
     assert 0 == done.returncode, done.stderr
-    assert "rank 1" in done.stdout
+    assert "2 ranks" in done.stdout.partition("attaching")[2]  # in the summary of what was seen
     assert [] == traps.sprung()
 
 
