@@ -195,8 +195,8 @@ def test_no_process_shows_a_key(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
     """While both agents speak: no secret in any command line or environment, here or on the nodes, nor on disk."""
     made: list[SessionKeys] = []
 
-    def make() -> SessionKeys:
-        made.append(make_session_keys())
+    def make(num_agents: int) -> SessionKeys:
+        made.append(make_session_keys(num_agents))
         return made[0]
 
     monkeypatch.setattr(session_module, "make_session_keys", make)
@@ -209,7 +209,8 @@ def test_no_process_shows_a_key(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
         while hosts != set(NAMES):
             assert time.monotonic() < deadline_s, session.agent_error()
             hosts |= {frame.payload["host"] for frame in map(decode, source.read(0.5)) if _is_hello(frame)}
-        secrets = [one.secret.encode() for one in (made[0].hub, made[0].agent, made[0].viewer)]
+        secrets = [one.secret.encode() for one in (made[0].hub, *made[0].agents, made[0].viewer)]
+        assert 2 + len(NAMES) == len(set(secrets))  # a key of its own for each host
         agents = {agent.pid for node in cluster.nodes for agent in node.agents()}
         shown = {pid: _shown(pid) for pid in psutil.pids()}
         assert agents <= set(shown)

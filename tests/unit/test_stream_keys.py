@@ -80,6 +80,15 @@ def test_each_session_has_keys_of_its_own() -> None:
     assert 6 == len(publics)
 
 
+def test_agents_that_can_have_their_own_keys_have_them() -> None:
+    """Three agents: three keys, all admitted by the one hub, none of them a viewer's."""
+    keys = make_session_keys(3)
+    assert 3 == len({agent.secret for agent in keys.agents})
+    assert tuple(agent.public for agent in keys.agents) == keys.hub.agents
+    assert {keys.hub.public} == {agent.hub for agent in keys.agents}
+    assert not {agent.public for agent in keys.agents} & set(keys.hub.viewers)
+
+
 def test_a_damaged_key_is_not_repeated_in_the_message() -> None:
     """The line names where the key came from, never its content."""
     secret = make_session_keys().agent.secret

@@ -90,10 +90,10 @@ class Session:
         try:
             endpoint = chosen.agents_endpoint(self._sockets)
             # A private socket needs no keys; a port that others reach does, loopback included.
-            keys = make_session_keys() if share or not endpoint.startswith("ipc:") else None
+            keys = make_session_keys(chosen.num_keys()) if share or not endpoint.startswith("ipc:") else None
             self.hub, self.viewer_url, agents_url = self._start_hub(label, command, endpoint, keys)
             is_open = keys is not None and not agents_url.startswith("ipc:")
-            self._agents = chosen.start(agents_url, keys.agent if keys and is_open else None)
+            self._agents = chosen.start(agents_url, keys.agents if keys and is_open else ())
             if terms.budget_ppm is not None:
                 self.wish(Wish(budget_ppm=terms.budget_ppm))
         except BaseException:

@@ -38,8 +38,12 @@ class Launcher(Protocol):
         """Where the hub has to listen for them; "*" is a port of its choice."""
         ...
 
-    def start(self, url: str, key: PeerKey | None) -> Agents:
-        """Start them; `url` is where the hub listens."""
+    def num_keys(self) -> int:
+        """How many of them can be given a key of their own; 1 where all get the same."""
+        ...
+
+    def start(self, url: str, keys: Sequence[PeerKey]) -> Agents:
+        """Start them; `url` is where the hub listens. No keys: it is private."""
         ...
 
 

@@ -13,6 +13,7 @@ from tuiadvisor.launch.agents import Agents
 from tuiadvisor.stream.keys import Invitation, write_invitation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tuiadvisor.stream.keys import PeerKey
@@ -30,10 +31,14 @@ class InvitedLauncher:
         """A port on our address."""
         return listening_endpoint(self._address)
 
-    def start(self, url: str, key: PeerKey | None) -> Agents:
+    def num_keys(self) -> int:
+        """One: there is one file."""
+        return 1
+
+    def start(self, url: str, keys: Sequence[PeerKey]) -> Agents:
         """Write the invitation."""
         reachable = reachable_url(self._address, int(url.rpartition(":")[2]))
-        write_invitation(self._file, Invitation(reachable, key))
+        write_invitation(self._file, Invitation(reachable, keys[0]))
         return InvitedAgents(self._file)
 
 

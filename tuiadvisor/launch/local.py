@@ -25,8 +25,12 @@ class LocalLauncher:
         """A socket in the session's own folder: nobody else may enter."""
         return f"ipc://{folder}/agents"
 
-    def start(self, url: str, key: PeerKey | None) -> Agents:
+    def num_keys(self) -> int:
+        """One agent."""
+        return 1
+
+    def start(self, url: str, keys: Sequence[PeerKey]) -> Agents:
         """Start it."""
         agent = Launched("", agent_command(pids=self._pids), lambda *_: None)
-        agent.invite(Invitation(url, key))
+        agent.invite(Invitation(url, keys[0] if keys else None))
         return Agents([agent])

@@ -52,14 +52,18 @@ class SlurmLauncher:
         """A port on our address that the nodes can reach."""
         return listening_endpoint(self._address)
 
-    def start(self, url: str, key: PeerKey | None) -> Agents:
+    def num_keys(self) -> int:
+        """One: srun copies the same line to every node."""
+        return 1
+
+    def start(self, url: str, keys: Sequence[PeerKey]) -> Agents:
         """Start the step; srun copies what we write to every node."""
 
         def on_line(agent: Launched, line: str) -> None:
             agent.error = what_is_missing(line, _NOT_INSTALLED) or agent.error
 
         step = Launched(f"slurm job {self._job.job}", self.command(), on_line)
-        step.invite(Invitation(reachable_url(self._address, int(url.rpartition(":")[2])), key))
+        step.invite(Invitation(reachable_url(self._address, int(url.rpartition(":")[2])), keys[0]))
         return Agents([step])
 
     def command(self) -> Sequence[str]:

@@ -69,12 +69,16 @@ class SshLauncher:
         """A port on loopback for the tunnels, or on the address given."""
         return listening_endpoint(self._options.hub_address or "127.0.0.1")
 
-    def start(self, url: str, key: PeerKey | None) -> Agents:
+    def num_keys(self) -> int:
+        """One a host."""
+        return len(self._options.hosts)
+
+    def start(self, url: str, keys: Sequence[PeerKey]) -> Agents:
         """Connect to all hosts at once."""
         port = int(url.rpartition(":")[2])
-        return Agents([self._start_one(host, port, key) for host in self._options.hosts])
+        return Agents([self._start_one(*one, port) for one in zip(self._options.hosts, keys, strict=True)])
 
-    def _start_one(self, host: str, port: int, key: PeerKey | None) -> Launched:
+    def _start_one(self, host: str, key: PeerKey, port: int) -> Launched:
         direct = self._options.hub_address
 
         def on_line(agent: Launched, line: str) -> None:

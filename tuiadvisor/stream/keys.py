@@ -68,8 +68,13 @@ class SessionKeys:
     """All keys of one session."""
 
     hub: HubKeys
-    agent: PeerKey
+    agents: tuple[PeerKey, ...]
     viewer: PeerKey
+
+    @property
+    def agent(self) -> PeerKey:
+        """The first agent's, or the one that all of them share."""
+        return self.agents[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +89,12 @@ class Invitation:
         return {"url": self.url, "key": self.key.document() if self.key else None}
 
 
-def make_session_keys() -> SessionKeys:
-    """New keys for one hub, its agents and its viewers."""
-    hub, agent, viewer = (_pair() for _ in range(3))
+def make_session_keys(num_agents: int = 1) -> SessionKeys:
+    """New keys for one hub, its agents and its viewers; one for each agent that can be given its own."""
+    hub, viewer, *agents = (_pair() for _ in range(2 + num_agents))
     return SessionKeys(
-        HubKeys(*hub, agents=(agent[0],), viewers=(viewer[0],)),
-        PeerKey(hub[0], *agent),
+        HubKeys(*hub, agents=tuple(public for public, _ in agents), viewers=(viewer[0],)),
+        tuple(PeerKey(hub[0], *agent) for agent in agents),
         PeerKey(hub[0], *viewer),
     )
 
