@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,6 @@ from tuiadvisor.stream.wire import Request, unpack_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @dataclass
@@ -145,6 +145,12 @@ def gaps(frames: list[Frame], what: str) -> list[Frame]:
     return [frame for frame in frames if frame.kind is FrameKind.GAP and frame.payload["what"] == what]
 
 
+def heard(frames: list[Frame]) -> list[Frame]:
+    """Without what a hub says of silences: on a loaded machine anybody may be silent for three seconds."""
+    silences = {AGENT_SILENT, AGENT_RETURNED}
+    return [frame for frame in frames if frame.payload.get("what") not in silences]
+
+
 def recorded(path: Path) -> list[Frame]:
     with RecordingReader(path) as reader:
         return [decode(located.data) for located in reader.frames()]
@@ -193,7 +199,7 @@ def test_loopback_tcp_carries_the_same(bench: Bench) -> None:
     """A port given as * is announced, and works."""
     hub = bench.hub(scheme="tcp")
     bench.link(hub).send(FrameKind.STATUS, {"host": "h"})
-    frames = read_until(bench.watch(hub), seen(FrameKind.STATUS, 0))
+    frames = heard(read_until(bench.watch(hub), seen(FrameKind.STATUS, 0)))
     assert [FrameKind.RUN, FrameKind.STATUS] == [frame.kind for frame in frames]
 
 
@@ -208,7 +214,8 @@ def test_a_killed_hub_leaves_every_frame_a_viewer_saw(bench: Bench) -> None:
             assert -signal.SIGKILL == hub.end(signal.SIGKILL)
     kept = recorded(hub.record)
     assert live == kept[: len(live)]
-    assert [*range(len(kept) - 1)] == [frame.seq for frame in kept[1:]]
+    seqs = [frame.seq for frame in kept if frame.source == "h/1/2"]
+    assert [*range(len(seqs))] == seqs
     assert () == read_summary(hub.record).notes
 
 
@@ -292,11 +299,13 @@ def test_a_late_viewer_gets_the_history_and_a_stopped_one_costs_nothing(bench: B
             link.flush()
         lazy.send(Request(1000 + seq, 0, 0, 1 << 22).pack())
     early = bench.watch(hub)
-    frames = read_until(early, seen(FrameKind.EVENTS, 149))
+    frames = heard(read_until(early, seen(FrameKind.EVENTS, 149)))
     assert [*range(150)] == [frame.payload["seq"] for frame in frames[1:]]
     late = bench.watch(hub)
-    assert frames == read_until(late, seen(FrameKind.EVENTS, 149))
-    assert (0, True, 0) == (link.num_dropped, late.status.connected, late.status.bytes_behind)
+    assert frames == heard(
+        read_until(late, lambda got: seen(FrameKind.EVENTS, 149)(got) and not late.status.bytes_behind)
+    )
+    assert 0 == link.num_dropped
 
 
 def test_a_restarted_agent_is_another_source(bench: Bench) -> None:
@@ -380,7 +389,7 @@ def test_missing_frames_are_recorded_where_they_are_missing(bench: Bench) -> Non
     agent = bench.socket(zmq.PUSH, hub.endpoint)
     for seq in (0, 6):
         agent.send(encode(FrameKind.STATUS, "h/1/2", seq, 1, {"host": "h"}))
-    frames = read_until(bench.watch(hub), seen(FrameKind.STATUS, 6))
+    frames = heard(read_until(bench.watch(hub), seen(FrameKind.STATUS, 6)))
     assert [FrameKind.RUN, FrameKind.STATUS, FrameKind.GAP, FrameKind.STATUS] == [f.kind for f in frames]
     assert (FRAMES_MISSING, "h/1/2", 5) == tuple(
         frames[2].payload[key] for key in ("what", "source", "num_frames")
@@ -395,7 +404,8 @@ def test_a_silent_agent_is_noticed_and_its_return_too(bench: Bench) -> None:
     frames = read_until(viewer, lambda got: bool(gaps(got, AGENT_SILENT)))
     link.send(FrameKind.STATUS, {"host": "h"})
     frames += read_until(viewer, seen(FrameKind.STATUS, 1))
-    assert (1, 1) == (len(gaps(frames, AGENT_SILENT)), len(gaps(frames, AGENT_RETURNED)))
+    said = [frame.payload["what"] if frame.kind is FrameKind.GAP else frame.seq for frame in frames[1:]]
+    assert [0, AGENT_SILENT, AGENT_RETURNED, 1] == said[:4]
 
 
 def test_a_full_disk_is_said_and_survived(bench: Bench) -> None:

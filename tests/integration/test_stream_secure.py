@@ -20,6 +20,7 @@ from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.attendance import BAD_FRAMES, PEERS_REFUSED
 from tuiadvisor.stream.frames import Frame, FrameKind, decode, encode
+from tuiadvisor.stream.gate import SAY_AGAIN_S
 from tuiadvisor.stream.keys import PeerKey, SessionKeys, make_session_keys, use_as_peer
 from tuiadvisor.stream.link import AgentLink
 from tuiadvisor.stream.recording import RecordingReader
@@ -126,7 +127,7 @@ def test_who_has_the_key_is_served_over_tcp_as_over_ipc(hub: SecureHub) -> None:
     hub.link(hub.keys.agent).send(FrameKind.STATUS, {"host": "h"})
     for viewer in (hub.watch(hub.shared, hub.keys.viewer), hub.watch(hub.local)):
         frames = read_until(viewer, lambda got: len(got) >= 2)
-        assert [FrameKind.RUN, FrameKind.STATUS] == [frame.kind for frame in frames]
+        assert [FrameKind.RUN, FrameKind.STATUS] == [frame.kind for frame in frames[:2]]
 
 
 @pytest.mark.parametrize("who", ["none", "stranger", "viewer", "wrong hub"])
@@ -212,14 +213,14 @@ def test_raw_bytes_on_the_port_are_counted_and_survived(hub: SecureHub) -> None:
 
 def test_a_flood_of_strangers_is_one_line(hub: SecureHub) -> None:
     """A hundred refused connections within seconds: at most two reports, with their number, and the hub serves on."""
-    port = int(hub.agents.rpartition(":")[2])
+    port, begin_s = int(hub.agents.rpartition(":")[2]), time.monotonic()
     for _ in range(100):
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as raw, suppress(OSError):
             raw.sendall(b"\xff" * 64)
     hub.link(hub.keys.agent).send(FrameKind.STATUS, {"host": "h"})
     read_until(hub.watch(hub.local), lambda got: any(frame.source == "h/1/2" for frame in got))
     said = [f.payload["why"] for f in hub.recorded() if f.payload.get("what") == PEERS_REFUSED]
-    assert 1 <= len(said) <= 2
+    assert 1 <= len(said) <= 2 + (time.monotonic() - begin_s) / SAY_AGAIN_S
 
 
 def test_nothing_secret_is_on_a_command_line_or_in_an_environment(hub: SecureHub) -> None:
