@@ -490,6 +490,12 @@ def test_a_hub_ends_with_the_one_who_started_it(bench: Bench) -> None:
     assert () == read_summary(record).notes
 
 
+def test_where_memory_runs_out_the_hub_goes_before_the_training(bench: Bench) -> None:
+    """The kernel is told that nothing is as expendable as the hub."""
+    pid = bench.hub().process.pid
+    assert "1000" == Path(f"/proc/{pid}/oom_score_adj").read_text().strip()
+
+
 def test_a_hub_that_stops_answering_is_reported(bench: Bench) -> None:
     """A stopped hub: the viewer says for how long it is silent; when it goes on, so does the viewer."""
     hub = bench.hub()
