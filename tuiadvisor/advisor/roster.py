@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SILENT_AFTER_NS: Final = 5_000_000_000
 MAX_SOURCES: Final = 1 << 14
+OTHER_HOSTS: Final = "further hosts"  # one agent could name a million
 MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
@@ -54,6 +55,8 @@ class Roster:
 
     def __init__(self) -> None:
         self.agents: dict[str, Agent] = {}
+        self._host_names: set[str] = set()
+        self._left: dict[str, None] = {}  # those of them that said BYE, the first first
         self.ranks: dict[int, RankFacts] = {}
         self.hosts: dict[str, HostRow] = {}
         self.core_wait = CoreWait()
@@ -76,10 +79,23 @@ class Roster:
     def agent_of(self, source: str) -> Agent | None:
         """The agent that sends under this name; None when there are too many to be true."""
         agent = self.agents.get(source)
-        if agent is None and len(self.agents) < MAX_SOURCES:
-            host = source.split("/", 1)[0] or source
+        if agent is not None:
+            return agent
+        if len(self.agents) >= MAX_SOURCES and self._left:  # who said BYE makes room, as at the hub
+            first = next(iter(self._left))
+            del self._left[first], self.agents[first]
+        if len(self.agents) < MAX_SOURCES:
+            host = self._bounded(source.split("/", 1)[0] or source)
             agent = self.agents[source] = Agent(source, host)
         return agent
+
+    def _bounded(self, host: str) -> str:
+        """The host's name, or one for all that are too many to be true."""
+        if host not in self._host_names:
+            if len(self._host_names) >= MAX_SOURCES:
+                return OTHER_HOSTS
+            self._host_names.add(host)
+        return host
 
     def take(self, frame: Frame) -> None:
         """Fold one frame of any kind; STEPS and EVENTS only count here."""
@@ -99,6 +115,7 @@ class Roster:
             self._host(agent, payload)
         elif frame.kind == FrameKind.BYE:
             agent.bye = text(payload, "reason") or "left"
+            self._left[agent.source] = None
         elif frame.kind == FrameKind.RUN:
             self._run(payload)
         elif frame.kind == FrameKind.GAP:
@@ -181,7 +198,7 @@ class Roster:
             agent.wall_shift_ns = wall - mono
         host = text(payload, "host")
         if host:
-            agent.host = host
+            agent.host = self._bounded(host)
         if agent.wall_shift_ns is not None:
             self._wall_shift_ns.setdefault(agent.host, agent.wall_shift_ns)
 
