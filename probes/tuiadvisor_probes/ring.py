@@ -76,6 +76,10 @@ class RingError(ValueError):
     """The file is not a ring of this version, or its header contradicts its size."""
 
 
+class RingVersionError(RingError):
+    """The file is a ring of another version."""
+
+
 def ring_bytes(step_capacity: int, event_capacity: int) -> int:
     """Size in bytes of a ring file with these capacities."""
     return HEADER_BYTES + step_capacity * STEP_STRUCT.size + event_capacity * EVENT_STRUCT.size
@@ -126,6 +130,8 @@ def _map(path: str) -> tuple[mmap.mmap, int, int]:
     magic, version, header, step_capacity, event_capacity = _PREFIX.unpack_from(mapped, 0)
     if magic != MAGIC or version != VERSION or header != HEADER_BYTES:
         mapped.close()
+        if magic == MAGIC and version != VERSION:
+            raise RingVersionError(f"a ring of version {version}, not {VERSION}")
         raise RingError(f"{path}: not a ring of version {VERSION}")
     plausible = 0 < step_capacity < 1 << 24 and 0 < event_capacity < 1 << 24
     if not plausible or size < ring_bytes(step_capacity, event_capacity):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import stat
@@ -130,6 +131,27 @@ def test_mapped_file_that_only_looks_like_a_ring_is_not_adopted(
     path.write_bytes(b"x" * 8192)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
         assert adopt_session(os.getpid()) is None
+
+
+def test_ring_of_another_version_is_left_to_whoever_watches_it(
+    own_session: session_module.RingSession,
+) -> None:
+    """To adopt it is impossible, to replace it would end somebody's recording: it is said; a leftover is replaced."""
+    writer = live_writer(own_session)
+    try:
+        with Path(own_session.ring_path).open("r+b") as ring:
+            ring.seek(8)
+            ring.write((1).to_bytes(4, "little"))
+        with pytest.raises(FailureError) as said:
+            adopt_session(os.getpid())
+        assert str(said.value) == (
+            f"process {os.getpid()}: a tuiadvisor of another version watches it (a ring of version 1, not "
+            f"{ring_file.VERSION}); end that watch first, or watch with that version"
+        )
+        fcntl.flock(own_session.directory_fd, fcntl.LOCK_UN)  # its watcher is killed
+        assert adopt_session(os.getpid()) is None
+    finally:
+        writer.close()
 
 
 def test_shortened_ring_is_noticed(own_session: session_module.RingSession) -> None:

@@ -44,6 +44,9 @@ WAKES_UP_S: Final = 2.0  # a probe that was let in begins within milliseconds; a
 LOOK_S: Final = 0.02
 REASON_ASKED, REASON_LEASE, REASON_EXIT = range(3)  # detail of EventKind.DETACHED
 WAITING_FOR_INTERPRETER: Final = "waiting for the interpreter"
+TAKEN_OUT: Final = (
+    "somebody else took the probe out: `tuiadvisor detach`, or a watcher of another version; watch again"
+)
 IMPORTING: Final = "torch is still being imported"
 _UNLESS_IMPORTING: Final = """
 import sys
@@ -405,6 +408,8 @@ class RankLink:
             return "the probe left: no watcher renewed its lease"
         if self.detach_reason == REASON_EXIT:
             return "the process is exiting"
+        if not self.is_leaving:
+            return TAKEN_OUT
         where = self.session.place_note if self.session is not None else ""
         return f"probe taken out; {where}" if where else "probe taken out"
 

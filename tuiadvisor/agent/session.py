@@ -256,6 +256,13 @@ def _open_existing(owner: int | None, inner_directory: str, pid: int) -> RingSes
             raise PermissionError(inner_directory)
         fcntl.flock(session.directory_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         _check_alive(session)
+    except ring_file.RingVersionError as error:
+        is_watched = session.has_other_watchers()
+        session.close()
+        if is_watched:  # to put in a probe of ours would end what somebody else records
+            what = f"process {pid}: a tuiadvisor of another version watches it ({error})"
+            raise FailureError(f"{what}; end that watch first, or watch with that version") from None
+        raise
     except (OSError, ring_file.RingError):
         session.close()
         raise
