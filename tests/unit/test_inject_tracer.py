@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tuiadvisor.inject import identify, tracer
+from tuiadvisor.inject import InjectError, identify, inject, tracer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STARTED = {"way": "thread", "stopped_ns": 1}
 
@@ -51,3 +55,15 @@ def test_a_thread_that_was_just_ending_is_not_the_last_word(
 def test_a_lasting_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a fifth of a second of tries, as forbidden where nobody traces it."""
     assert run(monkeypatch, 10**6, 0.001)["reason"] == "ptrace_forbidden"
+
+
+def test_a_killed_tracer_is_told_as_such(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is no refusal of the process's: nobody knows how far it had come."""
+    tracer_program = tmp_path / "python"
+    tracer_program.write_text("#!/bin/sh\nkill -KILL $$\n")
+    tracer_program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tracer_program))
+    with pytest.raises(InjectError) as caught:
+        inject(os.getpid(), "pass", way="thread")
+    assert caught.value.reason == "tracer_killed"
+    assert "killed (SIGKILL); whether it had begun is not known" in str(caught.value)
