@@ -17,7 +17,7 @@ from unittest import mock
 
 import orjson
 from fuzz_target import Target, from_file, hurt_json
-from fuzzed_processes import Shown, good_object, hurt_object, odd_process, odd_repository
+from fuzzed_processes import Shown, good_object, hurt_object, names_in, odd_process, odd_repository
 from test_fuzz import OFFSETS, WORDS, finite
 
 from tuiadvisor.advisor.fold import Advisor
@@ -25,10 +25,11 @@ from tuiadvisor.agent import procfs
 from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.info import parse_info
 from tuiadvisor.agent.standingthread import StandingThread
+from tuiadvisor.agent.timespace import RankClock
 from tuiadvisor.agent.workingcopy import git_commit
 from tuiadvisor.events import RankState
 from tuiadvisor.inject import process
-from tuiadvisor.inject.elf import ElfFile, NotElfError
+from tuiadvisor.inject.elf import NotElfError
 from tuiadvisor.stream.frames import FrameKind, decode, encode
 from tuiadvisor_probes import ring
 
@@ -62,9 +63,7 @@ def process_targets(folder: Path) -> list[Target]:
         Target("info", [INFO], hurt_json, lambda data: check_info(parse_info(data))),
         Target("/proc", seeds, another_seed, lambda data: read_shown(odd_process(_chance(data)))),
         Target("git", seeds, another_seed, repository_reader(folder / "git")),
-        Target(
-            "ELF", [good_object()], hurt_object, from_file(folder / "object", read_object), (NotElfError,)
-        ),
+        Target("ELF", [good_object()], hurt_object, from_file(folder / "object", names_in), (NotElfError,)),
     ]
 
 
@@ -146,14 +145,15 @@ def drained(path: Path) -> object:
     """The way of a rank's records: ring, frames, fold, view; every frame is one, the view is finite."""
     reader = ring.RingReader(str(path))
     try:
-        info = check_info(parse_info(reader.info()))
+        info, number = check_info(parse_info(reader.info())), reader.get_u64(ring.OFFSET_PID)
         link: Any = SimpleNamespace(
             reader=reader, rank=1, session=SimpleNamespace(is_whole=lambda _: True), state=RankState.LIVE,
-            detail="", detach_reason=None, standing=StandingThread(), process=SimpleNamespace(pid=os.getpid()),
+            detail="", detach_reason=None, clock=RankClock((number % 3 - 1) * 10**18), standing=StandingThread(),
+            process=SimpleNamespace(pid=os.getpid()),
         )  # fmt: skip
         drain = Drain()
         drain.take(link)
-        advisor = Advisor() if reader.get_u64(ring.OFFSET_PID) % VIEWED == 0 else None
+        advisor = Advisor() if number % VIEWED == 0 else None
         payloads = [*drain.frames(), (FrameKind.STATUS, {"ranks": [status_of(link)]})]
         for number, (kind, payload) in enumerate(payloads):
             data = encode(kind, "node", number, 1_000_000 * number, payload)
@@ -198,19 +198,6 @@ def read_shown(shown: Shown) -> object:
     assert shown.starts == tuple(mapping.start for mapping in mappings)
     assert shown.rank is None or found is not None
     return arguments
-
-
-def read_object(path: Path) -> object:
-    """An address, or none, for names that are there and names that are not."""
-    with path.open("rb") as file:
-        elf = ElfFile(file.fileno())
-        found = [elf.any_symbol(name) for name in ("PyInit_x", "_init", "Py_Version", "no_such_name")]
-        for address in found:
-            if address is not None:
-                assert len(elf.read(address, 8)) == 8
-        if elf.segments:
-            elf.load_bias(0x7F0000000000, elf.segments[0].offset)
-        return found, elf.find(b"\x0f\x05")
 
 
 def repository_reader(folder: Path) -> Callable[[bytes], object]:

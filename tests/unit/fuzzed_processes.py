@@ -6,13 +6,17 @@ that the kernel put there, whatever the names say. ELF files are wholly the proc
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from unittest import mock
 
 import numpy as np
 from fuzzing import damaged
+
+from tuiadvisor.inject import process
 
 if TYPE_CHECKING:
     import random
@@ -113,16 +117,26 @@ def odd_process(chance: random.Random) -> Shown:
     )
 
 
-def odd_switches(status: bytes) -> dict[bytes, int]:
-    """Switches that the kernel counts, by the name before their colon."""
-    return {
-        line.split(b":")[0]: int(line.split()[1]) for line in status.split(b"\n") if b"ctxt_switches" in line
-    }
-
-
 def good_object() -> bytes:
     """The smallest shared object that is here for sure: one of NumPy's."""
     return min((path.read_bytes() for path in Path(np.__file__).parent.rglob("*.so")), key=len)
+
+
+def names_in(path: Path) -> list[int | None]:
+    """Addresses of names that are there and names that are not, as the injection looks them up. NotElfError: none."""
+    mapping = process.Mapping(0x7F0000000000, 0x7F0000001000, True, 0, 1, str(path))
+    with (
+        mock.patch.object(process, "_ways_to", return_value=[lambda: os.open(path, os.O_RDONLY)]),
+        process.open_object(1, mapping) as elf,
+    ):
+        found = [elf.any_symbol(name) for name in ("PyInit_x", "_init", "Py_Version", "no_such_name")]
+        for address in found:
+            if address is not None:
+                assert len(elf.read(address, 8)) == 8
+        if elf.segments:
+            elf.load_bias(mapping.start, elf.segments[0].offset)
+        elf.find(b"\x0f\x05")
+        return found
 
 
 WORDS: Final = (
