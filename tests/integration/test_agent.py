@@ -23,6 +23,7 @@ from patience import PATIENCE_S
 from tuiadvisor.agent.session import mapped_rings
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS
 from tuiadvisor.stream.frames import Frame, FrameKind, decode, unpack_columns
+from tuiadvisor.stream.voice import hear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,7 +144,7 @@ class Hub:
             if found:
                 return found
             if self._socket.poll(50):
-                self.frames.append(decode(self._socket.recv()))
+                self.frames.append(decode(bytes(hear(memoryview(self._socket.recv()))[1])))
         raise AssertionError(
             f"not within {limit_s} s; last: {[frame.kind.name for frame in self.frames[-9:]]}"
         )

@@ -22,6 +22,7 @@ from tuiadvisor.agent.session import mapped_rings
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS
 from tuiadvisor.stream.frames import Frame, FrameKind, decode, unpack_columns
+from tuiadvisor.stream.voice import hear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +81,7 @@ class Watch:
         while not is_enough(self):
             assert time.monotonic() < deadline_s, self.states()
             if self._socket.poll(100):
-                self.frames.append(decode(self._socket.recv()))
+                self.frames.append(decode(bytes(hear(memoryview(self._socket.recv()))[1])))
 
     def of(self, kind: FrameKind) -> list[Any]:
         """Payloads of that kind so far."""
