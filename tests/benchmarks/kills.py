@@ -80,7 +80,7 @@ def visit(rank: RankProcess, leaves: bool) -> None:
     if left is not None:
         take_out(ring_file.RingReader(left.ring_path))
         left.close()
-    attached = attach(rank, REAL_INJECTOR, time.monotonic_ns() + LEASE_NS)
+    attached = attach(rank, REAL_INJECTOR)
     wait_for(attached.reader, ring_file.STATE_LIVE)
     if leaves:
         take_out(attached.reader)

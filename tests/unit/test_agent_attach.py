@@ -170,6 +170,14 @@ def test_attach_goes_from_found_over_waiting_to_live(link: RankLink, probe: Prob
     assert Injection(link.process.pid, "thread", 400_000, 9_000_000) == link.injection
 
 
+def test_a_lease_begins_when_the_probe_is_put_in(link: RankLink, probe: Probe) -> None:
+    """However long the attach waited for its turn or for the compiler: it is no second of the lease."""
+    before_ns = time.monotonic_ns()
+    advance(link)
+    until_ns = probe.writer.get_u64(ring_file.OFFSET_LEASE)
+    assert before_ns + LEASE_NS <= until_ns <= time.monotonic_ns() + LEASE_NS
+
+
 def test_budget_and_bursts_reach_the_ring(link: RankLink, probe: Probe) -> None:
     """What is wished before the attach is written once the probe is there; later another watcher's word stands."""
     link.want_budget(1000)

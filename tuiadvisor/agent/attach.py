@@ -109,29 +109,38 @@ class Attached:
     clock: RankClock = OUR_CLOCK
 
 
-def attach(process: RankProcess, injector: Injector, lease_until_ns: int) -> Attached:
+def attach(process: RankProcess, injector: Injector) -> Attached:
     """Share the probe that is there, or put one in. Raises InjectError, TuiadvisorError or OSError."""
     clock = clock_of(process.pid)
     session = present_session(process)
     if session is not None:
-        return replace(_share(session, clock.to_rank(lease_until_ns)), clock=clock)
+        return replace(_share(session, _lease(clock)), clock=clock)
     # A probe whose file is gone still holds the process: it has to leave before ours can come.
     make_room = injector.detach_code() if mapped_rings(process.pid) else ""
     session = new_session(process)
     reader = None
     try:
         reader = ring_file.RingReader(session.ring_path)
-        reader.put_u64(ring_file.OFFSET_LEASE, clock.to_rank(lease_until_ns))
         # Compiling runs the process's own interpreter with our rights: never a stranger's or a container's.
         if session.probe_folder is None:
             write_bundle(Path(session.ring_path).parent, process.identity)
         code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
+        reader.put_u64(ring_file.OFFSET_LEASE, _lease(clock))
         return Attached(session, reader, _injected(process, injector, code, reader), clock)
     except BaseException:
         if reader is not None:
             reader.close()
         session.remove()
         raise
+
+
+def _lease(clock: RankClock) -> int:
+    """Until when the probe may stay, counted from now: not from when the attach was asked for.
+
+    Behind many ranks, or compiled on a busy machine, it would come up with a lease that is over, leave after one step
+    and be put in again, counting its steps anew.
+    """
+    return clock.to_rank(time.monotonic_ns() + LEASE_NS)
 
 
 def _injected(
@@ -316,7 +325,7 @@ class RankLink:
             return
         if self.state != RankState.WAITING_TO_ATTACH:  # else the reason it waits for stays in sight
             self.detail = "attaching"
-        self._attempt = executor.submit(attach, self.process, self._injector, now_ns + LEASE_NS)
+        self._attempt = executor.submit(attach, self.process, self._injector)
 
     def _collect(self, attempt: Future[Attached], now_ns: int) -> None:
         if not attempt.done():
