@@ -122,7 +122,7 @@ def torchrun(node_rank: int, num_nodes: int, ranks_a_node: int, port: int, argum
     """One node's launcher of a training over several."""
     place = [f"--nnodes={num_nodes}", f"--node-rank={node_rank}", f"--nproc-per-node={ranks_a_node}"]
     meet = ["--master-addr=127.0.0.1", f"--master-port={port}"]
-    training = [str(SCRIPT), "--seconds", "600", "--print-every", "0", *arguments]
+    training = [str(SCRIPT), "--seconds", "3600", "--print-every", "0", *arguments]
     return [sys.executable, "-m", "torch.distributed.run", *place, *meet, *training]
 
 

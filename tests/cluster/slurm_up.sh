@@ -58,7 +58,7 @@ munged --foreground --force --key-file="$folder/munge.key" --socket="$folder/mun
     --pid-file="$folder/munged.pid" --seed-file="$folder/munge.seed" --log-file="$folder/log/munged.log" \
     > "$folder/log/munged.out" 2>&1 &
 started="$started $!"
-for _ in $(seq 100); do [ -S "$folder/munge.socket" ] && break; sleep 0.1; done
+for _ in $(seq 3000); do [ -S "$folder/munge.socket" ] && break; sleep 0.1; done
 slurmctld -D -i > "$folder/log/slurmctld.out" 2>&1 &
 started="$started $!"
 for node in slurm1 slurm2; do
@@ -67,7 +67,7 @@ for node in slurm1 slurm2; do
         > "$folder/log/$node.out" 2>&1 &
     nodes="$nodes $!"
 done
-for _ in $(seq 300); do
+for _ in $(seq 3000); do
     [ "$(sinfo --noheader --format=%D --states=idle 2>/dev/null | tr -d ' ')" = 2 ] && { echo up; break; }
     sleep 0.1
 done

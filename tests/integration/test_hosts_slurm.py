@@ -40,7 +40,12 @@ class Slurm:
 
     folder: Path
     env: dict[str, str]
+    up_pid: int
     job: str = ""
+
+    def family(self) -> list[psutil.Process]:
+        """Every process of this Slurm's nodes; another one on this machine has jobs of the same numbers."""
+        return psutil.Process(self.up_pid).children(recursive=True)
 
     def ask(self, *command: str) -> str:
         """What one of Slurm's commands prints."""
@@ -81,10 +86,10 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     try:
         assert up.stdout is not None
         assert "up" == up.stdout.readline().strip(), (folder / "log" / "slurmctld.log").read_text()[-2000:]
-        made = Slurm(folder, env)
+        made = Slurm(folder, env, up.pid)
         launch = f"{sys.executable} -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --node-rank=$SLURM_NODEID"
         meet = f"--master-addr=127.0.0.1 --master-port={free_port()}"
-        script = f"{SCRIPT} --seconds 600 --print-every 0 {FAULT}"
+        script = f"{SCRIPT} --seconds 3600 --print-every 0 {FAULT}"
         made.job = made.submit(
             f"exec srun sh -c 'exec {launch} {meet} {script}'\n", "-N2", "--ntasks-per-node=1"
         )
@@ -100,19 +105,19 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 def _wait_for_ranks(slurm: Slurm) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
-    while len(_training(slurm.job)) < 4:
+    while len(_training(slurm)) < 4:
         assert time.monotonic() < deadline_s, [p.read_text() for p in slurm.folder.glob("job.*.log")]
         time.sleep(0.2)
     time.sleep(2.0)
 
 
-def _training(job: str) -> list[int]:
+def _training(slurm: Slurm) -> list[int]:
     """Ranks of the job that have a process group."""
     found = []
-    for process in psutil.process_iter():
+    for process in slurm.family():
         try:
             environment = process.environ()
-            if environment.get("SLURM_JOB_ID") == job and "RANK" in environment:
+            if environment.get("SLURM_JOB_ID") == slurm.job and "RANK" in environment:
                 threads = Path(f"/proc/{process.pid}/task").iterdir()
                 if any("gloo" in (thread / "comm").read_text() for thread in threads):
                     found.append(process.pid)
@@ -124,7 +129,7 @@ def _training(job: str) -> list[int]:
 def agents(slurm: Slurm) -> list[int]:
     """Our agents inside the job."""
     found = []
-    for process in psutil.process_iter():
+    for process in slurm.family():
         try:
             is_agent = process.cmdline()[1:4] == ["-P", "-m", "tuiadvisor.agent"]
             if is_agent and process.environ().get("SLURM_JOB_ID") == slurm.job:
@@ -162,7 +167,7 @@ def test_every_node_of_the_job_is_watched_and_the_slow_rank_is_named(slurm: Slur
     assert [(2, "data_wait")] == [(one["rank"], one["cause"]) for one in document["stragglers"]["ranks"]]
     assert 0 == document["losses"]["frames_lost"]
     wait_until_alone(slurm)
-    assert 4 == len(_training(slurm.job))
+    assert 4 == len(_training(slurm))
 
 
 def test_a_killed_command_leaves_nothing_in_the_job(slurm: Slurm) -> None:
@@ -182,7 +187,7 @@ def test_a_killed_command_leaves_nothing_in_the_job(slurm: Slurm) -> None:
         recording.send_signal(signal.SIGKILL)
         recording.wait()
     wait_until_alone(slurm)
-    assert 4 == len(_training(slurm.job))
+    assert 4 == len(_training(slurm))
 
 
 def test_jobs_that_cannot_be_watched_are_refused_in_one_line(slurm: Slurm) -> None:
