@@ -36,6 +36,7 @@ GROUPS = {
 # Where the processor's share can be limited: the file that says how much, and what is written for so many us of them.
 PERIOD_US = 20_000  # short, so that everything is slower rather than standing still now and then
 CGROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
+NOTHING_CHOSEN = 5  # pytest's code where --only leaves nothing of a group
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|error)")
 CLOSING = re.compile(r"^=+ (.*) in [\d.]+s.*=+$", re.MULTILINE)
 FALLEN = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -150,7 +151,7 @@ def run(
                 done = subprocess.run(
                     command, cwd=ROOT, preexec_fn=enter, stdout=out, stderr=out, stdin=subprocess.DEVNULL, check=False
                 )  # fmt: skip
-            if done.returncode not in (0, 1):
+            if done.returncode not in (0, 1, NOTHING_CHOSEN):
                 counts[f"{name} ended with {done.returncode}"] += 1
     text = log.read_text(errors="replace")
     for closing in CLOSING.findall(text):
@@ -167,9 +168,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--keep", type=Path, help="a folder for the whole outputs")
-    parser.add_argument(
-        "--pytest", nargs="+", default=[], metavar="ARGUMENT", help="more for pytest, as --pytest=-k=word"
-    )
+    parser.add_argument("--only", metavar="EXPRESSION", help="tests whose names match, as pytest's -k")
     asked = parser.parse_args()
     chosen = asked.conditions or ["one-core", "neighbour", "half"]
     if unknown := [name for name in chosen if name not in CONDITIONS]:
@@ -182,7 +181,12 @@ def main() -> int:
     for number in range(1, asked.runs + 1):
         for name in chosen:
             began_s = time.monotonic()
-            counts, names = run(CONDITIONS[name], asked.groups, asked.pytest, folder / f"{name}-{number}.log")
+            counts, names = run(
+                CONDITIONS[name],
+                asked.groups,
+                ["-k", asked.only] if asked.only else [],
+                folder / f"{name}-{number}.log",
+            )
             minutes = (time.monotonic() - began_s) / 60
             strange = [what for what in counts if "ended" in what]
             fell.update([*names, *strange])
