@@ -292,7 +292,7 @@ def test_blocked_rank_waits_and_does_not_hold_up_the_others(
     agent = agents(job.launcher.pid)
     hub.until(lambda hub: len(hub.steps(1)) > 20)
 
-    assert hub.states()[0] == ("waiting_to_attach", "waiting for the interpreter")
+    hub.until(lambda hub: hub.states()[0] == ("waiting_to_attach", "waiting for the interpreter"))
 
     agent.send_signal(signal.SIGINT)
     hub.until(lambda hub: hub.of(FrameKind.BYE))

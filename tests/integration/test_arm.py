@@ -31,7 +31,7 @@ def armed(*command: str) -> subprocess.Popen[str]:
 def forbidden(*command: str) -> subprocess.CompletedProcess[str]:
     """Run tuiadvisor where ptrace is forbidden."""
     done = subprocess.run(
-        [*FORBIDDEN, *TUIADVISOR, *command], capture_output=True, text=True, check=False, timeout=120
+        [*FORBIDDEN, *TUIADVISOR, *command], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     if done.returncode == NO_SECCOMP:
         pytest.skip("no seccomp filters (another kernel)")
@@ -87,7 +87,7 @@ def test_what_cannot_run_is_one_line(command: tuple[str, ...], says: str) -> Non
 def test_the_variables_for_a_job_script_arm_it_too(tmp_path: Path) -> None:
     """What --env prints does in a shell what the command does."""
     variables = subprocess.run(
-        [*TUIADVISOR, "arm", "--env"], capture_output=True, text=True, check=True, timeout=60
+        [*TUIADVISOR, "arm", "--env"], capture_output=True, text=True, check=True, timeout=PATIENCE_S
     ).stdout
     script = tmp_path / "job.sh"
     look = "import os; print(os.path.exists(f'/tmp/tuiadvisor-arm-{os.getuid()}/{os.getpid()}.sock'))"

@@ -93,10 +93,12 @@ def command(*arguments: str) -> str:
     return done.stdout
 
 
-def diagnosis(pids: list[int], folder: Path) -> dict[str, Any]:
+def diagnosis(pids: list[int], folder: Path, num_steps: int) -> dict[str, Any]:
     """Attach, record, leave, diagnose."""
     recording = str(folder / "run")
-    command("record", "--pid", *map(str, pids), "-o", recording, "--steps", "80", "--for", RECORD_FOR)
+    command(
+        "record", "--pid", *map(str, pids), "-o", recording, "--steps", str(num_steps), "--for", RECORD_FOR
+    )
     result: dict[str, Any] = json.loads(command("diagnose", recording, "--json"))
     return result
 
@@ -125,7 +127,7 @@ def test_every_phase_is_seen_and_the_slow_rank_named(tmp_path: Path, framework: 
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"no {framework} (make frameworks)")
     with two_ranks(framework, tmp_path) as pids:
-        document = diagnosis(pids, tmp_path)
+        document = diagnosis(pids, tmp_path, 80)
     assert_rank_1_is_late_in_forward(document)
     seconds = document["step"]["seconds"]
     for phase in ("data_wait", "forward", "backward", "comm_exposed", "optimizer"):
@@ -144,7 +146,7 @@ def test_ranks_of_spawn_have_no_environment(tmp_path: Path) -> None:
     script = start("spawn", tmp_path, [])
     try:
         wait_for_ready(tmp_path, 2, [script])
-        document = diagnosis([script.pid], tmp_path)
+        document = diagnosis([script.pid], tmp_path, 40)
     finally:
         end(script)
     assert 2 == document["run"]["world_size"]

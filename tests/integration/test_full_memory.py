@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from patience import PATIENCE_S
 from training import running
 
 from tuiadvisor.advisor.view import RunView
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
-PATIENCE_S = 60.0
 TIMED = Path(__file__).parents[1] / "timed_training.py"
 OWN_MOUNTS = ("unshare", "--mount")
 MEMORY, DISK, OTHER_DISK = PLACES  # in a mount namespace of the test's own
@@ -87,9 +87,9 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
         os.geteuid() != 0
         or subprocess.run([*OWN_MOUNTS, "true"], capture_output=True, check=False).returncode
     ):
-        pytest.skip("no file system of its own may be mounted here; needs root")
+        pytest.skip("no file system of its own (be root)")
     prefix = tmp_path_factory.mktemp("training") / "steps"
-    arguments = ("--step-ms", "5", "--seconds", "900", "--step-times", str(prefix))
+    arguments = ("--step-ms", "5", "--seconds", "9000", "--step-times", str(prefix))
     with running(2, *arguments, script=TIMED, prefix=OWN_MOUNTS) as (training, ranks):
         made = Job(training.pid, ranks, prefix)
         until(
@@ -98,8 +98,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
         yield made
 
 
-def record(job: Job, output: Path, duration: str) -> subprocess.Popen[str]:
-    """`tuiadvisor record` of this training."""
+def record(job: Job, output: Path, *until: str) -> subprocess.Popen[str]:
+    """`tuiadvisor record` of this training; until: as its options say it, else until it is told to end."""
     command = [
         sys.executable,
         "-m",
@@ -109,8 +109,7 @@ def record(job: Job, output: Path, duration: str) -> subprocess.Popen[str]:
         str(job.pid),
         "-o",
         str(output),
-        "--for",
-        duration,
+        *until,
     ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -146,7 +145,7 @@ def test_a_small_or_nearly_full_shared_memory_is_not_used(
     with job.small(MEMORY, size), job.small(DISK, "200m"):
         if leave_kib is not None:
             job.fill(MEMORY, leave_kib)
-        recording = record(job, output, "2s")
+        recording = record(job, output, "--steps", "40")
         until(lambda: len(job.rings()) == 2 or recording.poll() is not None)
         places = {Path(path).parent.parent for path in job.rings()}
         said, complaint = recording.communicate(timeout=PATIENCE_S)
@@ -162,15 +161,16 @@ def test_a_shared_memory_that_fills_later_is_not_the_end(job: Job, tmp_path: Pat
     """Pages that the ring has not used yet are there although nobody else gets one any more."""
     output = tmp_path / "run.tuirec"
     with job.small(MEMORY, "64m"):
-        recording = record(job, output, "6s")
+        recording = record(job, output)
         until(lambda: len(job.rings()) == 2)
         job.fill(MEMORY)
         full_since = job.num_steps()
         assert {Path(MEMORY)} == {Path(path).parent.parent for path in job.rings()}
+        until(lambda: job.num_steps() > full_since + 120)
+        recording.send_signal(signal.SIGINT)
         said, complaint = recording.communicate(timeout=PATIENCE_S)
         check_trains(job)
         assert recording.returncode == 0, said + complaint
-    assert job.num_steps() > full_since + 100
     view = seen(output)
     assert {"detached"} == {rank.state for rank in view.ranks}
     assert (view.last_step or 0) > 100
@@ -182,7 +182,7 @@ def test_no_room_anywhere_is_a_refusal_in_one_line(job: Job, tmp_path: Path) -> 
     with ExitStack() as mounts:
         for place in (MEMORY, DISK, OTHER_DISK):
             mounts.enter_context(job.small(place, "1m"))
-        recording = record(job, output, "5s")
+        recording = record(job, output, "--steps", "40")
         said, complaint = recording.communicate(timeout=PATIENCE_S)
         check_trains(job)
         assert [] == job.rings()

@@ -59,7 +59,7 @@ def container(
 ) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A process in such a root, and the folder of the host its links name."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("no root of its own can be made here; needs root")
+        pytest.skip("no root directory of its own (be root)")
     root, private = folder / "root", folder / "private"
     for made in (root, private):
         made.mkdir(mode=0o700)

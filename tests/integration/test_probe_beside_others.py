@@ -124,13 +124,15 @@ def test_model_is_traced_by_fx_as_without_us(tmp_path: Path) -> None:
 class OwnDDP(nn.parallel.DistributedDataParallel):
     """A subclass that works before it calls the forward that we patch."""
 
-    last_ns = 0
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.lasted_ns: list[int] = []
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         begin_ns = time.monotonic_ns()
         time.sleep(0.02)
         result = super().forward(*inputs, **kwargs)
-        self.last_ns = time.monotonic_ns() - begin_ns
+        self.lasted_ns.append(time.monotonic_ns() - begin_ns)
         return result
 
 
@@ -143,10 +145,13 @@ def test_forward_of_a_ddp_subclass_is_forward_with_its_own_part(tmp_path: Path) 
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         with probed(tmp_path) as observed:
             train_steps(model, optimizer, 12)
-        last = observed.steps[-1]
+        steps = observed.steps[-9:]
     finally:
         torch.distributed.destroy_process_group()
-    assert is_close(model.last_ns, last["forward_ns"])
+    pairs = zip(model.lasted_ns[-9:], steps, strict=True)
+    # A step may lose the processor exactly between the two clocks' reads.
+    assert sum(is_close(mine_ns, step["forward_ns"]) for mine_ns, step in pairs) > len(steps) / 2
+    last = steps[-1]
     assert "comm_exposed" in observed_phases(last)
     assert_sums_to_step(last)
 

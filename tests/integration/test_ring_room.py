@@ -71,7 +71,7 @@ def rank() -> Iterator[Rank]:
     unshare = shutil.which("unshare")
     with_own_mounts = [str(unshare), "--mount"]
     if unshare is None or subprocess.run([*with_own_mounts, "true"], check=False).returncode:
-        pytest.skip("no file system of its own may be mounted here; needs root")
+        pytest.skip("no file system of its own (be root)")
     probes = Path(__file__).parents[2] / "probes"
     process = subprocess.Popen(
         [*with_own_mounts, sys.executable, "-c", WRITER],

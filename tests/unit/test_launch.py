@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from patience import PATIENCE_S
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.launch.address import address_towards, listening_endpoint, reachable_url
@@ -96,7 +97,7 @@ def test_without_slurm_the_login_node_is_named(monkeypatch: pytest.MonkeyPatch) 
 def ended(script: str, label: str = "node1") -> Agents:
     """An agent that says and does this."""
     agent = Launched(label, ["sh", "-c", script], lambda *_: None)
-    agent.process.wait(30)
+    agent.process.wait(PATIENCE_S)
     return Agents([agent])
 
 
@@ -124,6 +125,6 @@ def test_an_agent_that_hears_nothing_is_ended_nevertheless() -> None:
     deaf = threading.Event()
     script = "trap '' TERM; echo deaf >&2; while :; do sleep 0.05; done"
     agent = Launched("node1", ["sh", "-c", script], lambda *_: deaf.set())
-    assert deaf.wait(30)
+    assert deaf.wait(PATIENCE_S)
     agent.close(time.monotonic())
     assert -9 == agent.process.returncode
