@@ -38,20 +38,25 @@ def _pythons() -> dict[str, str]:
     places = [
         Path(sys.executable),
         *Path(sys.base_prefix).parent.glob("3.*/bin/python3"),
-        *(Path(found) for minor in range(10, 16) if (found := shutil.which(f"python3.{minor}"))),
+        *(
+            Path(found)
+            for minor in range(10, 16)
+            for build in ("", "t")  # t: free-threaded
+            if (found := shutil.which(f"python3.{minor}{build}"))
+        ),
         Path("/usr/bin/python3"),
     ]
     found: dict[str, str] = {}
     for program in places:
         if program.is_file():
             asked = subprocess.run(
-                [program, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+                [program, "-c", "import sys; print('%d.%d%s' % (*sys.version_info[:2], sys.abiflags))"],
                 capture_output=True,
                 text=True,
                 check=False,
             )
             version = asked.stdout.strip()
-            if version.startswith("3.") and int(version[2:]) >= 10:
+            if version.startswith("3.") and int(version[2:].rstrip("dmtu")) >= 10:
                 name = f"system-{version}" if program.parent == Path("/usr/bin") else version
                 found.setdefault(name, str(program))
     return found
@@ -152,8 +157,14 @@ while not stop():
 def test_code_runs_inside(version: str, source: str, ways: set[str], tmp_path: Path) -> None:
     """In every version, at work or asleep, with an idle thread or alone; the target ends as it would have."""
     with _running(tmp_path, source, program=_program(version)) as target:
-        injection = inject(target.pid, _writing(tmp_path / "marker", "'%d.%d' % sys.version_info[:2]"))
+        injection = inject(
+            target.pid, _writing(tmp_path / "marker", "'%d.%d%s' % (*sys.version_info[:2], sys.abiflags)")
+        )
         _until((tmp_path / "marker").exists)
+        if version.endswith(
+            "t"
+        ):  # without a lock of the interpreter, only between two lines of the main thread
+            ways = {"pending_call", "remote_exec"}
         assert (target.pid, True) == (injection.pid, injection.way in ways)
         assert injection.total_ns > injection.stopped_ns >= 0
         assert version.removeprefix("system-") == (tmp_path / "marker").read_text()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.inject.identity import Identity
 
 _PENDING = "Py_AddPendingCall"
+_FREE_THREADED = "_Py_MergeZeroLocalRefcount"  # of builds with --disable-gil only
 _CREATE = "pthread_create"
 _NUM_PROOF_BYTES = 16
 _SYSCALL = b"\x0f\x05"
@@ -46,6 +47,7 @@ class Plan:
     trap_at: int
     """A byte of libc that is a breakpoint when executed: where the remote call returns to."""
     libc_code: list[tuple[int, int]]
+    has_lock: bool
     proofs: list[tuple[int, bytes]]
 
     def as_dict(self) -> dict[str, object]:
@@ -59,6 +61,8 @@ class Interpreter:
 
     mapping: process.Mapping
     version: tuple[int, int] | None
+    has_lock: bool = True
+    """False for a free-threaded build, where a thread of ours would run beside the training's at every line."""
 
 
 def find_interpreter(pid: int) -> Interpreter:
@@ -67,7 +71,8 @@ def find_interpreter(pid: int) -> Interpreter:
         try:
             with process.open_object(pid, mapping) as elf:
                 if elf.any_symbol(PYTHON_FUNCTIONS[1]) is not None:
-                    return Interpreter(mapping, process.python_version(pid, mapping, elf))
+                    has_lock = elf.any_symbol(_FREE_THREADED) is None
+                    return Interpreter(mapping, process.python_version(pid, mapping, elf), has_lock)
         except NotElfError:
             continue
     raise InjectError(
@@ -105,6 +110,7 @@ def make_plan(target: Identity, code: str) -> Plan:
         syscall_at=found.instruction(_SYSCALL, near="getpid", within=32),
         trap_at=found.instruction(_INT3, near=_CREATE),
         libc_code=found.code_of_libc(),
+        has_lock=interpreter.has_lock,
         proofs=list(found.proofs.items()),
     )
 

@@ -34,7 +34,9 @@ def inject_by_tracing(target: Identity, code: str, *, timeout_s: float, way: str
     """Run the code by ptrace. `way` is 'thread', 'pending_call' or None for whichever fits."""
     started_ns = time.monotonic_ns()
     pid = target.pid
-    plan = make_plan(target, code).as_dict() | {"way": way, "timeout_s": timeout_s}
+    made = make_plan(target, code)
+    chosen = way if way is not None or made.has_lock else "pending_call"
+    plan = made.as_dict() | {"way": chosen, "timeout_s": timeout_s}
     outcome = _carry_out(pid, plan, timeout_s)
     if "reason" in outcome:
         reason = outcome["reason"]
