@@ -144,7 +144,7 @@ class Hub:
             if found:
                 return found
             if self._socket.poll(50):
-                self.frames.append(decode(bytes(hear(memoryview(self._socket.recv()))[1])))
+                self.frames.append(decode(hear(memoryview(self._socket.recv()))[1]))
         raise AssertionError(
             f"not within {limit_s} s; last: {[frame.kind.name for frame in self.frames[-9:]]}"
         )

@@ -81,7 +81,7 @@ class Watch:
         while not is_enough(self):
             assert time.monotonic() < deadline_s, self.states()
             if self._socket.poll(100):
-                self.frames.append(decode(bytes(hear(memoryview(self._socket.recv()))[1])))
+                self.frames.append(decode(hear(memoryview(self._socket.recv()))[1]))
 
     def of(self, kind: FrameKind) -> list[Any]:
         """Payloads of that kind so far."""
