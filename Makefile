@@ -72,7 +72,7 @@ bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, m
 TIMES ?= 20
 INPUTS ?= 1000000
 SEED ?= $(shell date +%s)
-FUZZED := fuzz import_damage stream_frames stream_recording recording_index advisor_hostile
+FUZZED := fuzz hostile_process import_damage stream_frames stream_recording recording_index advisor_hostile
 fuzz: $(VENV)/.dev-installed  ## INPUTS hostile inputs at the decoders, then TIMES as many through the whole chain as a test run tries; half an hour; what fails is seen again with its SEED
 	$(BIN)/python tests/fuzz.py --inputs $(INPUTS) --seed $(SEED)
 	FUZZ_TIMES=$(TIMES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 0 --verbose $(FUZZED:%=tests/unit/test_%.py)
