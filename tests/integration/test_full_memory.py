@@ -196,7 +196,7 @@ def test_no_room_anywhere_is_a_refusal_in_one_line(job: Job, tmp_path: Path) -> 
 def test_a_rank_killed_while_it_is_recorded_is_in_the_result(job: Job, tmp_path: Path) -> None:
     """With its signal, if its end was seen before its launcher asked; never "Keep". The last test: it ends the job."""
     output = tmp_path / "run.tuirec"
-    recording = record(job, output, "60s")
+    recording = record(job, output, "--for", "60s")
     until(lambda: len(job.rings()) == 2 or recording.poll() is not None)
     before = job.num_steps()
     until(lambda: job.num_steps() > before + 50)

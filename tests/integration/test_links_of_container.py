@@ -39,11 +39,12 @@ mkdir -p dev var/tmp
 if [ "$4" = readonly ]; then mount -t tmpfs -o ro tuiadvisor-test var/tmp; fi
 ln -s "$3" dev/shm
 if [ "$2" = inside ]; then mkdir tmp; mkdir -p "./$3"; else ln -s "$3" tmp; fi
-exec chroot . "$5" -c "$6"
+mkdir -p ring/tuiadvisor_probes && cp "$7"/__init__.py "$7"/ring.py ring/tuiadvisor_probes
+exec chroot . "$5" -I -S -c "$6"
 """
 WRITER = """
 import sys
-sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else {probes!r})
+sys.path.insert(0, "/ring")
 from tuiadvisor_probes import ring
 print("ready", flush=True)
 for line in sys.stdin:
@@ -63,10 +64,12 @@ def container(
     root, private = folder / "root", folder / "private"
     for made in (root, private):
         made.mkdir(mode=0o700)
-    probes = str(Path(__file__).parents[2] / "probes")
+    probes = str(Path(ring_file.__file__).parent)
+    # Not the environment's own link to it: the checkout may lie in a folder that this root has not.
+    python = os.path.realpath(sys.executable)
     command = [str(shutil.which("unshare")), "--mount", "sh", "-c", CONTAINER, "sh", str(root), way]
     process = subprocess.Popen(
-        [*command, str(private), others, sys.executable, WRITER.format(probes=probes)],
+        [*command, str(private), others, python, WRITER, probes],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

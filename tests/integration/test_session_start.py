@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,8 @@ class NoAgents:
     def agents_endpoint(self, folder: Path) -> str:
         return f"ipc://{folder}/agents"
 
-    def start(self, url: str, key: PeerKey | None) -> Agents:
-        assert key is None
+    def start(self, url: str, keys: Sequence[PeerKey]) -> Agents:
+        assert not keys
         self.endpoint = url
         return Agents([])
 
