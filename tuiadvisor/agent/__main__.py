@@ -13,11 +13,13 @@ from contextlib import suppress
 from typing import Final
 
 from tuiadvisor.agent.agent import AgentConfig, run_agent
+from tuiadvisor.agent.descriptors import raise_limit
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.keys import Invitation, read_invitation, read_line_invitation
 
 # Where ranks keep every core busy, we and the tracers we start get what they leave, plus a tenth of a core.
 NICENESS: Final = 10
+SWITCH_S: Final = 0.0005  # at 5 ms each of many attaches under way holds the loop up for so long
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     with suppress(OSError):
         os.nice(NICENESS)
+    raise_limit()
+    sys.setswitchinterval(SWITCH_S)
     try:
         invitation = _invitation(given)
         leash_fd = sys.stdin.fileno() if given.from_stdin else None

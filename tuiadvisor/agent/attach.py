@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.descriptors import refuse_without_room
 from tuiadvisor.agent.info import ProbeInfo, parse_info
 from tuiadvisor.agent.ownfolder import new_session, present_session
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
@@ -111,6 +112,7 @@ class Attached:
 
 def attach(process: RankProcess, injector: Injector) -> Attached:
     """Share the probe that is there, or put one in. Raises InjectError, TuiadvisorError or OSError."""
+    refuse_without_room(process.pid)
     clock = clock_of(process.pid)
     session = present_session(process)
     if session is not None:
