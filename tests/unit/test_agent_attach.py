@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tuiadvisor.agent import agent as agent_module
 from tuiadvisor.agent import attach as attach_module
 from tuiadvisor.agent import workingcopy
 from tuiadvisor.agent.attach import RETRY_NS, Injector, RankLink, attach_unless_importing
@@ -656,3 +657,11 @@ def test_hello_introduces_ranks_in_the_form_of_its_frame(link: RankLink, probe: 
         "train.py",
         400_000,
     )
+
+
+def test_successors_are_looked_for_before_they_are_given_up() -> None:
+    """A dear look comes seldom, but not while a restarted job is waited for."""
+    assert agent_module.SEARCH_NS == agent_module.search_pause_ns(0, is_waiting=False)
+    dear_ns = agent_module.RESTART_NS // 50
+    assert 2 * agent_module.RESTART_NS == agent_module.search_pause_ns(dear_ns, is_waiting=False)
+    assert agent_module.RESTART_NS > 4 * agent_module.search_pause_ns(dear_ns, is_waiting=True)

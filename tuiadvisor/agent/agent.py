@@ -67,6 +67,15 @@ def run_agent(config: AgentConfig, injector: Injector = REAL_INJECTOR) -> int:
     return Agent(config, injector).run()
 
 
+def search_pause_ns(cost_ns: int, is_waiting: bool) -> int:
+    """How long after a look at all processes the next one comes; cost_ns: processor time of the last.
+
+    On a node with thousands of processes a look is dear: it stays below a hundredth of a core. Not while all ranks
+    have ended: their successors must be found before we give them up.
+    """
+    return SEARCH_NS if is_waiting else max(SEARCH_NS, 100 * cost_ns)
+
+
 class Agent:
     """The loop and what it holds."""
 
@@ -135,7 +144,7 @@ class Agent:
 
     def _watch(self) -> None:
         now_ns = time.monotonic_ns()
-        send_ns, host_ns, search_ns = now_ns, now_ns, now_ns + SEARCH_NS
+        send_ns, host_ns, searched_ns, cost_ns = now_ns, now_ns, now_ns, 0
         while not self._reason:
             now_ns = time.monotonic_ns()
             self._obey()
@@ -147,10 +156,10 @@ class Agent:
             if now_ns >= host_ns:
                 self._hub.send(FrameKind.HOST, self._host_sampler.sample(self.links, self._gpus.latest()))
                 host_ns = now_ns + HOST_NS
-            if now_ns >= search_ns:
+            if now_ns >= searched_ns + search_pause_ns(cost_ns, self._alone_since_ns is not None):
+                searched_ns, began_ns = now_ns, time.thread_time_ns()
                 self._add(self._finder.again())
-                # On a node with thousands of processes a look takes longer: keep it below a hundredth of a core.
-                search_ns = now_ns + max(SEARCH_NS, 100 * (time.monotonic_ns() - now_ns))
+                cost_ns = time.thread_time_ns() - began_ns
             self._look_for_reason(now_ns)
             self._sleep_until(now_ns + DRAIN_NS)
 
