@@ -82,7 +82,7 @@ for pid in (int(sys.argv[1]), child):
         pid, 1, found.start_ticks, found.uid, 0, 0, 1, 1, "", "", None, None, None, None, "",
         namespaces=found.namespaces)
     try:
-        print(attach(rank, REAL_INJECTOR, time.monotonic_ns() + 10**9))
+        print(attach(rank, REAL_INJECTOR))
     except InjectError as error:
         print(error.reason, str(error).replace(str(pid), "PID"))
 """
