@@ -39,11 +39,8 @@ SCHEMA: Final = 1
 CHAIN: Final = ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer")
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 MAX_NAMED_RANKS: Final = 64
-ASKED_TO_END: Final = (
-    "SIGTERM",
-    "SIGINT",
-    "SIGHUP",
-)  # how a scheduler, a launcher or a person ends a process
+# How a scheduler, a launcher or a person ends a process.
+ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
 
 
