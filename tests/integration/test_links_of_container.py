@@ -5,12 +5,12 @@ Below /proc/PID/root such a link leads into the watcher's root, and the watcher 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ for line in sys.stdin:
 """
 
 
-@contextmanager
+@contextlib.contextmanager
 def container(
     folder: Path, way: str = "outside", others: str = "writable"
 ) -> Iterator[tuple[subprocess.Popen[str], Path]]:
@@ -166,8 +166,10 @@ def test_a_listener_of_the_host_is_not_the_container_s(tmp_path: Path) -> None:
         folder = private / f"tuiadvisor-arm-{os.geteuid()}"
         folder.mkdir(mode=0o700)
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(folder / f"{process.pid}.sock"))
+            with contextlib.chdir(folder):  # the whole path may be longer than a socket's
+                listener.bind(f"{process.pid}.sock")
             listener.listen()
+            assert (folder / f"{process.pid}.sock").is_socket()
             assert not armed.is_armed(process.pid)
 
 
@@ -177,7 +179,8 @@ def test_a_link_in_the_place_of_a_socket_is_not_one(tmp_path: Path, monkeypatch:
     folder = tmp_path / f"tuiadvisor-arm-{os.geteuid()}"
     folder.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "other.sock"))
+        with contextlib.chdir(tmp_path):
+            listener.bind("other.sock")
         listener.listen()
         (folder / f"{os.getpid()}.sock").symlink_to(tmp_path / "other.sock")
         assert not armed.is_armed(os.getpid())

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE_S, RECORD_FOR
+from patience import PATIENCE_S, RECORD_FOR, wait_until
 from training import end, launch, wait_for_ranks
 
 pytest.importorskip("torch")
@@ -21,41 +21,44 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 ZOO = Path(__file__).parents[1] / "accuracy" / "zoo.py"
 STOP_S = 5.0
-SEEN_BYTES = 6000  # of a recording that holds steps
+SEEN_BYTES = 12_000  # of a recording that holds some hundred steps
 
 
-def stop_once(pid: int, recording: Path) -> None:
-    """Stop the process for a while once the recording goes on."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if recording.exists() and recording.stat().st_size > SEEN_BYTES:
-            break
-        time.sleep(0.05)
-    time.sleep(2.0)
+def stopped_once(pid: int, recording: Path, recorder: subprocess.Popen[str]) -> None:
+    """Stop the rank for a while amid the recording; end the recording once it holds steps from after that."""
+
+    def has_grown_to(num_bytes: int) -> Callable[[], bool]:
+        return lambda: (
+            recorder.poll() is not None or (recording.exists() and recording.stat().st_size > num_bytes)
+        )
+
+    wait_until(has_grown_to(SEEN_BYTES), "a recording with steps before the stop")
     os.kill(pid, signal.SIGSTOP)
     time.sleep(STOP_S)
     os.kill(pid, signal.SIGCONT)
+    wait_until(has_grown_to(recording.stat().st_size + 2 * SEEN_BYTES), "steps after the stop")
+    recorder.send_signal(signal.SIGINT)
 
 
-def diagnosed(scenario: list[str], num_steps: int, folder: Path, stopped_rank: int | None = None) -> Any:
-    """Train with two ranks, record so many steps, and give the document."""
+def diagnosed(
+    scenario: list[str], folder: Path, num_steps: int | None = None, stopped_rank: int | None = None
+) -> Any:
+    """Train with two ranks, record so many steps or until a rank was stopped and went on, and give the document."""
     recording = folder / "run.tuirec"
     command = [sys.executable, "-m", "tuiadvisor"]
     training = launch(2, scenario, ZOO)
     try:
         pids = {rank.rank: rank.pid for rank in wait_for_ranks(training, 2)}
-        stopper = None
-        if stopped_rank is not None:
-            stopper = threading.Thread(target=stop_once, args=(pids[stopped_rank], recording))
-            stopper.start()
-        limits = ["--steps", str(num_steps), "--for", RECORD_FOR]
+        limits = ["--for", RECORD_FOR] if num_steps is None else ["--steps", str(num_steps), "--for", RECORD_FOR]
         target = ["record", "--pid", str(training.pid), "-o", str(recording), *limits]
-        done = subprocess.run(
-            [*command, *target], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-        )
-        if stopper is not None:
-            stopper.join()
-        assert done.returncode == 0, done.stderr
+        with subprocess.Popen([*command, *target], stderr=subprocess.PIPE, text=True) as recorder:
+            try:
+                if stopped_rank is not None:
+                    stopped_once(pids[stopped_rank], recording, recorder)
+                _, complaint = recorder.communicate(timeout=PATIENCE_S)
+            finally:
+                recorder.kill()
+        assert recorder.returncode == 0, complaint
     finally:
         end(training)
     told = subprocess.run(
@@ -77,7 +80,7 @@ def assert_sums(document: Any) -> None:
 
 def test_a_rank_stopped_once_has_paused_and_is_no_straggler(tmp_path: Path) -> None:
     """Rank, length and reason of the pause; it is in no mean."""
-    document = diagnosed(["ddp:none"], 300, tmp_path, stopped_rank=1)
+    document = diagnosed(["ddp:none"], tmp_path, stopped_rank=1)
     (pause,) = [entry for entry in document["pauses"] if entry["length_s"] > STOP_S / 2]
     assert [1] == pause["ranks"]
     assert STOP_S * 0.9 < pause["length_s"]
@@ -93,7 +96,7 @@ def test_a_rank_stopped_once_has_paused_and_is_no_straggler(tmp_path: Path) -> N
 @pytest.mark.extended
 def test_what_rank_0_does_alone_between_steps_is_its_periodic_pause(tmp_path: Path) -> None:
     """A validation that no hook sees: its rank is named, phases sum, the rate counts it, nothing unseen is a zero."""
-    document = diagnosed(["ddp:validation", "--bad", "0", "--ms", "200"], 330, tmp_path)
+    document = diagnosed(["ddp:validation", "--bad", "0", "--ms", "200"], tmp_path, num_steps=330)
     (pause,) = [entry for entry in document["pauses"] if entry["kind"] == "periodic"]
     assert ([0], 50, "other") == (pause["ranks"], round(pause["period_steps"]), pause["phase"])
     assert "periodic_pause_rank_0" in document["goodput"]["losses"]
