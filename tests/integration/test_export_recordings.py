@@ -90,7 +90,9 @@ def test_nothing_of_this_machine_is_left(recording: tuple[str, list[int]], tmp_p
     assert any(set(pids) <= seen for seen in places_of_numbers(path).values())
     assert [] == [place for place, seen in places_of_numbers(shared).items() if set(pids) <= seen]
     texts = re.findall(r'"(?:[^"\\\\]|\\\\.)*"', after)
-    assert [] == [text for text in texts if any(re.search(rf"(?<![\w.]){pid}(?![\w.])", text) for pid in pids)]
+    assert [] == [
+        text for text in texts if any(re.search(rf"(?<![\w.]){pid}(?![\w.])", text) for pid in pids)
+    ]
     assert f"/home/{getpass.getuser()}" not in after
     documents = [json.loads(tuiadvisor("diagnose", name, "--json").stdout) for name in (path, shared)]
     facts = [

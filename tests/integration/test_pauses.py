@@ -49,7 +49,9 @@ def diagnosed(
     training = launch(2, scenario, ZOO)
     try:
         pids = {rank.rank: rank.pid for rank in wait_for_ranks(training, 2)}
-        limits = ["--for", RECORD_FOR] if num_steps is None else ["--steps", str(num_steps), "--for", RECORD_FOR]
+        limits = (
+            ["--for", RECORD_FOR] if num_steps is None else ["--steps", str(num_steps), "--for", RECORD_FOR]
+        )
         target = ["record", "--pid", str(training.pid), "-o", str(recording), *limits]
         with subprocess.Popen([*command, *target], stderr=subprocess.PIPE, text=True) as recorder:
             try:
