@@ -11,9 +11,9 @@ from pathlib import Path
 from patience import PATIENCE_S
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.views.run_view import RunView
 
 SCRIPT = Path(__file__).with_name("bucket_training.py")
 NUM_RANKS = 2

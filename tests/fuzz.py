@@ -42,7 +42,7 @@ from fuzzed_parquet import good_parquets, hurt_parquet, odd_parquet
 from fuzzing import TOML_ODD, damaged
 from test_fuzz import FRAMES, RUN, resealed
 
-from tuiadvisor.advisor.steps import FOLDED
+from tuiadvisor.advisor.steps.step_store import FOLDED
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.fio import fio_document
 from tuiadvisor.importers.flight_recorder import read_dump

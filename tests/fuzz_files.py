@@ -17,8 +17,8 @@ import test_import_flight_recorder as dumps
 from fuzz_target import CSV_ODD, Target, from_file, hurt_json, with_odd
 from fuzzing import TOML_ODD, damaged
 
-from tuiadvisor.cli.bookmarks import bookmarks
-from tuiadvisor.cli.preferences import read as read_preferences
+from tuiadvisor.app.bookmarks import bookmarks
+from tuiadvisor.app.preferences_file import read as read_preferences
 from tuiadvisor.importers.hangreport import hang_document, hang_summary
 from tuiadvisor.importers.kineto import read_trace
 from tuiadvisor.preferences import Preferences, toml

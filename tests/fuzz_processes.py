@@ -24,8 +24,8 @@ from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.info import parse_info
-from tuiadvisor.agent.standingthread import StandingThread
 from tuiadvisor.agent.timespace import RankClock
+from tuiadvisor.agent.training_thread import StandingThread
 from tuiadvisor.agent.workingcopy import git_commit
 from tuiadvisor.events import RankState
 from tuiadvisor.inject import process

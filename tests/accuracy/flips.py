@@ -26,15 +26,15 @@ from simulate import scenarios
 from worlds import World, frames
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.recorded import frames_of
-from tuiadvisor.metrics.steptable import StepTable, select
+from tuiadvisor.app.whole_recording import frames_of
+from tuiadvisor.metrics.steps.step_table import StepTable, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.views.run_view import RunView
 
 BLOCK_STEPS = 12
 CLOCKS = ("begin_s_RK", "end_s_RK", "arrive_s_RK", "release_s_RK")

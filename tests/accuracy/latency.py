@@ -25,9 +25,9 @@ import worlds
 from worlds import Fault, Floats, World
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.stream.frames import Frame, FrameKind, decode, pack_columns, unpack_columns
 from tuiadvisor.stream.recording import RecordingReader
+from tuiadvisor.views.run_view import RunView
 
 ONSET = 120
 AFTER = 40  # steps that are waited for

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from worlds import Fault, Truth, World, frames
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.view import Finding, RunView
+from tuiadvisor.views.run_view import Finding, RunView
 
 ONSET_STEPS = 5
 LOSS_SHARE = 0.1

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "accuracy"))
 
 from worlds import World, frames
 
+from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.groups import groupings
 from tuiadvisor.stream.frames import FrameKind, decode, encode
 
 RANK_STEPS = 400_000  # as many in each world, so that each runs a few seconds

@@ -20,7 +20,7 @@ from scale import chain, cost_of
 from worlds import Fault, World
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.feed import VIEW_PERIOD_S, VIEW_SHARE
+from tuiadvisor.app.feed import VIEW_PERIOD_S, VIEW_SHARE
 from tuiadvisor.stream.source import LiveSource
 
 REPORT_S = 300.0  # of the job's own time

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from generated import straggling, write_recording
 
-from tuiadvisor.cli.replayfeed import ReplayFeed
+from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.stream.replay import ReplaySource
 
 NUM_SEEKS = 40

@@ -24,7 +24,7 @@ import zmq
 from generated import encoded_frames, straggling
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.feed import VIEW_PERIOD_S, VIEW_SHARE
+from tuiadvisor.app.feed import VIEW_PERIOD_S, VIEW_SHARE
 from tuiadvisor.stream.frames import FrameKind, decode
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.source import LiveSource

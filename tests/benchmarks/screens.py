@@ -90,17 +90,17 @@ class MovingFeed:
 
 def child(num_ranks: int, steps_per_frame: int, made_file: str = "") -> None:
     """Run the screens in this process."""
-    from tuiadvisor.tui.app import run_app
+    from tuiadvisor.tui.control.app import run_app
 
     run_app(MovingFeed(num_ranks, steps_per_frame, Path(made_file) if made_file else None))  # type: ignore[arg-type]
 
 
 def busy_child(path: str, speed: float) -> None:
     """The screens over a live feed that folds a recording at this speed, as it comes."""
-    from tuiadvisor.cli.footprint import give_back_large_blocks
-    from tuiadvisor.cli.livefeed import LiveFeed
+    from tuiadvisor.app.live_feed import LiveFeed
+    from tuiadvisor.app.memory_trim import give_back_large_blocks
     from tuiadvisor.stream.replay import ReplaySource
-    from tuiadvisor.tui.app import run_app
+    from tuiadvisor.tui.control.app import run_app
 
     feed = LiveFeed(ReplaySource(path, speed), lambda: None)
     give_back_large_blocks()  # as `watch` does

@@ -18,7 +18,7 @@ import pytest
 from probing import Observed, probed
 from training import end, launch, running
 
-from tuiadvisor.advisor.devicetimes import KEEPS_PACE_SHARE
+from tuiadvisor.advisor.detail.device_times import KEEPS_PACE_SHARE
 from tuiadvisor.agent.gpu import load_nvml
 from tuiadvisor.agent.nvml import NvmlReader
 from tuiadvisor.events import PHASES, EventKind

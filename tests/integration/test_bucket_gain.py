@@ -14,7 +14,7 @@ from bucket_runs import seen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tuiadvisor.advisor.exchangeview import ExchangeView
+    from tuiadvisor.views.communication import ExchangeView
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

@@ -17,7 +17,7 @@ from patience import PATIENCE_S
 from training import running
 
 from tuiadvisor.agent.session import mapped_rings
-from tuiadvisor.cli.session import Session
+from tuiadvisor.app.live_session import Session
 from tuiadvisor.importers.kinetoreport import kineto_document
 
 pytest.importorskip("torch")

@@ -23,8 +23,8 @@ from patience import PATIENCE_S, complaints
 from training import running
 from traps import Traps
 
+from tuiadvisor.app.live_session import Session
 from tuiadvisor.cli.commands import COMMANDS
-from tuiadvisor.cli.session import Session
 from tuiadvisor.ownpython import own_environment
 from tuiadvisor.stream.frames import FrameKind, decode
 

@@ -26,7 +26,7 @@ from patience import PATIENCE_S
 from training import running
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.session import Session
+from tuiadvisor.app.live_session import Session
 from tuiadvisor.stream.attendance import (
     AGENT_RETURNED,
     AGENT_SILENT,

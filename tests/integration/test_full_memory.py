@@ -21,11 +21,11 @@ import pytest
 from patience import PATIENCE_S
 from training import running
 
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.agent.discovery import RankProcess
 from tuiadvisor.agent.room import PLACES
 from tuiadvisor.agent.session import mapped_rings
-from tuiadvisor.cli.survey import surveyed
+from tuiadvisor.app.survey import surveyed
+from tuiadvisor.views.run_view import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

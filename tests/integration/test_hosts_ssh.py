@@ -29,7 +29,7 @@ from nodes import (
 from patience import PATIENCE_S, RECORD_FOR, complaints
 from traps import Traps
 
-from tuiadvisor.cli import session as session_module
+from tuiadvisor.app import live_session as session_module
 from tuiadvisor.launch.ssh import SshLauncher, SshOptions
 from tuiadvisor.stream.frames import Frame, FrameKind, decode
 from tuiadvisor.stream.keys import SessionKeys, make_session_keys

@@ -14,7 +14,7 @@ from patience import PATIENCE_S, complaints
 from training import running
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.session import Session
+from tuiadvisor.app.live_session import Session
 from tuiadvisor.launch.invited import InvitedLauncher
 
 if TYPE_CHECKING:

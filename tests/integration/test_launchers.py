@@ -28,7 +28,7 @@ from patience import PATIENCE_S, complaints
 from training import end
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.session import Session
+from tuiadvisor.app.live_session import Session
 from tuiadvisor.launch.invited import InvitedLauncher
 
 pytest.importorskip("torch")

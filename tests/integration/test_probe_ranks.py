@@ -12,7 +12,7 @@ from probing import assert_sums_to_step, is_close, observed_phases
 from ranks import LATE_S, LOSS_S, NUM_CHUNKS, NUM_STEPS, NUM_TRUTH_STEPS, TRUTH_S, run
 
 from tuiadvisor.events import UNKNOWN, EventKind
-from tuiadvisor.metrics.pipeline import PipelineEvents, PipelineTimes, pipeline_times
+from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents, PipelineTimes, pipeline_times
 
 pytest.importorskip("torch")
 

@@ -153,7 +153,7 @@ def test_the_address_is_said_when_the_page_can_be_opened(monkeypatch: pytest.Mon
     """Whoever opens the page in the moment its address is printed is not refused."""
     from aiohttp.web_runner import GracefulExit
 
-    from tuiadvisor.cli import webpage
+    from tuiadvisor.app import web_page
 
     said = []
 
@@ -162,7 +162,7 @@ def test_the_address_is_said_when_the_page_can_be_opened(monkeypatch: pytest.Mon
         socket.create_connection(("127.0.0.1", int(line.split("/")[2].rpartition(":")[2]))).close()
         raise GracefulExit
 
-    monkeypatch.setattr(webpage, "print", at_once, raising=False)
+    monkeypatch.setattr(web_page, "print", at_once, raising=False)
     main(["serve", "--port", "0", "--", "runs"])
     assert 1 == len(said)
 

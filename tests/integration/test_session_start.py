@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S
 
-from tuiadvisor.cli import session as session_module
-from tuiadvisor.cli.session import Session
+from tuiadvisor.app import live_session as session_module
+from tuiadvisor.app.live_session import Session
 from tuiadvisor.launch.agents import Agents
 from tuiadvisor.stream.frames import Frame, FrameKind, decode
 from tuiadvisor.stream.keys import PeerKey

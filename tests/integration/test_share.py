@@ -12,7 +12,7 @@ import pytest
 from patience import PATIENCE_S, complaints
 from training import running
 
-from tuiadvisor.cli.session import Session, Share
+from tuiadvisor.app.live_session import Session, Share
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.keys import Invitation, make_session_keys, read_invitation, write_invitation
 

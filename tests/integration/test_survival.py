@@ -16,10 +16,10 @@ from patience import PATIENCE_S
 from training import running
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.view import RunView
-from tuiadvisor.cli.session import Session
+from tuiadvisor.app.live_session import Session
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.source import FileSource, LiveSource
+from tuiadvisor.views.run_view import RunView
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow

@@ -6,18 +6,6 @@ from dataclasses import replace
 
 from snapshot import views
 
-from tuiadvisor.advisor.comparison import (
-    Bottleneck,
-    Change,
-    Comparison,
-    Difference,
-    FindingChange,
-    PhaseChange,
-    Rates,
-    RunSide,
-    WorkUnit,
-)
-from tuiadvisor.advisor.runlist import RunEntry
 from tuiadvisor.scaling.columns import Quantity
 from tuiadvisor.scaling.cost import Intent as Wanted
 from tuiadvisor.scaling.onerun import Mode, Parts
@@ -29,7 +17,19 @@ from tuiadvisor.session.guided import Guided, guided
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.sizing import Known, picture_of
-from tuiadvisor.tui.desk import NO_DESK, DeskState
+from tuiadvisor.tui.contract.desk import NO_DESK, DeskState
+from tuiadvisor.views.comparison import (
+    Bottleneck,
+    Change,
+    Comparison,
+    Difference,
+    FindingChange,
+    PhaseChange,
+    Rates,
+    RunSide,
+    WorkUnit,
+)
+from tuiadvisor.views.run_list import RunEntry
 from tuiadvisor_rules.questions import load_questions
 
 LATE = tuple(0.0169 if index < 14 else 0.0286 for index in range(24))

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from snapshot import desks, views
 
-from tuiadvisor.advisor.view import Unknown
 from tuiadvisor.scaling.cost import Intent as Wanted
-from tuiadvisor.tui.app import Screens
-from tuiadvisor.tui.navigator import Navigator
+from tuiadvisor.tui.control.app import Screens
+from tuiadvisor.tui.control.navigator import Navigator
+from tuiadvisor.views.run_view import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.tui.desk import DeskState
-    from tuiadvisor.tui.feed import FeedState
+    from tuiadvisor.tui.contract.desk import DeskState
+    from tuiadvisor.tui.contract.feed import FeedState
 
 SIZES = [(80, 24), (160, 45)]
 INTRO = """A real training of 4 ranks runs on this machine; the probes went in while it was running.

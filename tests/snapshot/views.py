@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from tuiadvisor.advisor.exchangeview import BucketBar, ExchangeView, Segment, SizeChoice
-from tuiadvisor.advisor.groups import groupings
-from tuiadvisor.advisor.pipelineview import PipelineChunk, PipelineRank, PipelineStage, PipelineView
-from tuiadvisor.advisor.view import (
+from tuiadvisor.advisor.assemble.rank_groups import groupings
+from tuiadvisor.tui.contract.feed import FeedState, PastState, ReplayState
+from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
+from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
+from tuiadvisor.views.run_view import (
     Action,
     ChainLink,
     CollectiveRow,
@@ -28,7 +29,6 @@ from tuiadvisor.advisor.view import (
     Verdict,
     Window,
 )
-from tuiadvisor.tui.feed import FeedState, PastState, ReplayState
 
 PARTS_S = {
     "data_wait": 0.0021,

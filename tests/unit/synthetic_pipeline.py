@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from synthetic_run import STEP_NAMES
 
+from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.pipelinestore import EVENT_NAMES
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.events import PHASES, EventKind, StepFlag
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.views.run_view import RunView
 
 MS = 1e-3
 OUTSIDE_S = 2 * MS  # optimizer

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.events import PHASES, STEP_COLUMNS, StepFlag
 from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
+from tuiadvisor.views.run_view import RunView
 
 STEP_NAMES = ("rank", *STEP_COLUMNS)
 HOOKED = ("data_wait", "forward", "backward", "comm_exposed", "optimizer", "checkpoint", "other")

@@ -21,7 +21,7 @@ from tuiadvisor.stream.tables import unpack_tables
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.advisor.tracks import RankTracks
+    from tuiadvisor.advisor.steps.tracks import RankTracks
 
 SLOW = Job(num_steps=120, faults=(Fault("forward", (2,), 6 * MS, onset=60),))
 

@@ -19,8 +19,8 @@ from synthetic_run import (
     simulate,
 )
 
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.stream.frames import Frame, FrameKind
+from tuiadvisor.views.run_view import RunView
 
 HOUR_S = 3600.0
 PPM = 1e-6

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from synthetic_run import MS, Fault, Job, final_view
 
-from tuiadvisor.advisor.findings import catalog, with_process
-from tuiadvisor.advisor.view import Action, Finding
+from tuiadvisor.advisor.judge.findings import catalog, with_process
+from tuiadvisor.views.run_view import Action, Finding
 
 LATE = Job(num_ranks=4, ranks_per_host=2).with_faults(Fault("backward", (2,), 8 * MS))
 PIDS: dict[int, tuple[int | None, str]] = {rank: (4000 + rank, f"node{rank // 2}") for rank in range(4)}

@@ -6,7 +6,7 @@ import pytest
 from synthetic_run import MS, Fault, Job, above_info, frames, simulate
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.view import RunView
+from tuiadvisor.views.run_view import RunView
 
 
 def cycles(

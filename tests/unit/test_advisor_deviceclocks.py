@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, encoded, folded, frames
 
-from tuiadvisor.advisor.deviceclocks import DeviceClocks, device_line
-from tuiadvisor.advisor.view import RunView
+from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
 from tuiadvisor.exporters.anonymize import anonymize
 from tuiadvisor.stream.frames import Frame, FrameKind, decode
+from tuiadvisor.views.run_view import RunView
 
 SLOW = Fault("backward", (2,), 3 * MS)
 HOT = ["thermal (hardware)", "hardware slowdown"]

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import Job, folded, frames
 
-from tuiadvisor.advisor.devicetimes import MIN_STEPS, DeviceTimes, of_job
+from tuiadvisor.advisor.detail.device_times import MIN_STEPS, DeviceTimes, of_job
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.events import EVENT_COLUMNS, PHASES, EventKind
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.columns import unpack_columns
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
-from tuiadvisor.tui.once import plain_summary
+from tuiadvisor.tui.pages.once import plain_summary
 
 MS = 1_000_000
 NAMES = ("rank", "kind", *EVENT_COLUMNS)

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_run import Job, folded, frames, simulate
 
-from tuiadvisor.advisor.bucketstore import BucketStore
+from tuiadvisor.advisor.detail.bucket_store import BucketStore
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind
 from tuiadvisor.report.document import document
 from tuiadvisor.report.sections import communication
 from tuiadvisor.stream.columns import unpack_columns
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
-from tuiadvisor.tui.once import plain_summary
+from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.views.run_view import RunView
 
 MS = 1e-3
 MS_NS = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic_run import MS, STEP_NAMES, Fault, Job, above_info, final_view, folded, frames, simulate
 
-from tuiadvisor.metrics.losses import hideable_s
+from tuiadvisor.metrics.lateness.job_losses import hideable_s
 
 STEP_S = 18 * MS
 CAUSES = {

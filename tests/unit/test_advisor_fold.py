@@ -21,10 +21,10 @@ from synthetic_run import (
 )
 
 from tuiadvisor.advisor.fold import Advisor, diagnose
-from tuiadvisor.advisor.view import RunView
-from tuiadvisor.cli.holdup import PASSES_S, REFUSED_S, HoldUp, why_unwatched
+from tuiadvisor.app.attach_state import PASSES_S, REFUSED_S, HoldUp, why_unwatched
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
+from tuiadvisor.views.run_view import RunView
 
 FAULTY = Job(faults=(Fault("forward", (2,), 6 * MS, onset=60),))
 SOURCE = "node0/1/1"

@@ -11,8 +11,8 @@ from snapshot import views
 from unit.synthetic_pipeline import Pipeline, pipeline_run
 from unit.synthetic_run import MS, Fault, Job, final_view
 
-from tuiadvisor.advisor.groups import MAX_OUTLIERS, groupings
-from tuiadvisor.advisor.rows import UNKNOWN_LEVEL
+from tuiadvisor.advisor.assemble.rank_groups import MAX_OUTLIERS, groupings
+from tuiadvisor.advisor.assemble.rank_rows import UNKNOWN_LEVEL
 from tuiadvisor.events import PHASES
 
 LATE = Job(

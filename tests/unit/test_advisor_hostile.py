@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from synthetic_run import STEP_NAMES, Job, frames, hello
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.views.run_view import RunView
 
 INT64 = st.one_of(
     st.integers(-5, 100),

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, folded, frames
 
-from tuiadvisor.advisor.memory import MAX_SAMPLES, MemoryUse, Series, duration
-from tuiadvisor.advisor.view import RunView
-from tuiadvisor.metrics.creep import find_creep
+from tuiadvisor.advisor.cluster.memory import MAX_SAMPLES, MemoryUse, Series, duration
+from tuiadvisor.metrics.series.memory_growth import find_creep
 from tuiadvisor.stream.frames import Frame, FrameKind
+from tuiadvisor.views.run_view import RunView
 
 GIB = 1 << 30
 JOB = Job(num_ranks=2, num_steps=60)

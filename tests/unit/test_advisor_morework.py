@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from synthetic_run import MS, STEP_NAMES, Fault, Job, Simulated, folded, frames, simulate
 
-from tuiadvisor.advisor.view import Finding, RunView
+from tuiadvisor.views.run_view import Finding, RunView
 
 LARGER = 4 / 3
 

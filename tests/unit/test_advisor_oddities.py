@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames, hello, simulate
 
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.stream.frames import Frame, FrameKind
+from tuiadvisor.views.run_view import RunView
 
 
 def status(job: Job, seq: int, now_s: float, **of_rank: dict[int, object]) -> Frame:

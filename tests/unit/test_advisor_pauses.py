@@ -20,10 +20,10 @@ from synthetic_run import (
 )
 from test_advisor_oddities import status
 
-from tuiadvisor.advisor.view import Finding, PauseView, RunView
 from tuiadvisor.events import StepFlag
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind
+from tuiadvisor.views.run_view import Finding, PauseView, RunView
 
 PHASES = {
     "data": "data_wait",

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from synthetic_pipeline import MS, Pipeline, frames, pipeline_run
 from synthetic_run import Job, above_info, final_view, folded
 
+from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES
 from tuiadvisor.advisor.fold import diagnose
-from tuiadvisor.advisor.pipelinestore import EVENT_NAMES
-from tuiadvisor.advisor.pipelineview import PipelineView
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
+from tuiadvisor.views.pipeline import PipelineView
+from tuiadvisor.views.run_view import RunView
 
 ENOUGH = Pipeline(num_micro_batches=32, num_steps=40, recorded=(4, 5, 6, 30, 31))
 

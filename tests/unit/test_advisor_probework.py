@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from synthetic_run import STEP_NAMES, Job, Simulated, encoded, folded, frames, simulate
 
-from tuiadvisor.advisor.contents import contents
+from tuiadvisor.advisor.assemble.probe_overhead import with_burst_wanted
+from tuiadvisor.advisor.compare.recording_contents import contents
 from tuiadvisor.advisor.fold import diagnose
-from tuiadvisor.advisor.probework import with_burst_wanted
-from tuiadvisor.advisor.view import Finding, ProbeWork, RunView
 from tuiadvisor.events import GivenWork, StepFlag
 from tuiadvisor.report.contents import contents_document
 from tuiadvisor.report.document import document
@@ -18,8 +17,9 @@ from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind
 from tuiadvisor.stream.index import FILE_HEADER_BYTES
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.scan import read_summary
-from tuiadvisor.tui.contents import plain_contents
-from tuiadvisor.tui.once import plain_summary
+from tuiadvisor.tui.pages.contents import plain_contents
+from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.views.run_view import Finding, ProbeWork, RunView
 
 DETAIL, FLAGS, COST = int(StepFlag.DETAIL), STEP_NAMES.index("flags"), STEP_NAMES.index("probe_cost_ns")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tuiadvisor.advisor import roster as roster_module
-from tuiadvisor.advisor.roster import OTHER_HOSTS, Roster
+from tuiadvisor.advisor.cluster import membership as roster_module
+from tuiadvisor.advisor.cluster.membership import OTHER_HOSTS, Roster
 from tuiadvisor.stream.frames import Frame, FrameKind
 
 MAX = 8

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
 
-from tuiadvisor.advisor.view import RunView
-from tuiadvisor.metrics.wandering import find_wandering
+from tuiadvisor.metrics.window.rotating import find_wandering
+from tuiadvisor.views.run_view import RunView
 
 
 def in_turns(

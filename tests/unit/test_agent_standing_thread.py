@@ -15,7 +15,7 @@ import pytest
 from patience import PATIENCE_S
 
 from tuiadvisor.agent import procfs
-from tuiadvisor.agent.standingthread import LOOK_EVERY_NS, STANDING_NS, StandingThread
+from tuiadvisor.agent.training_thread import LOOK_EVERY_NS, STANDING_NS, StandingThread
 
 S = 10**9
 

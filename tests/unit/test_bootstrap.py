@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuiadvisor.metrics.bootstrap import blocks, difference_of_means, ratio_of_means
+from tuiadvisor.metrics.series.bootstrap import blocks, difference_of_means, ratio_of_means
 
 FLOOR = 1.02
 

@@ -12,7 +12,7 @@ from synthetic_run import MS, Fault, Job, folded, frames, simulate
 from tuiadvisor.agent.capture import parse_state
 from tuiadvisor.agent.payload import PRIVATE_NAME, extension_code
 from tuiadvisor.cli.commands import run
-from tuiadvisor.cli.rank_set import rank_set, said
+from tuiadvisor.cli.options.rank_set import rank_set, said
 from tuiadvisor.events import STEP_COLUMNS, StepFlag
 
 

@@ -10,10 +10,10 @@ from patience import PATIENCE_S
 from synthetic_run import Fault, Job
 from unit.test_contents import recording
 
+from tuiadvisor.app.desk import Desk
+from tuiadvisor.app.replay_feed import ReplayFeed
+from tuiadvisor.app.sizing import Sizing
 from tuiadvisor.cli import main
-from tuiadvisor.cli.desk import Desk
-from tuiadvisor.cli.replayfeed import ReplayFeed
-from tuiadvisor.cli.sizing import Sizing
 from tuiadvisor.scaling.cost import Intent
 from tuiadvisor.session.entries import Stated
 from tuiadvisor.stream.replay import ReplaySource
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tuiadvisor.advisor.runlist import RunEntry
+    from tuiadvisor.views.run_list import RunEntry
 
 LATE = Job(num_steps=120, faults=(Fault("backward", (2,), 0.015),))
 

@@ -13,15 +13,15 @@ from synthetic_run import Job
 from unit.test_cli_lookback import Watch
 from unit.test_contents import recording
 
-from tuiadvisor.advisor.view import RunView
-from tuiadvisor.cli import feed as feed_module
-from tuiadvisor.cli.feed import VIEW_PERIOD_S
-from tuiadvisor.cli.livefeed import BURST_MS, READ_AFTER_S
-from tuiadvisor.cli.replayfeed import ReplayFeed
+from tuiadvisor.app import feed as feed_module
+from tuiadvisor.app.feed import VIEW_PERIOD_S
+from tuiadvisor.app.live_feed import BURST_MS, READ_AFTER_S
+from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.stream.replay import ReplaySource
-from tuiadvisor.tui import chrome
-from tuiadvisor.tui.feed import PastState
-from tuiadvisor.tui.journal import Journal
+from tuiadvisor.tui.contract.feed import PastState
+from tuiadvisor.tui.control import frame
+from tuiadvisor.tui.pages.journal import Journal
+from tuiadvisor.views.run_view import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,7 @@ def test_the_answer_to_a_command_is_in_the_log_and_leaves_the_screen_its_rows() 
     journal.observe("10:00:00", state)
     journal.observe("10:00:01", state)
     assert [told] == [entry.text for entry in journal.entries if entry.text == told]
-    small, large = (chrome.notice(state, 80, height) for height in (24, 40))
+    small, large = (frame.notice(state, 80, height) for height in (24, 40))
     assert (2, 3) == (len(small), len(large))
     assert small[-1].text.rstrip().endswith("(L: log)")
 

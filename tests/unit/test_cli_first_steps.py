@@ -11,13 +11,13 @@ import pytest
 from patience import PATIENCE_S
 from synthetic_run import Fault, Job, encoded, final_view, frames
 
-from tuiadvisor.advisor.findings import catalog
+from tuiadvisor.advisor.judge.findings import catalog
+from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.cli import main
-from tuiadvisor.cli.replayfeed import ReplayFeed
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
-from tuiadvisor.tui import format as text_of
+from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -44,14 +44,14 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     "zmq",
     "zstandard",
     "tuiadvisor.advisor.fold",
-    "tuiadvisor.advisor.findings",
-    "tuiadvisor.cli.conductor",
-    "tuiadvisor.cli.desk",
-    "tuiadvisor.cli.feed",
-    "tuiadvisor.cli.livefeed",
-    "tuiadvisor.cli.replayfeed",
-    "tuiadvisor.cli.session",
-    "tuiadvisor.cli.sizing",
+    "tuiadvisor.advisor.judge.findings",
+    "tuiadvisor.app.advising",
+    "tuiadvisor.app.desk",
+    "tuiadvisor.app.feed",
+    "tuiadvisor.app.live_feed",
+    "tuiadvisor.app.replay_feed",
+    "tuiadvisor.app.live_session",
+    "tuiadvisor.app.sizing",
     "tuiadvisor.report.page",
     "tuiadvisor.scaling",
     "tuiadvisor.session.conduct",
@@ -61,7 +61,7 @@ FIRST_FRAME = """
 import sys
 from pathlib import Path
 from tuiadvisor.cli import main
-from tuiadvisor.cli.curtain import Curtain
+from tuiadvisor.app.opening import Curtain
 
 def begin(curtain):
     Path(sys.argv[1]).write_text(" ".join(sys.modules))
@@ -84,7 +84,7 @@ def test_the_first_frame_waits_for_nothing_it_does_not_show(command: str, tmp_pa
     ended, _ = on_terminal([sys.executable, "-c", FIRST_FRAME, str(told), command, *what])
     assert 0 == ended
     loaded = set(told.read_text().split())
-    assert {"textual", "tuiadvisor.tui.overview"} <= loaded
+    assert {"textual", "tuiadvisor.tui.pages.overview"} <= loaded
     assert set() == loaded & NOT_BEFORE_THE_FIRST_FRAME
 
 
@@ -132,7 +132,7 @@ print(kept_mb() - begin)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no glibc (another system)")
 def test_freed_blocks_go_back_to_the_system() -> None:
     """64 MB of blocks with small ones between them: kept without us, given back with us."""
-    ours = "from tuiadvisor.cli.footprint import give_back_large_blocks\ngive_back_large_blocks()\n"
+    ours = "from tuiadvisor.app.memory_trim import give_back_large_blocks\ngive_back_large_blocks()\n"
     kept_mb = {
         name: float(
             subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -11,11 +11,11 @@ from snapshot import views
 from unit.synthetic_run import Fault, Job, encoded, frames
 from unit.test_tui_navigator import Keyboard
 
-from tuiadvisor.advisor import steps
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.livefeed import LiveFeed
+from tuiadvisor.advisor.steps.step_store import step_store
+from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.stream.source import SourceStatus
-from tuiadvisor.tui.feed import PastState
+from tuiadvisor.tui.contract.feed import PastState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,8 +97,8 @@ def test_a_step_older_than_what_a_view_looks_at_is_shown_with_the_steps_before_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More steps are held than one view is made of: whoever looks back that far sees as many as were there then."""
-    monkeypatch.setattr(steps, "MIN_TABLE_STEPS", 48)
-    monkeypatch.setattr(steps, "MAX_TABLE_CELLS", 48)
+    monkeypatch.setattr(step_store, "MIN_TABLE_STEPS", 48)
+    monkeypatch.setattr(step_store, "MAX_TABLE_CELLS", 48)
     advisor, then = Advisor(), []
     for frame in frames(JOB, rows_per_frame=8):
         advisor.feed(encoded(frame))

@@ -6,7 +6,7 @@ import numpy as np
 from snapshot import views
 from unit.test_tui_navigator import Keyboard
 
-from tuiadvisor.advisor.collectives import MAX_CALLS, NAMES, Collectives
+from tuiadvisor.advisor.detail.collectives import MAX_CALLS, NAMES, Collectives
 from tuiadvisor.events import EventKind
 
 MS = 1_000_000

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, encoded, frames
 
-from tuiadvisor.advisor.comparable import busier
-from tuiadvisor.advisor.compare import Measured, Wishes, compare, measure
-from tuiadvisor.advisor.comparison import Comparison, MachineLoad
+from tuiadvisor.advisor.compare.comparable import busier
+from tuiadvisor.advisor.compare.comparing import Measured, Wishes, compare, measure
 from tuiadvisor.advisor.fold import STEP_NAMES
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
-from tuiadvisor.tui.comparison import plain_comparison
+from tuiadvisor.tui.pages.comparison import plain_comparison
+from tuiadvisor.views.comparison import Comparison, MachineLoad
 
 JOB = Job(num_ranks=2, num_steps=240)
 BYTES = 268_840

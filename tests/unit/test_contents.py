@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from synthetic_run import Job, elastic, encoded, frames
 
-from tuiadvisor.advisor.contents import contents
+from tuiadvisor.advisor.compare.recording_contents import contents
 from tuiadvisor.cli import main
 from tuiadvisor.report.contents import contents_document
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingReader, RecordingWriter
 from tuiadvisor.stream.scan import read_summary
-from tuiadvisor.tui.contents import plain_contents
+from tuiadvisor.tui.pages.contents import plain_contents
 
 RUN = encode(
     FrameKind.RUN, "hub", 0, 0, {"schema": 1, "tuiadvisor": "0.1.0", "created_wall_ns": 1_700_000_000 * 10**9}

@@ -13,10 +13,10 @@ import pytest
 from fuzzing import chances
 from synthetic_run import Fault, Job, encoded, frames
 
-from tuiadvisor.advisor.contents import contents
+from tuiadvisor.advisor.compare.recording_contents import contents
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.recorded import frames_of
-from tuiadvisor.cli.survey import Survey
+from tuiadvisor.app.survey import Survey
+from tuiadvisor.app.whole_recording import frames_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import EVENT_COLUMNS
 from tuiadvisor.stream.frames import FrameKind, encode, is_index, pack_columns, split

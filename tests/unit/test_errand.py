@@ -11,8 +11,8 @@ from patience import PATIENCE_S
 from snapshot import views
 
 from tuiadvisor.agent.hello import host_name
-from tuiadvisor.cli.errand import Errand, _capture_sentence, _stacks_sentence
-from tuiadvisor.cli.livefeed import LiveFeed
+from tuiadvisor.app.live_feed import LiveFeed
+from tuiadvisor.app.subcommand import Errand, _capture_sentence, _stacks_sentence
 from tuiadvisor.stream.wish import Wish
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "accuracy"))
 
 from flips import BLOCK_STEPS, drawn, flips, verdict_of
 
-from tuiadvisor.metrics.steptable import select
+from tuiadvisor.metrics.steps.step_table import select
 
 JOB = Job(num_ranks=4, ranks_per_host=2)
 

@@ -20,7 +20,7 @@ from fuzzing import TOML_ODD, chances, damaged
 from synthetic_run import STEP_NAMES, Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.replayfeed import ReplayFeed
+from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import HEADER, FrameError, FrameKind, decode, encode, peek, unpack_columns

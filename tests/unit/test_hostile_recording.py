@@ -19,7 +19,7 @@ from tuiadvisor.cli import main
 from tuiadvisor.stream.frames import Frame, FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.source import FileSource
-from tuiadvisor.tui.app import Screens
+from tuiadvisor.tui.control.app import Screens
 
 EVIL = (
     "\x1b[2J\x1b]0;owned\x07\x1bP+q\x1b\\\x9b31m\x85\u202eeludom\u2066\u200b\r\n\x00\x7f"

@@ -15,7 +15,7 @@ from tuiadvisor.cli import import_flight_recorder
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.flight_recorder import read_dump, read_flight_recorder
 from tuiadvisor.importers.hangreport import hang_document
-from tuiadvisor.metrics.hang import diagnose
+from tuiadvisor.metrics.hang.missing_ranks import diagnose
 
 if TYPE_CHECKING:
     from pathlib import Path

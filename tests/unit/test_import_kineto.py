@@ -16,7 +16,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import traceevents
 from tuiadvisor.importers.kineto import read_kineto, read_trace
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
-from tuiadvisor.metrics.gputimeline import gpu_time, stream_idle
+from tuiadvisor.metrics.traces.gpu_timeline import gpu_time, stream_idle
 
 if TYPE_CHECKING:
     from pathlib import Path

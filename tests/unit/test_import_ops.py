@@ -18,10 +18,10 @@ from tuiadvisor.cli import import_ops
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.ops import read_ops
 from tuiadvisor.importers.opsreport import ops_document
-from tuiadvisor.metrics.opclock import on_one_clock
-from tuiadvisor.metrics.optable import Op, OpGrid, grid
-from tuiadvisor.metrics.opverdict import causes
-from tuiadvisor.metrics.opwhatif import OpWhatIf, what_if
+from tuiadvisor.metrics.traces.op_clock import on_one_clock
+from tuiadvisor.metrics.traces.op_table import Op, OpGrid, grid
+from tuiadvisor.metrics.traces.op_verdict import causes
+from tuiadvisor.metrics.traces.op_what_if import OpWhatIf, what_if
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,8 +13,8 @@ from shared_data import SHARED, needs_data
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.rank_metrics import read_rank_metric
 from tuiadvisor.importers.step_logs import read_step_log
-from tuiadvisor.metrics.readiness import starving
-from tuiadvisor.metrics.slowsteps import slow_steps
+from tuiadvisor.metrics.traces.readiness import starving
+from tuiadvisor.metrics.traces.slow_steps import slow_steps
 
 if TYPE_CHECKING:
     from pathlib import Path

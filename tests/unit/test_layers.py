@@ -17,20 +17,25 @@ ALLOWED = {
     "tuiadvisor/ownpython.py": (),
     "tuiadvisor/shellword.py": (),
     "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
-    "tuiadvisor/tui": (
-        "tuiadvisor.advisor.exchangeview",
-        "tuiadvisor.advisor.pipelineview",
-        "tuiadvisor.advisor.view",
-        "tuiadvisor.advisor.rankgroup",
-        "tuiadvisor.advisor.comparison",
-        "tuiadvisor.advisor.contents",
-        "tuiadvisor.advisor.runlist.RunEntry",
+    "tuiadvisor/views": ("tuiadvisor.views", "tuiadvisor.metrics.communication.bucket_timeline"),
+    "tuiadvisor/text": (
+        "tuiadvisor.text",
+        "tuiadvisor.views",
         "tuiadvisor.scaling.picture",
         "tuiadvisor.scaling.predict.Range",
+        "tuiadvisor.events",
+        "tuiadvisor.errors",
+        "rich.cells",
+    ),
+    "tuiadvisor/tui": (
+        "tuiadvisor.views",
+        "tuiadvisor.text",
+        "tuiadvisor.scaling.picture",
         "tuiadvisor.session.guided.Guided",
         "tuiadvisor.session.guided.SHORT",
         "tuiadvisor.session.stages.Asked",
         "tuiadvisor.session.stages.Stage",
+        "tuiadvisor.advisor.compare.recording_contents",
         "tuiadvisor.events",
         "tuiadvisor.errors",
         "tuiadvisor.preferences",
@@ -39,22 +44,17 @@ ALLOWED = {
         "rich",
     ),
     "tuiadvisor/report": (
-        "tuiadvisor.advisor.exchangeview",
-        "tuiadvisor.advisor.pipelineview",
-        "tuiadvisor.advisor.view",
-        "tuiadvisor.advisor.comparison",
-        "tuiadvisor.advisor.contents",
+        "tuiadvisor.views",
+        "tuiadvisor.text",
+        "tuiadvisor.advisor.compare.recording_contents",
         "tuiadvisor.scaling.picture",
         "tuiadvisor.session.guided.Guided",
-        "tuiadvisor.tui.format",
-        "tuiadvisor.tui.gantt",
-        "tuiadvisor.tui.plot",
-        "tuiadvisor.tui.wording",
         "tuiadvisor.events",
         "tuiadvisor.report",
     ),
     "tuiadvisor/advisor": (
         "tuiadvisor.advisor",
+        "tuiadvisor.views",
         "tuiadvisor.stream",
         "tuiadvisor.metrics",
         "tuiadvisor.events",
@@ -67,6 +67,7 @@ ALLOWED = {
         "tuiadvisor.exporters",
         "tuiadvisor.advisor",
         "tuiadvisor.metrics",
+        "tuiadvisor.views",
         "tuiadvisor.stream",
         "tuiadvisor.events",
         "tuiadvisor.errors",
@@ -76,7 +77,7 @@ ALLOWED = {
     ),
     "tuiadvisor/session": (
         "tuiadvisor.session",
-        "tuiadvisor.advisor",
+        "tuiadvisor.views",
         "tuiadvisor.scaling",
         "tuiadvisor.errors",
         "tuiadvisor.shellword",
@@ -128,6 +129,17 @@ ALLOWED = {
     "probes/tuiadvisor_probes": ("tuiadvisor_probes", "torch"),
     "demo": ("torch",),
 }
+# Rooms of a package from the bottom up: each imports only from those before it.
+ROOMS = {
+    "tuiadvisor/metrics": (
+        *("steps", "series", "window", "lateness", "pauses", "pipeline", "communication", "hang", "traces"),
+        "diagnosis",
+    ),
+    "tuiadvisor/advisor": (
+        *("paused_gc", "steps", "detail", "cluster", "judge", "assemble", "fold", "compare"),
+    ),
+    "tuiadvisor/tui": ("draw", "contract", "pages", "terminal", "control"),
+}
 # Modules with a clock or a file in them have no place among the metrics.
 NO_IO = {"time", "os", "pathlib", "socket", "subprocess", "io", "random"}
 
@@ -176,6 +188,22 @@ def test_layer_imports_only_what_lies_below(layer: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("package", ROOMS)
+def test_no_arrow_runs_back_up_between_rooms(package: str) -> None:
+    """Whoever reads a room needs those before it and no other."""
+    dotted, rooms = package.replace("/", "."), ROOMS[package]
+    found = [path for path in files(package) if path.name != "__init__.py"]
+    wrong = []
+    for path in found:
+        own = path.relative_to(ROOT / package).with_suffix("").parts[0]
+        for name in imports(path):
+            room = name.removeprefix(dotted + ".").partition(".")[0]
+            if name.startswith(dotted + ".") and room not in rooms[: rooms.index(own) + 1]:
+                wrong.append(f"{path.relative_to(ROOT)}: {name}")
+    assert found
+    assert wrong == []
+
+
 def test_metrics_know_neither_files_nor_clocks() -> None:
     """Metrics read event time only, so that live and replay agree."""
     wrong = [
@@ -207,11 +235,13 @@ def test_screens_do_no_arithmetic_on_the_view() -> None:
     """No + - * / with a field of the RunView in a screen: what it shows was computed before."""
     from dataclasses import fields
 
-    from tuiadvisor.advisor import view
     from tuiadvisor.scaling import picture
+    from tuiadvisor.views import run_view
 
     records = [
-        getattr(view, name) for name in dir(view) if hasattr(getattr(view, name), "__dataclass_fields__")
+        getattr(run_view, name)
+        for name in dir(run_view)
+        if hasattr(getattr(run_view, name), "__dataclass_fields__")
     ]
     sizes = {field.name for record in (picture.SizeRow, picture.Point) for field in fields(record)}
     names = {field.name for record in records for field in fields(record)}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tuiadvisor.metrics.align import RankSteps, align
+from tuiadvisor.metrics.steps.step_alignment import RankSteps, align
 
 STEP_NS = 20_000_000
 

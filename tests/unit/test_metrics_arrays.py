@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuiadvisor.metrics.arrays import (
+from tuiadvisor.metrics.steps.arrays import (
     SORTED_BELOW,
     column_median,
     median,
@@ -13,7 +13,7 @@ from tuiadvisor.metrics.arrays import (
     percentiles,
     row_percentiles,
 )
-from tuiadvisor.metrics.wandering import WINDOW_STEPS, _running_median
+from tuiadvisor.metrics.window.rotating import WINDOW_STEPS, _running_median
 
 SIZES = (1, 2, 3, 8, 9, 64, SORTED_BELOW - 1, SORTED_BELOW, SORTED_BELOW + 1, 2048)
 

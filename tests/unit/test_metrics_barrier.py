@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, folded, frames
 
-from tuiadvisor.metrics.accounting import job_seconds, phase_seconds_PR, shares
-from tuiadvisor.metrics.barrier import Barrier, find_barrier
-from tuiadvisor.metrics.steptable import PHASE_INDEX, StepTable
+from tuiadvisor.metrics.steps.accounting import job_seconds, phase_seconds_PR, shares
+from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable
 
 
 def table_of(job: Job) -> StepTable:

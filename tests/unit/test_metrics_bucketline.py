@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuiadvisor.metrics.bucketline import (
+from tuiadvisor.metrics.communication.bucket_timeline import (
     MIB,
     Exchanges,
     bucket_line,

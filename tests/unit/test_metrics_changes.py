@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuiadvisor.metrics.changes import find_changes
+from tuiadvisor.metrics.series.change_points import find_changes
 
 
 def noise(count: int, seed: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tuiadvisor.metrics.whatif import gain
+from tuiadvisor.metrics.series.what_if import gain
 
 NUM_WINDOWS = 120
 NUM_STEPS = 60_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from synthetic_run import MS, Fault, Job, folded, frames
 
-from tuiadvisor.metrics.barrier import find_barrier
-from tuiadvisor.metrics.changes import Change
-from tuiadvisor.metrics.regime import LevelShift, Regime, level_shift
+from tuiadvisor.metrics.series.change_points import Change
+from tuiadvisor.metrics.steps.barrier import find_barrier
+from tuiadvisor.metrics.window.regime import LevelShift, Regime, level_shift
 
 ALL = (0, 1, 2, 3)
 NUM_STEPS, SINCE = 300, 150

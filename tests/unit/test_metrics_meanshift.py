@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuiadvisor.metrics.meanshift import find_mean_changes
+from tuiadvisor.metrics.series.mean_shift import find_mean_changes
 
 
 def noise(count: int, seed: int) -> np.ndarray:

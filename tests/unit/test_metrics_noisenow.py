@@ -7,8 +7,8 @@ import pytest
 from synthetic_run import MS, Fault, Job, above_info, frames
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.metrics.noisenow import growth, log_chance_of_hits, noise_s
-from tuiadvisor.metrics.precedent import beyond_past
+from tuiadvisor.metrics.lateness.precedent import beyond_past
+from tuiadvisor.metrics.series.recent_noise import growth, log_chance_of_hits, noise_s
 
 LOUDER_SINCE = 160
 

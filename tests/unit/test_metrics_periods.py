@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, Simulated, final_view, folded, frames, simulate
 
-from tuiadvisor.advisor.view import PauseView, RunView
-from tuiadvisor.metrics.periods import MIN_PERIODS, _chained, _Events, _regular
+from tuiadvisor.metrics.pauses.periodic import MIN_PERIODS, _chained, _Events, _regular
+from tuiadvisor.views.run_view import PauseView, RunView
 
 ALONE = Fault("other", (0,), 300 * MS, every=50)  # what rank 0 does alone between steps
 # Two cores with five runnable threads each: every tenth step of a rank stalls for up to some steps' length.

@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuiadvisor.events import UNKNOWN, EventKind
-from tuiadvisor.metrics.pipeline import PipelineEvents, PipelineTimes, ideal_bubble, pipeline_times
-from tuiadvisor.metrics.pipelinesim import Replay, replay_of
+from tuiadvisor.metrics.pipeline.pipeline_balance import (
+    PipelineEvents,
+    PipelineTimes,
+    ideal_bubble,
+    pipeline_times,
+)
+from tuiadvisor.metrics.pipeline.pipeline_simulation import Replay, replay_of
 
 FORWARD, BACKWARD, WAIT = EventKind.STAGE_FORWARD, EventKind.STAGE_BACKWARD, EventKind.P2P_WAIT
 MS = 1_000_000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view
 
-from tuiadvisor.metrics.warmup import find_warmup
+from tuiadvisor.metrics.pauses.warmup import find_warmup
 
 NONE = np.zeros(300, dtype=np.bool_)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuiadvisor.metrics.whatif import gain, like_peers, shared_loss, slowdown
+from tuiadvisor.metrics.series.what_if import gain, like_peers, shared_loss, slowdown
 
 
 def test_one_late_rank_answers_for_the_whole_loss() -> None:

@@ -14,9 +14,9 @@ import pytest
 from shared_data import SHARED, needs_data
 from synthetic_run import MS, STEP_NAMES, Fault, Job, final_view, folded, hello
 
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.events import PHASES, StepFlag
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.views.run_view import RunView
 
 pytestmark = needs_data
 

@@ -15,13 +15,13 @@ from snapshot import desks, views
 from unit.test_cli_desk import wait_until
 from unit.test_tui_navigator import Keyboard
 
+from tuiadvisor.app import preferences_file as kept
+from tuiadvisor.app.desk import Desk
 from tuiadvisor.cli import main
-from tuiadvisor.cli import preferences as kept
-from tuiadvisor.cli.desk import Desk
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.preferences import OPTIONS, Preferences, changed, moved, parsed, shown, toml
-from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.app import Screens
+from tuiadvisor.text import format as text_of
+from tuiadvisor.tui.control.app import Screens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic_run import Fault, Job, encoded, frames
 
-from tuiadvisor.cli.replayfeed import ReplayFeed
+from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.stream.frames import HEADER as FRAME_HEADER
 from tuiadvisor.stream.frames import FrameKind, encode, heads, is_index, split
 from tuiadvisor.stream.index import FILE_HEADER_BYTES, Stretch, Tally, index_payload

@@ -23,7 +23,7 @@ from tuiadvisor.report.page import Dossier, html_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.views.run_view import RunView
 
 VIEWS = {
     "straggler": views.straggler(),

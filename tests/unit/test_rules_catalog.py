@@ -10,12 +10,12 @@ from synthetic_pipeline import Pipeline
 from synthetic_pipeline import frames as pipeline_frames
 from synthetic_run import MS, Fault, Job, folded, frames
 
-from tuiadvisor.advisor.evidence import job_values, memory_values, straggler_subjects
-from tuiadvisor.advisor.exchange import NO_EXCHANGE, exchange_values
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.pausefacts import pause_subjects
-from tuiadvisor.advisor.pipelines import find_pipelines
-from tuiadvisor.advisor.stages import pipeline_values, stage_subjects
+from tuiadvisor.advisor.judge.communication import NO_EXCHANGE, exchange_values
+from tuiadvisor.advisor.judge.evidence import job_values, memory_values, straggler_subjects
+from tuiadvisor.advisor.judge.pause_facts import pause_subjects
+from tuiadvisor.advisor.judge.pipeline_stages import pipeline_values, stage_subjects
+from tuiadvisor.advisor.judge.pipelines import find_pipelines
 from tuiadvisor.metrics.diagnosis import diagnose_table
 from tuiadvisor_rules.condition import RuleError
 from tuiadvisor_rules.evaluate import check, general_title, judge, show

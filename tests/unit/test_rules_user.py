@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuiadvisor.advisor.findings import catalog
+from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.cli import main
 from tuiadvisor_rules.condition import RuleError
 from tuiadvisor_rules.evaluate import check, judge

@@ -169,7 +169,7 @@ def test_diagnose_adds_what_the_rest_costs(here: Path, capsys: pytest.CaptureFix
 def test_a_person_is_asked_pattern_by_pattern(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong answer is asked again, ? tells how to measure, q decides at once."""
     from tuiadvisor.advisor.fold import diagnose
-    from tuiadvisor.cli.progress import read_frames
+    from tuiadvisor.app.progress import read_frames
 
     view, questions = diagnose(read_frames("late.rec")), load_questions()
     replies = iter(["?", "perhaps", "yes", "", "q"])

@@ -13,7 +13,6 @@ from hypothesis import strategies as some
 from synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.view import RunView
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.answers import checked_answers
 from tuiadvisor.session.conduct import Bottleneck, Recorded, Session, conduct
@@ -22,6 +21,7 @@ from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.machine import Machine, Network
 from tuiadvisor.session.markdown import markdown, plain
 from tuiadvisor.session.whys import NAMES
+from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.questions import load_questions
 
 QUESTIONS = load_questions()

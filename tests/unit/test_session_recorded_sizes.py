@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from synthetic_run import MS, Fault, Job, final_view
 
-from tuiadvisor.advisor.view import HostRow, RunView
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse
 from tuiadvisor.scaling.cost import Intent
@@ -15,6 +14,7 @@ from tuiadvisor.scaling.series import Target
 from tuiadvisor.session.conduct import Recorded
 from tuiadvisor.session.machine import Machine, Network
 from tuiadvisor.session.recordedsizes import parts_of, table_of
+from tuiadvisor.views.run_view import HostRow, RunView
 
 MODEL = 100_000_000
 

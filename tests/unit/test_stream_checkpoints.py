@@ -15,8 +15,8 @@ from patience import PATIENCE_S
 from synthetic_run import Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.cli.replayfeed import ReplayFeed
-from tuiadvisor.cli.survey import Survey
+from tuiadvisor.app.replay_feed import ReplayFeed
+from tuiadvisor.app.survey import Survey
 from tuiadvisor.stream.checkpoints import Checkpoints
 from tuiadvisor.stream.frames import FrameKind, encode, split
 from tuiadvisor.stream.index import FILE_HEADER_BYTES

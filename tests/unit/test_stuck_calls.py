@@ -10,7 +10,7 @@ import pytest
 from tuiadvisor.agent.discovery import RankProcess
 from tuiadvisor.agent.payload import standalone_code
 from tuiadvisor.agent.stacks import parse_spy, parse_told
-from tuiadvisor.metrics.stuck import GroupPlace, RankPlace, in_words, stuck_calls
+from tuiadvisor.metrics.hang.sequence_numbers import GroupPlace, RankPlace, in_words, stuck_calls
 from tuiadvisor_probes import stuck
 
 

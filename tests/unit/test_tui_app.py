@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from snapshot import views
 
-from tuiadvisor.tui.app import Screens
-from tuiadvisor.tui.feed import FeedState
+from tuiadvisor.tui.contract.feed import FeedState
+from tuiadvisor.tui.control.app import Screens
 
 
 def screens(

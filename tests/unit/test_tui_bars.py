@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuiadvisor.events import PHASES
-from tuiadvisor.tui import bars
-from tuiadvisor.tui.line import Line, length
+from tuiadvisor.text.line import Line, length
+from tuiadvisor.tui.draw import bars
 
 SHARES = st.dictionaries(st.sampled_from(PHASES), st.none() | st.floats(0, 1), max_size=10)
 

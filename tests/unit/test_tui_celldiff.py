@@ -11,7 +11,7 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 
-from tuiadvisor.tui.celldiff import PLAIN, CellDiff, change, ink_of
+from tuiadvisor.tui.terminal.cell_diff import PLAIN, CellDiff, change, ink_of
 
 WIDTH, HEIGHT = 12, 3
 STYLES = [

@@ -9,7 +9,7 @@ import pytest
 from rich.color import Color, ColorTriplet
 
 from tuiadvisor.events import PHASES
-from tuiadvisor.tui import colours
+from tuiadvisor.tui.draw import colours
 
 
 @pytest.mark.parametrize("theme", colours.THEMES)

@@ -7,8 +7,8 @@ from snapshot import desks, views
 from unit.test_tui_navigator import Keyboard
 from unit.test_tui_pages import SIZES, screen
 
-from tuiadvisor.tui.app import Screens
-from tuiadvisor.tui.desk import DESK_VALUES
+from tuiadvisor.tui.contract.desk import DESK_VALUES
+from tuiadvisor.tui.control.app import Screens
 
 STATES = {
     "runs": (desks.desk(), ("8", "down", "m")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.tui import environment
+from tuiadvisor.text import terminal
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_ascii_where_the_terminal_has_no_utf8(
     expected: bool, environ: dict[str, str], encoding: str | None
 ) -> None:
     """A locale that was set decides before Python's own guess."""
-    assert expected is environment.ascii_only(environ, encoding)
+    assert expected is terminal.ascii_only(environ, encoding)
 
 
 @pytest.mark.parametrize(
@@ -46,21 +46,21 @@ def test_ascii_where_the_terminal_has_no_utf8(
 )
 def test_the_theme_fits_the_terminal(expected: str, environ: dict[str, str], num_colours: int | None) -> None:
     """The user's wish, else the terminal's own colours where there are few."""
-    assert expected == environment.first_theme(environ, num_colours)
+    assert expected == terminal.first_theme(environ, num_colours)
 
 
 def test_without_a_terminal_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line with the way out, no screens drawn into a pipe."""
     monkeypatch.setattr("sys.__stdin__", None)
     with pytest.raises(TuiadvisorError, match="--once"):
-        environment.require_terminal()
+        terminal.require_terminal()
 
 
 def test_the_users_own_switches_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what is unset is set."""
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "full")
     monkeypatch.delenv("TEXTUAL_FPS", raising=False)
-    environment.prepare()
+    terminal.prepare()
     import os
 
     assert "full" == os.environ["TEXTUAL_ANIMATIONS"]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tuiadvisor.tui import format as text_of
+from tuiadvisor.text import format as text_of
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from snapshot import views
 from unit.test_tui_app import screens, text_of
 
-from tuiadvisor.tui.commands import COMMANDS
-from tuiadvisor.tui.feed import FeedState
+from tuiadvisor.tui.contract.commands import COMMANDS
+from tuiadvisor.tui.contract.feed import FeedState
 
 # What Textual calls the characters.
 NAMES = {

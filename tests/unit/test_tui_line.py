@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tuiadvisor.tui import bars, rankrow, sections
-from tuiadvisor.tui.line import (
+from tuiadvisor.text.line import (
     Cell,
     Line,
     beside,
@@ -26,6 +25,8 @@ from tuiadvisor.tui.line import (
     to_ascii,
     wrap,
 )
+from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages import rank_row, sections
 
 HOSTILE = st.text(alphabet=st.characters(codec="utf-8"), max_size=60)
 
@@ -71,7 +72,7 @@ def test_ascii_keeps_the_width(text: str) -> None:
     "glyphs",
     [
         bars.LEVELS + bars.COLUMNS,
-        "".join(glyph for glyph, _ in rankrow.STATES.values()),
+        "".join(glyph for glyph, _ in rank_row.STATES.values()),
         "".join((*sections.DECISIONS.values(), *sections.SEVERITIES.values())),
         "●■║▶◌✖━▏▲─│╭╮╰╯█░…",  # header, replay bar, card, progress
     ],

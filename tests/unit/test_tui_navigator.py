@@ -8,10 +8,10 @@ import pytest
 from snapshot import views
 
 from tuiadvisor.preferences import Preferences
-from tuiadvisor.tui import commands
-from tuiadvisor.tui.desk import NO_DESK, DeskState
-from tuiadvisor.tui.feed import COMMAND_VALUES, FeedState
-from tuiadvisor.tui.navigator import ACTIONS, FEED_COMMANDS, Navigator
+from tuiadvisor.tui.contract import commands
+from tuiadvisor.tui.contract.desk import NO_DESK, DeskState
+from tuiadvisor.tui.contract.feed import COMMAND_VALUES, FeedState
+from tuiadvisor.tui.control.navigator import ACTIONS, FEED_COMMANDS, Navigator
 
 
 class FakeShell:

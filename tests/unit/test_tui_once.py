@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from snapshot import views
 
-from tuiadvisor.tui.once import plain_summary
+from tuiadvisor.tui.pages.once import plain_summary
 
 VIEWS = {
     "straggler": views.straggler(),
@@ -89,8 +89,6 @@ def test_unknown_is_never_a_zero() -> None:
 
 def test_it_needs_no_textual() -> None:
     """On a login node --once must start at once: Textual is not even imported."""
-    code = (
-        "import sys, tuiadvisor.tui.once; print([name for name in sys.modules if name.startswith('textual')])"
-    )
+    code = "import sys, tuiadvisor.tui.pages.once; print([name for name in sys.modules if name.startswith('textual')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]\n" == done.stdout

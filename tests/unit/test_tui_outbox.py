@@ -13,12 +13,12 @@ from unit.test_cli_desk import wait_until
 from unit.test_contents import recording
 from unit.test_tui_navigator import Keyboard
 
-from tuiadvisor.cli.bookmarks import bookmark_file, bookmarks, save_bookmark
-from tuiadvisor.cli.desk import Desk
+from tuiadvisor.app.bookmarks import bookmark_file, bookmarks, save_bookmark
+from tuiadvisor.app.desk import Desk
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.tui import outbox
-from tuiadvisor.tui.app import Screens
-from tuiadvisor.tui.journal import Journal
+from tuiadvisor.tui.control import clipboard
+from tuiadvisor.tui.control.app import Screens
+from tuiadvisor.tui.pages.journal import Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 def test_copied_text_reaches_the_terminal_by_osc_52() -> None:
     """As base64; not where there is no terminal, and not when it is too long for one."""
-    sequence = outbox.clipboard_sequence("rank 2\n", {"TERM": "xterm-256color"})
+    sequence = clipboard.clipboard_sequence("rank 2\n", {"TERM": "xterm-256color"})
     assert sequence.startswith("\x1b]52;c;")
     assert b"rank 2\n" == base64.b64decode(sequence[7:-1])
-    assert "" == outbox.clipboard_sequence("rank 2", {"TERM": "dumb"})
-    assert "" == outbox.clipboard_sequence("x" * 80_000, {"TERM": "xterm"})
+    assert "" == clipboard.clipboard_sequence("rank 2", {"TERM": "dumb"})
+    assert "" == clipboard.clipboard_sequence("x" * 80_000, {"TERM": "xterm"})
 
 
 def test_a_copied_page_is_whole(tmp_path: Path) -> None:
@@ -44,15 +44,15 @@ def test_a_copied_page_is_whole(tmp_path: Path) -> None:
     keyboard.press("1", "y")
     assert "expected speed-up" in keyboard.shell.copied[-1]
     path = tmp_path / "tuiadvisor" / "copied.txt"
-    assert path == outbox.copy_file({"XDG_CACHE_HOME": str(tmp_path)})
-    outbox.write_private(path, "a")
-    outbox.write_private(path, "b")
+    assert path == clipboard.copy_file({"XDG_CACHE_HOME": str(tmp_path)})
+    clipboard.write_private(path, "a")
+    clipboard.write_private(path, "b")
     assert "b" == path.read_text()
     assert 0o600 == path.stat().st_mode & 0o777
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic"):
-        outbox.write_private(path, "c")
+        clipboard.write_private(path, "c")
 
 
 async def test_a_picture_is_saved_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,11 @@ import pytest
 from snapshot import views
 from unit.test_tui_navigator import FakeShell
 
-from tuiadvisor.tui.desk import NO_DESK, DeskState
-from tuiadvisor.tui.feed import FeedState
-from tuiadvisor.tui.line import length
-from tuiadvisor.tui.navigator import Navigator
-from tuiadvisor.tui.overview import shared_rows
+from tuiadvisor.text.line import length
+from tuiadvisor.tui.contract.desk import NO_DESK, DeskState
+from tuiadvisor.tui.contract.feed import FeedState
+from tuiadvisor.tui.control.navigator import Navigator
+from tuiadvisor.tui.pages.overview import shared_rows
 
 STATES = {
     "straggler": views.live(views.straggler()),

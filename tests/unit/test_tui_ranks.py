@@ -8,8 +8,8 @@ import pytest
 from snapshot import views
 from unit.test_tui_navigator import Keyboard
 
-from tuiadvisor.tui.line import length
-from tuiadvisor.tui.ranklist import SORTS
+from tuiadvisor.text.line import length
+from tuiadvisor.tui.pages.rank_list import SORTS
 
 GROUPED = views.grouped_many()
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tuiadvisor.tui.wire import LONGEST_DEBT_S, LONGEST_WAIT_S, SAVED_S, SMALL_BYTES_PER_S, Budget
+from tuiadvisor.tui.terminal.frame_writer import (
+    LONGEST_DEBT_S,
+    LONGEST_WAIT_S,
+    SAVED_S,
+    SMALL_BYTES_PER_S,
+    Budget,
+)
 
 
 def written(frame_bytes: int, seconds: float, num_cells: int = 80 * 24) -> tuple[int, int]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from patience import PATIENCE_S
 
-from tuiadvisor.agent.leash import MAX_LINE_BYTES, Leash
-from tuiadvisor.cli.work_options import share_ppm
+from tuiadvisor.agent.control_pipe import MAX_LINE_BYTES, Leash
+from tuiadvisor.cli.options.work import share_ppm
 from tuiadvisor.launch.agents import Agents, Launched
 from tuiadvisor.stream.keys import Invitation
 from tuiadvisor.stream.wish import Wish, parse_wish

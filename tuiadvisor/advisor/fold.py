@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
-from tuiadvisor.advisor.bucketstore import BucketStore
-from tuiadvisor.advisor.collectives import Collectives
-from tuiadvisor.advisor.collector import collector_off
-from tuiadvisor.advisor.devicetimes import DeviceTimes, of_job
-from tuiadvisor.advisor.exchange import find_exchange
-from tuiadvisor.advisor.findings import Judged, catalog, find, find_standstill, with_processes
-from tuiadvisor.advisor.goodput import goodput
-from tuiadvisor.advisor.groups import groupings
-from tuiadvisor.advisor.pausefacts import pause_views
-from tuiadvisor.advisor.payload import integer
-from tuiadvisor.advisor.picture import (
+from tuiadvisor.advisor.assemble.picture import (
     SCHEMA,
     chain,
     deaths,
@@ -38,33 +28,43 @@ from tuiadvisor.advisor.picture import (
     what_if,
     window,
 )
-from tuiadvisor.advisor.pipelines import find_pipelines, pipeline_view
-from tuiadvisor.advisor.pipelinestore import EVENT_NAMES, PipelineStore
-from tuiadvisor.advisor.probework import probe_work, with_burst_wanted
-from tuiadvisor.advisor.roster import GONE, Roster
-from tuiadvisor.advisor.rows import rank_rows, with_devices
-from tuiadvisor.advisor.seen import Seen, heat_first, marks
-from tuiadvisor.advisor.standing import standing
-from tuiadvisor.advisor.steps import FOLDED, StepStore
-from tuiadvisor.advisor.trend import TrendHistory, until
-from tuiadvisor.advisor.verdict import not_yet, stands_still, verdict, with_deaths
-from tuiadvisor.advisor.view import RunView
+from tuiadvisor.advisor.assemble.probe_overhead import probe_work, with_burst_wanted
+from tuiadvisor.advisor.assemble.rank_groups import groupings
+from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
+from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
+from tuiadvisor.advisor.cluster.membership import GONE, Roster
+from tuiadvisor.advisor.cluster.payload_fields import integer
+from tuiadvisor.advisor.detail.bucket_store import BucketStore
+from tuiadvisor.advisor.detail.collectives import Collectives
+from tuiadvisor.advisor.detail.device_times import DeviceTimes, of_job
+from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES, PipelineStore
+from tuiadvisor.advisor.judge.communication import find_exchange
+from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
+from tuiadvisor.advisor.judge.goodput import goodput
+from tuiadvisor.advisor.judge.hang import standing
+from tuiadvisor.advisor.judge.pause_facts import pause_views
+from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
+from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, verdict, with_deaths
+from tuiadvisor.advisor.paused_gc import collector_off
+from tuiadvisor.advisor.steps.step_store import FOLDED, StepStore
+from tuiadvisor.advisor.steps.trend import TrendHistory, until
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
-from tuiadvisor.metrics.accounting import job_seconds
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, diagnose_table, with_device_clocks
-from tuiadvisor.metrics.stopped import with_stops
-from tuiadvisor.metrics.warmup import find_warmup
+from tuiadvisor.metrics.pauses.stopped_process import with_stops
+from tuiadvisor.metrics.pauses.warmup import find_warmup
+from tuiadvisor.metrics.steps.accounting import job_seconds
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
+from tuiadvisor.views.run_view import RunView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tuiadvisor.advisor.view import Verdict
     from tuiadvisor.events import GivenWork
-    from tuiadvisor.metrics.arrays import Bools, Ints
-    from tuiadvisor.metrics.steptable import StepTable
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+    from tuiadvisor.metrics.steps.step_table import StepTable
+    from tuiadvisor.views.run_view import Verdict
     from tuiadvisor_rules.loader import Rule
 
 STEP_NAMES = ("rank", *STEP_COLUMNS)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink
+from tuiadvisor.agent.control_pipe import Leash
 from tuiadvisor.agent.discovery import NoRanksError, RankFinder, RankProcess
 from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.gpu import GpuSampler
 from tuiadvisor.agent.hello import hello, host_name
 from tuiadvisor.agent.host import HostSampler
-from tuiadvisor.agent.leash import Leash
 from tuiadvisor.agent.session import remove_leftovers
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState

@@ -21,8 +21,8 @@ from tuiadvisor.agent.info import ProbeInfo, parse_info
 from tuiadvisor.agent.ownfolder import new_session, present_session
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
 from tuiadvisor.agent.session import LEASE_NS, RingSession, mapped_rings
-from tuiadvisor.agent.standingthread import StandingThread
 from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
+from tuiadvisor.agent.training_thread import StandingThread
 from tuiadvisor.agent.workingcopy import CommitLookup
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState

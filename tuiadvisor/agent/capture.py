@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
     from tuiadvisor.agent.attach import RankLink
-    from tuiadvisor.agent.company import Company
+    from tuiadvisor.agent.attach_batch import Company
     from tuiadvisor.agent.session import RingSession
 
 NS: Final = 10**9

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.compare import measure
-from tuiadvisor.cli.desk import Desk
+from tuiadvisor.advisor.compare.comparing import measure
+from tuiadvisor.app.desk import Desk
+from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.replay_feed import ReplayFeed
+from tuiadvisor.app.screens import show_screens
+from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.document import document_bytes, print_document
-from tuiadvisor.cli.intent_options import add_intent_options, intent_of
-from tuiadvisor.cli.progress import read_frames
-from tuiadvisor.cli.replayfeed import ReplayFeed
-from tuiadvisor.cli.screens import show_screens
-from tuiadvisor.cli.survey import surveyed
+from tuiadvisor.cli.options.intent import add_intent_options, intent_of
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
 from tuiadvisor.session.conduct import Recorded, Session, conduct, identity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.app.progress import read_frames
 from tuiadvisor.exporters.anonymize import anonymize
 from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
 

@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.agent.attach_batch import Company
 from tuiadvisor.agent.capture import RankCapture, capture
-from tuiadvisor.agent.company import Company
 from tuiadvisor.cli.document import print_document
-from tuiadvisor.cli.duration import seconds
-from tuiadvisor.cli.rank_set import rank_set, said
-from tuiadvisor.cli.target import ranks_of
-from tuiadvisor.cli.target_options import add_target
+from tuiadvisor.cli.options.duration import seconds
+from tuiadvisor.cli.options.rank_set import rank_set, said
+from tuiadvisor.cli.options.target import ranks_of
+from tuiadvisor.cli.options.training import add_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 from tuiadvisor import __version__
 from tuiadvisor.cli.output import OutputError, give_up_output
 from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.tui.environment import shows_screens
+from tuiadvisor.text.terminal import shows_screens
 
 # name -> (module, one line). An explicit list: what is not here does not exist.
 COMMANDS: Final = {
@@ -127,7 +127,7 @@ def _run(arguments: list[str]) -> int:
     try:
         if wants_screens(options):
             # Before a training is touched: a bad file is said first.
-            importlib.import_module("tuiadvisor.cli.preferences").load()
+            importlib.import_module("tuiadvisor.app.preferences_file").load()
         code: int = module.run(options)
     except TuiadvisorError as error:
         if options.debug:

@@ -15,13 +15,13 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from tuiadvisor.advisor.compare import NOISE_FLOOR, Wishes, compare, measure
-from tuiadvisor.cli.desk import Desk
+from tuiadvisor.advisor.compare.comparing import NOISE_FLOOR, Wishes, compare, measure
+from tuiadvisor.app.desk import Desk
+from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.document import print_document
-from tuiadvisor.cli.progress import read_frames
-from tuiadvisor.cli.screens import show_screens
 from tuiadvisor.report.comparison import comparison_document
-from tuiadvisor.tui.comparison import plain_comparison
+from tuiadvisor.tui.pages.comparison import plain_comparison
 
 CODES: Final = {None: 2, True: 1, False: 0}
 

@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.findings import catalog
+from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks
-from tuiadvisor.cli.livefeed import LiveFeed
-from tuiadvisor.cli.session import Session
+from tuiadvisor.app.live_feed import LiveFeed
+from tuiadvisor.app.live_session import Session
 from tuiadvisor.cli.watching import say_goodbye, show, watch_once
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.ownpython import own_environment, python_command
-from tuiadvisor.tui.environment import shows_screens
+from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
     import argparse

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent.payload import detach_code
 from tuiadvisor.agent.session import mapped_rings, remove_leftovers
-from tuiadvisor.cli.target import ranks_of
-from tuiadvisor.cli.target_options import add_target
+from tuiadvisor.cli.options.target import ranks_of
+from tuiadvisor.cli.options.training import add_target
 from tuiadvisor.errors import FailureError
 from tuiadvisor.inject import inject
 

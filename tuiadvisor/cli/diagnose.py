@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import diagnose
+from tuiadvisor.app.whole_recording import frames_of
 from tuiadvisor.cli.document import print_document
-from tuiadvisor.cli.intent_options import add_intent_options, intent_of
-from tuiadvisor.cli.recorded import frames_of
-from tuiadvisor.cli.step_range import step_range
-from tuiadvisor.cli.work_options import add_work, work_of
+from tuiadvisor.cli.options.intent import add_intent_options, intent_of
+from tuiadvisor.cli.options.step_range import step_range
+from tuiadvisor.cli.options.work import add_work, work_of
 from tuiadvisor.report.document import document
 from tuiadvisor.session.economy import economy, economy_lines
-from tuiadvisor.tui.once import plain_summary
+from tuiadvisor.tui.pages.once import plain_summary
 
 if TYPE_CHECKING:
     import argparse

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuiadvisor.cli.progress import read_frames
+from tuiadvisor.app.progress import read_frames
 from tuiadvisor.exporters.chrome_trace import export_chrome_trace
 from tuiadvisor.exporters.parquet import export_parquet
 

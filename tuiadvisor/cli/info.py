@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuiadvisor.advisor.contents import contents
+from tuiadvisor.advisor.compare.recording_contents import contents
+from tuiadvisor.app.progress import read_frames
 from tuiadvisor.cli.document import print_document
-from tuiadvisor.cli.progress import read_frames
 from tuiadvisor.report.contents import contents_document
 from tuiadvisor.stream.recordingindex import RecordingIndex
 from tuiadvisor.stream.scan import read_summary
-from tuiadvisor.tui.contents import plain_contents
+from tuiadvisor.tui.pages.contents import plain_contents
 
 if TYPE_CHECKING:
     import argparse

@@ -8,13 +8,13 @@ import time
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.cli.background import run_in_background
-from tuiadvisor.cli.duration import seconds
-from tuiadvisor.cli.holdup import HoldUp, why_unwatched
-from tuiadvisor.cli.livefeed import LiveFeed, attach_phase
-from tuiadvisor.cli.survey import surveyed
-from tuiadvisor.cli.target import open_session
-from tuiadvisor.cli.target_options import add_probe_options, add_remote_target, add_target
+from tuiadvisor.app.attach_state import HoldUp, why_unwatched
+from tuiadvisor.app.background import run_in_background
+from tuiadvisor.app.live_feed import LiveFeed, attach_phase
+from tuiadvisor.app.survey import surveyed
+from tuiadvisor.cli.options.duration import seconds
+from tuiadvisor.cli.options.target import open_session
+from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target
 from tuiadvisor.errors import FailureError, one_line
 from tuiadvisor.shellword import shell_word
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from tuiadvisor.advisor.view import RunView
-    from tuiadvisor.cli.session import Session
+    from tuiadvisor.app.live_session import Session
+    from tuiadvisor.views.run_view import RunView
 
 
 ATTACH_PATIENCE_S: Final = (

@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuiadvisor.cli.screens import show_opened
-from tuiadvisor.cli.size_options import add_sizes, sizes_of
-from tuiadvisor.cli.work_options import add_work
+from tuiadvisor.app.screens import show_opened
+from tuiadvisor.cli.options.sizes import add_sizes, sizes_of
+from tuiadvisor.cli.options.work import add_work
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.tui.environment import shows_screens
+from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
-    from tuiadvisor.cli.desk import Desk
+    from tuiadvisor.app.desk import Desk
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

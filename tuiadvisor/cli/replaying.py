@@ -6,25 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuiadvisor.advisor.runlist import summarized
-from tuiadvisor.cli.bookmarks import bookmarks
-from tuiadvisor.cli.desk import Desk
-from tuiadvisor.cli.folder import recordings
-from tuiadvisor.cli.recorded import whole_view
-from tuiadvisor.cli.replayfeed import ReplayFeed
-from tuiadvisor.cli.work_options import work_of
+from tuiadvisor.app.bookmarks import bookmarks
+from tuiadvisor.app.desk import Desk
+from tuiadvisor.app.recordings import recordings
+from tuiadvisor.app.replay_feed import ReplayFeed
+from tuiadvisor.app.whole_recording import whole_view
+from tuiadvisor.cli.options.work import work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
-from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.once import plain_summary
-from tuiadvisor.tui.runs import plain_runs
+from tuiadvisor.text import format as text_of
+from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.tui.pages.runs import plain_runs
+from tuiadvisor.views.run_list import summarized
 
 if TYPE_CHECKING:
     import argparse
     from contextlib import ExitStack
 
-    from tuiadvisor.advisor.runlist import RunEntry
-    from tuiadvisor.cli.sizing import Sizing
+    from tuiadvisor.app.sizing import Sizing
+    from tuiadvisor.views.run_list import RunEntry
 
 
 def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) -> tuple[Desk, ReplayFeed]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import __version__
-from tuiadvisor.advisor.compare import compare, measure
-from tuiadvisor.cli.conductor import Conductor, session_file
-from tuiadvisor.cli.progress import read_frames
-from tuiadvisor.cli.sizing import Sizing
+from tuiadvisor.advisor.compare.comparing import compare, measure
+from tuiadvisor.app.advising import Conductor, session_file
+from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.sizing import Sizing
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from tuiadvisor.advisor.compare import Measured
-    from tuiadvisor.advisor.comparison import Comparison
+    from tuiadvisor.advisor.compare.comparing import Measured
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
+    from tuiadvisor.views.comparison import Comparison
 
 MAX_RUNS: Final = 16
 SUFFIXES: Final = (".html", ".md")

@@ -9,17 +9,17 @@ import sys
 import time
 from typing import Final
 
-from tuiadvisor.advisor.findings import catalog
+from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks
-from tuiadvisor.cli.livefeed import LiveFeed
-from tuiadvisor.cli.session import Session
-from tuiadvisor.cli.target import terms_of
-from tuiadvisor.cli.target_options import add_probe_options
+from tuiadvisor.app.live_feed import LiveFeed
+from tuiadvisor.app.live_session import Session
+from tuiadvisor.cli.options.target import terms_of
+from tuiadvisor.cli.options.training import add_probe_options
 from tuiadvisor.cli.watching import say_goodbye, show
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject.armed import arm_environment
 from tuiadvisor.inject.permission import tracing_forbidden
-from tuiadvisor.tui.once import plain_summary
+from tuiadvisor.tui.pages.once import plain_summary
 
 LOOK_S: Final = 0.1
 

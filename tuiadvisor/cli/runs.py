@@ -6,9 +6,9 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuiadvisor.cli.screens import show_opened
+from tuiadvisor.app.screens import show_opened
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.tui.environment import shows_screens
+from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
     import argparse

@@ -9,14 +9,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-from tuiadvisor.advisor.compare import measure
-from tuiadvisor.cli import preferences
-from tuiadvisor.cli.desk import Desk
+from tuiadvisor.advisor.compare.comparing import measure
+from tuiadvisor.app import preferences_file
+from tuiadvisor.app.desk import Desk
+from tuiadvisor.app.progress import read_frames
+from tuiadvisor.app.screens import show_screens
+from tuiadvisor.app.sizing import Sizing
 from tuiadvisor.cli.document import print_document
-from tuiadvisor.cli.duration import seconds
-from tuiadvisor.cli.progress import read_frames
-from tuiadvisor.cli.screens import show_screens
-from tuiadvisor.cli.sizing import Sizing
+from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse, pick
 from tuiadvisor.scaling.cost import Intent
@@ -139,7 +139,7 @@ def _screen(options: argparse.Namespace) -> int:
         raise TuiadvisorError(
             f"--{given[0].replace('_', '-')} cannot be shown with --tui; leave one of the two out"
         )
-    known = stated_in(read_intent(FILE_NAME), preferences.current().efficiency_floor)
+    known = stated_in(read_intent(FILE_NAME), preferences_file.current().efficiency_floor)
     typed = {
         name: value
         for name, value in asdict(_intent(options)).items()

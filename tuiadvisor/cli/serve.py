@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     check(arguments)
     if importlib.util.find_spec("textual_serve") is None:
         raise TuiadvisorError("the web page needs textual-serve: pip install 'tuiadvisor[web]'")
-    from tuiadvisor.cli.webpage import Page  # noqa: PLC0415 - an extra
+    from tuiadvisor.app.web_page import Page  # noqa: PLC0415 - an extra
 
     # exec: the shell that textual-serve starts would stand between the page's end and ours.
     command = f"exec {shlex.join(python_command('tuiadvisor.cli', *arguments))}"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.agent.stacks import RankStacks, find_spy, stacks_of
 from tuiadvisor.cli.document import print_document
-from tuiadvisor.cli.rank_set import rank_set, said
-from tuiadvisor.cli.target import ranks_of
-from tuiadvisor.cli.target_options import add_target
+from tuiadvisor.cli.options.rank_set import rank_set, said
+from tuiadvisor.cli.options.target import ranks_of
+from tuiadvisor.cli.options.training import add_target
 from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.metrics.stuck import GroupPlace, RankPlace, StuckCall, in_words, stuck_calls
+from tuiadvisor.metrics.hang.sequence_numbers import GroupPlace, RankPlace, StuckCall, in_words, stuck_calls
 
 if TYPE_CHECKING:
     import argparse

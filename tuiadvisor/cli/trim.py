@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tuiadvisor.cli.progress import read_frames
-from tuiadvisor.cli.step_range import step_range
+from tuiadvisor.app.progress import read_frames
+from tuiadvisor.cli.options.step_range import step_range
 from tuiadvisor.exporters.rewrite import refuse_existing, write_recording
 from tuiadvisor.exporters.trim import Trimmed, trim
 

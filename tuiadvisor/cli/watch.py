@@ -8,16 +8,16 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.agent.discovery import find_ranks
-from tuiadvisor.cli.duration import seconds
-from tuiadvisor.cli.screens import show_opened
-from tuiadvisor.cli.size_options import add_sizes, sizes_of
-from tuiadvisor.cli.target_options import add_probe_options, add_remote_target, add_target, add_visit
-from tuiadvisor.tui.environment import shows_screens
+from tuiadvisor.app.screens import show_opened
+from tuiadvisor.cli.options.duration import seconds
+from tuiadvisor.cli.options.sizes import add_sizes, sizes_of
+from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target, add_visit
+from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
     import argparse
 
-    from tuiadvisor.cli.desk import Desk
+    from tuiadvisor.app.desk import Desk
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

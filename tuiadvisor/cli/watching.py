@@ -5,26 +5,26 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tuiadvisor.advisor.findings import catalog
+from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks, has_torch
-from tuiadvisor.cli.desk import Desk
-from tuiadvisor.cli.holdup import HoldUp, why_unwatched
-from tuiadvisor.cli.livefeed import LiveFeed
-from tuiadvisor.cli.screens import show_screens
-from tuiadvisor.cli.target import open_target
+from tuiadvisor.app.attach_state import HoldUp, why_unwatched
+from tuiadvisor.app.desk import Desk
+from tuiadvisor.app.live_feed import LiveFeed
+from tuiadvisor.app.screens import show_screens
+from tuiadvisor.cli.options.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
 from tuiadvisor.shellword import shell_word
-from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.once import plain_summary
+from tuiadvisor.text import format as text_of
+from tuiadvisor.tui.pages.once import plain_summary
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
     from contextlib import ExitStack
 
-    from tuiadvisor.advisor.view import RunView
-    from tuiadvisor.cli.session import Session, Visit
-    from tuiadvisor.cli.sizing import Sizing
+    from tuiadvisor.app.live_session import Session, Visit
+    from tuiadvisor.app.sizing import Sizing
+    from tuiadvisor.views.run_view import RunView
 
 
 def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visit, LiveFeed]:

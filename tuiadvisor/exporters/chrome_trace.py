@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import numpy as np
 import orjson
 
-from tuiadvisor.advisor.payload import number, text
+from tuiadvisor.advisor.cluster.payload_fields import number, text
 from tuiadvisor.events import PHASES, UNKNOWN, EventKind
 from tuiadvisor.exporters.outfile import new_file
 from tuiadvisor.exporters.slices import lay_out
@@ -29,7 +29,7 @@ from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tuiadvisor.advisor.view import Finding, RunView
+    from tuiadvisor.views.run_view import Finding, RunView
 
 Event = dict[str, Any]
 

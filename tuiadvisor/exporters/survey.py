@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.jobaxis import JobAxis
+from tuiadvisor.advisor.steps.job_axis import JobAxis
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from tuiadvisor.advisor.payload import integer, number, text
+from tuiadvisor.advisor.cluster.payload_fields import integer, number, text
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, UNKNOWN, EventKind, StepFlag
 from tuiadvisor.exporters.survey import Survey, is_steps

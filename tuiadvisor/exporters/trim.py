@@ -22,7 +22,7 @@ from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, encode, pack_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tuiadvisor.metrics.arrays import Bools
+    from tuiadvisor.metrics.steps.arrays import Bools
 
 STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
 EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)

@@ -14,8 +14,8 @@ import orjson
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import listed, rank_in_name, read_whole
-from tuiadvisor.metrics.hang import COLLECTIVE, P2P, Dump, Group, Operation, Progress
-from tuiadvisor.metrics.hangdumps import contradicting
+from tuiadvisor.metrics.hang.dump_consistency import contradicting
+from tuiadvisor.metrics.hang.missing_ranks import COLLECTIVE, P2P, Dump, Group, Operation, Progress
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.importers.flight_recorder import DumpFolder, read_flight_recorder
-from tuiadvisor.metrics.hang import Hang, Waiting, diagnose
-from tuiadvisor.metrics.optable import named
+from tuiadvisor.metrics.hang.missing_ranks import Hang, Waiting, diagnose
+from tuiadvisor.metrics.traces.op_table import named
 
 if TYPE_CHECKING:
     from pathlib import Path

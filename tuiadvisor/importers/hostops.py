@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from tuiadvisor.metrics.gputimeline import COMM, COMPUTE
+from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMPUTE
 
 HOST_CATEGORIES: Final = frozenset(("cpu_op", "user_annotation"))
 # torch/csrc/distributed/c10d: each backend's profiling title is "backend:call".

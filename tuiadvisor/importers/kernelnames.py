@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from tuiadvisor.metrics.gputimeline import COMM, COMM_GUESSED, COMPUTE, MEMORY
+from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, COMPUTE, MEMORY
 
 GPU_CATEGORIES: Final = frozenset(
     ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events")

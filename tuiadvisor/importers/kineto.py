@@ -22,13 +22,13 @@ from tuiadvisor.importers.kernelnames import (
     kind_of,
 )
 from tuiadvisor.importers.traceevents import TraceFile
-from tuiadvisor.metrics.gputimeline import COMM, COMM_GUESSED, GpuEvents
+from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, GpuEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tuiadvisor.metrics.arrays import Bools, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
 MAX_EVENTS: Final = 50_000_000
 MAX_RANK: Final = 1 << 24

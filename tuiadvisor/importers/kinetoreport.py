@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.kernelnames import all_wait
 from tuiadvisor.importers.kineto import RankTrace, TraceFolder, read_kineto
-from tuiadvisor.metrics.commarrival import Arrivals, RankArrival, arrivals
-from tuiadvisor.metrics.commclock import Calls
-from tuiadvisor.metrics.gputimeline import NO_EVENTS, GpuTime, StreamIdle, gpu_time, stream_idle
-from tuiadvisor.metrics.optable import named
+from tuiadvisor.metrics.traces.collective_arrival import Arrivals, RankArrival, arrivals
+from tuiadvisor.metrics.traces.collective_clock import Calls
+from tuiadvisor.metrics.traces.gpu_timeline import NO_EVENTS, GpuTime, StreamIdle, gpu_time, stream_idle
+from tuiadvisor.metrics.traces.op_table import named
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import MAX_FILE_BYTES, opened
-from tuiadvisor.metrics.opgraph import KNOWN
-from tuiadvisor.metrics.optable import OpTable
+from tuiadvisor.metrics.traces.op_graph import KNOWN
+from tuiadvisor.metrics.traces.op_table import OpTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tuiadvisor.metrics.arrays import Floats, Ints
+    from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
 MAX_ROWS: Final = 20_000_000
 MAX_OPTYPES: Final = 1000

@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.ops import read_ops
-from tuiadvisor.metrics.opclock import on_one_clock
-from tuiadvisor.metrics.optable import grid
-from tuiadvisor.metrics.opverdict import STRAGGLING, Cause, causes
-from tuiadvisor.metrics.opwhatif import OpWhatIf, what_if
+from tuiadvisor.metrics.traces.op_clock import on_one_clock
+from tuiadvisor.metrics.traces.op_table import grid
+from tuiadvisor.metrics.traces.op_verdict import STRAGGLING, Cause, causes
+from tuiadvisor.metrics.traces.op_what_if import OpWhatIf, what_if
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-from tuiadvisor.metrics.optable import OpGrid
+from tuiadvisor.metrics.traces.op_table import OpGrid
 
 SHOWN_ROWS: Final = 6
 

@@ -19,7 +19,7 @@ from tuiadvisor.importers.files import read_whole
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tuiadvisor.metrics.arrays import Floats
+    from tuiadvisor.metrics.steps.arrays import Floats
 
 MAX_BYTES: Final = 64 << 20
 TIME: Final = "step_time_s"

@@ -11,33 +11,44 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.accounting import phase_seconds_PR
-from tuiadvisor.metrics.arrays import Bools, Floats, Ints, column_median, median
-from tuiadvisor.metrics.barrier import Barrier, find_barrier, select_steps
-from tuiadvisor.metrics.causes import (
+from tuiadvisor.metrics.lateness.job_losses import (
+    CommonLoss,
+    input_loss,
+    transfer_loss,
+    turn_taking_loss,
+    turns_of_one,
+)
+from tuiadvisor.metrics.lateness.late_phase import (
     COMPUTE_PHASES,
     DeviceClock,
     phases_before_barrier,
     with_device_clock,
 )
-from tuiadvisor.metrics.changes import MIN_SEGMENT_STEPS
-from tuiadvisor.metrics.drift import Drift, find_drift
-from tuiadvisor.metrics.lateranks import LateRank, with_causes, with_waits_for_cores, with_work_spread
-from tuiadvisor.metrics.lengths import LengthLoss, length_loss
-from tuiadvisor.metrics.losses import CommonLoss, input_loss, transfer_loss, turn_taking_loss, turns_of_one
-from tuiadvisor.metrics.phaselevels import onset
-from tuiadvisor.metrics.regime import MIN_SHIFT_SHARE, LevelShift, level_shift
-from tuiadvisor.metrics.steadiness import Steadiness, find_steady
-from tuiadvisor.metrics.steptable import PHASE_INDEX, StepTable, select
-from tuiadvisor.metrics.stragglers import find_stragglers
-from tuiadvisor.metrics.wandering import Wandering, phase_shares
-from tuiadvisor.metrics.whatif import Gain, Slowdown, slowdown, what_if_stride
-from tuiadvisor.metrics.window import find_window
+from tuiadvisor.metrics.lateness.late_ranks import (
+    LateRank,
+    with_causes,
+    with_waits_for_cores,
+    with_work_spread,
+)
+from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss, length_loss
+from tuiadvisor.metrics.lateness.stragglers import find_stragglers
+from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
+from tuiadvisor.metrics.series.drift import Drift, find_drift
+from tuiadvisor.metrics.series.what_if import Gain, Slowdown, slowdown, what_if_stride
+from tuiadvisor.metrics.steps.accounting import phase_seconds_PR
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
+from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, select
+from tuiadvisor.metrics.window.phase_levels import onset
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, LevelShift, level_shift
+from tuiadvisor.metrics.window.rotating import Wandering, phase_shares
+from tuiadvisor.metrics.window.window import find_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.metrics.lateranks import CoreWaitShares
+    from tuiadvisor.metrics.lateness.late_ranks import CoreWaitShares
 
     # Seconds -> what each row's device says of its clock over its last so many seconds.
     DeviceClocksOf = Callable[[float], list[DeviceClock | None]]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.events import PHASES
 from tuiadvisor.report.inert import inert
-from tuiadvisor.tui import format as text_of
+from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tuiadvisor.advisor.view import RankRow, Shares, Trend
+    from tuiadvisor.views.run_view import RankRow, Shares, Trend
 
 WIDTH: Final = 960
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 14, 34

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.comparison import Change, Comparison, RunSide
     from tuiadvisor.report.document import Document
+    from tuiadvisor.views.comparison import Change, Comparison, RunSide
 
 
 def comparison_document(comparison: Comparison) -> Document:

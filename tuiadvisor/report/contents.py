@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.contents import Contents
+    from tuiadvisor.advisor.compare.recording_contents import Contents
     from tuiadvisor.report.document import Document
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report.charts import grid, svg
 from tuiadvisor.report.inert import inert
-from tuiadvisor.tui.plot import Plot, short, top_of
+from tuiadvisor.text.plot import Plot, short, top_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

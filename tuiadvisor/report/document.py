@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.pipelineview import PipelineView
-    from tuiadvisor.advisor.view import Finding, RankRow, RunView, Verdict
+    from tuiadvisor.views.pipeline import PipelineView
+    from tuiadvisor.views.run_view import Finding, RankRow, RunView, Verdict
 
 Document = dict[str, object]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.wording import (
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.wording import (
     MEETS,
     PIPELINE_PARTS,
     collective_figures,
@@ -18,10 +18,10 @@ from tuiadvisor.tui.wording import (
 )
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.comparison import Comparison
-    from tuiadvisor.advisor.pipelineview import PipelineView
-    from tuiadvisor.advisor.view import Losses, RankRow, RunView
     from tuiadvisor.scaling.picture import Picture
+    from tuiadvisor.views.comparison import Comparison
+    from tuiadvisor.views.pipeline import PipelineView
+    from tuiadvisor.views.run_view import Losses, RankRow, RunView
 
 DECISIONS: Final = {"tune": "tune", "rescale": "rescale", "stop": "stop", "keep": "keep"}
 MAX_RANKS: Final = 64

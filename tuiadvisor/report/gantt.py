@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report.charts import COLOURS, WIDTH, svg
-from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.gantt import NAMES
-from tuiadvisor.tui.wording import PIPELINE_PARTS
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.gantt import NAMES
+from tuiadvisor.text.wording import PIPELINE_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.advisor.pipelineview import PipelineChunk, PipelineView
-    from tuiadvisor.advisor.view import ChainLink
+    from tuiadvisor.views.pipeline import PipelineChunk, PipelineView
+    from tuiadvisor.views.run_view import ChainLink
 
 FILLS: Final = {"F": COLOURS["forward"], "B": COLOURS["backward"], "W": COLOURS["optimizer"]}
 PART_COLOURS: Final = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuiadvisor.report.inert import inert
-from tuiadvisor.tui import format as text_of
+from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.events import PHASES
 from tuiadvisor.report.charts import COLOURS, WIDTH, svg
 from tuiadvisor.report.inert import inert
-from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.wording import late_and_waiting
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.wording import late_and_waiting
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.exchangeview import ExchangeView
-    from tuiadvisor.advisor.view import RunView, Shares
+    from tuiadvisor.views.communication import ExchangeView
+    from tuiadvisor.views.run_view import RunView, Shares
 
 LEFT: Final = 110
 RIGHT: Final = 12

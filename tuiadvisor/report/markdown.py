@@ -25,9 +25,9 @@ from tuiadvisor.report.facts import (
     what_if_facts,
     window_note,
 )
-from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.gantt import gantt_row
-from tuiadvisor.tui.wording import (
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.gantt import gantt_row
+from tuiadvisor.text.wording import (
     MEETS_LEGEND,
     decided_size,
     pipeline_advice,
@@ -39,10 +39,10 @@ from tuiadvisor.tui.wording import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tuiadvisor.advisor.comparison import Comparison
-    from tuiadvisor.advisor.view import Finding, RunView
     from tuiadvisor.report.page import Dossier
     from tuiadvisor.scaling.picture import Picture
+    from tuiadvisor.views.comparison import Comparison
+    from tuiadvisor.views.run_view import Finding, RunView
 
 SPARK: Final = "▁▂▃▄▅▆▇█"
 CHART: Final = 100  # columns of a step drawn in letters

@@ -26,15 +26,15 @@ from tuiadvisor.report.facts import (
 )
 from tuiadvisor.report.html import facts, figure, table
 from tuiadvisor.report.inert import inert as _e
-from tuiadvisor.tui import format as text_of
+from tuiadvisor.text import format as text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.advisor.comparison import Comparison
-    from tuiadvisor.advisor.view import Finding, RunView
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
+    from tuiadvisor.views.comparison import Comparison
+    from tuiadvisor.views.run_view import Finding, RunView
 
 STYLE: Final = """
 :root { color-scheme: light dark; --ground: #f7f8fa; --text: #23282f; --dim: #5b6674; --line: #c6ccd6; --card: #fff;

@@ -19,8 +19,8 @@ from tuiadvisor.report.facts import (
 from tuiadvisor.report.html import bullets, facts, table
 from tuiadvisor.report.inert import inert
 from tuiadvisor.report.lanes import bucket_lanes, overlap_lanes
-from tuiadvisor.tui import format as text_of
-from tuiadvisor.tui.wording import (
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.wording import (
     MEETS_LEGEND,
     decided_size,
     pipeline_advice,
@@ -30,9 +30,9 @@ from tuiadvisor.tui.wording import (
 )
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.pipelineview import PipelineView
-    from tuiadvisor.advisor.view import RunView
     from tuiadvisor.scaling.picture import Picture
+    from tuiadvisor.views.pipeline import PipelineView
+    from tuiadvisor.views.run_view import RunView
 
 
 def pipeline(view: RunView) -> str:

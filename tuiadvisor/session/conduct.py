@@ -23,12 +23,12 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tuiadvisor.advisor.view import Action, RunView
     from tuiadvisor.session.answer import Why
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.machine import Machine
     from tuiadvisor.session.material import Material
     from tuiadvisor.session.stages import Stage
+    from tuiadvisor.views.run_view import Action, RunView
     from tuiadvisor_rules.questions import Question
 
 RISKS: Final = ("low", "medium", "high")

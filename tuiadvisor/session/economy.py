@@ -14,7 +14,7 @@ from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.material import gather
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import RunView
+    from tuiadvisor.views.run_view import RunView
 
 ASKED: Final = ("objective", "price_per_device_hour", "deadline_h", "budget", "remaining_steps")
 

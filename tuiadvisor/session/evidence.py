@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import Finding, RunView
+    from tuiadvisor.views.run_view import Finding, RunView
 
 COMPUTE: Final = ("forward", "backward", "optimizer")
 GROWING: Final = ("data_wait", "h2d", "forward", "backward")  # parts of a step that grow with its batch

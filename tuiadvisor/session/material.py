@@ -15,9 +15,9 @@ from tuiadvisor.session.intent import changed, price_of_device_hour, stated_step
 from tuiadvisor.session.machine import Machine
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.view import Verdict
     from tuiadvisor.session.economics import CheckpointPlan, Move
     from tuiadvisor.session.intent import Intent
+    from tuiadvisor.views.run_view import Verdict
 
 SAME_WORK: Final = 0.01  # samples a step may differ by this share and still be the same batch
 ANSWERS_OF_INTENT: Final = {

@@ -21,9 +21,9 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.advisor.view import RunView
     from tuiadvisor.session.conduct import Recorded
     from tuiadvisor.session.evidence import Facts
+    from tuiadvisor.views.run_view import RunView
 
 STEP: Final = Quantity("step_s", "step", "s", 1.0)
 COMPUTE: Final = ("h2d", "forward", "backward")

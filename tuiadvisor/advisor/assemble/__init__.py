@@ -1,0 +1,1 @@
+"""What was measured, judged and heard, put together for a RunView."""

@@ -1,0 +1,378 @@
+"""Assemble the RunView from what was measured, judged and heard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.advisor.cluster.membership import GONE, Roster
+from tuiadvisor.advisor.judge.evidence import overlap_seconds
+from tuiadvisor.events import NOTHING_GIVEN, PHASES, StepFlag
+from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
+from tuiadvisor.metrics.steps.accounting import job_seconds, shares
+from tuiadvisor.metrics.steps.arrays import mean_or_none, median_or_none, row_mean
+from tuiadvisor.metrics.steps.barrier import has_stages
+from tuiadvisor.views.run_view import (
+    ChainLink,
+    Losses,
+    Overlap,
+    RunInfo,
+    StepSummary,
+    Straggler,
+    Unknown,
+    WhatIf,
+    Window,
+)
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.assemble.seen import Seen
+    from tuiadvisor.advisor.cluster.rank_facts import RankFacts
+    from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.advisor.steps.step_store import StepStore
+    from tuiadvisor.events import GivenWork
+    from tuiadvisor.metrics.steps.arrays import Floats
+
+SCHEMA: Final = 1
+# The order in which a step of one rank goes through its phases.
+CHAIN: Final = ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer")
+MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
+MAX_NAMED_RANKS: Final = 64
+# How a scheduler, a launcher or a person ends a process.
+ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
+NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
+
+
+def run_info(roster: Roster) -> RunInfo:
+    """What runs, from the lowest rank that says so."""
+    facts = [roster.ranks[rank] for rank in sorted(roster.ranks)]
+
+    def first(name: str) -> str | None:
+        return next((f.texts[name] for f in facts if f.texts.get(name)), None)
+
+    hosts = sorted({f.host for f in facts} | {a.host for a in roster.agents.values()})
+    world_size = roster.world_size()
+    parallel = dict(next((f.parallel for f in facts if f.parallel), {}))
+    started = [f.start_wall_ns for f in facts if f.start_wall_ns]
+    command = first("command") or roster.run.get("command", "")
+    software = {name: value for name in ("cuda", "nccl", "git_commit") if (value := first(name))}
+    if roster.driver:
+        software["driver"] = roster.driver
+    if "tuiadvisor" in roster.run:
+        software["tuiadvisor"] = roster.run["tuiadvisor"]
+    return RunInfo(
+        label=first("label") or roster.run.get("label", ""),
+        command=command,
+        world_size=world_size,
+        hosts=tuple(hosts),
+        torch=first("torch"),
+        python=first("python"),
+        backend=first("backend"),
+        device=first("device"),
+        parallel=parallel,
+        software=software,
+        started_wall_s=min(started) / 1e9 if started else None,
+    )
+
+
+def window(diagnosis: Diagnosis | None) -> Window:
+    """The steps behind every number."""
+    if diagnosis is None:
+        return Window(None, None, 0, {}, enough=False, num_missing_steps=MIN_STEADY_STEPS)
+    steps = diagnosis.steady_steps
+    excluded = dict(diagnosis.steadiness.excluded)
+    before = diagnosis.num_all_steady - int(steps.size)
+    if before:
+        excluded["before_change"] = before
+    return Window(
+        first_step=int(steps[0]) if steps.size else None,
+        last_step=int(steps[-1]) if steps.size else None,
+        num_steps=int(steps.size),
+        excluded=excluded,
+        enough=diagnosis.enough,
+        num_missing_steps=diagnosis.num_missing_steps,
+        change=_change(diagnosis) if before else "",
+    )
+
+
+_PHASE_NAMES: Final = {
+    "data_wait": "waiting for input",
+    "comm_exposed": "the exchange",
+    "other": "what runs between the phases",
+}
+
+
+def _change(diagnosis: Diagnosis) -> str:
+    """Why the window begins where it does."""
+    shift_s = diagnosis.regime_shift_s
+    if diagnosis.regime_step is None or shift_s is None:
+        return ""
+    how = f"{seconds(abs(shift_s))} {'longer' if shift_s > 0 else 'shorter'}"
+    if diagnosis.regime_phase is not None:
+        phase = _PHASE_NAMES.get(diagnosis.regime_phase, diagnosis.regime_phase.replace("_", " "))
+        return f"since step {diagnosis.regime_step} {phase} is {how} a step on all ranks"
+    if diagnosis.regime_rank is None:
+        return f"since step {diagnosis.regime_step} a step is {how}"
+    return f"since step {diagnosis.regime_step} rank {diagnosis.regime_rank} works {how} a step"
+
+
+def step_summary(diagnosis: Diagnosis | None, given: GivenWork = NOTHING_GIVEN) -> StepSummary:
+    """The job's step in numbers; given: its work as the user says, which wins over what the batches tell."""
+    if diagnosis is None or not diagnosis.steady.num_steps:
+        nothing = dict.fromkeys(PHASES)
+        return StepSummary(None, None, None, None, None, dict(nothing), dict(nothing))
+    cycle, steady = diagnosis.steady_barrier.cycle_K, diagnosis.steady
+    known = cycle[np.isfinite(cycle)]
+    elapsed_s = mean_or_none(diagnosis.barrier.cycle_K[diagnosis.elapsed_K])
+    seconds = job_seconds(diagnosis.seconds_PR)
+
+    def rate(per_step: int | None, counts: Floats) -> float | None:
+        if per_step is not None:
+            return per_step / elapsed_s if elapsed_s else None
+        # Every rank has its own samples: the job's are their sum. A rank that does not say leaves it unknown.
+        if not elapsed_s or not np.isfinite(counts).any(axis=1).all():
+            return None
+        return float(row_mean(counts).sum()) / elapsed_s
+
+    return StepSummary(
+        median_s=median_or_none(cycle),
+        p95_s=float(np.percentile(known, 95)) if known.size else None,
+        throughput_steps_s=1 / elapsed_s if elapsed_s else None,
+        throughput_samples_s=rate(given.samples_per_step, steady.samples_RK),
+        throughput_tokens_s=rate(given.tokens_per_step, steady.tokens_RK),
+        shares=shares(seconds),
+        seconds=seconds,
+        given=tuple(name.removesuffix("_per_step") for name in given.document()),
+        mean_s=mean_or_none(cycle),
+        mean_with_pauses_s=elapsed_s,
+    )
+
+
+def chain(diagnosis: Diagnosis | None) -> tuple[ChainLink, ...]:
+    """A step's phases in their order, the longest marked, each with the rank that takes longest for it."""
+    if diagnosis is None or not diagnosis.steady.num_steps:
+        return ()
+    seconds = job_seconds(diagnosis.seconds_PR)
+    share = shares(seconds)
+    longest = max(CHAIN, key=lambda name: seconds[name] or 0.0)
+    links = []
+    for name in CHAIN:
+        mean_s, row_R = seconds[name], diagnosis.seconds_PR[PHASES.index(name)]
+        rank = slowest_s = None
+        # Exposed communication is waiting for others: who has most of it is the one that is not slow.
+        if mean_s and name != "comm_exposed" and np.isfinite(row_R).sum() > 1:
+            row = int(np.nanargmax(row_R))
+            if row_R[row] > (1 + MIN_LINK_SPREAD) * mean_s:
+                rank, slowest_s = diagnosis.table.ranks[row], float(row_R[row])
+        links.append(ChainLink(name, mean_s, share[name], rank, slowest_s, bool(mean_s) and name == longest))
+    return tuple(links)
+
+
+def overlap(diagnosis: Diagnosis | None) -> Overlap:
+    """Communication, exposed and hidden."""
+    if diagnosis is None:
+        return Overlap(None, None, None, None, None, None)
+    total, exposed_detail, detail = overlap_seconds(diagnosis)
+    sampled_RK = np.isfinite(diagnosis.steady.comm_total_s_RK)
+    num_sampled = int(sampled_RK.any(axis=0).sum())
+    exposed = job_seconds(diagnosis.seconds_PR)["comm_exposed"]
+    transfer_s = diagnosis.transfer.gain.loss_s if diagnosis.transfer else None
+    hidden = 1 - min(exposed_detail / total, 1.0) if total and exposed_detail is not None else None
+    return Overlap(
+        comm_total_s=total,
+        comm_exposed_s=exposed,
+        overlap=hidden,
+        transfer_s=transfer_s,
+        skew_s=mean_or_none(diagnosis.steady_barrier.wait_RK),
+        sampled_share=detail,
+        hidden_s=total - min(exposed_detail, total)
+        if total is not None and exposed_detail is not None
+        else None,
+        num_sampled_steps=num_sampled,
+        exposed_sampled_s=exposed_detail,
+        skew_sampled_s=mean_or_none(np.where(sampled_RK, diagnosis.steady_barrier.wait_RK, np.nan)),
+    )
+
+
+def stragglers(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[Straggler, ...]:
+    """Ranks named by a finding above info, largest loss first."""
+    if diagnosis is None:
+        return ()
+    named = named_ranks(judged)
+    return tuple(
+        Straggler(
+            rank=entry.rank,
+            score=entry.late.score,
+            cause=entry.cause.name,
+            loss_s_per_step=entry.late.gain.loss_s,
+            since_step=entry.since_step,
+            persistent=entry.late.persistent,
+            onset_seen=entry.late.onset_seen,
+        )
+        for entry in diagnosis.stragglers
+        if entry.rank in named
+    )
+
+
+def named_ranks(judged: list[Judged]) -> frozenset[int]:
+    """The culprits: a finding that is only worth a remark makes nobody one."""
+    return frozenset(
+        rank
+        for entry in judged
+        if entry.rule.scope == "straggler" and entry.finding.severity != "info"
+        for rank in entry.finding.ranks
+    )
+
+
+def what_if(diagnosis: Diagnosis | None) -> WhatIf | None:
+    """S and its parts."""
+    if diagnosis is None or diagnosis.slowdown is None:
+        return None
+    slow = diagnosis.slowdown
+    return WhatIf(slow.S, slow.S_t, slow.S_w, slow.M_W, None)
+
+
+def unknowns(
+    diagnosis: Diagnosis | None, roster: Roster, missing: tuple[int, ...], seen: Seen
+) -> tuple[Unknown, ...]:
+    """What could not be observed, and why."""
+    if diagnosis is None:
+        return (Unknown("step", "no step was seen yet"),)
+    device = next((f.texts.get("device") for f in roster.ranks.values() if f.texts.get("device")), None)
+    seconds = job_seconds(diagnosis.seconds_PR)
+    paused = {pause.kind for pause in diagnosis.steadiness.pauses}
+    result = [
+        Unknown(name, NOT_STEADY if name in paused else _why_phase(name, device))
+        for name in PHASES
+        if seconds[name] is None
+    ]
+    if diagnosis.steady_barrier.evidence == "none" and (diagnosis.table.num_ranks > 1 or missing):
+        result.append(Unknown("stragglers", _why_no_order(diagnosis, missing)))
+    if diagnosis.transfer is None and diagnosis.table.num_ranks > 1 and not has_stages(diagnosis.table):
+        why = (
+            "a rank was not recorded, and a late rank nobody sees looks like a slow network"
+            if missing
+            else "no gradient barrier was observed"
+        )
+        result.append(Unknown("transfer", why))
+    if overlap_seconds(diagnosis)[0] is None and seconds["comm_exposed"] is not None:
+        why = "what stages wait for each other and what moving data takes are not told apart"
+        result.append(
+            Unknown("overlap", why if seen.pipeline is not None else "no step was sampled in detail")
+        )
+    if seen.exchange.why and seen.pipeline is None:
+        result.append(Unknown("buckets", seen.exchange.why))
+    if seen.pipeline is not None and seen.pipeline.why_unknown:
+        result.append(Unknown("pipeline", seen.pipeline.why_unknown))
+    return tuple(result)
+
+
+def _why_phase(name: str, device: str | None) -> str:
+    if name == "h2d":
+        return (
+            "no device"
+            if device in {None, "cpu"}
+            else "copies to the device are not timed; their time is in other"
+        )
+    words = {
+        "data_wait": "no DataLoader hook has fired; its time is in other",
+        "comm_exposed": "no gradient barrier or collective was observed; its time is in backward or other",
+        "checkpoint": "no checkpoint was seen; one that a library writes by itself is in other",
+        "eval": "no evaluation was seen; one without the model's own forward is in other",
+        "pipeline_idle": "no pipeline stages",
+    }
+    return words.get(name, "no hook has fired; its time is in other")
+
+
+def _why_no_order(diagnosis: Diagnosis, missing: tuple[int, ...]) -> str:
+    if has_stages(diagnosis.table):
+        return "the ranks hold stages of a pipeline, which do different work"
+    if diagnosis.table.num_ranks < 2:
+        return f"only one rank was recorded of {1 + len(missing)}"
+    if (diagnosis.table.flagged_RK(StepFlag.NO_SYNC) & diagnosis.table.present_RK).any():
+        return "no gradient barrier was seen, so nothing tells who arrives last"
+    return "the ranks' arrivals could not be compared"
+
+
+def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, ...]) -> Losses:
+    """What was not seen."""
+    facts = roster.ranks.values()
+    notes = list(roster.notes)
+    # A training of one process has no rank number before its probe is in.
+    notes += [why for reasons in roster.unplaced.values() for why in reasons][:4]
+    for source, silent_s in sorted(roster.silent_agents().items()):
+        host = roster.agents[source].host
+        notes.append(f"agent on {host} silent" + ("" if silent_s is None else f" for {silent_s:.0f} s"))
+    for rank, why in list(store.not_compared(min_rows=8).items())[:4]:
+        notes.append(f"rank {rank} is not compared with the others: {why}")
+    if store.num_bad_rows:
+        notes.append(f"{store.num_bad_rows} step records contradicted themselves and were left out")
+    if roster.num_not_recorded:
+        notes.append(f"{roster.num_not_recorded} frames could not be recorded")
+    for fact in sorted(facts, key=lambda f: f.rank):
+        if fact.state == "killed" and len(notes) < 24:
+            notes.append(f"rank {fact.rank}: {fact.detail or 'killed'}")
+    return Losses(
+        events_dropped=sum(f.lost_steps + f.lost_events for f in facts),
+        frames_lost=roster.num_frames_lost,
+        frames_bad=roster.num_frames_bad + num_bad,
+        hooks_disabled=sum(f.hooks_disabled for f in facts),
+        ranks_missing=missing[:MAX_NAMED_RANKS],
+        notes=tuple(notes),
+    )
+
+
+def deaths(roster: Roster) -> tuple[str, ...]:
+    """A sentence for each rank that a signal killed, whom a launcher ended for another's sake last.
+
+    Empty where every end was asked for (scancel, Ctrl-C). A rank that is gone without a known signal may have called
+    os._exit: it counts where others were ended after it.
+    """
+    killed = [fact for fact in roster.ranks.values() if fact.state == "killed"]
+    asked = [fact for fact in killed if any(name in fact.detail for name in ASKED_TO_END)]
+    signalled = [fact for fact in killed if fact.detail.startswith("killed") and fact not in asked]
+    gone = [fact for fact in killed if fact not in asked and fact not in signalled]
+    if not signalled and not (gone and asked):
+        return ()
+    in_order = (*_by_rank(signalled), *_by_rank(gone), *_by_rank(asked))
+    return tuple(
+        f"rank {fact.rank} {'is' if fact in gone else 'was'} {fact.detail or 'killed'}" for fact in in_order
+    )
+
+
+def _by_rank(facts: list[RankFacts]) -> list[RankFacts]:
+    return sorted(facts, key=lambda fact: fact.rank)
+
+
+def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
+    """Ranks of the job that were never heard of."""
+    world_size = roster.world_size() or 0
+    seen = set(roster.ranks) | set(store.ranks())
+    if world_size - len(seen) > 1 << 20:
+        return ()
+    return tuple(rank for rank in range(world_size) if rank not in seen)
+
+
+def num_without_steps(roster: Roster, store: StepStore) -> int:
+    """Ranks that are there, but of which no step was ever seen: nothing is known of what they do."""
+    with_steps = set(store.ranks())
+    return sum(rank not in with_steps and fact.state not in GONE for rank, fact in roster.ranks.items())
+
+
+def ended(roster: Roster) -> str:
+    """Why nothing more will come; empty while the run goes on."""
+    states = [fact.state for fact in roster.ranks.values()]
+    if states and all(state in GONE for state in states):
+        if all(state == "exited" for state in states):
+            return "run finished"
+        if all(state == "detached" for state in states):
+            return "probes detached"
+        if any(state == "killed" for state in states):
+            num_killed = sum(state == "killed" for state in states)
+            return f"all ranks ended, {num_killed} of {len(states)} killed"
+        return "no rank is watched any more"
+    if roster.agents and all(agent.bye is not None for agent in roster.agents.values()):
+        reasons = sorted({agent.bye for agent in roster.agents.values() if agent.bye})
+        return "; ".join(reasons)
+    return roster.hub_bye or ""

@@ -1,0 +1,235 @@
+"""One row a rank: what the table and the heat map show.
+
+In: Diagnosis and Roster.  Out: RankRow, by rank; None wherever nothing was observed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.metrics.steps.accounting import rank_step_seconds, seconds_of_ranks, shares
+from tuiadvisor.metrics.steps.arrays import Floats, column_median, finite_or_nones, median_or_none, row_mean
+from tuiadvisor.metrics.steps.step_table import COMM, PHASE_INDEX
+from tuiadvisor.views.run_view import RankRow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuiadvisor.advisor.cluster.rank_facts import RankFacts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+    from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.views.run_view import DeviceView, Shares
+
+MAX_LATENESS_STEPS: Final = 120
+UNKNOWN_LEVEL: Final = 255
+# Shares of the median step at which lateness reaches levels 1..7: doubling, so a glance tells the order.
+LEVEL_EDGES: Final = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
+COMPUTE: Final = ("forward", "backward", "optimizer")
+# A rank stands out whose lateness reached this level, 16 % of a step, in a quarter of the latest steps.
+OUTLIER_LEVEL: Final = 4
+OUTLIER_STEPS: Final = 40
+OUTLIER_SHARE: Final = 0.25
+MIN_OUTLIER_STEPS: Final = 8
+# States in which a rank stands out, unless most ranks are in the same.
+ODD_STATES: Final = frozenset({"waiting_to_attach", "exited", "killed", "refused"})
+
+
+def lateness_levels(barrier: Barrier, step_s: float | None) -> tuple[int, list[bytes]]:
+    """(first column, one byte string a row) of the latest steps: how late each rank arrived."""
+    num_steps = barrier.cycle_K.size
+    first = max(0, num_steps - MAX_LATENESS_STEPS)
+    late = barrier.lateness_RK[:, first:]
+    if step_s is None or step_s <= 0:
+        return first, [bytes([UNKNOWN_LEVEL]) * late.shape[1] for _ in range(late.shape[0])]
+    # After the typical rank: that the first one is early is no news.
+    ordered = np.sort(np.where(np.isnan(late), np.inf, late), axis=0)
+    known = np.isfinite(ordered).sum(axis=0)
+    middle = ordered[np.maximum(known - 1, 0) // 2, np.arange(late.shape[1])]
+    levels = np.digitize((late - np.where(np.isfinite(middle), middle, 0.0)) / step_s, LEVEL_EDGES)
+    levels = np.where(np.isnan(late), UNKNOWN_LEVEL, levels).astype(np.uint8)
+    return first, [row.tobytes() for row in levels]
+
+
+def phase_levels(seconds_PR: Floats, step_s: float | None, peers_R: Ints) -> list[bytes]:
+    """One byte string a row, one byte a phase: how much longer than the median of its peers, share of a step.
+
+    seconds_PR: P phases x R ranks. peers_R: a number a rank; ranks with the same one do the same work.
+    """
+    levels = np.full(seconds_PR.shape, UNKNOWN_LEVEL, dtype=np.uint8)
+    for number in np.unique(peers_R):
+        here = peers_R == number
+        if not step_s or here.sum() < 2:  # what a single rank takes cannot be long or short
+            continue
+        mine = seconds_PR[:, here]
+        excess = (mine - column_median(mine.T)[:, None]) / step_s
+        levels[:, here] = np.where(np.isnan(mine), UNKNOWN_LEVEL, np.digitize(excess, LEVEL_EDGES))
+    return [row.tobytes() for row in np.ascontiguousarray(levels.T)]
+
+
+def stands_out(levels: list[bytes]) -> Bools:
+    """Rows that are late again and again, whether or not a rule has named them yet."""
+    width = min(map(len, levels), default=0)
+    if not width:
+        return np.zeros(len(levels), dtype=np.bool_)
+    table = np.frombuffer(b"".join(levels), dtype=np.uint8).reshape(len(levels), width)[:, -OUTLIER_STEPS:]
+    known = table != UNKNOWN_LEVEL
+    late = (known & (table >= OUTLIER_LEVEL)).sum(axis=1)
+    num_known = known.sum(axis=1)
+    return np.asarray((num_known >= MIN_OUTLIER_STEPS) & (late >= OUTLIER_SHARE * num_known))
+
+
+def rank_rows(
+    diagnosis: Diagnosis | None,
+    facts: dict[int, RankFacts],
+    last_steps: dict[int, int],
+    culprits: frozenset[int] = frozenset(),
+    stages: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+) -> tuple[RankRow, ...]:
+    """Rows of every rank that was heard of, with steps or without. stages: ranks of one stage do the same work."""
+    usual = Counter(fact.state for fact in facts.values()).most_common(1)
+    odd = ODD_STATES - {state for state, _ in usual}
+    measured = {} if diagnosis is None else _measured(diagnosis, last_steps, facts, culprits, odd, stages)
+    rows = [
+        measured.get(rank) or _row(rank, facts.get(rank), last_steps.get(rank), odd)
+        for rank in sorted({*facts, *measured, *last_steps})
+    ]
+    width = max((len(row.lateness_levels) for row in rows), default=0)
+    return tuple(row if len(row.lateness_levels) == width else _padded(row, width) for row in rows)
+
+
+def with_devices(rows: tuple[RankRow, ...], devices: Mapping[int, DeviceView]) -> tuple[RankRow, ...]:
+    """The rows with what their devices spent, where that was measured."""
+    return tuple(replace(row, device=devices.get(row.rank)) for row in rows) if devices else rows
+
+
+def _padded(row: RankRow, width: int) -> RankRow:
+    return replace(row, lateness_levels=bytes([UNKNOWN_LEVEL]) * width)
+
+
+def _measured(  # noqa: PLR0917 - one caller, above
+    diagnosis: Diagnosis,
+    last_steps: dict[int, int],
+    facts: dict[int, RankFacts],
+    culprits: frozenset[int],
+    odd: frozenset[str],
+    stages: Mapping[int, tuple[int, ...]],
+) -> dict[int, RankRow]:
+    table, barrier, steady = diagnosis.table, diagnosis.steady_barrier, diagnosis.steady
+    step_R = rank_step_seconds(steady)
+    step_s = median_or_none(diagnosis.barrier.cycle_K)
+    _, levels = lateness_levels(diagnosis.barrier, step_s)
+    wait_R = row_mean(barrier.wait_RK)
+    caused_R, last_R = _caused(barrier)
+    total = steady.comm_total_s_RK
+    exposed = np.where(np.isfinite(total), np.fmin(steady.phase_s_PRK[COMM], total), np.nan)
+    total_R, exposed_R = row_mean(total), row_mean(exposed)
+    late_R = stands_out(levels)
+    peers_R = np.array([stages.get(rank, (-1,))[0] for rank in table.ranks], dtype=np.int64)
+    phases = phase_levels(diagnosis.seconds_PR, step_s, peers_R)
+    overlap_R = np.full(len(table.ranks), np.nan)
+    np.divide(exposed_R, total_R, out=overlap_R, where=total_R > 0)
+    overlaps = finite_or_nones(1 - np.minimum(overlap_R, 1.0))
+    all_seconds = seconds_of_ranks(diagnosis.seconds_PR)
+    steps, waits = finite_or_nones(step_R), finite_or_nones(wait_R)
+    caused, lasts = finite_or_nones(caused_R), finite_or_nones(last_R)
+    rows = {}
+    for row, rank in enumerate(table.ranks):
+        seconds = all_seconds[row]
+        rows[rank] = _row(
+            rank,
+            facts.get(rank),
+            last_steps.get(rank),
+            odd,
+            host=table.hosts[row],
+            step_s=steps[row],
+            seconds=seconds,
+            idle=_idle(seconds, steps[row]),
+            overlap=overlaps[row],
+            wait_s=waits[row],
+            caused_wait_s=caused[row],
+            last_arrivals=lasts[row],
+            is_culprit=rank in culprits,
+            is_late=bool(late_R[row]),
+            levels=levels[row],
+            phases=phases[row],
+        )
+    return rows
+
+
+def _caused(barrier: Barrier) -> tuple[Floats, Floats]:
+    """Per row: seconds a step the others together waited for it as the last arriver; how often it was."""
+    num_rows, last = barrier.work_RK.shape[0], barrier.last_K
+    known = np.isfinite(last)
+    if barrier.evidence == "none" or not known.any():
+        return np.full(num_rows, np.nan), np.full(num_rows, np.nan)
+    rows = last[known].astype(np.int64)
+    waits = np.where(np.isnan(barrier.wait_RK), 0.0, barrier.wait_RK)[:, known].sum(axis=0)
+    caused = np.bincount(rows, weights=waits, minlength=num_rows) / known.sum()
+    return caused, np.bincount(rows, minlength=num_rows) / known.sum()
+
+
+def _idle(seconds: Shares, step_s: float | None) -> float | None:
+    waits = [seconds[name] for name in ("data_wait", "comm_exposed", "pipeline_idle")]
+    known = [wait for wait in waits if wait is not None]
+    return min(sum(known) / step_s, 1.0) if known and step_s else None
+
+
+def _row(
+    rank: int,
+    facts: RankFacts | None,
+    last_step: int | None,
+    odd: frozenset[str],
+    *,
+    host: str = "",
+    step_s: float | None = None,
+    seconds: Shares | None = None,
+    idle: float | None = None,
+    overlap: float | None = None,
+    wait_s: float | None = None,
+    caused_wait_s: float | None = None,
+    last_arrivals: float | None = None,
+    is_culprit: bool = False,
+    is_late: bool = False,
+    levels: bytes = b"",
+    phases: bytes = b"",
+) -> RankRow:
+    known_seconds: Shares = seconds if seconds is not None else dict.fromkeys(PHASES)
+    share = shares(known_seconds)
+    compute = [value for name in COMPUTE if (value := share[name]) is not None]
+    return RankRow(
+        rank=rank,
+        host=host or (facts.host if facts else ""),
+        local_rank=facts.local_rank if facts else None,
+        pid=facts.pid if facts else None,
+        state=facts.state if facts else "live",
+        state_detail=facts.detail if facts else "",
+        now=_now(facts),
+        last_step=last_step,
+        step_s=step_s,
+        shares=share,
+        seconds=known_seconds,
+        compute=sum(compute) if compute else None,
+        idle=idle,
+        overlap=overlap,
+        comm_exposed_s=known_seconds[PHASES[PHASE_INDEX["comm_exposed"]]],
+        wait_s=wait_s,
+        caused_wait_s=caused_wait_s,
+        last_arrivals=last_arrivals,
+        is_culprit=is_culprit,
+        lateness_levels=levels,
+        phase_levels=phases,
+        is_outlier=is_culprit or is_late or (facts is not None and facts.state in odd),
+    )
+
+
+def _now(facts: RankFacts | None) -> str:
+    if facts is None or facts.phase is None:
+        return ""
+    return facts.phase if facts.phase_for_s is None else f"{facts.phase} {facts.phase_for_s:.1f} s"

@@ -1,0 +1,56 @@
+"""What a view and its rules are made of, and what follows from it alone.
+
+In: what was measured of a table of steps.  Out: Seen, and the marks and places that a view takes from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.assemble.rank_rows import MAX_LATENESS_STEPS
+from tuiadvisor.advisor.judge.pause_facts import pause_marks
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.judge.communication import Exchange
+    from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.advisor.judge.pipelines import Pipelines
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.steps.step_table import StepTable
+    from tuiadvisor.views.pipeline import PipelineView
+    from tuiadvisor.views.run_view import DeviceView
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Measured, not yet judged."""
+
+    missing: tuple[int, ...]  # ranks that were never heard of
+    table: StepTable | None
+    diagnosis: Diagnosis | None
+    devices: dict[int, DeviceView]  # by rank
+    pipelines: Pipelines | None
+    pipeline: PipelineView | None
+    exchange: Exchange
+
+
+def heat_first(diagnosis: Diagnosis | None) -> int | None:
+    """The job step of the first column of the ranks' lateness levels."""
+    if diagnosis is None:
+        return None
+    table = diagnosis.table
+    return table.first_step + max(0, table.num_steps - MAX_LATENESS_STEPS)
+
+
+def marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int, str], ...]:
+    """(job step, what begins there) for the time line."""
+    found = {
+        (entry.finding.onset_step, entry.finding.title)
+        for entry in judged
+        if entry.finding.onset_step is not None and entry.finding.severity != "info"
+    }
+    if diagnosis is not None:
+        found.update(pause_marks(diagnosis))
+        if diagnosis.regime_step is not None:
+            found.add((diagnosis.regime_step, "new level"))
+    return tuple(sorted(found))

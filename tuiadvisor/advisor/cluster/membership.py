@@ -1,0 +1,354 @@
+"""Who takes part: agents, hosts and ranks, what state they are in, and what was lost of them.
+
+In: HELLO, STATUS, HOST, RUN, BYE and GAP frames and every frame's sequence number.  Out: facts for the view.
+Time is the frames' own: the reader's clock is never asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.cluster.crowding import Crowd, RunQueues, typical_wait
+from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
+from tuiadvisor.advisor.cluster.memory import MemoryUse
+from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
+from tuiadvisor.advisor.cluster.rank_facts import RankFacts
+from tuiadvisor.advisor.cluster.run_delay import CoreWait
+from tuiadvisor.advisor.cluster.stops import Stops
+from tuiadvisor.events import MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
+from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
+from tuiadvisor.views.run_view import HostRow
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.stream.frames import Frame
+
+SILENT_AFTER_NS: Final = 5_000_000_000
+MAX_SOURCES: Final = 1 << 14
+OTHER_HOSTS: Final = "further hosts"  # one agent could name a million
+MAX_RANKS: Final = 1 << 17
+MAX_NOTES: Final = 12
+MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
+GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
+NO_STEP: Final = "attached, but no training step was seen in its main thread"
+NOT_READY: Final = frozenset({"has not imported torch yet", "torch is still being imported"})
+_WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
+
+
+@dataclass(slots=True)
+class Agent:
+    """One source of frames."""
+
+    source: str
+    host: str
+    next_seq: int | None = None
+    first_ns: int = 0
+    last_ns: int = 0
+    wall_shift_ns: int | None = None  # add to its clock to read the wall clock
+    bye: str | None = None
+    silent: str | None = None  # what the hub says while it is not heard
+
+
+class Roster:
+    """Mutable: feed it frames."""
+
+    def __init__(self) -> None:
+        self.agents: dict[str, Agent] = {}
+        self._host_names: set[str] = set()
+        self._left: dict[str, None] = {}  # those of them that said BYE, the first first
+        self.ranks: dict[int, RankFacts] = {}
+        self.hosts: dict[str, HostRow] = {}
+        self.core_wait = CoreWait()
+        self.run_queues = RunQueues()
+        self.memory = MemoryUse()
+        self.device_clocks = DeviceClocks()
+        self.stops = Stops()
+        self._wall_shift_ns: dict[str, int] = {}  # by host
+        self.run: dict[str, str] = {}
+        self.driver: str | None = None
+        self.given = NOTHING_GIVEN
+        self.created_wall_ns: int | None = None
+        self.num_frames_lost = 0
+        self.num_frames_bad = 0
+        self.num_not_recorded = 0
+        self.hub_bye: str | None = None
+        self.notes: list[str] = []
+        self.unplaced: dict[str, tuple[str, ...]] = {}  # why processes without a rank number are not watched
+
+    def agent_of(self, source: str) -> Agent | None:
+        """The agent that sends under this name; None when there are too many to be true."""
+        agent = self.agents.get(source)
+        if agent is not None:
+            return agent
+        if len(self.agents) >= MAX_SOURCES and self._left:  # who said BYE makes room, as at the hub
+            first = next(iter(self._left))
+            del self._left[first], self.agents[first]
+        if len(self.agents) < MAX_SOURCES:
+            host = self._bounded(source.split("/", 1)[0] or source)
+            agent = self.agents[source] = Agent(source, host)
+        return agent
+
+    def _bounded(self, host: str) -> str:
+        """The host's name, or one for all that are too many to be true."""
+        if host not in self._host_names:
+            if len(self._host_names) >= MAX_SOURCES:
+                return OTHER_HOSTS
+            self._host_names.add(host)
+        return host
+
+    def take(self, frame: Frame) -> None:
+        """Fold one frame of any kind; STEPS and EVENTS only count here."""
+        if frame.source == HUB_SOURCE:
+            self._hub(frame)
+            return
+        agent = self.agent_of(frame.source)
+        if agent is None:
+            return
+        self._sequence(agent, frame)
+        payload = frame.payload
+        if frame.kind == FrameKind.HELLO:
+            self._hello(agent, payload)
+        elif frame.kind == FrameKind.STATUS:
+            self._status(agent, payload)
+        elif frame.kind == FrameKind.HOST:
+            self._host(agent, payload)
+        elif frame.kind == FrameKind.BYE:
+            agent.bye = text(payload, "reason") or "left"
+            self._left[agent.source] = None
+        elif frame.kind == FrameKind.RUN:
+            self._run(payload)
+        elif frame.kind == FrameKind.GAP:
+            self._gap(payload)
+
+    def replicas(self) -> dict[int, int]:
+        """The lowest rank of the pipeline that each rank says it is in."""
+        first = {rank: fact.pipeline.get("first_rank") for rank, fact in self.ranks.items() if fact.pipeline}
+        return {rank: number for rank, number in first.items() if number is not None}
+
+    def learns_clock(self, frame: Frame) -> bool:
+        """Whether this frame may be the first to say what a host's clock shows."""
+        if frame.kind not in _WITH_CLOCK:
+            return False
+        agent = self.agents.get(frame.source)
+        if agent is None or agent.wall_shift_ns is None:
+            return True
+        return (text(frame.payload, "host") or agent.host) not in self._wall_shift_ns
+
+    def clock_shift(self, host: str, other: str) -> int | None:
+        """Nanoseconds to add to host's clock to read other's, by their wall clocks; None when not known."""
+        shift, others = self._wall_shift_ns.get(host), self._wall_shift_ns.get(other)
+        return None if shift is None or others is None else shift - others
+
+    # -- kinds of frames -------------------------------------------------------------------------------------
+
+    def _sequence(self, agent: Agent, frame: Frame) -> None:
+        if agent.next_seq is not None and frame.seq > agent.next_seq:
+            self.num_frames_lost += frame.seq - agent.next_seq
+        agent.next_seq = frame.seq + 1 if agent.next_seq is None else max(agent.next_seq, frame.seq + 1)
+        agent.first_ns = agent.first_ns or frame.time_ns
+        agent.last_ns = max(agent.last_ns, frame.time_ns)
+        agent.silent = None
+
+    def _hub(self, frame: Frame) -> None:
+        if frame.kind == FrameKind.RUN:
+            self._run(frame.payload)
+        elif frame.kind == FrameKind.GAP:
+            self._gap(frame.payload)
+        elif frame.kind == FrameKind.BYE:
+            self.hub_bye = text(frame.payload, "reason") or "hub stopped"
+
+    def _run(self, payload: Payload) -> None:
+        self.created_wall_ns = integer(payload, "created_wall_ns")
+        self.given = GivenWork(_work(payload, "samples_per_step"), _work(payload, "tokens_per_step"))
+        for name in ("tuiadvisor", "label", "command", "hub_host"):
+            value = text(payload, name)
+            if value:
+                self.run[name] = value
+
+    def _gap(self, payload: Payload) -> None:
+        what, source = text(payload, "what") or "", text(payload, "source")
+        num_frames, why = integer(payload, "num_frames") or 0, text(payload, "why") or ""
+        agent = self.agents.get(source) if source else None
+        who = f"agent on {agent.host}" if agent else (source or "hub")
+        if what == "frames missing":
+            self.num_frames_lost += num_frames
+            if agent is not None:
+                agent.next_seq = None  # the hub has counted this gap
+        elif what == "bad frames":
+            self.num_frames_bad += num_frames
+        elif what == "not recorded":
+            self.num_not_recorded += num_frames
+        elif what == "agent silent" and agent is not None:
+            agent.silent = why
+        elif what == "agent returned" and agent is not None:
+            agent.silent = None
+        self.note(f"{who}: {what}, {why}" if why else f"{who}: {what}")
+
+    def note(self, sentence: str) -> None:
+        """Keep a sentence for the view, the newest few, each once."""
+        if sentence in self.notes:
+            self.notes.remove(sentence)
+        self.notes.append(sentence)
+        del self.notes[:-MAX_NOTES]
+
+    def _clocks(self, agent: Agent, payload: Payload) -> None:
+        wall, mono = integer(payload, "wall_ns"), integer(payload, "mono_ns")
+        if wall is not None and mono is not None and agent.wall_shift_ns is None:
+            agent.wall_shift_ns = wall - mono
+        host = text(payload, "host")
+        if host:
+            agent.host = self._bounded(host)
+        if agent.wall_shift_ns is not None:
+            self._wall_shift_ns.setdefault(agent.host, agent.wall_shift_ns)
+
+    def _facts(self, agent: Agent, rank: int | None) -> RankFacts | None:
+        if rank is None or rank >= MAX_RANKS:
+            return None
+        facts = self.ranks.get(rank)
+        if facts is None:
+            facts = self.ranks[rank] = RankFacts(rank, agent.source, agent.host)
+        return facts
+
+    def _hello(self, agent: Agent, payload: Payload) -> None:
+        self._clocks(agent, payload)
+        self.driver = text(payload, "driver") or self.driver
+        for entry in objects(payload, "ranks"):
+            facts = self._facts(agent, integer(entry, "rank"))
+            if facts is None:
+                continue
+            facts.source, facts.host = agent.source, agent.host
+            facts.greet(entry)
+        self._host_row(agent, payload)
+
+    def _status(self, agent: Agent, payload: Payload) -> None:
+        self._clocks(agent, payload)
+        self.stops.take(agent.host, payload)
+        now_ns = integer(payload, "mono_ns")
+        self.unplaced[agent.source] = _unplaced(payload)
+        for entry in objects(payload, "ranks"):
+            facts = self._facts(agent, integer(entry, "rank"))
+            if facts is None:
+                continue
+            facts.source, facts.host = agent.source, agent.host
+            facts.update(entry, now_ns)
+
+    def _host(self, agent: Agent, payload: Payload) -> None:
+        self._clocks(agent, payload)
+        self.core_wait.take(payload)
+        self.run_queues.take(agent.host, payload)
+        self.memory.take(agent.host, payload)
+        self.device_clocks.take(agent.host, payload)
+        self.stops.take(agent.host, payload)
+        self._host_row(agent, payload)
+
+    def _host_row(self, agent: Agent, payload: Payload) -> None:
+        former = self.hosts.get(agent.host)
+        lines = [device_line(entry) for entry in objects(payload, "gpus")]
+        num_cpus = integer(payload, "num_cpus")
+        self.hosts[agent.host] = HostRow(
+            host=agent.host,
+            cpu=_latest(number(payload, "cpu"), former.cpu if former else None),
+            memory=_latest(number(payload, "memory"), former.memory if former else None),
+            load_1m=_latest(number(payload, "load_1m"), former.load_1m if former else None),
+            num_cpus=num_cpus if num_cpus is not None else (former.num_cpus if former else None),
+            disk_read_bytes_s=_latest(
+                number(payload, "disk_read_bytes_s"), former.disk_read_bytes_s if former else None
+            ),
+            net_bytes_s=_latest(number(payload, "net_bytes_s"), former.net_bytes_s if former else None),
+            gpus=tuple(lines) or (former.gpus if former else ()),
+        )
+
+    # -- what follows ----------------------------------------------------------------------------------------
+
+    def world_size(self) -> int | None:
+        """The largest world size any rank reports."""
+        return max((f.world_size for f in self.ranks.values() if f.world_size), default=None)
+
+    def hosts_of_ranks(self) -> set[str]:
+        """Hosts that ranks were seen on."""
+        return {facts.host for facts in self.ranks.values()}
+
+    def cores_per_rank(self) -> float | None:
+        """Cores for each rank on the most crowded host; None while a host does not say."""
+        num_ranks: dict[str, int] = {}
+        for fact in self.ranks.values():
+            num_ranks[fact.host] = num_ranks.get(fact.host, 0) + 1
+        shares = []
+        for host, num in num_ranks.items():
+            row = self.hosts.get(host)
+            if row is None or row.num_cpus is None:
+                return None
+            shares.append(row.num_cpus / num)
+        return min(shares, default=None)
+
+    def crowd(self, diagnosis: Diagnosis) -> Crowd:
+        """How crowded the hosts of these ranks were over the window."""
+        last_s = float(diagnosis.steady_barrier.cycle_K.sum())
+        table = diagnosis.table
+        stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
+        return Crowd(
+            self.run_queues.ready_per_core(set(table.hosts[::stride]), last_s),
+            typical_wait(self.core_wait.shares(table.ranks[::stride], last_s)),
+        )
+
+    def newest_ns(self) -> dict[str, int]:
+        """Latest frame time of each agent on a common clock: the wall where known, else the host's own."""
+        return {a.source: a.last_ns + (a.wall_shift_ns or 0) for a in self.agents.values()}
+
+    def silent_agents(self) -> dict[str, float | None]:
+        """Sources not heard although others are, with the seconds where they can be known."""
+        result: dict[str, float | None] = {}
+        newest, newest_of_host, newest_by_wall = self.newest_ns(), dict[str, int](), 0
+        for agent in self.agents.values():
+            its = newest[agent.source]
+            newest_of_host[agent.host] = max(its, newest_of_host.get(agent.host, its))
+            if agent.wall_shift_ns is not None:
+                newest_by_wall = max(newest_by_wall, its)
+        for agent in self.agents.values():
+            if agent.bye is not None:
+                continue
+            if agent.silent is not None:
+                result[agent.source] = None
+                continue
+            by_host = newest_of_host[agent.host]
+            latest = by_host if agent.wall_shift_ns is None else max(by_host, newest_by_wall)
+            behind = latest - newest[agent.source]
+            if behind > SILENT_AFTER_NS:
+                result[agent.source] = behind / 1e9
+        return result
+
+    def event_time_s(self) -> float | None:
+        """Seconds between the first and the latest frame of any agent."""
+        seen = [a for a in self.agents.values() if a.last_ns]
+        if not seen:
+            return None
+        if all(a.wall_shift_ns is not None for a in seen):
+            first = min(a.first_ns + (a.wall_shift_ns or 0) for a in seen)
+            return max((max(a.last_ns + (a.wall_shift_ns or 0) for a in seen) - first) / 1e9, 0.0)
+        return max((a.last_ns - a.first_ns) / 1e9 for a in seen)
+
+
+def _work(payload: Payload, name: str) -> int | None:
+    value = integer(payload, name)
+    return value if value is not None and 0 < value <= MAX_WORK_PER_STEP else None
+
+
+def _unplaced(payload: Payload) -> tuple[str, ...]:
+    """Why processes of a STATUS frame that have no rank number are not watched, each reason once."""
+    reasons = []
+    for entry in objects(payload, "ranks"):
+        state = text(entry, "state")
+        if integer(entry, "rank") is not None:
+            continue
+        if state == "live":  # of a training of one process the first step tells that it is one
+            reasons.append(f"not watched yet: {NO_STEP}")
+        elif (why := text(entry, "detail")) and (
+            state in {"waiting_to_attach", "refused"} or why in NOT_READY
+        ):
+            reasons.append(f"not watched: {why}" if state == "refused" else f"not watched yet: {why}")
+    return tuple(dict.fromkeys(reasons))
+
+
+def _latest(value: float | None, former: float | None) -> float | None:
+    return former if value is None else value

@@ -1,0 +1,103 @@
+"""What is said about one rank's process, by its agent.
+
+In: a rank's entries in HELLO and STATUS payloads.  Out: RankFacts, as far as these can be believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.cluster.payload_fields import counts, integer, text
+from tuiadvisor.events import PHASES, THREAD_STATES, RankState
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.cluster.payload_fields import Payload
+
+_COUNTS: Final = ("lost_steps", "lost_events", "hooks_disabled")
+_PHASES: Final = frozenset(PHASES)
+_STATES: Final = frozenset(state.name.lower() for state in RankState)
+_TEXTS: Final = (
+    "python",
+    "torch",
+    "backend",
+    "device",
+    "command",
+    "label",
+    "cuda",
+    "nccl",
+    "git_commit",
+    "device_uuid",
+    "schedule",
+)
+
+
+@dataclass(slots=True)
+class RankFacts:
+    """What is said about a rank's process."""
+
+    rank: int
+    source: str
+    host: str
+    local_rank: int | None = None
+    world_size: int | None = None
+    pid: int | None = None
+    state: str = "found"
+    detail: str = ""
+    phase: str | None = None
+    phase_for_s: float | None = None
+    step: int | None = None
+    lost_steps: int = 0
+    lost_events: int = 0
+    budget_ppm: int | None = None  # of the step time, for the probe
+    hooks_disabled: int = 0
+    texts: dict[str, str] = field(default_factory=dict)
+    parallel: dict[str, int] = field(default_factory=dict)
+    pipeline: dict[str, int] = field(default_factory=dict)
+    start_wall_ns: int | None = None
+    still_phase: str | None = (
+        None  # where it was when last heard alive; a probe taken out leaves this as it was
+    )
+    still_s: float | None = None
+    still_thread: str | None = None  # of events.THREAD_STATES
+    still_step: int | None = None
+
+    def greet(self, entry: Payload) -> None:
+        """Take its entry in a HELLO."""
+        for name in ("local_rank", "world_size", "pid", "start_wall_ns", "budget_ppm"):
+            value = integer(entry, name)
+            if value is not None:
+                setattr(self, name, value)
+        for name in _TEXTS:
+            words = text(entry, name)
+            if words:
+                self.texts[name] = words
+        self.parallel = counts(entry, "parallel") or self.parallel
+        self.pipeline = counts(entry, "pipeline") or self.pipeline
+        self._take_state(entry)
+
+    def update(self, entry: Payload, now_ns: int | None) -> None:
+        """Take its entry in a STATUS of that moment on its host's clock."""
+        self._take_state(entry)
+        phase, since_ns = entry.get("phase"), integer(entry, "phase_since_ns")
+        self.phase = phase if isinstance(phase, str) and phase in _PHASES else None
+        self.phase_for_s = None
+        if now_ns is not None and since_ns is not None and 0 < since_ns <= now_ns:
+            self.phase_for_s = (now_ns - since_ns) / 1e9
+        if "step" in entry and (step := integer(entry, "step")) is not None:
+            self.step = step
+        if self.state == "live":
+            self.still_phase, self.still_s, self.still_step = self.phase, self.phase_for_s, self.step
+            thread = entry.get("thread")
+            self.still_thread = thread if isinstance(thread, str) and thread in THREAD_STATES else None
+        elif self.step != self.still_step:  # it has moved since
+            self.still_phase = self.still_s = self.still_step = self.still_thread = None
+        for name in _COUNTS:
+            if name in entry and (value := integer(entry, name)) is not None:
+                setattr(self, name, value)
+
+    def _take_state(self, entry: Payload) -> None:
+        state = entry.get("state")
+        if isinstance(state, str) and state in _STATES:
+            self.state = state
+            self.detail = (text(entry, "detail") or "") if "detail" in entry else ""

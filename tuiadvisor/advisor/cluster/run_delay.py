@@ -1,0 +1,60 @@
+"""How much of its time each rank was ready to run and got no core, as the kernel counts it.
+
+In: HOST payloads' cumulative run delay by rank.  Out: seconds of waiting a second, over the latest part of a run.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_SAMPLES: Final = 64  # at one a second
+MIN_SPAN_S: Final = 3.0  # a share from less is chance
+MAX_RANKS: Final = 1 << 13  # 20 MB; of the ranks beyond nothing is said
+
+
+class CoreWait:
+    """Mutable: feed it HOST payloads."""
+
+    def __init__(self) -> None:
+        # Numbers, not objects: a tuple a sample takes seven times the memory. Up to twice MAX_SAMPLES lie here.
+        self._samples: dict[int, tuple[array[int], array[float]]] = {}  # (mono ns, seconds waited so far)
+
+    def take(self, payload: Payload) -> None:
+        """Fold one sample of a host; what is not a number, or runs backwards, begins anew."""
+        now_ns = integer(payload, "mono_ns")
+        if now_ns is None:
+            return
+        for entry in objects(payload, "ranks"):
+            rank, delay_s = integer(entry, "rank"), number(entry, "run_delay_s")
+            if rank is None or delay_s is None or not 0 <= rank < MAX_RANKS:
+                continue
+            samples = self._samples.get(rank)
+            if samples is None:
+                samples = self._samples[rank] = (array("q"), array("d"))
+            times, delays = samples
+            if times and (now_ns <= times[-1] or delay_s < delays[-1]):
+                del times[:], delays[:]  # another process, or another host's clock
+            times.append(now_ns)
+            delays.append(delay_s)
+            if len(times) >= 2 * MAX_SAMPLES:
+                del times[:MAX_SAMPLES], delays[:MAX_SAMPLES]
+
+    def shares(self, ranks: Sequence[int], last_s: float) -> list[float | None]:
+        """Seconds of waiting a second over the last so many seconds of each rank; None where too little was seen."""
+        return [self._share(self._samples.get(rank), last_s) for rank in ranks]
+
+    @staticmethod
+    def _share(samples: tuple[array[int], array[float]] | None, last_s: float) -> float | None:
+        if samples is None or not last_s >= 0:  # nor of a span that is no number
+            return None
+        times, delays = samples
+        begin = bisect_left(times, times[-1] - last_s * 1e9, max(len(times) - MAX_SAMPLES, 0), len(times) - 1)
+        span_s = (times[-1] - times[begin]) / 1e9
+        return (delays[-1] - delays[begin]) / span_s if span_s >= MIN_SPAN_S else None

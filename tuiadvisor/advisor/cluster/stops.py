@@ -1,0 +1,52 @@
+"""When each rank's process was seen stopped, by a signal or a debugger: what explains a pause nothing else does.
+
+In: HOST and STATUS payloads.  Out: whether a rank stood stopped between two times of its host's clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, objects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_SEEN: Final = 256  # of one rank: looks at a second's distance
+MAX_RANKS: Final = 1 << 13
+STOPPED: Final = "stopped"
+
+
+class Stops:
+    """Mutable: feed it HOST and STATUS payloads."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[str, deque[int]]] = {}  # rank -> (host, times)
+
+    def take(self, host: str, payload: Payload) -> None:
+        """Fold what one host's agent says of its ranks; time is that host's monotonic clock."""
+        now_ns = integer(payload, "mono_ns")
+        if now_ns is None:
+            return
+        for entry in objects(payload, "ranks"):
+            if entry.get("state") != STOPPED and entry.get("thread") != STOPPED:
+                continue
+            rank = integer(entry, "rank")
+            if rank is None:
+                continue
+            known = self._seen.get(rank)
+            if known is None or known[0] != host:  # another host, another clock
+                if known is None and len(self._seen) >= MAX_RANKS:
+                    continue
+                known = self._seen[rank] = (host, deque(maxlen=MAX_SEEN))
+            known[1].append(now_ns)
+
+    def within(self, hosts: dict[int, str]) -> Callable[[int, int, int], bool]:
+        """A function (rank, begin_ns, end_ns) for ranks on these hosts."""
+
+        def was_stopped(rank: int, begin_ns: int, end_ns: int) -> bool:
+            host, times = self._seen.get(rank, ("", deque[int]()))
+            return host == hosts.get(rank) and any(begin_ns <= ns <= end_ns for ns in times)
+
+        return was_stopped

@@ -1,0 +1,145 @@
+"""What limited each of two runs, and where the bottleneck went.
+
+In: two RunViews.  Out: the findings as resolved, new or remaining, and one sentence on the dominant one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.views.comparison import Bottleneck, FindingChange, FindingState
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import Finding, RunView
+
+
+STILL_THERE: Final = 0.5  # of its seconds: less than half of it left is a success worth its name
+
+
+def finding_changes(before: RunView, after: RunView) -> tuple[FindingChange, ...]:
+    """Every finding above info of either run, largest loss first."""
+    old, new = _by_kind(before), _by_kind(after)
+    changes = []
+    for key in sorted(set(old) | set(new)):
+        first, second = old.get(key), new.get(key)
+        known = first or second
+        assert known is not None  # noqa: S101  # the key came from one of the two
+        changes.append(_change(first, second, _amount(known, before), _amount(known, after)))
+    changes.sort(key=lambda entry: -max(entry.loss_before_s or 0.0, entry.loss_after_s or 0.0))
+    return tuple(changes)
+
+
+def _by_kind(view: RunView) -> dict[tuple[str, str], Finding]:
+    """Findings above info by id and phase, the costliest of each: one of another rank is the same kind of trouble."""
+    result: dict[tuple[str, str], Finding] = {}
+    for finding in view.findings:
+        if finding.severity != "info":
+            result.setdefault((finding.id, finding.phase or ""), finding)
+    return result
+
+
+def _amount(finding: Finding, view: RunView) -> float | None:
+    """Seconds a step of what the finding is about, whether or not the view found it worth a finding.
+
+    None where that was not observed, or where no single number stands for it.
+    """
+    if finding.id == "communication_bound":
+        return view.overlap.transfer_s
+    phase = finding.phase
+    if phase is None:
+        return None
+    if finding.id == "straggler":
+        own = [row.seconds.get(phase) for row in view.ranks if row.rank in finding.ranks]
+        peers = [row.seconds.get(phase) for row in view.ranks if row.rank not in finding.ranks]
+        known = [value for value in own if value is not None]
+        usual = sorted(value for value in peers if value is not None)
+        return max(known) - usual[len(usual) // 2] if known and usual else None
+    return view.step.seconds.get(phase) if finding.id == "input_bound" else None
+
+
+def _change(
+    before: Finding | None, after: Finding | None, amount_before: float | None, amount_after: float | None
+) -> FindingChange:
+    shown = after or before
+    assert shown is not None  # noqa: S101  # the key came from one of the two
+    return FindingChange(
+        id=shown.id,
+        title=shown.title,
+        state=_state(before, after, amount_before, amount_after),
+        phase=shown.phase,
+        ranks_before=before.ranks if before else (),
+        ranks_after=after.ranks if after else (),
+        loss_before_s=before.loss_s_per_step if before else None,
+        loss_after_s=after.loss_s_per_step if after else None,
+    )
+
+
+def _state(
+    before: Finding | None, after: Finding | None, amount_before: float | None, amount_after: float | None
+) -> FindingState:
+    """A share of the step falls when the step grows: who says "resolved" has to look at the seconds."""
+    if before is not None and after is not None:
+        return "remaining"
+    shown, other = (amount_before, amount_after) if after is None else (amount_after, amount_before)
+    is_there = shown is not None and other is not None and shown > 0 and other >= STILL_THERE * shown
+    if after is None:
+        return "hidden" if is_there else "resolved"
+    return "uncovered" if is_there else "new"
+
+
+def bottleneck(before: RunView, after: RunView) -> Bottleneck:
+    """The finding each verdict rests on, and where it went."""
+    old, new = _dominant(before), _dominant(after)
+    name_old, name_new = _name(old), _name(new)
+    if old is None and new is None:
+        return Bottleneck(None, None, moved=False, sentence="No finding above info limits either run.")
+    if old is None:
+        return Bottleneck(
+            None, name_new, moved=True, sentence=f"A bottleneck appeared: {name_new}{_cost(new)}."
+        )
+    if new is None:
+        left = after.verdict.next_constraint
+        rest = f"; {left.replace('_', ' ')} is the longest part left" if left else ""
+        return Bottleneck(
+            name_old, None, moved=True, sentence=f"The bottleneck is gone: {name_old}{_cost(old)}{rest}."
+        )
+    if (old.id, old.phase, old.ranks) == (new.id, new.phase, new.ranks):
+        cost = ""
+        if old.loss_s_per_step is not None and new.loss_s_per_step is not None:
+            cost = f"; it cost {seconds(old.loss_s_per_step)} a step, now {seconds(new.loss_s_per_step)}"
+        return Bottleneck(
+            name_old, name_new, moved=False, sentence=f"The bottleneck is the same: {name_new}{cost}."
+        )
+    foretold = before.verdict.next_constraint
+    as_said = ", as the first run foretold" if foretold and foretold == new.phase else ""
+    return Bottleneck(
+        name_old,
+        name_new,
+        moved=True,
+        sentence=f"The bottleneck moved from {name_old}{_cost(old)} to {name_new}{_cost(new)}{as_said}.",
+    )
+
+
+def _dominant(view: RunView) -> Finding | None:
+    above = [finding for finding in view.findings if finding.severity != "info"]
+    return next(
+        (finding for finding in above if finding.id == view.verdict.finding), above[0] if above else None
+    )
+
+
+def _name(finding: Finding | None) -> str | None:
+    if finding is None:
+        return None
+    where = f" in {finding.phase.replace('_', ' ')}" if finding.phase else ""
+    ranks = ""
+    if finding.id.startswith("straggler") and finding.ranks:
+        listed = ", ".join(map(str, finding.ranks[:8])) + (" and more" if len(finding.ranks) > 8 else "")
+        ranks = f" (rank {listed})" if len(finding.ranks) == 1 else f" (ranks {listed})"
+    return f"{finding.id}{where}{ranks}"
+
+
+def _cost(finding: Finding | None) -> str:
+    if finding is None or finding.loss_s_per_step is None:
+        return ""
+    return f", {seconds(finding.loss_s_per_step)} a step"

@@ -1,0 +1,153 @@
+"""Whether two runs did the same work, in which terms they can be compared, and what else was different.
+
+A wrong comparison is worse than none: what differs or is unknown is said, and the terms fall back from the time of
+a step to throughput in samples, or to no comparison at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.views.comparison import Basis, Difference
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.comparison import MachineLoad, WorkUnit
+    from tuiadvisor.views.run_view import RunView
+
+SAME_SAMPLES: Final = 0.001  # two global batches this near each other are one
+FULL_MACHINE: Final = 0.8  # of the cores busy: from here on others' work delays ours
+MORE_LOAD: Final = 0.1  # of the cores: a difference of load that counts
+MORE_WAIT: Final = 0.02  # of the time: a difference in waiting for a core that counts
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """basis None: not comparable, reasons say why. Step seconds times scale are the seconds of a unit of work."""
+
+    basis: Basis | None
+    scale_before: float
+    scale_after: float
+    reasons: tuple[str, ...]
+    cautions: tuple[str, ...] = ()
+
+
+def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
+    """The terms in which these two units of work compare. same_work: the user vouches for what is unknown."""
+    model = _differ("gradient bytes a rank", before.gradient_bytes, after.gradient_bytes)
+    if model and not same_work:
+        why = f"{model}: not the same model, so neither a step nor a sample is the same work"
+        return Terms(None, 1.0, 1.0, (why,))
+    unknown = [
+        name
+        for name, old, new in (
+            ("world size", before.world_size, after.world_size),
+            ("samples a step", before.samples_per_step, after.samples_per_step),
+            ("gradient bytes", before.gradient_bytes, after.gradient_bytes),
+            ("collectives a step", before.num_collectives, after.num_collectives),
+        )
+        if old is None or new is None
+    ]
+    differing = [
+        text
+        for text in (
+            model,
+            _differ("samples a step", before.samples_per_step, after.samples_per_step),
+            _differ("collectives a step", before.num_collectives, after.num_collectives),
+            _differ("backward passes a step", before.micro_steps, after.micro_steps),
+            _differ("ranks", before.world_size, after.world_size),
+        )
+        if text
+    ]
+    if not differing and not unknown:
+        return Terms("step", 1.0, 1.0, ())
+    if before.samples_per_step and after.samples_per_step:
+        return _in_samples(before, after, [*differing, *(f"{name} unknown" for name in unknown)])
+    if same_work and not differing:
+        return Terms("step", 1.0, 1.0, (), (f"unknown, vouched for by you: {', '.join(unknown)}",))
+    reasons = [*differing]
+    if unknown:
+        reasons.append(
+            f"unknown: {', '.join(unknown)}; if a step does the same work in both, say so with --same-work"
+        )
+    return Terms(None, 1.0, 1.0, tuple(reasons))
+
+
+def _in_samples(before: WorkUnit, after: WorkUnit, why: list[str]) -> Terms:
+    samples = before.samples_per_step or 1.0, after.samples_per_step or 1.0
+    said = (f"compared by throughput, because {'; '.join(why)}",)
+    if before.world_size and after.world_size and before.world_size != after.world_size:
+        return Terms(
+            "samples_per_device",
+            before.world_size / samples[0],
+            after.world_size / samples[1],
+            (),
+            said,
+        )
+    return Terms("samples", 1 / samples[0], 1 / samples[1], (), said)
+
+
+def _differ(name: str, before: float | None, after: float | None) -> str:
+    if before is None or after is None or abs(after - before) <= SAME_SAMPLES * max(before, after):
+        return ""
+    return f"{name} {before:,.10g} before, {after:,.10g} after"
+
+
+def busier(
+    before: MachineLoad | None, after: MachineLoad | None, ratio: float | None, *, as_many_ranks: bool = True
+) -> str | None:
+    """That the slower run shared its machine with more; None when it did not, or when cores were left.
+
+    as_many_ranks: otherwise a longer wait for a core may be the job's own doing.
+
+    Only a full machine delays anybody, and only the slower run may be the one on the busier machine.
+    """
+    if before is None or after is None or ratio is None:
+        return None
+    slower, faster = (after, before) if ratio > 1 else (before, after)
+    shared = MORE_LOAD * slower.num_cpus
+    if slower.busy < FULL_MACHINE or slower.other_cores < shared:
+        return None
+    waits = slower.wait_for_core, faster.wait_for_core
+    waited_more = (
+        as_many_ranks and waits[0] is not None and waits[1] is not None and waits[0] - waits[1] >= MORE_WAIT
+    )
+    if not waited_more and slower.other_cores - faster.other_cores < shared:
+        return None
+    when = ("after", "before") if ratio > 1 else ("before", "after")
+    return f"the machine was busier {when[0]}: {_load(slower)}; {when[1]} {_load(faster)}"
+
+
+def _load(load: MachineLoad) -> str:
+    text = f"other processes used {load.other_cores:.1f} of {load.num_cpus:.0f} cores"
+    if load.wait_for_core is None:
+        return text
+    return f"{text}, ranks waited for a core {100 * load.wait_for_core:.0f} % of the time"
+
+
+def environment(before: RunView, after: RunView) -> tuple[Difference, ...]:
+    """What of hosts, versions, devices and command line is not the same."""
+    old, new = before.run, after.run
+    rows = [
+        ("world size", old.world_size, new.world_size),
+        ("hosts", ", ".join(old.hosts), ", ".join(new.hosts)),
+        ("torch", old.torch, new.torch),
+        ("python", old.python, new.python),
+        ("backend", old.backend, new.backend),
+        ("device", old.device, new.device),
+        ("layout", _counts(old.parallel), _counts(new.parallel)),
+        ("command", old.command, new.command),
+    ]
+    names = sorted(set(old.software) | set(new.software))
+    rows += [(name, old.software.get(name), new.software.get(name)) for name in names]
+    return tuple(
+        Difference(what, _text(first), _text(second)) for what, first, second in rows if first != second
+    )
+
+
+def _counts(parallel: dict[str, int]) -> str:
+    return " ".join(f"{name}={size}" for name, size in sorted(parallel.items()))
+
+
+def _text(value: object) -> str:
+    return "unknown" if value is None or value == "" else str(value)

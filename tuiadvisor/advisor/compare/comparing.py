@@ -1,0 +1,328 @@
+"""Two recordings side by side: the same work or not, faster or slower beyond noise, and what limits each.
+
+In: the frames of two recordings.  Out: Comparison. Deterministic; swapping the recordings inverts it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.advisor.compare.bottlenecks import bottleneck, finding_changes
+from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, terms
+from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
+from tuiadvisor.advisor.fold import STEP_NAMES, Advisor
+from tuiadvisor.advisor.steps.step_series import SeriesCollector, StepSeries
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import PHASES
+from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
+from tuiadvisor.metrics.series.bootstrap import Ratio, difference_of_means, ratio_of_means
+from tuiadvisor.metrics.steps.step_table import COMM
+from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, unpack_columns
+from tuiadvisor.views.comparison import Change, Comparison, Gate, MachineLoad, PhaseChange, Rates, RunSide
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tuiadvisor.metrics.steps.arrays import Floats
+    from tuiadvisor.views.comparison import Outcome, WorkUnit
+    from tuiadvisor.views.run_view import RunView
+
+SCHEMA: Final = 1
+# Two runs of the same code on the same machine differ by memory layout, placement and clocks, which no resampling
+# of one run's steps can show. Mytkowicz et al. (ASPLOS'09) measured up to several percent; 2 % is what CI uses.
+NOISE_FLOOR: Final = 0.02
+HICCUP_FACTOR: Final = 5.0  # a step this much longer than the median is a pause of its own, not a steady step
+NOTHING: Final = Change(None, None, None, None, None, significant=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One recording, read."""
+
+    path: str
+    view: RunView
+    series: StepSeries
+    unit: WorkUnit
+    load: MachineLoad | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user said beyond the two files."""
+
+    noise_floor: float = NOISE_FLOOR
+    fail_if_slower: float | None = None
+    same_work: bool = False  # the user vouches that a step does the same work where it could not be observed
+    ignore_load: bool = False  # busy machines are reported, but do not withhold the verdict
+
+
+def measure(path: str, frames: Iterable[bytes]) -> Measured:
+    """Read one recording from end to end, in bounded memory."""
+    advisor = Advisor()
+    collector, work, load = SeriesCollector(advisor.store), WorkUnitCounter(), LoadMeter()
+    for _, frame in advisor.fed(frames):
+        if frame.source == HUB_SOURCE:
+            continue
+        if frame.kind == FrameKind.STEPS:
+            _count(work, frame)
+            collector.advance()
+        elif frame.kind == FrameKind.HOST:
+            load.add(frame.source, frame.payload)
+    view = advisor.view()
+    series = _without_hiccups(collector.finish())
+    return Measured(path, view, series, work.unit(view.run.world_size, advisor.roster.given), load.load())
+
+
+def _count(work: WorkUnitCounter, frame: Frame) -> None:
+    try:
+        work.add(unpack_columns(frame.payload, STEP_NAMES))
+    except TuiadvisorError:
+        return  # counted as a bad frame by the advisor
+
+
+def _without_hiccups(series: StepSeries) -> StepSeries:
+    if not series.steady_K.any():
+        return series
+    limit = HICCUP_FACTOR * float(np.median(series.steady_s))
+    return replace(series, steady_K=series.steady_K & (series.step_s_K <= limit))
+
+
+def compare(before: Measured, after: Measured, wishes: Wishes | None = None) -> Comparison:
+    """The verdict on what changed between the two, and everything it rests on."""
+    wishes = wishes or Wishes()
+    found = terms(before.unit, after.unit, same_work=wishes.same_work)
+    reasons = list(found.reasons)
+    cautions = list(found.cautions)
+    if found.basis is not None:
+        for name, side in (("before", before), ("after", after)):
+            missing = MIN_STEADY_STEPS - int(side.series.steady_K.sum())
+            if missing > 0:
+                reasons.append(f"{name}: {missing} more steady steps are needed; record longer")
+                found = replace(found, basis=None)
+    floor = wishes.noise_floor
+    steady = _change(before.series.steady_s, after.series.steady_s, found, floor)
+    every = _change(before.series.step_s_K, after.series.step_s_K, found, floor)
+    change = _deciding(steady, every)
+    verdict = _verdict(change)
+    if found.basis is None:
+        verdict = "not comparable"
+    as_many = before.unit.world_size == after.unit.world_size
+    busy = (
+        busier(before.load, after.load, change.ratio, as_many_ranks=as_many) if change.significant else None
+    )
+    if busy is not None and verdict != "not comparable":
+        if wishes.ignore_load or _beyond_load(before, after, change, floor):
+            cautions.append(busy)
+        else:
+            verdict = "not comparable"
+            reasons.append(f"{busy}; measure again on a quiet machine, or pass --ignore-load")
+    sides = _side(before), _side(after)
+    throughput = _throughput(before, after, floor)
+    detectable = _detectable(change, floor)
+    gate = None
+    if wishes.fail_if_slower is not None:
+        exceeded = _exceeded(verdict, change, wishes.fail_if_slower, detectable)
+        gate = Gate(wishes.fail_if_slower, exceeded)
+    if found.basis == "samples_per_device" and throughput.ratio is not None:
+        cautions.append(f"all devices together do {_more(1 / throughput.ratio)} samples a second")
+    if gate is not None and gate.exceeded is None and verdict != "not comparable" and detectable is not None:
+        cautions.append(
+            f"cannot tell whether it is {percent(gate.limit)} slower: less than {percent(detectable)} would not be "
+            "seen in these two recordings; record longer, or on a quiet machine"
+        )
+    return Comparison(
+        schema=SCHEMA,
+        verdict=verdict,
+        sentence=_sentence(verdict, reasons, found, change, is_steady=change is steady),
+        reasons=tuple(reasons),
+        cautions=tuple(cautions),
+        basis=found.basis,
+        before=sides[0],
+        after=sides[1],
+        change=change,
+        steady=steady,
+        every_step=every,
+        throughput=throughput,
+        phases=_phases(before.series, after.series, floor) if found.basis is not None else (),
+        bottleneck=bottleneck(before.view, after.view),
+        findings=finding_changes(before.view, after.view),
+        environment=environment(before.view, after.view),
+        noise_floor=floor,
+        smallest_detectable=detectable,
+        gate=gate,
+    )
+
+
+def _change(before: Floats, after: Floats, found: Terms, floor: float) -> Change:
+    """Time a unit of work: of the step, of a sample, or of a sample and device."""
+    if found.basis is None:
+        return NOTHING
+    ratio = ratio_of_means(before, after)
+    if ratio is None:
+        return NOTHING
+    return _scaled(
+        ratio, float(before.mean()) * found.scale_before, float(after.mean()) * found.scale_after, floor
+    )
+
+
+def _scaled(ratio: Ratio, before: float, after: float, floor: float) -> Change:
+    scale = after / before / ratio.expected
+    low, high = ratio.low * scale, ratio.high * scale
+    significant = low > 1 + floor or high < 1 / (1 + floor)
+    return Change(before, after, ratio.expected * scale, low, high, significant)
+
+
+def _throughput(before: Measured, after: Measured, floor: float) -> Change:
+    samples = before.unit.samples_per_step, after.unit.samples_per_step
+    ratio = ratio_of_means(before.series.steady_s, after.series.steady_s)
+    if ratio is None or not samples[0] or not samples[1]:
+        return NOTHING
+    per_sample = (
+        float(before.series.steady_s.mean()) / samples[0],
+        float(after.series.steady_s.mean()) / samples[1],
+    )
+    return _scaled(ratio, *per_sample, floor)
+
+
+def _deciding(steady: Change, every: Change) -> Change:
+    """Steady steps decide; pauses do when only they changed, or when they turn the balance round."""
+    if not every.significant or every.ratio is None or steady.ratio is None:
+        return steady
+    if steady.significant and (every.ratio > 1) == (steady.ratio > 1):
+        return steady
+    return every
+
+
+def _verdict(change: Change) -> Outcome:
+    if change.ratio is None:
+        return "not comparable"
+    if not change.significant:
+        return "no change"
+    return "regressed" if change.ratio > 1 else "improved"
+
+
+def _beyond_load(before: Measured, after: Measured, change: Change, floor: float) -> bool:
+    """Whether the change stays significant without the part that a busier machine may have caused.
+
+    That part: the time main threads were ready to run and had no core, and, where communication runs on the same
+    cores, all growth of its exposed part. Waiting for data or computing longer in one's own thread is not the load's.
+    """
+    assert change.ratio is not None  # noqa: S101  # a significant change has all three
+    assert change.low is not None  # noqa: S101
+    assert change.high is not None  # noqa: S101
+    slower, faster = (after, before) if change.ratio > 1 else (before, after)
+    slower_s, faster_s = float(slower.series.step_s_K.mean()), float(faster.series.step_s_K.mean())
+    loads = [(run.load.wait_for_core if run.load else None) or 0.0 for run in (slower, faster)]
+    explained_s = max(loads[0] * slower_s - loads[1] * faster_s, 0.0)
+    if slower.view.run.device in {None, "cpu"}:
+        comm = [run.series.phase_s_PK[COMM][run.series.steady_K] for run in (slower, faster)]
+        growth = [_known_mean(values) for values in comm]
+        explained_s += max((growth[0] or 0.0) - (growth[1] or 0.0), 0.0)
+    low = change.low if change.ratio > 1 else 1 / change.high
+    return low * (1 - explained_s / slower_s) > 1 + floor
+
+
+def _exceeded(verdict: Outcome, change: Change, limit: float, detectable: float | None) -> bool | None:
+    if verdict == "not comparable" or change.low is None or change.high is None:
+        return None
+    if verdict == "regressed" and change.low > 1 + limit:
+        return True
+    # A check that would not have seen a slowdown of the limit, and cannot exclude one, has not passed.
+    is_blind = detectable is None or detectable > limit
+    return None if is_blind and change.high > 1 + limit else False
+
+
+def _detectable(change: Change, floor: float) -> float | None:
+    if change.ratio is None or change.high is None or change.low is None:
+        return None
+    reach = max(change.high / change.ratio, change.ratio / change.low)
+    return reach * (1 + floor) - 1
+
+
+def _phases(before: StepSeries, after: StepSeries, floor: float) -> tuple[PhaseChange, ...]:
+    steps = before.steady_s, after.steady_s
+    if min(steps[0].size, steps[1].size) == 0:
+        return ()
+    smallest = floor * min(float(steps[0].mean()), float(steps[1].mean()))
+    result = []
+    for index, name in enumerate(PHASES):
+        old, new = before.phase_s_PK[index][before.steady_K], after.phase_s_PK[index][after.steady_K]
+        old_s, new_s = _known_mean(old), _known_mean(new)
+        moved = difference_of_means(old, new) if old_s is not None and new_s is not None else None
+        change, low, high = moved if moved is not None else (None, None, None)
+        sure = low is not None and high is not None and (low > smallest or high < -smallest)
+        result.append(PhaseChange(name, old_s, new_s, change, low, high, significant=sure))
+    return tuple(result)
+
+
+def _known_mean(values: Floats) -> float | None:
+    """A phase is known or unknown for a whole run; one that became known late counts as unknown."""
+    return float(values.mean()) if values.size and np.isfinite(values).all() else None
+
+
+def _side(run: Measured) -> RunSide:
+    series, unit = run.series, run.unit
+    steady = series.steady_s
+    step_s = float(steady.mean()) if steady.size else None
+    samples_s = unit.samples_per_step / step_s if step_s and unit.samples_per_step else None
+    return RunSide(
+        path=run.path,
+        label=run.view.run.label,
+        hosts=run.view.run.hosts,
+        unit=unit,
+        num_steady_steps=int(steady.size),
+        num_steps=int(series.step_s_K.size),
+        step_s=step_s,
+        p95_s=float(np.percentile(steady, 95)) if steady.size else None,
+        every_step_s=float(series.step_s_K.mean()) if series.step_s_K.size else None,
+        rates=Rates(
+            steps_s=1 / step_s if step_s else None,
+            samples_s=samples_s,
+            samples_s_per_device=samples_s / unit.world_size if samples_s and unit.world_size else None,
+        ),
+        load=run.load,
+    )
+
+
+# -- words ---------------------------------------------------------------------------------------------------
+
+
+def percent(value: float) -> str:
+    """'63 %', '4.2 %'."""
+    size = abs(100 * value)
+    return f"{100 * value:.0f} %" if size >= 9.95 else f"{100 * value:.1f} %"
+
+
+def _more(factor: float) -> str:
+    return f"{percent(abs(factor - 1))} {'more' if factor > 1 else 'fewer'}"
+
+
+def _sentence(verdict: Outcome, reasons: list[str], found: Terms, change: Change, *, is_steady: bool) -> str:
+    if verdict == "not comparable":
+        return f"Not comparable: {'; '.join(reasons) or 'a step time is unknown'}."
+    assert change.ratio is not None  # noqa: S101  # a verdict rests on a ratio
+    assert change.low is not None  # noqa: S101
+    assert change.high is not None  # noqa: S101
+    if found.basis == "step":
+        what = "a step" if is_steady else "a step, pauses included,"
+        words = f"{what} takes {seconds(change.after or 0.0)} instead of {seconds(change.before or 0.0)}"
+        middle, low, high, more, less = change.ratio, change.low, change.high, "longer", "less"
+    else:
+        who = "each device does" if found.basis == "samples_per_device" else "the job does"
+        rates = 1 / (change.after or math.inf), 1 / (change.before or math.inf)
+        words = f"{who} {rates[0]:,.4g} samples/s instead of {rates[1]:,.4g}"
+        middle, low, high, more, less = 1 / change.ratio, 1 / change.high, 1 / change.low, "more", "less"
+    if verdict == "no change":
+        return f"No change: {words}; {_range(low, high)} with 95 % confidence, within noise."
+    size = f"{percent(abs(middle - 1))} {more if middle > 1 else less}"
+    bounds = sorted((abs(low - 1), abs(high - 1)))
+    return f"{verdict.capitalize()}: {words}, {size} (95 %: {percent(bounds[0])} to {percent(bounds[1])})."
+
+
+def _range(low: float, high: float) -> str:
+    return f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"

@@ -1,0 +1,54 @@
+"""Rows of events that were found plausible, column by column, the latest of them in bounded memory.
+
+In: columns of EVENTS frames, with the rows to keep and their host.  Out: one table of int64, rows in the order of their
+coming; its last row is the index of the host in `hosts`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+
+
+class EventBlocks:
+    """Mutable: `add` rows, read `table`. The oldest frames go first."""
+
+    def __init__(self, names: Sequence[str], max_rows: int) -> None:
+        """names: the columns to keep. max_rows: at most one frame's rows more are held."""
+        self.hosts: list[str] = []
+        self._names = tuple(names)
+        self._max_rows = max_rows
+        self._blocks: list[Ints] = []
+        self._num_held = 0
+
+    def __bool__(self) -> bool:
+        """Whether any are held."""
+        return bool(self._blocks)
+
+    def add(self, columns: Mapping[str, Ints], good: Bools, host: str) -> None:
+        """Keep the good rows of one frame."""
+        num = int(good.sum())
+        if not num:
+            return
+        if host not in self.hosts:
+            self.hosts.append(host)
+        block = np.empty((len(self._names) + 1, num), dtype=np.int64)
+        for index, name in enumerate(self._names):
+            block[index] = columns[name][good]
+        block[-1] = self.hosts.index(host)
+        self._blocks.append(block)
+        self._num_held += num
+        while self._num_held - self._blocks[0].shape[1] >= self._max_rows:
+            self._num_held -= self._blocks.pop(0).shape[1]
+
+    def table(self) -> Ints:
+        """All held rows, columns and the host's index x rows. ValueError where there are none."""
+        if len(self._blocks) != 1:
+            self._blocks = [np.concatenate(self._blocks, axis=1)]
+        return self._blocks[0]

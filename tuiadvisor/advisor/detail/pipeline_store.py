@@ -1,0 +1,131 @@
+"""The recent chunks of every pipeline stage, bounded in memory.
+
+In: EVENTS frames, of which all but pipeline events are left out here.  Out: columns with job steps and the clock of one
+host, for metrics.pipeline. Records that cannot be true are dropped and counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.advisor.detail.event_blocks import EventBlocks
+from tuiadvisor.advisor.steps.tracks import MAX_RANKS
+from tuiadvisor.events import EVENT_COLUMNS, PIPELINE_KINDS, UNKNOWN
+from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tuiadvisor.advisor.steps.step_store import StepStore
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+
+EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
+MAX_ROWS: Final = 1 << 18  # 17 MB: 2000 steps of 4 stages and 8 micro-batches, 8 of 64 stages and 128
+READ_STEPS: Final = 160  # what a view looks at: the last so many that were recorded, one in 4 to 64 of all
+LOOK_BACK_STEPS: Final = 64 * READ_STEPS
+MAX_STAGE: Final = 1 << 14
+MAX_STAGES_A_RANK: Final = 16
+MAX_MICRO_BATCH: Final = 1 << 20
+MAX_CLOCK_NS: Final = 1 << 61
+MAX_CHUNK_NS: Final = 3600 * 10**9
+_KINDS: Final = np.array([int(kind) for kind in PIPELINE_KINDS])
+_KEPT: Final = ("rank", "kind", "step", "begin_ns", "end_ns", "group", "seq")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEvents:
+    """events: job steps; clocks_known: begins and ends of all ranks are on one clock."""
+
+    events: PipelineEvents
+    clocks_known: bool
+
+
+class PipelineStore:
+    """Mutable: feed it columns, ask for events."""
+
+    def __init__(self) -> None:
+        self.num_rows = 0  # ever taken: changes when there is something new
+        self.num_bad_rows = 0
+        self._held = EventBlocks(_KEPT, MAX_ROWS)
+        self.stages: dict[int, tuple[int, ...]] = {}  # of each rank, those whose chunks were seen there
+
+    def add(self, columns: Mapping[str, Ints], host: str) -> None:
+        """Take the pipeline's rows of one frame."""
+        is_ours = np.isin(columns["kind"], _KINDS)
+        if not is_ours.any():
+            return
+        good = is_ours & _plausible(columns)
+        self.num_bad_rows += int(is_ours.sum() - good.sum())
+        num = int(good.sum())
+        if not num:
+            return
+        self._held.add(columns, good, host)
+        self._note_stages(columns["rank"][good], columns["group"][good])
+        self.num_rows += num
+
+    def _note_stages(self, ranks: Ints, stages: Ints) -> None:
+        pairs = np.unique(ranks[stages >= 0] * MAX_STAGE + stages[stages >= 0])
+        for rank, stage in zip((pairs // MAX_STAGE).tolist(), (pairs % MAX_STAGE).tolist(), strict=True):
+            known = self.stages.get(rank, ())
+            if stage not in known and len(known) < MAX_STAGES_A_RANK:
+                self.stages[rank] = tuple(sorted((*known, stage)))
+
+    def held(
+        self, store: StepStore, clock_shift: Callable[[str, str], int | None], until_step: int | None = None
+    ) -> HeldEvents | None:
+        """The events of the last steps of each aligned rank; None without any.
+
+        clock_shift(host, other) is added to host's clock to read other's. until_step: nothing after that job step.
+        """
+        tracks = store.tracks
+        if not self._held or not tracks.num:
+            return None
+        rank, kind, step, begin, end, stage, micro_batch, host = self._held.table()
+        rows = tracks.rows_of(rank)
+        offset_of = np.where(tracks.is_aligned, tracks.offset - store.axis_shift(), 0)
+        # A probe that was installed anew counts its steps again: what it wrote before belongs to another count.
+        good = (rows >= 0) & tracks.is_aligned[rows] & (begin >= tracks.born_ns[rows])
+        good &= step > tracks.last_step[rows] - LOOK_BACK_STEPS if until_step is None else True
+        job = step + offset_of[rows]
+        if until_step is not None:
+            good &= job <= until_step
+        if not good.any():
+            return None
+        recorded = np.unique(job[good])
+        good &= job >= recorded[-READ_STEPS:][0]
+        shift, known = self._shifts(np.unique(host[good]), clock_shift)
+        return HeldEvents(
+            PipelineEvents(
+                rank=rank[good],
+                kind=kind[good],
+                step=job[good],
+                begin_ns=begin[good] + shift[host[good]],
+                end_ns=end[good] + shift[host[good]],
+                stage=stage[good],
+                micro_batch=micro_batch[good],
+            ),
+            known,
+        )
+
+    def _shifts(self, hosts: Ints, clock_shift: Callable[[str, str], int | None]) -> tuple[Ints, bool]:
+        """What to add to each host's clock to read the first one's, and whether that is known of all."""
+        shift = np.zeros(len(self._held.hosts), dtype=np.int64)
+        known = True
+        for host in hosts[1:].tolist():
+            found = clock_shift(self._held.hosts[host], self._held.hosts[int(hosts[0])])
+            known &= found is not None
+            shift[host] = found or 0
+        return shift, known
+
+
+def _plausible(columns: Mapping[str, Ints]) -> Bools:
+    begin, end = columns["begin_ns"], columns["end_ns"]
+    good = (columns["rank"] >= 0) & (columns["rank"] < MAX_RANKS) & (columns["step"] >= 0)
+    good &= columns["step"] < 1 << 40
+    good &= (begin > 0) & (end >= begin) & (end < MAX_CLOCK_NS)
+    good &= end - np.maximum(begin, 0) < MAX_CHUNK_NS
+    good &= (columns["group"] >= UNKNOWN) & (columns["group"] < MAX_STAGE)
+    return np.asarray(good & (columns["seq"] >= UNKNOWN) & (columns["seq"] < MAX_MICRO_BATCH))

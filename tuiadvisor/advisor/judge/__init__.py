@@ -1,0 +1,1 @@
+"""Evidence, findings, goodput, hang and verdict: what is said of a run."""

@@ -1,0 +1,76 @@
+"""The useful share of a run's time, and what each named loss takes of it.
+
+In: Diagnosis and the judged findings.  Out: shares that sum to 1; None where the greatest part is not known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.judge.evidence import wandering_gain
+from tuiadvisor.metrics.steps.accounting import job_seconds
+from tuiadvisor.metrics.steps.barrier import has_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.pauses.pause import Pause
+
+MAX_RANKS_IN_NAME: Final = 4
+
+
+def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | None, dict[str, float]]:
+    """Useful share of the time of the window, pauses and warm-up included, and each loss as a share; together 1.
+
+    Only steps of the present level count: what steps before a change lost is not known from those after it.
+    """
+    if diagnosis is None or not diagnosis.enough:
+        return None, {}
+    idle_s = job_seconds(diagnosis.seconds_PR)["pipeline_idle"]
+    if idle_s is None and has_stages(diagnosis.table):
+        return None, {}  # what its stages wait for each other is most of what a pipeline loses
+    steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
+    warmup = diagnosis.steadiness.warmup
+    first = diagnosis.window_start  # pauses before a change of level say nothing of the time since
+    lost = [float(pause.loss_K[first:].sum()) for pause in diagnosis.steadiness.pauses]
+    elapsed = steady_s + sum(lost) + (0.0 if warmup is None else warmup.loss_s)
+    if elapsed <= 0:
+        return None, {}
+    losses: dict[str, float] = {}
+    if warmup is not None:
+        losses["warmup"] = warmup.loss_s / elapsed
+    for pause, loss_s in zip(diagnosis.steadiness.pauses, lost, strict=True):
+        if loss_s > 0:
+            losses[_pause_name(diagnosis, pause)] = loss_s / elapsed
+    scale = 1.0 if steady_s <= 0 else diagnosis.steady.num_steps / elapsed
+    losses |= {name: loss_s * scale for name, loss_s in _step_losses(diagnosis, judged)}
+    if idle_s:
+        losses["pipeline_idle"] = idle_s * scale
+    total = sum(losses.values())
+    if total > 1:  # overlapping estimates may not claim more than there was
+        losses = {name: value / total for name, value in losses.items()}
+        total = 1.0
+    return 1 - total, losses
+
+
+def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[str, float]]:
+    """(name, seconds a step) of what each step loses."""
+    if any(entry.rule.scope == "straggler" for entry in judged):
+        yield "straggler", max(float(diagnosis.straggler_loss_K.mean()), 0.0)
+    if any(entry.rule.id == "wandering_lateness" for entry in judged):
+        yield "wandering_lateness", max(wandering_gain(diagnosis).loss_s, 0.0)
+    if diagnosis.input is not None:
+        yield "data_wait", diagnosis.input.gain.loss_s
+    if diagnosis.transfer is not None:
+        yield "comm_exposed", diagnosis.transfer.gain.loss_s
+
+
+def _pause_name(diagnosis: Diagnosis, pause: Pause) -> str:
+    """What a loss to pauses is called: what is done in them, else who makes them."""
+    if pause.kind in {"checkpoint", "eval"}:
+        return pause.kind
+    name = "periodic_pause" if pause.kind == "periodic" else "pause"
+    ranks = [diagnosis.table.ranks[row] for row in pause.rows]
+    return f"{name}_rank_{'_'.join(map(str, ranks[:MAX_RANKS_IN_NAME]))}" if ranks else name

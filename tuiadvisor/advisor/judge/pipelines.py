@@ -1,0 +1,261 @@
+"""The job's pipelines: which ranks form one, what limits each, and the picture of the one that sets the pace.
+
+In: PipelineStore, roster and Diagnosis.  Out: Pipelines for the rules, PipelineView for the screens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.events import EventKind
+from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents, chunks_of
+from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits, RankWork, pipeline_limits
+from tuiadvisor.metrics.steps.arrays import column_median
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.cluster.membership import Roster
+    from tuiadvisor.advisor.cluster.rank_facts import RankFacts
+    from tuiadvisor.advisor.detail.pipeline_store import HeldEvents, PipelineStore
+    from tuiadvisor.advisor.steps.step_store import StepStore
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.steps.arrays import Bools
+
+MAX_PIPELINES: Final = 64  # looked at; others of the same job are alike or it is their stages that differ
+MAX_CHUNKS: Final = 4096  # of the step that is drawn
+LETTERS: Final = {
+    int(EventKind.STAGE_FORWARD): "F",
+    int(EventKind.STAGE_BACKWARD): "B",
+    int(EventKind.STAGE_WEIGHT_GRAD): "W",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """What was found. limits: one a pipeline, the slowest first; empty where why_not says why."""
+
+    limits: tuple[PipelineLimits, ...]
+    events: PipelineEvents | None  # of the slowest pipeline
+    clocks_known: bool
+    num_pipelines: int
+    schedule: str | None
+    why_not: str
+
+    @property
+    def shown(self) -> PipelineLimits | None:
+        """The pipeline that sets the pace."""
+        return self.limits[0] if self.limits else None
+
+
+def has_stages(roster: Roster) -> bool:
+    """Whether any rank says that it holds a stage of a pipeline."""
+    return any(_num_ranks(fact) > 1 for fact in roster.ranks.values())
+
+
+def _num_ranks(fact: RankFacts) -> int:
+    return max(fact.pipeline.get("ranks", 0), fact.parallel.get("pp", 0))
+
+
+def find_pipelines(
+    chunks: PipelineStore,
+    roster: Roster,
+    store: StepStore,
+    diagnosis: Diagnosis | None,
+    until_step: int | None = None,
+) -> Pipelines | None:
+    """The job's pipelines; None where no rank has a stage."""
+    told = has_stages(roster)
+    held = chunks.held(store, roster.clock_shift, until_step)
+    if held is None:
+        return _nothing("no chunk of a stage was seen yet", roster) if told else None
+    groups = _groups(held, roster)
+    if groups is None:
+        return _nothing("several pipelines, and the ranks do not say which of them they are in", roster)
+    work = _rank_work(diagnosis)
+    found = []
+    for group in groups[:MAX_PIPELINES]:
+        events = _only(held.events, group)
+        limits = pipeline_limits(events, work)
+        if limits is not None:
+            found.append((limits, events))
+    if not found:
+        return _nothing("no step was seen whole: all chunks of all its ranks", roster)
+    found.sort(key=lambda entry: -entry[0].span_s)
+    return Pipelines(
+        limits=tuple(limits for limits, _ in found),
+        events=found[0][1],
+        clocks_known=held.clocks_known,
+        num_pipelines=len(groups),
+        schedule=_schedule(roster),
+        why_not="",
+    )
+
+
+def _nothing(why: str, roster: Roster) -> Pipelines:
+    return Pipelines((), None, clocks_known=False, num_pipelines=0, schedule=_schedule(roster), why_not=why)
+
+
+def _schedule(roster: Roster) -> str | None:
+    return next((fact.texts["schedule"] for fact in roster.ranks.values() if "schedule" in fact.texts), None)
+
+
+def _groups(held: HeldEvents, roster: Roster) -> list[Bools] | None:
+    """Events of each pipeline; None where a stage is held by several ranks and nothing tells them apart."""
+    events = held.events
+    ranks = np.unique(events.rank)
+    first = {
+        int(rank): roster.ranks[int(rank)].pipeline.get("first_rank")
+        for rank in ranks
+        if int(rank) in roster.ranks
+    }
+    named = sorted({number for number in first.values() if number is not None})
+    if len(named) > 1 and all(first.get(int(rank)) is not None for rank in ranks):
+        return [np.isin(events.rank, [rank for rank in ranks if first[int(rank)] == one]) for one in named]
+    is_chunk = chunks_of(events)
+    pairs = np.unique(np.stack([events.stage[is_chunk], events.rank[is_chunk]]), axis=1)
+    if pairs.shape[1] > np.unique(pairs[0]).size:
+        return None
+    return [np.ones(events.rank.size, dtype=np.bool_)]
+
+
+def _only(events: PipelineEvents, chosen: Bools) -> PipelineEvents:
+    return PipelineEvents(
+        rank=events.rank[chosen],
+        kind=events.kind[chosen],
+        step=events.step[chosen],
+        begin_ns=events.begin_ns[chosen],
+        end_ns=events.end_ns[chosen],
+        stage=events.stage[chosen],
+        micro_batch=events.micro_batch[chosen],
+    )
+
+
+def _rank_work(diagnosis: Diagnosis | None) -> RankWork | None:
+    if diagnosis is None:
+        return None
+    table = diagnosis.table
+    return RankWork(
+        ranks=table.ranks,
+        first_step=table.first_step,
+        forward_s_RK=table.phase_s_PRK[PHASE_INDEX["forward"]],
+        backward_s_RK=table.phase_s_PRK[PHASE_INDEX["backward"]],
+        steady_steps=table.first_step + np.flatnonzero(diagnosis.steadiness.steady_K),
+        window_steps=diagnosis.steady_steps,
+        step_s_K=column_median(table.step_s_RK),
+    )
+
+
+def pipeline_view(pipelines: Pipelines | None) -> PipelineView | None:
+    """What the screens show; None for a job without stages."""
+    if pipelines is None:
+        return None
+    limits = pipelines.shown
+    if limits is None or pipelines.events is None:
+        return PipelineView(schedule=pipelines.schedule, why_unknown=pipelines.why_not)
+    times = limits.times
+    known = pipelines.clocks_known
+    gain = limits.heavy_gain
+    step, span_s, chunks = _chart(pipelines.events, limits) if known else (None, None, ())
+    return PipelineView(
+        schedule=pipelines.schedule,
+        why_unknown="" if known else "the hosts' clocks cannot be compared, so idle time is unknown",
+        num_pipelines=pipelines.num_pipelines,
+        num_ranks=len(times.ranks),
+        num_stages=len(times.stages),
+        num_micro_batches=times.num_micro_batches,
+        first_step=limits.steps[0],
+        last_step=limits.steps[-1],
+        num_steps=len(limits.steps),
+        num_recorded_steps=len(times.steps),
+        span_s=limits.span_s if known else None,
+        busy=1 - limits.bubble if known else None,
+        bubble=limits.bubble if known else None,
+        ideal_bubble=limits.ideal_bubble,
+        ideal_is_formula=limits.ideal_is_formula,
+        fill_share=limits.fill_share if known else None,
+        imbalance_share=limits.imbalance_share if known else None,
+        delay_share=limits.delay_share if known else None,
+        stages=_stages(limits),
+        ranks=_ranks(limits) if known else (),
+        slowest_stage=times.stages[int(np.argmax(limits.work_S))],
+        split_stage=limits.heavy_stages[0] if limits.heavy_stages else None,
+        heavy_loss_s=gain.loss_s if gain is not None else None,
+        even_loss_s=limits.even_s,
+        micro_batches_for=tuple(limits.micro_batches_for.items()),
+        chart_step=step,
+        chart_s=span_s,
+        chart=chunks,
+    )
+
+
+def _stages(limits: PipelineLimits) -> tuple[PipelineStage, ...]:
+    times, work_S = limits.times, limits.work_S
+    slowest_s = float(work_S.max())
+    return tuple(
+        PipelineStage(
+            stage=stage,
+            rank=times.rank_S[row],
+            forward_s=float(np.median(limits.forward_s_SK[row])),
+            backward_s=float(np.median(limits.backward_s_SK[row])),
+            balance=float(work_S[row]) / slowest_s if slowest_s > 0 else 1.0,
+            excess=float(limits.excess_S[row]),
+            is_heavy=stage in limits.heavy_stages,
+        )
+        for row, stage in enumerate(times.stages)
+    )
+
+
+def _ranks(limits: PipelineLimits) -> tuple[PipelineRank, ...]:
+    times = limits.times
+    span_s = float(times.span_s_K.mean())
+    result = []
+    for row, rank in enumerate(times.ranks):
+        busy = float(times.busy_s_RK[row].mean()) / span_s
+        previous = float(times.wait_previous_s_RK[row].mean()) / span_s
+        following = float(times.wait_next_s_RK[row].mean()) / span_s
+        result.append(
+            PipelineRank(
+                rank=rank,
+                stages=tuple(
+                    stage for stage, its in zip(times.stages, times.rank_S, strict=True) if its == rank
+                ),
+                busy=busy,
+                wait_previous=previous,
+                wait_next=following,
+                other_idle=max(1.0 - busy - previous - following, 0.0),
+            )
+        )
+    return tuple(result)
+
+
+def _chart(
+    events: PipelineEvents, limits: PipelineLimits
+) -> tuple[int | None, float | None, tuple[PipelineChunk, ...]]:
+    """(job step, its length, its chunks) of the newest whole step, times as shares of it."""
+    times = limits.times
+    step = times.steps[-1]
+    chosen = np.flatnonzero(chunks_of(events) & (events.step == step))
+    if chosen.size > MAX_CHUNKS:
+        return step, None, ()
+    begin_ns = int(events.begin_ns[chosen].min())
+    span_ns = max(int(events.end_ns[chosen].max()) - begin_ns, 1)
+    chosen = chosen[np.lexsort((events.begin_ns[chosen], events.rank[chosen]))]
+    return (
+        step,
+        span_ns * 1e-9,
+        tuple(
+            PipelineChunk(
+                rank=int(events.rank[index]),
+                stage=int(events.stage[index]),
+                micro_batch=int(events.micro_batch[index]),
+                kind=LETTERS[int(events.kind[index])],
+                begin=(int(events.begin_ns[index]) - begin_ns) / span_ns,
+                end=(int(events.end_ns[index]) - begin_ns) / span_ns,
+            )
+            for index in chosen.tolist()
+        ),
+    )

@@ -1,0 +1,232 @@
+"""The one decision a run's findings lead to, in one honest sentence.
+
+In: judged findings and metrics.  Out: Verdict. The first finding decides: the surest, and of those the costliest, as
+every list shows them. Without enough steady steps nothing is decided, and without a finding above info the run is kept
+as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+from tuiadvisor.advisor.judge.evidence import rank_words, wandering_gain
+from tuiadvisor.metrics.series.what_if import Gain
+from tuiadvisor.metrics.steps.barrier import has_stages
+from tuiadvisor.views.run_view import Decision, Speedup, Verdict
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.views.run_view import Shares
+
+MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
+SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
+NOBODYS_FAULT: Final = ("wandering_lateness", "taking_turns")
+PAUSED: Final = "irregular_pause"  # a rule: what happened now and then is no constraint of the steps
+DEATH_IS_FIRST: Final = (
+    "a rank that dies of a signal takes the job with it; its own output and the kernel's log (dmesg) say more"
+)
+COMPUTE: Final = ("forward", "backward", "optimizer", "other")
+
+
+def verdict(
+    judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_not_compared: int = 0
+) -> Verdict:
+    """What to do about this run. num_not_compared: ranks whose arrival nobody saw."""
+    if not diagnosis.enough:
+        return not_yet(diagnosis.num_missing_steps, bool(diagnosis.table.num_steps))
+    above = [entry for entry in judged if entry.finding.severity != "info"]
+    if not above:
+        return _keep(judged, diagnosis, job_seconds, num_not_compared)
+    chosen = above[0]
+    beside = _beside(chosen, above)
+    gain = _together(chosen, beside)
+    following = next_constraint(chosen, judged, diagnosis, job_seconds, beside)
+    return Verdict(
+        decision=cast("Decision", chosen.rule.decision),
+        sentence=_sentence(chosen, diagnosis, gain, beside),
+        finding=chosen.finding.id,
+        pattern=chosen.finding.pattern,
+        speedup=Speedup(gain.speedup, gain.speedup_low, gain.speedup_high) if gain else None,
+        next_constraint=following,
+        because=chosen.finding.message,
+        verify=chosen.rule.verify,
+    )
+
+
+def not_yet(num_missing_steps: int, any_steps: bool) -> Verdict:
+    """No verdict before there is evidence for one."""
+    sentence = f"Not enough yet: {num_missing_steps} more steady steps."
+    because = "too few steady steps were seen" if any_steps else "no step was seen"
+    return Verdict(None, sentence, None, None, None, None, because, "")
+
+
+def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_not_compared: int) -> Verdict:
+    step = diagnosis.steady_barrier.cycle_K
+    mean_s = float(step.mean())
+    unblamed = next((entry for entry in judged if entry.rule.id in NOBODYS_FAULT), None)
+    sentence = f"Keep: nothing found is worth acting on; the mean step takes {seconds(mean_s)}."
+    if _is_order_unknown(diagnosis):
+        sentence = (
+            f"Keep: the mean step takes {seconds(mean_s)}; whether a rank is late could not be observed."
+        )
+    elif num_not_compared:
+        sentence = (
+            f"Keep: nothing found in what was seen; the mean step takes {seconds(mean_s)}. "
+            f"{_ranks(num_not_compared)} not compared and may be late."
+        )
+    elif unblamed is not None:
+        # A loss stands beside this verdict: it must not say that there is none.
+        sentence = (
+            f"Keep: the mean step takes {seconds(mean_s)}. No rank or phase is to blame, but {unblamed.headline}: "
+            "noise of the machine, or work that differs from batch to batch."
+        )
+    paused = next((entry for entry in judged if entry.rule.id == PAUSED), None)
+    if paused is not None:
+        sentence = f"{sentence} {paused.headline[0].upper()}{paused.headline[1:]}."
+    healthy = next((entry for entry in judged if entry.rule.final), None)
+    return Verdict(
+        decision="keep",
+        sentence=sentence,
+        finding=healthy.finding.id if healthy else None,
+        pattern=healthy.finding.pattern if healthy else None,
+        speedup=None,
+        next_constraint=next_constraint(None, judged, diagnosis, job_seconds),
+        because=unblamed.finding.message if unblamed else healthy.finding.message if healthy else sentence,
+        verify=healthy.rule.verify if healthy else "",
+    )
+
+
+def stands_still(hang: Judged) -> Verdict:
+    """While nothing moves, no step can be made faster."""
+    return Verdict(
+        decision=cast("Decision", hang.rule.decision),
+        sentence=f"Stalled: {hang.headline}.",
+        finding=hang.finding.id,
+        pattern=hang.finding.pattern,
+        speedup=None,
+        next_constraint=None,
+        because=hang.finding.message,
+        verify=hang.rule.verify,
+    )
+
+
+def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
+    """The verdict on a run that lost ranks to a signal: said in any case, and never to be kept as it is.
+
+    deaths: one sentence a rank, the likeliest cause first.
+    """
+    if not deaths:
+        return found
+    others = f" ({len(deaths) - 1} more with it)" if len(deaths) > 1 else ""
+    if found.decision != "keep":
+        return replace(found, sentence=f"{found.sentence} {deaths[0][0].upper()}{deaths[0][1:]}{others}.")
+    return replace(
+        found,
+        decision="stop",
+        sentence=f"Stop: {deaths[0]}{others}. Of its steps until then: {_after_colon(found.sentence)}",
+        finding=None,
+        pattern=None,
+        because=DEATH_IS_FIRST,
+        verify="",
+    )
+
+
+def _after_colon(sentence: str) -> str:
+    return sentence.partition(": ")[2] or sentence
+
+
+def _ranks(num_ranks: int) -> str:
+    return "1 rank was" if num_ranks == 1 else f"{num_ranks} ranks were"
+
+
+def _beside(chosen: Judged, above: list[Judged]) -> list[Judged]:
+    """Other late ranks. Where several are late in the same steps, each one's share is won only if all are cured."""
+    if chosen.rule.scope != "straggler" or chosen.gain is None:
+        return []
+    return [
+        entry for entry in above if entry is not chosen and entry.rule.id == chosen.rule.id and entry.gain
+    ]
+
+
+def _together(chosen: Judged, beside: list[Judged]) -> Gain | None:
+    """The gain if all of them are cured: their shares are parts of one loss, so they add up."""
+    if chosen.gain is None or not beside:
+        return chosen.gain
+    gains = [entry.gain for entry in (chosen, *beside) if entry.gain is not None]
+    step_s = chosen.gain.step_s
+    most = (1 - SMALLEST_REST) * step_s
+    loss_s, low_s, high_s = (
+        min(sum(values), most)
+        for values in (
+            [gain.loss_s for gain in gains],
+            [gain.loss_low_s for gain in gains],
+            [gain.loss_high_s for gain in gains],
+        )
+    )
+    factors = (step_s / (step_s - lost) for lost in (loss_s, low_s, high_s))
+    return Gain(step_s, loss_s, low_s, high_s, *factors)
+
+
+def _sentence(chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: list[Judged]) -> str:
+    first = f"{chosen.rule.decision.capitalize()}: {chosen.headline}"
+    if gain is None:
+        return f"{first}."
+    now, then = seconds(gain.step_s), seconds(gain.step_s - gain.loss_s)
+    if _is_order_unknown(diagnosis):
+        return f"{first}; without that the mean step would take at best {then} instead of {now}."
+    if beside:
+        named = rank_words(tuple(sorted(rank for entry in beside for rank in entry.finding.ranks)))
+        return (
+            f"{first}; without that and without {named} being late too, the mean step would take {then} instead of "
+            f"{now} ({gain.speedup:.2f}x)."
+        )
+    return f"{first}; without that the mean step would take {then} instead of {now} ({gain.speedup:.2f}x)."
+
+
+def _is_order_unknown(diagnosis: Diagnosis) -> bool:
+    """Among stages of a pipeline nobody asks for the order of arrival: there the stages' times tell who is slow."""
+    barrier, table = diagnosis.steady_barrier, diagnosis.table
+    return barrier.evidence == "none" and table.num_ranks > 1 and not has_stages(table)
+
+
+def next_constraint(
+    chosen: Judged | None,
+    judged: list[Judged],
+    diagnosis: Diagnosis,
+    job_seconds: Shares,
+    beside: list[Judged] | None = None,
+) -> str | None:
+    """What limits the step once the chosen finding is gone: the largest other loss, else the longest compute."""
+    cycle = diagnosis.steady_barrier.cycle_K
+    if not cycle.size:
+        return None
+    cured = [entry.finding for entry in ([chosen] if chosen else []) + (beside or [])]
+    gain = _together(chosen, beside or []) if chosen else None
+    remaining = float(cycle.mean()) - (gain.loss_s if gain else 0.0)
+    losses: dict[str, float] = {}
+    if diagnosis.input is not None and (chosen is None or chosen.rule.id != "input_bound"):
+        losses["data_wait"] = diagnosis.input.gain.loss_s
+    if diagnosis.transfer is not None and (chosen is None or chosen.rule.id != "communication_bound"):
+        losses["comm_exposed"] = diagnosis.transfer.gain.loss_s
+    if diagnosis.wandering is not None and (chosen is None or chosen.rule.id != "wandering_lateness"):
+        losses["wandering_lateness"] = wandering_gain(diagnosis).loss_s
+    for entry in judged:
+        same = any(entry.finding is finding for finding in cured)
+        if (
+            (entry.rule.scope == "job" and entry.rule.id != "pipeline_bubble")
+            or entry.rule.id == PAUSED
+            or same
+            or entry.finding.loss_s_per_step is None
+        ):
+            continue
+        name = entry.finding.phase or entry.finding.id
+        losses[name] = losses.get(name, 0.0) + entry.finding.loss_s_per_step
+    largest = max(losses, key=lambda name: (losses[name], name), default=None)
+    if largest is not None and remaining > 0 and losses[largest] >= MIN_NEXT_SHARE * remaining:
+        return largest
+    compute = {name: job_seconds.get(name) or 0.0 for name in COMPUTE}
+    longest = max(compute, key=lambda name: compute[name])
+    return longest if compute[longest] > 0 else None

@@ -1,0 +1,1 @@
+"""The steps of every rank on one job axis, bounded in memory."""

@@ -1,0 +1,137 @@
+"""The latest steps of every rank: a slot is `local step % capacity`, so duplicates overwrite themselves and gaps stay.
+
+In: rows (of advisor.tracks), their own step numbers, columns of KEPT.  Out: the same again, as long as they are held.
+It knows nobody who uses it: a store that is let go is freed at once, tens of megabytes, not when cycles are looked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.advisor.steps.tracks import MAX_RANKS
+from tuiadvisor.events import STEP_COLUMNS, UNKNOWN
+from tuiadvisor.metrics.steps.step_alignment import RankSteps
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.steps.tracks import RankTracks
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+
+# (ranks up to, steps kept a rank): 24 columns of 8 bytes, so at most about 100 MB.
+CAPACITIES: Final = ((256, 2048), (1024, 512), (4096, 128), (MAX_RANKS, 32))
+KEPT: Final = tuple(
+    name
+    for name in STEP_COLUMNS
+    if name not in {"step", "num_collectives", "comm_bytes", "micro_steps", "peak_memory_bytes"}
+)
+COLUMN: Final = {name: index for index, name in enumerate(KEPT)}
+_BEGIN, _END, _RELEASE, _SEQ = (COLUMN[name] for name in ("begin_ns", "end_ns", "release_ns", "group_seq"))
+
+
+class RecentSteps:
+    """Mutable columns; rows must be reserved before they are stored."""
+
+    def __init__(self, tracks: RankTracks) -> None:
+        self.capacity = CAPACITIES[0][1]
+        self._tracks = tracks
+        self._steps = np.zeros((0, self.capacity), dtype=np.int64)
+        self._values = np.zeros((len(KEPT), 0, self.capacity), dtype=np.int64)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that there is space for."""
+        return int(self._steps.shape[0])
+
+    def reserve(self, num_rows: int) -> bool:
+        """Make space for so many rows, shorter ones if they are many; True if anything moved."""
+        capacity = next(steps for ranks, steps in CAPACITIES if num_rows <= ranks)
+        if num_rows <= self.num_rows and capacity == self.capacity:
+            return False
+        space = self.num_rows if num_rows <= self.num_rows else max(8, num_rows, 2 * self.num_rows)
+        steps = np.full((space, capacity), UNKNOWN, dtype=np.int64)
+        # Not filled: only cells whose step is the one asked for are ever believed.
+        values = np.zeros((len(KEPT), space, capacity), dtype=np.int64)
+        if capacity == self.capacity:
+            self._widen(steps, values)
+        else:
+            self._shorten(steps, values, capacity)
+        self._steps, self._values, self.capacity = steps, values, capacity
+        return True
+
+    def _widen(self, steps: Ints, values: Ints) -> None:
+        """The same rows, slot by slot."""
+        last = self._tracks.last_step[:, None]
+        held = self._steps[: last.size]
+        is_recent = (held > last - self.capacity) & (held <= last)
+        steps[: last.size] = np.where(is_recent, held, UNKNOWN)
+        # Column by column: what nobody has written to yet takes no memory.
+        for wide, narrow in zip(values, self._values, strict=True):
+            wide[: last.size] = narrow[: last.size]
+
+    def _shorten(self, steps: Ints, values: Ints, capacity: int) -> None:
+        """The latest steps of each row, in their new slots."""
+        wanted = self._tracks.last_step[:, None] - np.arange(min(capacity, self.capacity))
+        row, back = np.nonzero(
+            (self._steps[np.arange(self._tracks.num)[:, None], wanted % self.capacity] == wanted)
+            & (wanted >= 0)
+        )
+        step = wanted[row, back]
+        steps[row, step % capacity] = step
+        values[:, row, step % capacity] = self._values[:, row, step % self.capacity]
+
+    def store(self, row: Ints, step: Ints, columns: Ints) -> None:
+        """Keep one step of each row named; columns: KEPT x as many."""
+        cell = row * self.capacity + step % self.capacity
+        self._steps.reshape(-1)[cell] = step
+        # Column by column, half the time of one assignment to all of them.
+        for values, column in zip(self._values.reshape(len(KEPT), -1), columns, strict=True):
+            values[cell] = column
+
+    def holds(self, row: Ints, step: Ints) -> Bools:
+        """Whether these very steps are held."""
+        return np.asarray(self._steps.reshape(-1)[row * self.capacity + step % self.capacity] == step)
+
+    def forget(self, rows: Ints) -> None:
+        """Nothing is held of these rows any more."""
+        self._steps[rows] = UNKNOWN
+
+    def durations_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
+        """(row, step, duration in ns) of everything held of these rows, row after row in order of steps."""
+        index, slot = np.nonzero(self._steps[rows] != UNKNOWN)
+        row = rows[index]
+        step = self._steps[row, slot]
+        order = np.lexsort((step, index))
+        row, slot, step = row[order], slot[order], step[order]
+        return row, step, self._values[_END, row, slot] - self._values[_BEGIN, row, slot]
+
+    def block(self, rows: Ints, local_RK: Ints) -> tuple[Bools, dict[str, Ints]]:
+        """(whether held, the columns) of each row's own steps, R x K."""
+        cells = local_RK % self.capacity + rows[:, None] * self.capacity
+        present = (self._steps.reshape(-1).take(cells) == local_RK) & (local_RK >= 0)
+        # Flat, a third of the time that two indices a cell take: there are 1.4 million of them.
+        values = self._values.reshape(len(KEPT), -1)
+        return present, {name: values[index].take(cells) for name, index in COLUMN.items()}
+
+    # -- what alignment reads --------------------------------------------------------------------------------
+
+    def of_rank(self, row: int, num_steps: int) -> RankSteps:
+        """The latest steps of one row."""
+        last = int(self._tracks.last_step[row])
+        wanted = np.arange(max(0, last - min(num_steps, self.capacity) + 1), last + 1)
+        slots = wanted % self.capacity
+        valid = self._steps[row, slots] == wanted
+        steps, slots = wanted[valid], slots[valid]
+        release, end = self._values[_RELEASE, row, slots], self._values[_END, row, slots]
+        mark = release if (release != UNKNOWN).mean() > 0.5 else end
+        return RankSteps(steps, self._values[_SEQ, row, slots], mark)
+
+    def at(self, rows: Ints, local_RK: Ints) -> tuple[Ints, Ints, Bools]:
+        """(sequence numbers, marks, whether held) of each row's own steps; as `of_rank` reads one row."""
+        slots, at = local_RK % self.capacity, rows[:, None]
+        present = (self._steps[at, slots] == local_RK) & (local_RK >= 0)
+        release = self._values[_RELEASE, at, slots]
+        end = self._values[_END, at, slots]
+        released = (present & (release != UNKNOWN)).sum(axis=1) > 0.5 * present.sum(axis=1)
+        mark = np.where(released[:, None], release, end)
+        return self._values[_SEQ, at, slots], mark, present

@@ -1,0 +1,115 @@
+"""Every step of a recording as one value of the job, bounded in memory: what two runs are compared on.
+
+In: an Advisor's store while frames are fed.  Out: StepSeries, the job's step and phases in seconds, oldest first.
+The store keeps only a recent window at full detail, so the series is taken out of it piece by piece before steps
+scroll away. Warm-up and partial steps are left out; steady tells the rest from checkpoints and other pauses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.events import PHASES, StepFlag
+from tuiadvisor.metrics.pauses.steady_steps import find_steady
+from tuiadvisor.metrics.steps.barrier import find_barrier
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.steps.step_store import StepStore
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+MAX_STEPS: Final = 1 << 17  # 14 MB of series; of longer recordings the newest steps count
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeries:
+    """K job steps in order; seconds; NaN in phase_s_PK where no rank observed the phase."""
+
+    step_s_K: Floats
+    steady_K: Bools
+    phase_s_PK: Floats  # mean over ranks
+
+    @property
+    def steady_s(self) -> Floats:
+        """The steady steps alone."""
+        return self.step_s_K[self.steady_K]
+
+
+class SeriesCollector:
+    """Mutable: call `advance` after every frame, `finish` at the end."""
+
+    def __init__(self, store: StepStore) -> None:
+        self._store = store
+        self._next: int | None = None  # first internal job step not yet taken
+        self._taken: list[StepSeries] = []
+        self._num_taken = 0
+
+    def advance(self) -> None:
+        """Take a piece once half a window is complete; late records of a rank have a quarter of it to come."""
+        span = self._store.span()
+        if span is None:
+            return
+        oldest, newest = span
+        if self._next is None:
+            self._next = oldest
+        capacity = self._store.capacity
+        self._next = max(self._next, newest - capacity + 2)
+        last = newest - capacity // 4
+        if last - self._next + 1 >= capacity // 2:
+            self._take(last)
+
+    def finish(self) -> StepSeries:
+        """Everything there was."""
+        span = self._store.span()
+        if span is not None:
+            self.advance()
+            if self._next is not None and span[1] >= self._next:
+                self._take(span[1])
+        if not self._taken:
+            empty = np.zeros(0)
+            return StepSeries(empty, empty.astype(np.bool_), np.zeros((len(PHASES), 0)))
+        return StepSeries(
+            np.concatenate([piece.step_s_K for piece in self._taken])[-MAX_STEPS:],
+            np.concatenate([piece.steady_K for piece in self._taken])[-MAX_STEPS:],
+            np.concatenate([piece.phase_s_PK for piece in self._taken], axis=1)[:, -MAX_STEPS:],
+        )
+
+    def _take(self, last: int) -> None:
+        first, shift = self._next, self._store.axis_shift()
+        if first is None:
+            return
+        is_first_piece = not self._taken
+        # The table begins a step earlier where it can: a step's work begins at the release of the one before.
+        found = self._store.table(first - shift, last - shift)
+        self._next = last + 1
+        if found is None or found[0].num_steps < 2:
+            return
+        skip = max(first - shift - found[0].first_step, 0)
+        piece = _series(found[0], from_beginning=is_first_piece and found[1], skip=skip)
+        self._taken.append(piece)
+        self._num_taken += piece.step_s_K.size
+        while self._num_taken - self._taken[0].step_s_K.size >= MAX_STEPS:
+            self._num_taken -= self._taken.pop(0).step_s_K.size
+
+
+def _series(table: StepTable, *, from_beginning: bool, skip: int) -> StepSeries:
+    going_on_R = np.asarray(table.present_RK[:, -64:].any(axis=1))
+    barrier = find_barrier(table, going_on_R)
+    steadiness = find_steady(table, barrier, from_beginning=from_beginning)
+    partial_K = table.flagged_RK(StepFlag.FIRST).any(axis=0)
+    usable: Bools = np.asarray(np.isfinite(barrier.cycle_K) & (barrier.cycle_K > 0) & ~partial_K)
+    if barrier.evidence != "none":
+        usable = np.asarray(usable & barrier.complete_K)
+    usable[:skip] = False
+    if steadiness.warmup is not None and steadiness.steady_K.any():
+        usable[: int(np.argmax(steadiness.steady_K))] = False
+    known = np.isfinite(table.phase_s_PRK)
+    num_present = np.maximum(table.present_RK.sum(axis=0), 1)
+    mean = np.where(known, table.phase_s_PRK, 0.0).sum(axis=1) / num_present
+    # A phase without a hook is unknown, but one whose hook has not fired yet took no time of its own.
+    observed_P = np.asarray(known.any(axis=(1, 2)))
+    phase = np.where(observed_P[:, None], mean, np.nan)
+    return StepSeries(barrier.cycle_K[usable], steadiness.steady_K[usable], phase[:, usable])

@@ -1,0 +1,376 @@
+"""The recent steps of every rank, bounded in memory, on one job axis.
+
+In: columns of STEPS frames, in the order they arrive.  Out: StepTable of the recent window. Everything outside
+the plausible is dropped and counted. What is held lies in advisor.recentsteps; one offset a rank (advisor.alignment)
+puts local steps on the job's axis. Nothing here loops over ranks in the usual case.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.advisor.steps.alignment import Alignments
+from tuiadvisor.advisor.steps.next_steps import MAX_LEAP_STEPS, Batch
+from tuiadvisor.advisor.steps.recent_steps import KEPT, RecentSteps
+from tuiadvisor.advisor.steps.tracks import MAX_RANKS, NONE, RankTracks
+from tuiadvisor.events import UNKNOWN
+from tuiadvisor.metrics.steps.step_table import StepTable, build_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tuiadvisor.advisor.steps.alignment import ClockShift
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+
+MAX_STEP: Final = 1 << 40
+MAX_CLOCK_NS: Final = 1 << 61
+MAX_DURATION_NS: Final = 86_400 * 10**9
+EARLY_STEPS: Final = 256  # kept for good: the warm-up must not scroll away
+MAX_EARLY_RANKS: Final = 1024  # their median stands for the others'
+MAX_TABLE_CELLS: Final = 1 << 16  # rank-steps a view looks at: 40 ms for 64 ranks
+MIN_TABLE_STEPS: Final = 256
+MAX_GENERATIONS: Final = 4  # of one rank within one frame: more is a damaged frame
+
+_DURATIONS: Final = tuple(
+    name
+    for name in KEPT
+    if name.endswith("_ns") and name not in {"begin_ns", "end_ns", "arrive_ns", "release_ns"}
+)
+NUM_KEYS: Final = 2
+FOLDED: Final = ("rank", "step", *KEPT)  # what is read of a frame
+_BEGIN, _END, _ARRIVE, _RELEASE = (
+    FOLDED.index(name) for name in ("begin_ns", "end_ns", "arrive_ns", "release_ns")
+)
+_KEYS: Final = (0, 1, _BEGIN, _END)
+_DURATION_ROWS: Final = np.array([FOLDED.index(name) for name in _DURATIONS])
+_COUNT_ROWS: Final = np.array([FOLDED.index(name) for name in ("group_seq", "samples", "tokens", "flags")])
+
+
+class StepStore:
+    """Mutable: feed it columns, ask for a table."""
+
+    def __init__(self) -> None:
+        self.tracks = RankTracks()
+        self.recent = RecentSteps(self.tracks)
+        self.alignments = Alignments(self.tracks, self.recent)
+        self.num_bad_rows = 0
+        self.num_restarts = 0
+        self._tick = 0
+        self._early = np.zeros((0, EARLY_STEPS), dtype=np.int64)
+        self._aligned: list[tuple[Ints, Ints]] = []  # not yet taken by the trend
+
+    @property
+    def capacity(self) -> int:
+        """Steps that are held of a rank."""
+        return self.recent.capacity
+
+    # -- feeding ---------------------------------------------------------------------------------------------
+
+    def add(self, columns: Mapping[str, Ints], host: str, clock_shift: ClockShift) -> None:
+        """Take the rows of one frame. clock_shift(host, other) is added to host's clock to read other's."""
+        self.add_many([(np.stack([columns[name] for name in FOLDED]), host)], clock_shift)
+
+    def add_many(self, frames: Sequence[tuple[Ints, str]], clock_shift: ClockShift) -> None:
+        """Take frames in order, each as a table of FOLDED x rows with its host; one by one gives the same."""
+        if not frames:
+            return
+        batch = Batch([table for table, _ in frames], _KEYS)
+        hosts = [self.tracks.host_index(host) for _, host in frames]
+        batch.judge(_plausible(batch), self.tracks, np.array(hosts), self.capacity)
+        _sanitize(batch.table)
+        tick, first = self._tick, 0
+        is_odd, capacity = batch.is_odd, self.capacity
+        # Ranks that went the careful way: what was foreseen of them may not hold.
+        changed = np.zeros(MAX_RANKS if is_odd.any() else 0, dtype=np.bool_)
+        special = np.arange(len(frames)) if changed.size else np.flatnonzero(batch.is_due)
+        for frame in special.tolist():
+            runs = batch.runs(frame, frame + 1)
+            is_odd[frame] |= capacity != self.capacity
+            if is_odd[frame] or (changed.size and changed[batch.run_rank[runs]].any()):
+                self._store(batch, first, frame, tick)
+                self._tick = tick + frame + 1
+                self._add(_Records(batch.table[:, batch.rows(frame, frame + 1)]), hosts[frame], clock_shift)
+                changed[np.clip(batch.run_rank[runs], 0, MAX_RANKS - 1)] = True
+                first = frame + 1
+            elif batch.is_due[frame]:
+                self._store(batch, first, frame + 1, tick)
+                self._report_all(self.alignments.update(batch.run_row[runs], clock_shift, tick + frame + 1))
+                first = frame + 1
+        self._store(batch, first, len(frames), tick)
+        self._tick = tick + len(frames)
+
+    def _store(self, batch: Batch, first: int, stop: int, tick: int) -> None:
+        """Keep the rows of plain frames first..stop - 1."""
+        rows, runs = batch.rows(first, stop), batch.runs(first, stop)
+        if rows.start == rows.stop:
+            return
+        tracks = self.tracks
+        run_row, size = batch.run_row[runs], batch.run_size[runs]
+        row, step = np.repeat(run_row, size), batch.step[rows]
+        duration = batch.end[rows] - batch.begin[rows]
+        early = np.flatnonzero(step < EARLY_STEPS)
+        early = early[tracks.restarted[row[early]] == 0]
+        self._early[row[early], step[early]] = duration[early]
+        self.recent.store(row, step, batch.table[NUM_KEYS:, rows])
+        np.add.at(tracks.num_rows, run_row, size)
+        tracks.last_step[run_row], tracks.last_end_ns[run_row] = (
+            batch.run_last_step[runs],
+            batch.run_last_end[runs],
+        )
+        tracks.last_tick[run_row] = tick + 1 + batch.run_frame[runs]
+        offset = tracks.offset[row]
+        known = offset != NONE
+        if known.all():
+            self._aligned.append((step + offset, duration))
+        elif known.any():
+            self._aligned.append((step[known] + offset[known], duration[known]))
+
+    def _add(self, records: _Records, host: int, clock_shift: ClockShift) -> None:
+        """Take the rows of one frame, sorted by rank and begin, whatever they are."""
+        keep = _plausible(records)
+        self.num_bad_rows += int(keep.size - keep.sum())
+        if not keep.any():
+            return
+        if not keep.all():
+            records = records.take(keep)
+        rows = self._rows(records.rank)
+        begins = self._begins(rows, records, host)
+        first = np.concatenate(([True], rows[1:] != rows[:-1]))
+        again = np.cumsum(begins & ~first)
+        generation = again - again[first][np.cumsum(first) - 1]
+        self.num_bad_rows += int((generation >= MAX_GENERATIONS).sum())
+        for number in range(min(int(generation.max()) + 1, MAX_GENERATIONS)):
+            here = np.flatnonzero(generation == number)
+            self._begin(rows, records, here[begins[here]], host)
+            touched = self._take(rows, records, here)
+            self._report_all(self.alignments.update(touched, clock_shift, self._tick))
+
+    def _rows(self, ranks: Ints) -> Ints:
+        """Row of each record; ranks seen for the first time get one."""
+        rows = self.tracks.rows_of(ranks)
+        if (rows < 0).any():
+            new = np.unique(ranks[rows < 0])
+            self._reserve(self.tracks.num + new.size)
+            self.tracks.add(new)
+            rows = self.tracks.rows_of(ranks)
+        return rows
+
+    def _begins(self, rows: Ints, records: _Records, host: int) -> Bools:
+        """Records with which a probe begins to count: its first, the first after it was installed anew or moved."""
+        tracks, step, begin = self.tracks, records.step, records.begin
+        result = np.zeros(rows.size, dtype=np.bool_)
+        anew = (step[1:] <= step[:-1]) & (begin[1:] >= records.end[:-1])
+        same = rows[1:] == rows[:-1]
+        result[1:] = same & anew
+        first = np.flatnonzero(np.concatenate(([True], ~same)))
+        row = rows[first]
+        counts_anew = (step[first] <= tracks.last_step[row]) & (begin[first] >= tracks.last_end_ns[row])
+        result[first] = (tracks.born_tick[row] == 0) | (tracks.host[row] != host) | counts_anew
+        return result
+
+    def _begin(self, rows: Ints, records: _Records, at: Ints, host: int) -> None:
+        if not at.size:
+            return
+        row = rows[at]
+        old = row[self.tracks.born_tick[row] != 0]
+        if old.size:
+            self.num_restarts += int(old.size)
+            self.alignments.forget(old)
+            self.recent.forget(old)
+            self.tracks.restart(old)
+        self.tracks.begin(row, host, records.step[at], records.begin[at], self._tick)
+
+    def _take(self, rows: Ints, records: _Records, here: Ints) -> Ints:
+        """Store the records `here`, at most one generation a rank; returns the rows that have news, by rank."""
+        tracks, step_of, end_of = self.tracks, records.step, records.end
+        same = rows[here[1:]] == rows[here[:-1]]
+        if np.any(same & (step_of[here[1:]] < step_of[here[:-1]])):
+            here = here[np.lexsort((step_of[here], records.rank[here]))]
+        row, step, end = rows[here], step_of[here], end_of[here]
+        good = step > tracks.last_step[row] - self.capacity
+        # Later steps end later; a clock that runs backwards is not this rank's.
+        ahead = step > tracks.last_step[row]
+        good &= (tracks.num_rows[row] == 0) | ~ahead | (end > tracks.last_end_ns[row])
+        good &= (tracks.num_rows[row] == 0) | (step <= tracks.last_step[row] + MAX_LEAP_STEPS)
+        good &= _rises(row, end)
+        self.num_bad_rows += int(good.size - good.sum())
+        here = here[good]
+        if not here.size:
+            return here
+        last = np.append(rows[here[1:]] != rows[here[:-1]], True)
+        touched = rows[here[last]]
+        num_records = np.diff(np.flatnonzero(np.concatenate(([True], last))))
+        newest = np.repeat(step_of[here[last]], num_records)
+        early = here[(step_of[here] < EARLY_STEPS) & (tracks.restarted[rows[here]] == 0)]
+        self._early[rows[early], step_of[early]] = end_of[early] - records.begin[early]
+        recent = here[step_of[here] > newest - self.capacity]
+        row, step = rows[recent], step_of[recent]
+        new = ~self.recent.holds(row, step)
+        self.recent.store(row, step, records.table[NUM_KEYS:, recent])
+        starts = np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
+        tracks.num_rows[touched] += np.add.reduceat(new.astype(np.int64), starts)
+        tracks.last_step[touched] = np.maximum(tracks.last_step[touched], step_of[here[last]])
+        tracks.last_end_ns[touched] = np.maximum(tracks.last_end_ns[touched], end_of[here[last]])
+        tracks.last_tick[touched] = self._tick
+        known = new & (tracks.offset[row] != NONE)
+        if known.any():
+            durations = end_of[recent[known]] - records.begin[recent[known]]
+            self._aligned.append((step[known] + tracks.offset[row[known]], durations))
+        return np.asarray(touched)
+
+    def _report_all(self, fresh: Ints) -> None:
+        """Everything held of rows whose place on the axis has just become known."""
+        if not fresh.size:
+            return
+        row, step, durations = self.recent.durations_of(fresh)
+        self._aligned.append((step + self.tracks.offset[row], durations))
+
+    def take_aligned(self) -> list[tuple[Ints, Ints]]:
+        """(job steps, durations in ns) that arrived or were aligned since the last call."""
+        taken, self._aligned = self._aligned, []
+        return taken
+
+    def _reserve(self, num_rows: int) -> None:
+        if self.recent.reserve(num_rows) and self.recent.num_rows > self._early.shape[0]:
+            early = np.zeros((self.recent.num_rows, EARLY_STEPS), dtype=np.int64)
+            early[: self._early.shape[0]] = self._early
+            self._early = early
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def axis_shift(self) -> int:
+        """Subtract it from internal job steps: the job counts as its lowest rank did when first seen."""
+        known = np.flatnonzero(self.tracks.first_offset != NONE)
+        if not known.size:
+            return 0
+        return int(self.tracks.first_offset[known[np.argmin(self.tracks.rank[known])]])
+
+    def span(self) -> tuple[int, int] | None:
+        """(oldest, newest) internal job step of the aligned ranks' present generations; None without any."""
+        rows = np.flatnonzero(self.tracks.is_aligned)
+        if not rows.size:
+            return None
+        offset = self.tracks.offset[rows]
+        return (
+            int((self.tracks.first_step[rows] + offset).min()),
+            int((self.tracks.last_step[rows] + offset).max()),
+        )
+
+    def job_offsets(self) -> dict[int, int]:
+        """What to add to a rank's own step number to have the job's, of the aligned ranks."""
+        rows, shift = self.tracks.aligned_rows(), self.axis_shift()
+        return dict(
+            zip(self.tracks.rank[rows].tolist(), (self.tracks.offset[rows] - shift).tolist(), strict=True)
+        )
+
+    def last_job_steps(self) -> dict[int, int]:
+        """The newest job step of each aligned rank."""
+        rows, shift = self.tracks.aligned_rows(), self.axis_shift()
+        last = self.tracks.last_step[rows] + self.tracks.offset[rows] - shift
+        return dict(zip(self.tracks.rank[rows].tolist(), last.tolist(), strict=True))
+
+    def not_compared(self, min_rows: int) -> dict[int, str]:
+        """Ranks with at least so many records and no place on the job's axis, and why."""
+        rows = np.flatnonzero(~self.tracks.is_aligned & (self.tracks.num_rows >= min_rows))
+        rows = rows[np.argsort(self.tracks.rank[rows])]
+        return {int(self.tracks.rank[row]): self.alignments.why_not.get(row, "") for row in rows.tolist()}
+
+    def ranks(self) -> list[int]:
+        """Every rank that has sent a step."""
+        return sorted(self.tracks.rank.tolist())
+
+    def table(self, first: int | None = None, last: int | None = None) -> tuple[StepTable, bool] | None:
+        """The recent window (or job steps first..last of it), and whether it reaches back to the first step.
+
+        None without an aligned rank.
+        """
+        span = self.span()
+        if span is None:
+            return None
+        aligned = self.tracks.aligned_rows()
+        shift = self.axis_shift()
+        oldest, newest = span
+        width = min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // aligned.size))
+        stop = newest if last is None else min(newest, last + shift)
+        start = max(oldest, newest - self.capacity + 1, stop - width + 1)
+        if first is not None:
+            start = max(start, first + shift - 1)  # the step before: work begins at its release
+        jobs = np.arange(start, max(stop, start - 1) + 1)
+        local = jobs[None, :] - self.tracks.offset[aligned][:, None]
+        present, columns = self.recent.block(aligned, local)
+        table = build_table(
+            tuple(self.tracks.rank[aligned].tolist()),
+            tuple(self.tracks.hosts[host] for host in self.tracks.host[aligned].tolist()),
+            int(start - shift),
+            present,
+            columns,
+        )
+        return table, start <= oldest
+
+    def early_seconds(self) -> tuple[int, Ints]:
+        """(first job step, median nanoseconds of the first steps ever seen, 0 where none) of the job."""
+        rows = self.tracks.aligned_rows()
+        rows = rows[self.tracks.restarted[rows] == 0][:MAX_EARLY_RANKS]
+        if not rows.size:
+            return 0, np.zeros(0, dtype=np.int64)
+        offset = self.tracks.offset[rows]
+        first = int((self.tracks.first_step[rows] + offset).min())
+        local = np.arange(first, first + EARLY_STEPS)[None, :] - offset[:, None]
+        inside = (local >= 0) & (local < EARLY_STEPS)
+        values = np.where(inside, self._early[rows[:, None], np.clip(local, 0, EARLY_STEPS - 1)], 0)
+        ordered = np.sort(values, axis=0)
+        count = (ordered > 0).sum(axis=0)
+        middle = np.clip(rows.size - 1 - count // 2, 0, rows.size - 1)
+        return first - self.axis_shift(), ordered[middle, np.arange(EARLY_STEPS)]
+
+
+def _rises(row: Ints, end: Ints) -> Bools:
+    """Records that end after all earlier ones of their row, in the order given."""
+    result = np.ones(end.size, dtype=np.bool_)
+    same = row[1:] == row[:-1]
+    falls = same & (end[1:] <= end[:-1])
+    for at in np.unique(row[1:][falls]).tolist():  # damaged input only
+        here = np.flatnonzero(row == at)
+        result[here[1:]] = end[here[1:]] > np.maximum.accumulate(end[here])[:-1]
+    return result
+
+
+class _Records:
+    """Rows of one frame as a table, names of FOLDED x records, with the columns that sort them."""
+
+    __slots__ = ("begin", "end", "rank", "step", "table")
+
+    def __init__(self, table: Ints) -> None:
+        self.table = table
+        self.rank, self.step = table[0], table[1]
+        self.begin, self.end = table[_BEGIN], table[_END]
+
+    def take(self, which: Bools | Ints) -> _Records:
+        """The same of some of them."""
+        return _Records(self.table[:, which])
+
+
+def _plausible(records: _Records | Batch) -> Bools:
+    rank, step, begin, end = records.rank, records.step, records.begin, records.end
+    good = (rank >= 0) & (rank < MAX_RANKS) & (step >= 0) & (step < MAX_STEP)
+    good &= (begin > 0) & (end > begin) & (end < MAX_CLOCK_NS)
+    return np.asarray(good & (end - np.maximum(begin, 0) < MAX_DURATION_NS))
+
+
+def _sanitize(table: Ints) -> None:
+    """Replace what cannot be true by UNKNOWN, in place."""
+    durations = table[_DURATION_ROWS]
+    wrong = (durations < 0) | (durations > MAX_DURATION_NS)
+    if wrong.any():
+        table[_DURATION_ROWS] = np.where(wrong, UNKNOWN, durations)
+    arrive, release = table[_ARRIVE], table[_RELEASE]
+    # The barrier lies within its step: anything else belongs to another step or to nobody.
+    wrong = (arrive < table[_BEGIN]) | (release < arrive) | (release > table[_END])
+    if wrong.any():
+        table[_ARRIVE, wrong] = table[_RELEASE, wrong] = UNKNOWN
+    counts = table[_COUNT_ROWS]
+    wrong = (counts < 0) | (counts >= MAX_CLOCK_NS)
+    if wrong.any():
+        table[_COUNT_ROWS] = np.where(wrong, UNKNOWN, counts)

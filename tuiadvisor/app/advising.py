@@ -1,0 +1,104 @@
+"""The guided session behind its screen: reads its runs once, takes answers, saves after each one.
+
+In: a recording or live views, answers.  Out: Guided. Answers lie beside the recording as NAME.session.json, the same
+document that `tuiadvisor advise --session` reads and writes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from tuiadvisor.advisor.compare.comparing import measure
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.session.answers import checked_answer, checked_answers, read_saved
+from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.document import document, saved_history
+from tuiadvisor.session.guided import Guided, guided
+from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent
+from tuiadvisor.session.machine import read_machine
+from tuiadvisor_rules.questions import load_questions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tuiadvisor.session.conduct import Bottleneck
+    from tuiadvisor.views.run_view import RunView
+
+
+def session_file(recording: str) -> Path | None:
+    """Where the session on a recording is kept; None for a run that is not recorded."""
+    return Path(recording).with_suffix(".session.json") if recording else None
+
+
+class Conductor:
+    """One session on one run."""
+
+    def __init__(self, path: str, file: Path | None, others: tuple[str, ...], intent: Intent | None) -> None:
+        """path: the recording, "" for a live run; file: where to save, None for nowhere."""
+        self.path = path
+        self.file = file
+        self.others = others
+        self.questions = load_questions()
+        self.intent = read_intent(FILE_NAME) if intent is None else intent
+        self.machine = read_machine()
+        self.runs: list[Recorded] = []
+        self.problem = ""  # why nothing is saved
+        saved = read_saved(file) if file is not None else None
+        self.history: tuple[Bottleneck, ...] = saved_history(saved, str(file))
+        # The file lies beside its recording: its answers are for this run however often it was read meanwhile.
+        answers = saved.get("answers") if isinstance(saved, dict) else None
+        self.answers = checked_answers(answers if isinstance(answers, dict) else {}, self.questions)
+
+    def read(self, frames: Callable[[str], Iterable[bytes]]) -> None:
+        """Read the recordings. TuiadvisorError if one is none."""
+        for path in (self.path, *self.others):
+            measured = measure(path, frames(path))
+            unit = measured.unit
+            self.runs.append(Recorded(path, measured.view, unit.gradient_bytes, unit.num_collectives))
+
+    def take(self, view: RunView) -> None:
+        """The live run as it is now."""
+        self.runs = [Recorded(view.run.label or "live", view)]
+
+    def answer(self, name: str, text: str) -> None:
+        """Keep an answer and save; an empty text takes it back. TuiadvisorError for one that cannot be."""
+        question = next((one for one in self.questions if one.id == name), None)
+        if question is None:
+            raise TuiadvisorError(f"no question {name!r}")
+        if text:
+            self.answers[name] = checked_answer(question, text)
+        else:
+            self.answers.pop(name, None)
+        self._save(self._session())
+
+    def conduct(self) -> Guided:
+        """The session with the answers so far."""
+        return guided(self._session(), self._saved())
+
+    def _session(self) -> Session:
+        return conduct(
+            self.runs, self.intent, self.answers, self.questions, self.history, machine=self.machine
+        )
+
+    def _saved(self) -> str:
+        if self.problem:
+            return f"answers are not saved: {self.problem}"
+        if self.file is None:
+            return "answers are not saved: this run is not recorded (-o FILE)"
+        return f"saved in {self.file.name}" if self.answers else f"answers go to {self.file.name}"
+
+    def _save(self, session: Session) -> None:
+        if self.file is None:
+            return
+        content = orjson.dumps(document(session), option=orjson.OPT_INDENT_2) + b"\n"
+        beside = self.file.with_name(self.file.name + ".part")
+        try:
+            beside.write_bytes(content)
+            beside.replace(self.file)
+        except OSError as error:
+            self.problem = error.strerror or "the file cannot be written"
+        else:
+            self.problem = ""

@@ -1,0 +1,382 @@
+"""The threads behind the screens that go beyond one run: list recordings, open one, compare two.
+
+Is the screens' feed and desk at once: what is shown may change from the live run to a recording and back, while the
+live session goes on. Screens never wait for it. One thread obeys commands in order, another one reads the rows of the
+list, so a long recording delays neither the keys nor a comparison.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.app import preferences_file
+from tuiadvisor.app.bookmarks import bookmarks, save_bookmark
+from tuiadvisor.app.recordings import MAX_RUNS, recordings
+from tuiadvisor.app.replay_feed import ReplayFeed
+from tuiadvisor.app.row_reader import RowReader
+from tuiadvisor.app.survey import Survey
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.preferences import Preferences
+from tuiadvisor.stream.recording import RecordingReader
+from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.text import format as text_of
+from tuiadvisor.tui.contract.desk import DESK_VALUES, DeskState
+from tuiadvisor.tui.contract.feed import FeedState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tuiadvisor.app.advising import Conductor
+    from tuiadvisor.app.feed import Feed
+    from tuiadvisor.app.sizing import Sizing
+    from tuiadvisor.scaling.picture import Picture
+    from tuiadvisor.session.intent import Intent
+    from tuiadvisor.views.run_list import RunEntry
+    from tuiadvisor.views.run_view import RunView
+
+PROGRESS_S: Final = 0.1
+NO_RUN: Final = FeedState(
+    None, "replay", "no run is open", "8 lists the recordings here; enter opens one of them.", None, None, 0
+)
+
+
+class Desk:
+    """Feed and desk of the screens. `start` before use, `stop` at the end."""
+
+    def __init__(
+        self,
+        feed: Feed | None,
+        folder: str | Path,
+        open_path: str = "",
+        *,
+        live_path: str = "",
+        others: tuple[str, ...] = (),
+        intent: Intent | None = None,
+        session_file: str = "",
+        sizing: Sizing | None = None,
+    ) -> None:
+        """feed: what is shown first, started by the caller; open_path: its recording, "" for a live run.
+
+        live_path: where a live run is recorded, if it is kept; others: recordings of other configurations for the
+        guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording;
+        sizing: what the screen of scaling works on; None: this run and the recordings of the folder.
+        """
+        self.live_path = live_path
+        self.others = others
+        self._intent = intent
+        self._session_file = session_file
+        self._conductor: Conductor | None = None
+        self._sizing = sizing
+        self.home = feed if not open_path else None
+        self.folder = Path(folder)
+        self._feed = feed
+        self._opened: ReplayFeed | None = None  # by the user, here; it ends with the next one
+        self._opening: FeedState | None = None
+        self._commands: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # state and rows: two threads change them
+        self._state = DeskState(
+            folder=str(folder), has_live=self.home is not None, open_path=open_path, runs_note="looking …"
+        )
+        self._rows = RowReader(lambda: self._state.runs, self._change_row)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._obey_all, name="tuiadvisor-desk", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+        self._rows.start()
+
+    def stop(self) -> None:
+        """End the threads, and every feed that was opened here; the caller's own feed stays the caller's."""
+        self._stopped.set()
+        self._commands.put(("", None))
+        self._rows.stop()
+        self._thread.join(5.0)
+        if self._opened is not None:
+            self._opened.stop()
+
+    def latest(self) -> FeedState:
+        """The newest state of what is shown."""
+        opening = self._opening
+        if opening is not None:
+            return opening
+        return self._feed.latest() if self._feed is not None else NO_RUN
+
+    def desk(self) -> DeskState:
+        """The newest state of what lies beside."""
+        return self._state
+
+    def command(self, name: str, value: object = None) -> None:
+        """Take a command of the screens; those that are not the desk's go to the feed."""
+        if name == "want_runs" and isinstance(value, tuple):
+            self._rows.want(value)
+        elif name in DESK_VALUES:
+            self._commands.put((name, value))
+        elif self._feed is not None:
+            self._feed.command(name, value)
+
+    # --- commands
+
+    def _obey_all(self) -> None:
+        while not self._stopped.is_set():
+            name, value = self._commands.get()
+            if not name:
+                continue
+            try:
+                COMMANDS[name](self, value)
+            except TuiadvisorError as error:
+                self._opening = None
+                self._say(str(error))
+            except Exception as error:  # noqa: BLE001 - one failed command must not end the desk
+                self._opening = None
+                self._say(f"{name.replace('_', ' ')} failed: {type(error).__name__}: {error}")
+
+    def _list(self, _value: object) -> None:
+        known = {(entry.path, entry.when, entry.num_bytes): entry for entry in self._state.runs}
+        found = [
+            known.get((entry.path, entry.when, entry.num_bytes), entry) for entry in recordings(self.folder)
+        ]
+        note = f"only the newest {MAX_RUNS:,} are listed" if len(found) >= MAX_RUNS else ""
+        self._change(runs=tuple(found), runs_note=note)
+        self._rows.look()
+
+    def _open(self, value: object) -> None:
+        path = str(value)
+        self._show_progress(f"opening {Path(path).name}", path)
+        survey = Survey(path)
+        while not survey.is_done:
+            if self._stopped.is_set():
+                survey.close()
+                return
+            survey.advance(PROGRESS_S)
+            self._show_progress(f"opening {Path(path).name}", path, (round(100 * survey.share), 100))
+        feed = ReplayFeed(ReplaySource(path), survey, bookmarks(path))
+        feed.command("end")  # what one wants to see first is what the row of the list spoke of
+        feed.start()
+        former, self._opened = self._opened, feed
+        if former is None and self.home is None and self._feed is not None:
+            self._feed.command("pause")  # nobody looks at it any more
+        self._feed = feed
+        while feed.latest().view is None and feed.failure is None and not self._stopped.is_set():
+            time.sleep(0.01)
+        self._opening = None
+        if former is not None:
+            former.stop()
+        self._change(open_path=path)
+        self._say(f"opened {Path(path).name} at its end: S seeks, [ steps back, 8 shows the list")
+
+    def _go_live(self, _value: object) -> None:
+        if self.home is None:
+            self._say("there is no live run behind: tuiadvisor watch starts one")
+            return
+        former, self._opened = self._opened, None
+        self._feed = self.home
+        if former is not None:
+            former.stop()
+        self._change(open_path="")
+
+    def _compare(self, value: object) -> None:
+        # Here and below: what only some keys need is loaded with the first of them, not before the first frame.
+        from tuiadvisor.advisor.compare.comparing import compare, measure  # noqa: PLC0415
+
+        before, after = value if isinstance(value, tuple) else ("", "")
+        self._change(comparison=None, comparison_note=f"reading {Path(before).name} …")
+        sides = []
+        for path in (before, after):
+            frames = self._frames(path, f"reading {Path(path).name}", self._note_comparison)
+            try:
+                sides.append(measure(path, frames))
+            except TuiadvisorError as error:
+                self._change(comparison_note=str(error))
+                return
+        self._change(comparison=compare(sides[0], sides[1]), comparison_note="")
+
+    def _report(self, _value: object) -> None:
+        from tuiadvisor.cli.report import write_report  # noqa: PLC0415
+        from tuiadvisor.report.page import Dossier  # noqa: PLC0415
+
+        view = self.latest().view
+        if view is None:
+            self._say("R: no run is open, so there is nothing to report")
+            return
+        recording = self._state.open_path or self.live_path
+        name = f"{Path(recording).stem or view.run.label or 'run'}-step{view.last_step or 0}.html"
+        path = (Path(recording).parent if recording else Path.cwd()) / PurePath(name).name
+        session = self._state.session
+        if session is not None and session.run not in {recording, view.run.label}:
+            session = None  # of another run
+        dossier = Dossier(recording or "live run", view, session)
+        comparison = self._state.comparison
+        if comparison is not None and recording not in {comparison.before.path, comparison.after.path}:
+            comparison = None
+        write_report(str(path), [dossier], comparison, self._sizes_of(recording, view))
+        self._say(f"report written to {path}")
+
+    def _sizes_of(self, recording: str, view: RunView) -> Picture:
+        """What the screen of scaling says of this run; where it was not looked at, what the run alone says."""
+        from tuiadvisor.app.sizing import Sizing  # noqa: PLC0415
+        from tuiadvisor.session.conduct import Recorded  # noqa: PLC0415
+
+        if self._sizing is not None and self._sizing.current == recording:
+            return self._sizing.picture()
+        sizing = Sizing()
+        sizing.take([Recorded(Path(recording).stem or view.run.label or "this run", view)])
+        return sizing.picture()
+
+    def _bookmark(self, value: object) -> None:
+        feed = self._feed
+        if not isinstance(feed, ReplayFeed) or not isinstance(value, tuple):
+            return
+        step, note = value
+        label = f"note: {note}" if note else "bookmark"
+        feed.add_mark(step, label)
+        self._say(save_bookmark(self._state.open_path, step, note))
+
+    def _advise(self, _value: object) -> None:
+        path = self._state.open_path
+        if self._conductor is None or self._conductor.path != path:
+            self._conductor = None
+            self._change(session=None, session_note="reading the run …")
+            self._conductor = self._new_conductor(path)
+        if not path:
+            view = self.latest().view
+            if view is None:
+                self._change(
+                    session=None, session_note="No run is open: 8 lists the recordings, enter opens one."
+                )
+                return
+            self._conductor.take(view)
+        self._change(session=self._conductor.conduct(), session_note="")
+
+    def _new_conductor(self, path: str) -> Conductor:
+        from tuiadvisor.app.advising import Conductor, session_file  # noqa: PLC0415
+
+        file = Path(self._session_file) if self._session_file else session_file(path or self.live_path)
+        try:
+            conductor = Conductor(path, file, self.others, self._intent)
+            if path:
+                conductor.read(
+                    lambda each: self._frames(each, f"reading {Path(each).name}", self._note_session)
+                )
+        except TuiadvisorError as error:
+            self._change(session_note=str(error))
+            raise
+        return conductor
+
+    def _answer(self, value: object) -> None:
+        if self._conductor is not None and isinstance(value, tuple):
+            self._conductor.answer(*value)
+            self._change(session=self._conductor.conduct())
+
+    def _save_preferences(self, value: object) -> None:
+        if isinstance(value, Preferences):
+            self._say(f"saved in {preferences_file.save(value)}")
+            if self._sizing is not None and self._sizing.prefer(value.efficiency_floor):
+                self._show_scaling(self._sizing)
+
+    # --- sizes
+
+    def _scale(self, _value: object) -> None:
+        """Look anew what there is, then read it."""
+        self._change(scaling_note="reading …")
+        try:
+            if self._sizing is None:
+                from tuiadvisor.app.sizing import Sizing  # noqa: PLC0415 - only when asked for
+
+                self._sizing = Sizing()
+            # The run itself was read while it was shown, but for what only its recording tells, as its gradients.
+            path = self._state.open_path or self.live_path
+            self._sizing.look(self.folder, path, self.latest().view)
+        except TuiadvisorError as error:
+            self._change(scaling_note=str(error))
+            raise
+        self._read_sizes(None)
+
+    def _read_sizes(self, _value: object) -> None:
+        """Read one recording, show the picture, and come back for the next after whatever was asked meanwhile."""
+        sizing = self._sizing
+        if sizing is None:
+            return
+        path = sizing.next_waiting()
+        if path is not None:
+            doing = f"reading {Path(path).name}, {text_of.count(sizing.num_waiting(), 'recording')} left"
+            sizing.read(path, self._frames(path, doing, self._note_scaling))
+            self._commands.put(("read_sizes", None))
+        self._show_scaling(sizing)
+
+    def _state_size(self, value: object) -> None:
+        if self._sizing is not None and isinstance(value, tuple):
+            self._sizing.state(*value)
+            self._show_scaling(self._sizing)
+
+    def _nudge_size(self, value: object) -> None:
+        if self._sizing is not None and isinstance(value, tuple):
+            self._sizing.nudge(*value)
+            if self._commands.empty():  # a key held down: the last one is worth a picture
+                self._show_scaling(self._sizing)
+
+    def _show_scaling(self, sizing: Sizing) -> None:
+        left = sizing.num_waiting()
+        note = f"{text_of.count(left, 'recording')} still to be read" if left else ""
+        self._change(scaling=sizing.picture(), scaling_note=note)
+
+    def _note_scaling(self, text: str) -> None:
+        self._change(scaling_note=text)
+
+    def _note_session(self, text: str) -> None:
+        self._change(session_note=text)
+
+    def _note_comparison(self, text: str) -> None:
+        self._change(comparison_note=text)
+
+    def _frames(self, path: str, doing: str, note: Callable[[str], None]) -> Iterator[bytes]:
+        """Frames of a recording, with progress on the screen."""
+        with RecordingReader(path) as reader:
+            while taken := reader.take():
+                if self._stopped.is_set():
+                    return
+                share = 100 * reader.position // max(reader.num_bytes, 1)
+                note(f"{doing}: {share} %")
+                for located in taken:
+                    yield located.data
+
+    # --- state
+
+    def _change_row(self, path: str, changed: Callable[[RunEntry], RunEntry]) -> None:
+        with self._lock:
+            runs = tuple(changed(entry) if entry.path == path else entry for entry in self._state.runs)
+            self._state = replace(self._state, runs=runs, version=self._state.version + 1)
+
+    def _change(self, **changes: Any) -> None:
+        with self._lock:
+            self._state = replace(self._state, version=self._state.version + 1, **changes)
+
+    def _say(self, text: str) -> None:
+        self._change(answer=text, num_answers=self._state.num_answers + 1)
+
+    def _show_progress(self, doing: str, path: str, progress: tuple[int, int] | None = None) -> None:
+        former = self._opening
+        version = former.version + 1 if former is not None else 1
+        self._opening = FeedState(None, "replay", doing, path, progress, None, version)
+
+
+COMMANDS: Final[dict[str, Callable[[Desk, object], None]]] = {
+    "list_runs": Desk._list,  # noqa: SLF001 - the class's own table
+    "open_run": Desk._open,  # noqa: SLF001
+    "go_live": Desk._go_live,  # noqa: SLF001
+    "compare": Desk._compare,  # noqa: SLF001
+    "report": Desk._report,  # noqa: SLF001
+    "bookmark": Desk._bookmark,  # noqa: SLF001
+    "advise": Desk._advise,  # noqa: SLF001
+    "answer": Desk._answer,  # noqa: SLF001
+    "save_preferences": Desk._save_preferences,  # noqa: SLF001
+    "scale": Desk._scale,  # noqa: SLF001
+    "read_sizes": Desk._read_sizes,  # noqa: SLF001
+    "state_size": Desk._state_size,  # noqa: SLF001
+    "nudge_size": Desk._nudge_size,  # noqa: SLF001
+}

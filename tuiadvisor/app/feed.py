@@ -1,0 +1,158 @@
+"""The thread between a source and the screens: read, fold, publish the newest frozen state.
+
+Screens never wait for it and it never waits for them.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.events import NOTHING_GIVEN
+from tuiadvisor.tui.contract.feed import FeedState, Mode, PastState, ReplayState
+
+if TYPE_CHECKING:
+    from tuiadvisor.events import GivenWork
+    from tuiadvisor.stream.source import Source
+    from tuiadvisor.views.run_view import RunView
+
+READ_S: Final = 0.05  # a key that the feed answers waits no longer than this for it
+VIEW_PERIOD_S: Final = 0.45
+VIEW_SHARE: Final = 0.2  # of the thread's time at most: in worlds of thousands of ranks a view takes a second
+
+
+class Feed:
+    """What live and replay have in common. Subclasses say what the phase is and take their commands."""
+
+    mode: Mode = "live"
+
+    def __init__(self, source: Source, given: GivenWork = NOTHING_GIVEN) -> None:
+        """given: work of a step, wins over what the frames say."""
+        self._given = given
+        self.source = source
+        self.advisor = Advisor(given=given)
+        self.view: RunView | None = None
+        self.frozen = False  # the reader goes on, the screen keeps its picture
+        self._version = 0
+        self._num_restarts = 0
+        self._changed = True
+        self._view_due_s = 0.0
+        self._behind_due_s = 0.0
+        self._view_costs_s = (0.0, 0.0, 0.0)  # of the last views, processor time of this thread
+        self._commands: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+        self._asked = threading.Event()
+        self._stopped = threading.Event()
+        self._state = FeedState(None, self.mode, "starting", "", None, None, 0)
+        self._thread = threading.Thread(target=self._run, name="tuiadvisor-feed", daemon=True)
+        self.failure: Exception | None = None
+
+    def start(self) -> None:
+        """Begin reading."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop reading and close the source."""
+        self._stopped.set()
+        self._asked.set()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+        self.source.close()
+
+    def latest(self) -> FeedState:
+        """The newest state."""
+        return self._state
+
+    def command(self, name: str, value: object = None) -> None:
+        """Queue a command for the thread."""
+        self._commands.put((name, value))
+        self._asked.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                self._cycle()
+        except Exception as error:  # noqa: BLE001 - a thread's end must reach the screen, then the command line
+            self.failure = error
+            self._publish(f"failed: {type(error).__name__}: {error}")
+
+    def _cycle(self) -> None:
+        self._asked.clear()
+        while not self._commands.empty():
+            self._obey(*self._commands.get())
+            self._changed = True
+            self._view_due_s = 0.0
+        frames = self.source.read(self._patience_s())
+        if self.source.status.num_restarts != self._num_restarts:
+            self._num_restarts = self.source.status.num_restarts
+            self.advisor = Advisor(given=self._given)
+        self.advisor.feed_many(frames)
+        self._changed = self._changed or bool(frames)
+        now, cpu_s = time.monotonic(), time.thread_time()
+        is_behind = self._is_catching_up()
+        if now >= (self._behind_due_s if is_behind else self._view_due_s):
+            cost_s = 0.0
+            if self._changed and not self._stands() and not is_behind:
+                self.view = self._picture()
+                self._changed = False
+                self._view_costs_s = (*self._view_costs_s[1:], time.thread_time() - cpu_s)
+                # One dear view (the first imports what it needs) is no reason to stand still: the cheapest of three.
+                cost_s = min(self._view_costs_s)
+            self._view_due_s = self._behind_due_s = now + max(VIEW_PERIOD_S, cost_s / VIEW_SHARE)
+            self._publish(self.source.status.note)
+        if not frames:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Wait where reading did not: nothing here."""
+
+    def _stands(self) -> bool:
+        """Whether the picture stays whatever comes."""
+        return self.frozen
+
+    def _patience_s(self) -> float:
+        """How long to wait for the next frames."""
+        return READ_S
+
+    def _picture(self) -> RunView:
+        return self.advisor.view()
+
+    def _is_catching_up(self) -> bool:
+        # A late viewer first folds the history; drawing in between would only slow it down.
+        return self.view is not None and self.source.status.bytes_behind > 4 << 20
+
+    def _publish(self, message: str) -> None:
+        phase, progress = self._phase()
+        former = self._state
+        state = FeedState(
+            self.view,
+            self.mode,
+            phase,
+            message,
+            progress,
+            self._replay_state(),
+            former.version,
+            self._notice(),
+            self._past_state(),
+        )
+        if state != former:
+            self._version += 1
+            self._state = replace(state, version=self._version)
+
+    def _phase(self) -> tuple[str, tuple[int, int] | None]:
+        raise NotImplementedError
+
+    def _replay_state(self) -> ReplayState | None:
+        return None
+
+    def _past_state(self) -> PastState | None:
+        return None
+
+    def _notice(self) -> str:
+        return ""
+
+    def _obey(self, name: str, value: object) -> None:
+        raise NotImplementedError

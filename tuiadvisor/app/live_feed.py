@@ -1,0 +1,145 @@
+"""The feed of a live session: phases of attaching, errands in ranks, looking back while the run goes on.
+
+In: a session's frames, commands of the screens.  Out: FeedStates.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.agent.hello import host_name
+from tuiadvisor.app.feed import Feed
+from tuiadvisor.app.look_back import LOOKS_BACK, Lookback
+from tuiadvisor.app.subcommand import Errand, capture_errand, stacks_errand
+from tuiadvisor.stream.wish import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.stream.source import Source
+    from tuiadvisor.tui.contract.feed import PastState
+    from tuiadvisor.views.run_view import RunView
+
+BURST_MS: Final = 3000
+READ_AFTER_S: Final = 4.0  # an announcement stays so much longer than what it announces
+
+
+class LiveFeed(Feed):
+    """A session's frames as they come."""
+
+    def __init__(
+        self,
+        source: Source,
+        agent_error: Callable[[], str | None],
+        wish: Callable[[Wish], None] | None = None,
+    ) -> None:
+        """wish: tells the agents what is wanted; None: they are another's."""
+        super().__init__(source)
+        self._agent_error = agent_error
+        self._wish = wish
+        self._errand: Errand | None = None
+        self._answer = ""
+        self._stale_answer = ("", 0.0)  # an announcement, and when it is no longer true
+        self._lookback = Lookback()
+        self.answers: list[str] = []  # of errands, for the terminal when the screens are gone
+
+    def stop(self) -> None:
+        """Stop reading, and what runs beside the screens."""
+        super().stop()
+        if self._errand is not None:
+            self._errand.stop()
+
+    def _phase(self) -> tuple[str, tuple[int, int] | None]:
+        status = self.source.status
+        if status.ended or (self.view is not None and not status.connected):
+            return "hub lost", None
+        error = self._agent_error()
+        if error is not None:
+            return f"agent lost: {error}", None
+        if self._lookback.step is not None:
+            return "past", None
+        if self.frozen:
+            return "paused", None
+        return attach_phase(self.view)
+
+    def _stands(self) -> bool:
+        return self._lookback.is_drawn if self._lookback.step is not None else self.frozen
+
+    def _picture(self) -> RunView:
+        return self._lookback.picture(self.advisor)
+
+    def _past_state(self) -> PastState | None:
+        return self._lookback.state(self.advisor)
+
+    def _notice(self) -> str:
+        errand = self._errand
+        if errand is None:
+            answer, end_s = self._stale_answer
+            if self._answer == answer and time.monotonic() > end_s:
+                self._answer = ""  # what it announced is over
+            return self._answer
+        if errand.look():
+            self.answers.append(errand.sentence)
+        return errand.sentence
+
+    def _obey(self, name: str, value: object) -> None:
+        if name == "pause":
+            self.frozen = True
+        elif name == "capture" and isinstance(value, int):
+            self._capture(value)
+        elif name == "detail" and isinstance(value, tuple):
+            self._detail(value)
+        elif name in ("resume", "end"):
+            self.frozen = False
+            self._lookback.leave()
+        elif name in LOOKS_BACK:
+            self._answer = self._lookback.go(name, value, self.advisor, self.view, is_frozen=self.frozen)
+            if self._errand is not None and not self._errand.is_running:
+                self._errand = None
+
+    def _detail(self, ranks: tuple[int, ...]) -> None:
+        if self._errand is not None and not self._errand.is_running:
+            self._errand = None  # its answer gives way to this one
+        if self._wish is None:
+            self._answer = "these ranks are watched by another session: whoever began it can ask for detail"
+            return
+        self._wish(Wish(burst_ms=BURST_MS, ranks=frozenset(ranks) or None))
+        whom = f"rank {ranks[0]}" if ranks else "all ranks"
+        self._answer = f"{whom}: every call of the next {BURST_MS // 1000} s is seen one by one"
+        self._stale_answer = (self._answer, time.monotonic() + BURST_MS / 1000 + READ_AFTER_S)
+
+    def _capture(self, rank: int) -> None:
+        if self._errand is not None and self._errand.is_running:
+            return
+        self._errand, self._answer = None, ""
+        rows = self.view.ranks if self.view else ()
+        hangs = self.view is not None and any(finding.id == "hang" for finding in self.view.findings)
+        row = next((row for row in rows if row.rank == rank), None)
+        if row is None or row.pid is None:
+            self._answer = f"rank {rank}: its process is not known"
+        elif row.host != host_name():
+            command = "stacks" if hangs else "capture"
+            self._answer = (
+                f"rank {rank} runs on {row.host or 'an unknown host'}: there, run tuiadvisor {command} {rank}"
+            )
+        elif hangs:
+            # Without steps there is nothing to profile. All ranks are asked: who is missing shows beside the others.
+            beside = [one.pid for one in rows if one.host == row.host and one.pid is not None]
+            self._errand = stacks_errand(rank, beside)
+        else:
+            self._errand = capture_errand(rank, row.pid)
+
+
+def attach_phase(view: RunView | None) -> tuple[str, tuple[int, int] | None]:
+    """Where a live session stands: finding ranks, attaching n/m, live, ended."""
+    if view is None or not view.ranks:
+        return "finding ranks", None
+    if view.ended:
+        return "ended", None
+    states = [row.state for row in view.ranks]
+    num_pending = sum(state in ("found", "waiting_to_attach") for state in states)
+    if num_pending:
+        done = len(states) - num_pending
+        return f"attaching {done}/{len(states)}", (done, len(states))
+    return "live", None

@@ -1,0 +1,78 @@
+"""What the screens show before there is anything behind them: the first frame waits for no file, rank or import.
+
+In: a function that makes the desk, which may take a second.  Out: feed and desk that say so meanwhile, then that desk.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tuiadvisor.tui.contract.desk import NO_DESK
+from tuiadvisor.tui.contract.feed import CLOSED, FeedState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.app.desk import Desk
+    from tuiadvisor.tui.contract.desk import DeskState
+    from tuiadvisor.tui.contract.feed import Mode
+
+
+class Curtain:
+    """Feed and desk of the screens from their first frame on. `begin` once, `stop` at the end."""
+
+    def __init__(self, make: Callable[[], Desk], mode: Mode, phase: str, path: str = "") -> None:
+        """make: the desk, not started; runs in a thread of its own."""
+        self._make = make
+        self._desk: Desk | None = None
+        self._state = FeedState(None, mode, phase, path, None, None, 0)
+        self._early: list[tuple[str, object]] = []  # commands that came before there was a desk
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._open, name="tuiadvisor-open", daemon=True)
+        self.failure: BaseException | None = None
+
+    def begin(self) -> None:
+        """Make the desk: the first frame is out."""
+        if not self._thread.is_alive() and self._thread.ident is None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Wait until the desk is made, then end it: a session half begun could not be ended whole."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._desk is not None:
+            self._desk.stop()
+
+    def latest(self) -> FeedState:
+        """The newest state."""
+        desk = self._desk
+        return self._state if desk is None else desk.latest()
+
+    def desk(self) -> DeskState:
+        """The newest state of what lies beside."""
+        desk = self._desk
+        return NO_DESK if desk is None else desk.desk()
+
+    def command(self, name: str, value: object = None) -> None:
+        """Pass a command on, or keep it until there is somebody to obey."""
+        with self._lock:
+            desk = self._desk
+            if desk is None:
+                self._early.append((name, value))
+                return
+        desk.command(name, value)
+
+    def _open(self) -> None:
+        try:
+            desk = self._make()
+            desk.start()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs on the command line
+            self.failure = error
+            self._state = replace(self._state, phase=CLOSED, version=1)
+            return
+        with self._lock:
+            for name, value in self._early:
+                desk.command(name, value)
+            self._desk = desk

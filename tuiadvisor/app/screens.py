@@ -1,0 +1,61 @@
+"""The way into the screens: over a desk that is there, or at once, while what is behind them is still being made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.app import preferences_file
+from tuiadvisor.app.memory_trim import give_back_large_blocks
+from tuiadvisor.app.opening import Curtain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.app.desk import Desk
+    from tuiadvisor.tui.contract.feed import Mode
+
+
+def show_opened(
+    make: Callable[[], Desk], mode: Mode, phase: str, path: str = "", *, first_page: str = ""
+) -> None:
+    """The screens at once; `make` gives the desk, not started, from a thread when the first frame is out.
+
+    phase: what is said until then. Whatever `make` raises ends the screens and comes out here. Raises TuiadvisorError
+    where there is no usable terminal.
+    """
+    curtain = Curtain(make, mode, phase, path)
+    try:
+        _run(curtain, first_page=first_page, intro=None, on_drawn=curtain.begin)
+    finally:
+        curtain.stop()
+    if curtain.failure is not None:
+        raise curtain.failure
+
+
+def show_screens(desk: Desk, *, first_page: str = "", intro: str | None = None) -> None:
+    """The screens over this desk, until the user leaves; first_page: "" for the one that is preferred."""
+    desk.start()
+    try:
+        _run(desk, first_page=first_page, intro=intro)
+    finally:
+        desk.stop()
+
+
+def _run(
+    desk: Desk | Curtain, *, first_page: str, intro: str | None, on_drawn: Callable[[], None] | None = None
+) -> None:
+    from tuiadvisor.tui.control.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
+
+    give_back_large_blocks()
+    preferred = preferences_file.current()
+    if not first_page and preferred.first_screen == "runs":
+        desk.command("list_runs")
+    run_app(
+        desk,
+        desk=desk,
+        first_page=first_page or preferred.first_screen,
+        intro=intro,
+        preferences=preferred,
+        preferences_file=str(preferences_file.path()),
+        on_drawn=on_drawn,
+    )

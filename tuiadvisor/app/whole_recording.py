@@ -1,0 +1,39 @@
+"""A recording as a whole: its frames, the view at its end, what begins where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.events import NOTHING_GIVEN
+from tuiadvisor.stream.source import FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tuiadvisor.events import GivenWork
+    from tuiadvisor.views.run_view import RunView
+
+
+def frames_of(path: str) -> Iterator[bytes]:
+    """All whole frames of a recording, in order."""
+    source = FileSource(path)
+    try:
+        while frames := source.read(0.0):
+            yield from frames
+    finally:
+        source.close()
+
+
+def whole_view(path: str, given: GivenWork = NOTHING_GIVEN) -> RunView:
+    """The view at a recording's end; given: work of a step, wins over what the recording says."""
+    advisor = Advisor(given=given)
+    advisor.feed_many(frames_of(path))
+    return advisor.view()
+
+
+def finding_marks(view: RunView) -> tuple[tuple[int, str], ...]:
+    """(step, label) of everything that begins at a known step."""
+    return tuple(
+        (finding.since_step, finding.title) for finding in view.findings if finding.since_step is not None
+    )

@@ -1,0 +1,1 @@
+"""Gradient communication: what of it compute could hide."""

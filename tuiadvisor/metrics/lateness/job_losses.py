@@ -1,0 +1,90 @@
+"""What all ranks lose together: waiting for input, moving gradients, and taking turns at being late.
+
+In: StepTable and Barrier of steady steps.  Out: seconds lost a step and its share of the step, None where an
+input was not observed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuiadvisor.metrics.series.what_if import Gain, gain
+from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, lower_quartile, row_mean
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+
+@dataclass(frozen=True, slots=True)
+class CommonLoss:
+    """A loss no single rank answers for."""
+
+    share: float  # of the step, on ranks that are not late themselves
+    share_low: float  # lower end of its interval
+    gain: Gain
+    series_K: Floats  # seconds each step
+
+
+def input_loss(table: StepTable, barrier: Barrier, peers: Ints) -> CommonLoss | None:
+    """Data wait that all peers (ranks that are not stragglers) share; None without a hook on the loader."""
+    wait_RK = table.phase_s_PRK[PHASE_INDEX["data_wait"]][peers]
+    known_R = np.isfinite(wait_RK).any(axis=1)
+    if not known_R.any():
+        return None
+    wait_RK, rows = np.where(np.isnan(wait_RK), 0.0, wait_RK)[known_R], peers[known_R]
+    cycle_K = barrier.cycle_K if barrier.evidence != "none" else column_median(table.step_s_RK)
+    if not cycle_K.size or not np.isfinite(cycle_K).all():
+        return None
+    work_RK = barrier.work_RK[rows] if barrier.evidence != "none" else table.step_s_RK[rows]
+    if not np.isfinite(work_RK).all():
+        return None
+    loss_K = np.maximum(work_RK.max(axis=0) - (work_RK - wait_RK).max(axis=0), 0.0)
+    cycle_s = float(cycle_K.mean())
+    shared = lower_quartile(row_mean(wait_RK))
+    what_if = gain(cycle_K, loss_K)
+    spread = what_if.loss_low_s / what_if.loss_s if what_if.loss_s > 0 else 0.0
+    return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if, column_median(wait_RK))
+
+
+def transfer_loss(barrier: Barrier) -> CommonLoss | None:
+    """Exposed communication that is left when all ranks arrive together; None without a barrier."""
+    if barrier.evidence == "none" or not barrier.cycle_K.size:
+        return None
+    transfer_K = np.minimum(barrier.transfer_K, barrier.cycle_K)
+    what_if = gain(barrier.cycle_K, transfer_K)
+    return CommonLoss(
+        what_if.loss_s / what_if.step_s, what_if.loss_low_s / what_if.step_s, what_if, transfer_K
+    )
+
+
+def hideable_s(transfer_s: float, compute_s: float, hidden_s: float | None) -> float:
+    """Upper bound on the exchange that could still be hidden, seconds a step.
+
+    compute_s: forward and backward; gradients can hide behind backward alone, gathered parameters behind both, and the
+    optimizer needs them all. What hides there already takes its room; unknown, it leaves the bound looser, never wrong.
+    """
+    return min(transfer_s, max(compute_s - (hidden_s or 0.0), 0.0))
+
+
+def turn_taking_loss(barrier: Barrier, peers: Ints) -> Gain | None:
+    """What ranks taking turns at being last cost (noise, sequence lengths): the last against the mean of them all."""
+    if barrier.evidence == "none" or peers.size < 2 or not barrier.cycle_K.size:
+        return None
+    work = barrier.work_RK[peers]
+    return gain(barrier.cycle_K, work.max(axis=0) - work.mean(axis=0))
+
+
+def turns_of_one(barrier: Barrier, peers: Ints) -> float:
+    """Share of that loss in steps in which one and the same rank is last, the largest; 0 where it is not known."""
+    if barrier.evidence == "none" or peers.size < 2 or not barrier.cycle_K.size:
+        return 0.0
+    work = barrier.work_RK[peers]
+    loss_K = work.max(axis=0) - work.mean(axis=0)
+    by_row = np.bincount(np.argmax(work, axis=0), weights=loss_K)
+    total = float(loss_K.sum())
+    return float(by_row.max()) / total if total > 0 else 0.0

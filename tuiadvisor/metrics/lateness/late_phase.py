@@ -1,0 +1,202 @@
+"""Why a rank is late: the phase that holds its excess over the ranks that are not late.
+
+In: StepTable, the late rank, its peers, the steps in which it was late.  Out: Cause. A phase is named alone
+only when it covers most of the delay (TraceML: 80 %); a delay spread over the compute phases, or in no hooked
+phase at all, is the host's (contention, garbage collection, throttling) or the device's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.metrics.lateness.more_work import MoreWork, more_work
+from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, mad_sigma, median
+from tuiadvisor.metrics.steps.step_table import AFTER_BARRIER, OTHER, PHASE_INDEX
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+MIN_COVER: Final = 0.8
+SPREAD_SHARE: Final = 0.2  # of the delay: a compute phase with less takes no part in a spread
+NUM_STANDARD_ERRORS: Final = 2.0  # a smaller difference between a rank and its peers is none
+MIN_HELD_BACK: Final = 0.5  # of the samples: a device that is held back now and then is slow now and then
+MIN_CLOCK_DEFICIT: Final = (
+    0.03  # against the peers' median; devices of one kind differ by 1-2 % at the power limit
+)
+MAX_STEPS: Final = 400  # enough for a median; keeps a view of a thousand ranks cheap
+MAX_PEERS: Final = 16
+WORK_PHASES: Final = ("data_wait", "h2d", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
+COMPUTE_PHASES: Final = ("forward", "backward", "optimizer", "other")
+EXPECTED_HOOKS: Final = ("data_wait", "forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClock:
+    """What NVML tells of a rank's device over the window."""
+
+    mhz: float  # median of its SM clock
+    held_back_share: float  # of the samples in which it gave a reason for a lower clock; idle is none
+    reasons: tuple[str, ...]  # most frequent first
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """name: a phase, "host", "device" or "unknown"; parts: seconds beyond the peers, by phase."""
+
+    name: str
+    cover: float  # share of the excess that the named phase holds
+    parts: dict[str, float]
+    unobserved: tuple[str, ...]  # phases without a hook on this rank, whose time hides in "other"
+    cpu_share: float | None  # CPU time of the training thread / wall time outside waiting
+    gc_s: float | None  # Python collecting garbage beyond the peers, a step in which it was late
+    is_spread: bool = False  # over the compute phases alike
+    core_wait_s: float | None = None  # beyond the peers, a step: ready to run, and no core was free
+    clock: DeviceClock | None = None  # of its device, where that holds its clock back below its peers'
+    peers_mhz: float | None = None
+    more: MoreWork | None = None  # its batches are larger than its peers', and that explains the delay
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether garbage collection explains most of the delay."""
+        total = sum(max(value, 0.0) for value in self.parts.values())
+        return self.gc_s is not None and total > 0 and self.gc_s >= MIN_COVER * total
+
+
+def phases_before_barrier(table: StepTable) -> dict[str, Floats]:
+    """Seconds of each phase that fall between the previous release and this arrival, R x K.
+
+    Column 0 of the phases after the barrier is unknown (it belongs to a step before the table).
+    """
+    result = {}
+    for name in WORK_PHASES:
+        values = table.phase_s_PRK[PHASE_INDEX[name]]
+        if name in AFTER_BARRIER:
+            shifted = np.full_like(values, np.nan)
+            shifted[:, 1:] = values[:, :-1]
+            values = shifted
+        result[name] = values
+    return result
+
+
+def _excess(values_RK: Floats, row: int, peers: Ints, *, is_rare: bool) -> float | None:
+    own = values_RK[row]
+    if not np.isfinite(own).any():
+        return None
+    reference = column_median(values_RK[peers])
+    difference = own - reference
+    difference = difference[np.isfinite(difference)]
+    if not difference.size:
+        return None
+    if is_rare:  # a handful of stalls, each in the phase in which it caught the rank
+        return float(difference.mean())
+    excess = median(difference)
+    error = 1.25 * mad_sigma(difference) / math.sqrt(difference.size)
+    return excess if abs(excess) > NUM_STANDARD_ERRORS * error else 0.0
+
+
+def find_cause(
+    table: StepTable,
+    phases: dict[str, Floats],
+    row: int,
+    peers: Ints,
+    columns: Ints,
+    *,
+    on_accelerator: bool,
+    is_rare: bool = False,
+) -> Cause:
+    """Cause of one late rank. phases: from phases_before_barrier; columns: steps in which it was late."""
+    if columns.size > MAX_STEPS:
+        columns = columns[np.linspace(0, columns.size - 1, MAX_STEPS).astype(np.int64)]
+    if peers.size > MAX_PEERS:
+        peers = peers[np.linspace(0, peers.size - 1, MAX_PEERS).astype(np.int64)]
+    rows = np.concatenate(([row], peers))
+    own, others = 0, np.arange(1, rows.size)
+    parts: dict[str, float] = {}
+    for name in WORK_PHASES:
+        excess = _excess(phases[name][np.ix_(rows, columns)], own, others, is_rare=is_rare)
+        if excess is not None:
+            parts[name] = excess
+    own_phases = table.phase_s_PRK[:, row, columns]
+    unobserved = tuple(
+        name for name in EXPECTED_HOOKS if not np.isfinite(own_phases[PHASE_INDEX[name]]).any()
+    )
+    positive = {name: max(value, 0.0) for name, value in parts.items()}
+    total = sum(positive.values())
+    busy = np.where(np.isnan(own_phases), 0.0, own_phases)[[PHASE_INDEX[n] for n in COMPUTE_PHASES]].sum(
+        axis=0
+    )
+    cpu = table.cpu_s_RK[row, columns]
+    known = np.isfinite(cpu) & (busy > 0)
+    cpu_share = float(min(np.median(cpu[known] / busy[known]), 1.0)) if known.any() else None
+    gc_s = _collecting_s(table, row, peers, columns, is_rare=is_rare)
+    if total <= 0:
+        return Cause("unknown", 0.0, parts, unobserved, cpu_share, gc_s)
+    largest = max(positive, key=lambda name: (positive[name], -PHASES.index(name)))
+    cover = positive[largest] / total
+    name = largest
+    if largest == PHASES[OTHER]:
+        # Without all hooks the residual may be any of the unhooked phases: the honest name is "other".
+        name = "other" if unobserved else "host"
+    # No code of one phase stalls now in this phase, now in that one: something outside stops the process.
+    is_spread = cover < MIN_COVER and (is_rare or _spread(positive, total))
+    if is_spread:
+        name = "device" if on_accelerator else "host"
+    more = None if is_rare else more_work(table, phases, row, peers, columns=columns, parts=parts)
+    if more is not None:
+        return Cause(more.phase, positive[more.phase] / total, parts, unobserved, cpu_share, gc_s, more=more)
+    if gc_s is not None and gc_s >= MIN_COVER * total:
+        name = "host"  # it happens in any phase that allocates: that phase's code is not slow
+    return Cause(name, cover, parts, unobserved, cpu_share, gc_s, is_spread)
+
+
+def _collecting_s(table: StepTable, row: int, peers: Ints, columns: Ints, *, is_rare: bool) -> float | None:
+    """Mean seconds of garbage collection beyond the typical peer; None where it was not observed.
+
+    A rank whose late steps are picked out may have collected after the barrier of the step before.
+    """
+    gc = table.gc_s_RK[np.concatenate(([row], peers))]
+    if is_rare or columns.size < table.num_steps // 2:
+        before = np.concatenate((np.zeros((gc.shape[0], 1)), gc[:, :-1]), axis=1)
+        gc = np.fmax(gc, before)
+    own, others = gc[0, columns], column_median(gc[1:, columns])
+    difference = (own - others)[np.isfinite(own) & np.isfinite(others)]
+    return float(difference.mean()) if difference.size else None
+
+
+def with_core_wait(cause: Cause, core_wait_s: float | None, excess_s: float) -> Cause:
+    """The cause, with what the kernel says: a rank that waits for a core is slow in whatever it does then."""
+    if core_wait_s is None:
+        return cause
+    explains = core_wait_s >= MIN_COVER * excess_s and cause.name in {*COMPUTE_PHASES, "unknown"}
+    return replace(cause, core_wait_s=core_wait_s, name="host" if explains else cause.name)
+
+
+def with_device_clock(
+    cause: Cause, own: DeviceClock | None, peers_mhz: float | None, compute_s: float, excess_s: float
+) -> Cause:
+    """The cause, with what NVML says: a device below its peers' clock is slow in whatever it computes.
+
+    compute_s: what a peer computes in a step; at a clock lower by a factor it takes at most that factor longer.
+    """
+    if own is None or not peers_mhz or own.held_back_share < MIN_HELD_BACK or own.mhz <= 0:
+        return cause
+    slower = peers_mhz / own.mhz - 1
+    if slower < MIN_CLOCK_DEFICIT or slower * compute_s < MIN_COVER * excess_s:
+        return cause
+    if cause.name not in {*COMPUTE_PHASES, "unknown", "device"} and not (
+        cause.name == "host" and cause.is_spread
+    ):
+        return cause
+    return replace(cause, name="device", clock=own, peers_mhz=peers_mhz)
+
+
+def _spread(positive: dict[str, float], total: float) -> bool:
+    """Whether the delay lies in several compute phases at once: no single piece of code explains that."""
+    compute = [positive.get(name, 0.0) for name in COMPUTE_PHASES]
+    several = sum(value > SPREAD_SHARE * total for value in compute) >= 2
+    return several and sum(compute) >= MIN_COVER * total

@@ -1,0 +1,161 @@
+"""Who is late, with the cause: a phase, its device, its host or that it waits for a core.
+
+In: StepTable, the late ranks, the columns compared.  Out: LateRank per straggler. Only where a whole host is late and
+no other rank, few hosts at that, the host is the cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.lateness.late_phase import (
+    MAX_PEERS,
+    Cause,
+    find_cause,
+    phases_before_barrier,
+    with_core_wait,
+)
+from tuiadvisor.metrics.series.change_points import find_changes
+from tuiadvisor.metrics.series.what_if import gain
+from tuiadvisor.metrics.steps.arrays import column_median
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.metrics.lateness.stragglers import Late
+    from tuiadvisor.metrics.steps.arrays import Floats, Ints
+    from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.metrics.steps.step_table import StepTable
+    from tuiadvisor.metrics.window.regime import Regime
+
+    # Seconds -> each row's share of its last so many seconds that it was ready to run without a core.
+    CoreWaitShares = Callable[[float], list[float | None]]
+
+MAX_LATE_HOSTS: Final = (
+    2  # more of them late alike have something else in common: a stage, a switch, their data
+)
+
+MAX_DATED: Final = 8  # late ranks whose reason is looked at over time: a crowd has one in common
+PHASE_MOVED: Final = 0.5  # of the lateness: so much goes into another phase, and the reason is another one
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """A straggler with its cause."""
+
+    late: Late
+    rank: int
+    host: str
+    cause: Cause
+    since_step: int
+    whole_host: bool  # every rank of its host is late and no rank elsewhere
+
+
+def with_causes(
+    table: StepTable,
+    late: tuple[Late, ...],
+    rows: Ints,
+    columns: Ints,
+    regime: Regime,
+    *,
+    on_accelerator: bool,
+) -> tuple[LateRank, ...]:
+    """Each late rank with its cause and onset, in the order given. rows, columns: of the table, what was compared."""
+    if not late:
+        return ()
+    late_rows = np.array([int(rows[entry.row]) for entry in late])
+    peers = np.setdiff1d(rows, late_rows)
+    window = columns[regime.start :]
+    phases = phases_before_barrier(table)
+    hosts = _late_hosts(table, rows, late_rows)
+    result = []
+    for entry, row in zip(late, late_rows.tolist(), strict=True):
+        # All steps while it is late most of the time: picking the late ones picks slow noise in every phase.
+        hit = window if entry.persistent else window[entry.hit_K]
+        if entry.persistent and len(late) <= MAX_DATED:
+            hit = _as_now(phases, row, peers, window, entry)
+        cause = find_cause(
+            table, phases, row, peers, hit, on_accelerator=on_accelerator, is_rare=entry.is_rare
+        )
+        whole_host = table.hosts[row] in hosts and cause.more is None
+        if whole_host and cause.name != "unknown":
+            cause = replace(cause, name="host")
+        result.append(
+            LateRank(
+                late=replace(entry, row=row),
+                rank=table.ranks[row],
+                host=table.hosts[row],
+                cause=cause,
+                since_step=table.step_of(columns[entry.since]),
+                whole_host=whole_host,
+            )
+        )
+    return tuple(result)
+
+
+def _as_now(phases: dict[str, Floats], row: int, peers: Ints, window: Ints, entry: Late) -> Ints:
+    """The steps since which a rank is late for its present reason: it may stay as late while the phase changes."""
+    some = peers[:: max(1, -(-peers.size // MAX_PEERS))]
+    latest = 0
+    for values in phases.values():
+        beyond_K = values[row, window] - column_median(values[np.ix_(some, window)])
+        if np.isfinite(beyond_K).all():
+            changes = find_changes(beyond_K, PHASE_MOVED * entry.mean_excess_s)
+            latest = max([latest, *(change.index for change in changes)])
+    return window[latest:]
+
+
+def with_waits_for_cores(
+    stragglers: tuple[LateRank, ...], rows: Ints, barrier: Barrier, core_wait: CoreWaitShares | None
+) -> tuple[LateRank, ...]:
+    """Each straggler's waiting for a core beyond its peers', where the kernel's counts cover the window."""
+    if core_wait is None or not stragglers:
+        return stragglers
+    shares = core_wait(float(barrier.cycle_K.sum()))
+    late_rows = {entry.late.row for entry in stragglers}
+    of_peers = [shares[row] for row in rows.tolist() if row not in late_rows]
+    known = [share for share in of_peers if share is not None]
+    if not known or len(known) < len(of_peers):
+        return stragglers
+    usual, step_s = float(np.median(known)), float(barrier.cycle_K.mean())
+    result = []
+    for entry in stragglers:
+        own = shares[entry.late.row]
+        wait_s = None if own is None else (own - usual) * step_s
+        cause = with_core_wait(entry.cause, wait_s, entry.late.mean_excess_s)
+        result.append(replace(entry, cause=cause))
+    return tuple(result)
+
+
+def with_work_spread(
+    stragglers: tuple[LateRank, ...], num_ranks: int, cycle_K: Floats
+) -> tuple[tuple[LateRank, ...], Floats]:
+    """(stragglers, seconds a step that are lost less): who has larger batches can but share its surplus with all.
+
+    A step does not become shorter by all of the delay, for the work has to be done by somebody.
+    """
+    num_loaded = sum(entry.cause.more is not None for entry in stragglers)
+    kept, less_K, result = 1 - num_loaded / max(num_ranks, 1), np.zeros(cycle_K.size), []
+    for entry in stragglers:
+        if entry.cause.more is None:
+            result.append(entry)
+            continue
+        loss_K = kept * entry.late.loss_K
+        less_K += entry.late.loss_K - loss_K
+        result.append(replace(entry, late=replace(entry.late, loss_K=loss_K, gain=gain(cycle_K, loss_K))))
+    return tuple(result), less_K
+
+
+def _late_hosts(table: StepTable, rows: Ints, late_rows: Ints) -> frozenset[str]:
+    """Hosts, few of them, whose ranks are all late while other hosts' are not: at least two ranks on such a host."""
+    by_host: dict[str, list[bool]] = {}
+    for row in rows.tolist():
+        by_host.setdefault(table.hosts[row], []).append(row in late_rows)
+    if len(by_host) < 2:
+        return frozenset()
+    whole = frozenset(host for host, late in by_host.items() if all(late) and len(late) >= 2)
+    elsewhere = any(any(late) for host, late in by_host.items() if host not in whole)
+    return frozenset() if elsewhere or len(whole) > MAX_LATE_HOSTS else whole

@@ -1,0 +1,368 @@
+"""The ranks that the others wait for: who, since when, how much, how often.
+
+In: work between barriers of the steady steps, R ranks x K steps, no NaN.  Out: Straggler rows with their loss,
+interval, onset and persistence. A rank is named only for arriving late, never for waiting and never for step
+time, which is the same on all ranks. Sources: TraceML (imbalance), NVRx (score), Greyhound (verified onset).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import comb, log, sqrt
+from typing import Final
+
+import numpy as np
+
+from tuiadvisor.metrics.lateness.precedent import beyond_past
+from tuiadvisor.metrics.series.bootstrap import mean_interval
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change
+from tuiadvisor.metrics.series.recent_noise import RECENT_STEPS, growth, log_chance_of_hits, recent_noise_s
+from tuiadvisor.metrics.series.what_if import CONFIDENCE, Gain, gain, like_peers, shared_loss
+from tuiadvisor.metrics.steps.arrays import (
+    Bools,
+    Floats,
+    Ints,
+    lower_quartile,
+    mad_sigma,
+    median,
+    medians,
+    percentiles,
+    row_mad_sigma,
+    row_percentiles,
+)
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime, changes_against, deviations
+
+MIN_EXCESS_SHARE: Final = 0.02
+MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name
+# Ranks of a host or a stage that are late together share one loss: none of them has enough of it to be named alone.
+MIN_CROWD: Final = 4
+MIN_CROWD_EXCESS: Final = 0.05  # of the step, each of them, in most steps
+# A rank that is late in at least 60 % of its steps has a median excess of at least this share of its mean excess;
+# one that is late now and then has a median near zero.
+PERSISTENT_MEDIAN: Final = 0.6
+MIN_HIT_EXCESS: Final = 0.05  # an intermittent fault shows in at least so many more steps than its peers'
+QUARTER_TO_TAIL: Final = (
+    0.970  # standard deviations from the 5 % to the 25 % quantile of a normal distribution
+)
+MAX_LOG_CHANCE_OF_HITS: Final = log(1e-3)  # that late steps fall so unevenly by lot
+MAX_DATED: Final = 32  # ranks late together that are dated one by one
+MAX_PEERS: Final = 32  # whose noise is looked at
+FEW_STEPS: Final = 8
+PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
+STALL_SHARE: Final = 1.0  # of a step: so far behind the next to last of the ranks it is no jitter
+MIN_STALLS: Final = 4
+NORMAL_QUANTILE: Final = 1.645  # 95 %: the lower end of an interval of CONFIDENCE
+STALL_ALIKE: Final = 0.5  # of the rank's typical one
+MIN_STALL_LOSS: Final = 0.03  # of the time
+STALL_CHANCE: Final = (
+    5e-3  # that stalls which hit ranks by lot would hit one rank so often: 5 of 5 among 4 ranks
+)
+MODE_PERCENTILES: Final = (10, 90)
+MIN_MODE_SHARE: Final = 0.15  # of the steps in either mode; below that the median alone tells
+MIN_MODE_SIGMAS: Final = 4.0  # between the modes: halves of one mode are 2 (normal) to 2.7 (uniform) apart
+MIN_SCALED_STEPS: Final = 40  # to tell one rank's noise from its peers'
+SCALED_NOISE: Final = 1.25  # noise so much beyond its peers': the rank is slower by a factor, not by a delay
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """One rank that makes the others wait."""
+
+    row: int
+    excess_s: float  # its work beyond its peers', in a typical step in which it is late
+    mean_excess_s: float  # over all steps, without its longest ones
+    score: float  # peers' work / its own; 1 = as fast as they
+    gain: Gain  # its share of the loss, and the step without it
+    since: int  # column (of the columns given) of the onset; 0 when it was late from the start
+    onset_seen: bool
+    hit_share: float  # of the steps in which it was late
+    persistent: bool
+    hit_K: Bools
+    loss_K: Floats
+    is_rare: bool = False  # long stalls in few steps, rather than a little in many
+    beyond_past: float | None = None  # its lateness over the largest of the past; None: too little past
+
+
+def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
+    reference = lower_quartile(typical_R)
+    return np.flatnonzero(typical_R <= reference), reference
+
+
+def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[Ints, Floats, Bools]:
+    """Rows that may be late, every row's typical excess, and in which steps each was late.
+
+    past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too, but
+    noise may have grown since, on all ranks alike.
+    """
+    num_steps = deviation_RK.shape[1]
+    typical_R = medians(deviation_RK, 1)
+    peers, reference = _reference_rows(typical_R)
+    excess_R = typical_R - reference
+    own_R = row_mad_sigma(deviation_RK)
+    sigma, num_known = float(own_R[peers].max()), num_steps
+    present = sigma
+    if past_RK.shape[1] > num_steps:
+        sigma = max(sigma, float(row_mad_sigma(past_RK[peers]).max()))
+        both_RK = np.concatenate((past_RK, deviation_RK), axis=1)
+        if growth(both_RK, past_RK.shape[1]) == 1:  # else the past knows nothing of what is noise now
+            num_known = past_RK.shape[1]
+        present = max(sigma, recent_noise_s(both_RK)) if num_steps < RECENT_STEPS else sigma
+    # A rank that is more restless itself is known less well. Of two ranks one is ahead by what the other is behind:
+    # their errors add up.
+    variance_R = np.maximum(own_R, present) ** 2 + present**2
+    error_R = 1.25 * np.sqrt(variance_R * (2 if typical_R.size == 2 else 1) / num_steps)
+    # A sigma from eight steps is often half the true one: the fewer the steps, the more errors are asked for.
+    limit_R = np.maximum(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_known) * error_R)
+    if typical_R.size == 2:
+        sigma = min(sigma, float(_clean_sigma(deviation_RK).max()))
+    hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
+    hit_R = hit_RK.mean(axis=1)
+    usual = float(hit_R[peers].mean())
+    often = hit_R - usual > MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
+    others = np.setdiff1d(np.arange(typical_R.size), peers)
+    often[others] &= log_chance_of_hits(hit_RK.sum(axis=1), others, peers) < MAX_LOG_CHANCE_OF_HITS
+    rows = np.flatnonzero((excess_R > limit_R) | often)
+    return rows[~np.isin(rows, peers)], excess_R, np.asarray(hit_RK)
+
+
+def _clean_sigma(deviation_RK: Floats) -> Floats:
+    """Standard deviation of a step of each row, by its calmer tail: of two ranks one's late steps are the other's early
+    ones, and a third of them makes the middle half of the steps twice as wide.
+    """
+    very_low, low, high, very_high = row_percentiles(deviation_RK, 5, 25, 75, 95)
+    return np.asarray(np.minimum(low - very_low, very_high - high) / QUARTER_TO_TAIL)
+
+
+def _stalls(work_RK: Floats, cycle_K: Floats) -> tuple[Bools, dict[int, int]]:
+    """(R x K: where one rank alone holds the others up for longer than a step, how often by row), if it does so often.
+
+    Too rare for a share of steps to show: 300 ms every 70th step of 25 ms cost as much as 4 ms in each.
+    """
+    num_ranks, num_steps = work_RK.shape
+    ordered = np.partition(work_RK, num_ranks - 2, axis=0)
+    gap_K = ordered[-1] - ordered[-2]
+    at = np.flatnonzero(gap_K > STALL_SHARE * median(cycle_K))
+    result = np.zeros((num_ranks, num_steps), dtype=np.bool_)
+    times: dict[int, int] = {}
+    if at.size < MIN_STALLS:
+        return result, times
+    last = np.argmax(work_RK[:, at], axis=0)
+    for row in np.unique(last).tolist():
+        own = at[last == row]
+        # Others' stalls count if they are of that size: a spike of one step is no pause of twenty.
+        alike = gap_K[at] > STALL_ALIKE * median(gap_K[own])
+        # Steps near each other with one culprit are one event: a neighbour's burst of work is not four.
+        begins = np.flatnonzero(alike)
+        begins = begins[
+            np.concatenate(([True], (np.diff(at[begins]) > MIN_SEGMENT_STEPS) | (np.diff(last[begins]) != 0)))
+        ]
+        num_own = int((last[begins] == row).sum())
+        costly = float(gap_K[own].sum()) > MIN_STALL_LOSS * float(cycle_K.sum())
+        if num_own < MIN_STALLS or not costly:
+            continue
+        if chance_by_lot(num_own, int(begins.size), num_ranks) < STALL_CHANCE:
+            result[row, own], times[row] = True, num_own
+    return result, times
+
+
+def chance_by_lot(num_events: int, total: int, num_ranks: int) -> float:
+    """Upper bound on the probability that of `total` events that hit ranks by lot one rank has so many or more."""
+    ways = sum(comb(total, k) * (num_ranks - 1) ** (total - k) for k in range(num_events, total + 1))
+    return float(num_ranks * (ways / num_ranks**total))
+
+
+def _onset(changes: tuple[Change, ...], excess_s: float) -> int | None:
+    """The first step of the present excess: the upward change that brought much of it and was not undone."""
+    index: int | None = None
+    for change in changes:
+        if change.shift < -0.4 * excess_s:
+            index = None
+        elif change.shift > 0.4 * excess_s and index is None:
+            index = change.index
+    return index
+
+
+def _persistence(excess_K: Floats) -> tuple[float, float, bool]:
+    """(median, mean without the longest steps, whether the lateness is there in most steps)."""
+    typical_s = median(excess_K)
+    low, high = percentiles(excess_K, 2, 98)
+    mean_s = float(np.clip(excess_K, low, high).mean())
+    persistent = typical_s >= PERSISTENT_MEDIAN * mean_s and _between_modes(excess_K) is None
+    return typical_s, mean_s, persistent
+
+
+def _between_modes(excess_K: Floats) -> float | None:
+    """Seconds between two clearly apart kinds of steps, as of a rank late in every second one; None with one kind.
+
+    There the median lies in either of them, or in between where no step is.
+    """
+    low, high = percentiles(excess_K, *MODE_PERCENTILES)
+    middle_s = (low + high) / 2
+    short, long = excess_K[excess_K <= middle_s], excess_K[excess_K > middle_s]
+    if min(short.size, long.size) < MIN_MODE_SHARE * excess_K.size:
+        return None
+    apart_s = median(long) - median(short)
+    return middle_s if apart_s > MIN_MODE_SIGMAS * max(mad_sigma(short), mad_sigma(long)) else None
+
+
+def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats, noise_s: float) -> Floats:
+    """The rank's work without its fault: shifted by a steady excess, which keeps its own noise and so the
+    estimate's variance small; with its peers' distribution where the excess comes and goes. noise_s: of a peer.
+    """
+    typical_s, _, persistent = _persistence(excess_K)
+    if not persistent:
+        return like_peers(work_K, peers_RK)
+    own_s, own_noise_s = median(work_K), mad_sigma(work_K)
+    if own_s <= typical_s or own_noise_s <= SCALED_NOISE * noise_s:
+        return work_K - typical_s
+    if work_K.size >= MIN_SCALED_STEPS and own_noise_s > SCALED_NOISE * noise_s * own_s / (own_s - typical_s):
+        # More restless than any factor makes it: two kinds of steps, too near each other to be told apart.
+        return like_peers(work_K, peers_RK)
+    return work_K * (1 - typical_s / own_s)  # all its work is slower, and its noise with it
+
+
+def _late(
+    row: int,
+    excess_K: Floats,
+    hit_K: Bools,
+    loss_K: Floats,
+    what_if: Gain,
+    *,
+    score: float,
+    changes: tuple[Change, ...],
+    intermittent: bool,
+    is_rare: bool,
+    past_ratio: float | None,
+) -> Late:
+    """excess_K: lateness beyond the peers' level, each step."""
+    typical_s, mean_s, persistent = _persistence(excess_K)
+    persistent = persistent and not intermittent and not is_rare
+    if persistent:
+        hit_K = excess_K > 0.5 * typical_s
+    elif not is_rare and (middle_s := _between_modes(excess_K)) is not None:
+        hit_K = excess_K > middle_s
+        typical_s = median(excess_K[hit_K])
+    elif hit_K.any():
+        typical_s = median(excess_K[hit_K])
+    # Late now and then: what has changed at the onset is the mean.
+    onset = _onset(changes, typical_s if persistent else mean_s)
+    if intermittent and changes:  # each burst is a change: what counts is the first
+        onset = changes[0].index if changes[0].shift > 0 else None
+    if is_rare:
+        onset = int(np.argmax(hit_K))
+    return Late(
+        row=row,
+        excess_s=typical_s,
+        mean_excess_s=mean_s,
+        score=score,
+        gain=what_if,
+        since=onset if onset is not None else 0,
+        onset_seen=onset is not None,
+        hit_share=float(hit_K.mean()),
+        persistent=persistent,
+        hit_K=hit_K if hit_K.any() else np.ones(excess_K.size, dtype=np.bool_),
+        loss_K=loss_K,
+        is_rare=is_rare,
+        beyond_past=past_ratio,
+    )
+
+
+def _of_stalls(found: Gain, num_stalls: int) -> Gain:
+    """The gain, its lower end by how often so many stalls may come: steps in a row tell little of what is rare.
+
+    Source: 5 % quantile of a Poisson mean, Wilson and Hilferty's approximation of chi square.
+    """
+    share = max(1 - 1 / (9 * num_stalls) - NORMAL_QUANTILE / (3 * sqrt(num_stalls)), 0.0) ** 3
+    low_s = max(found.loss_low_s, share * found.loss_s)
+    speedup = min(found.step_s / (found.step_s - low_s), found.speedup)
+    return replace(found, loss_low_s=low_s, speedup_low=max(found.speedup_low, speedup))
+
+
+def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats, known_C: Bools) -> Bools:
+    """Which culprits have a loss worth a name, alone or as one of a crowd that is late together.
+
+    known_C: whose loss is above zero beyond doubt.
+    """
+    cycle_s = float(cycle_K.mean())
+    alone = parts_CK.mean(axis=1) > MIN_LOSS_SHARE * cycle_s
+    for index in np.flatnonzero(alone & ~known_C):
+        alone[index] = mean_interval(parts_CK[index], CONFIDENCE)[0] > 0
+    crowd = np.array([_persistence(excess_K)[2] for excess_K in excess_CK], dtype=np.bool_)
+    crowd &= medians(excess_CK, 1) > MIN_CROWD_EXCESS * cycle_s
+    if np.count_nonzero(crowd) >= MIN_CROWD:
+        joint = gain(cycle_K, parts_CK[crowd].sum(axis=0))
+        if joint.loss_s > 2 * MIN_LOSS_SHARE * cycle_s and joint.loss_low_s > 0:
+            alone |= crowd
+    return np.asarray(alone)
+
+
+def _dating(
+    work_RK: Floats, rows: Ints, peers: Ints, regime: Regime, min_shift: float
+) -> list[tuple[Change, ...]]:
+    """The changes that tell since when each late rank is; of several each is compared with those that are not."""
+    if 2 <= rows.size <= MAX_DATED:
+        return [changes_against(work_RK, int(row), peers, min_shift) for row in rows]
+    return [regime.rank_changes.get(int(row), ()) for row in rows]
+
+
+def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[tuple[Late, ...], Floats]:
+    """Late ranks within the regime, largest loss first, and the loss of all together, K - start steps."""
+    work, cycle = work_RK[:, regime.start :], cycle_K[regime.start :]
+    nothing = np.zeros(cycle.size)
+    if work.shape[0] < 2 or cycle.size < MIN_SEGMENT_STEPS:
+        return (), nothing
+    whole_RK = deviations(work_RK)
+    deviation_RK, past_RK = whole_RK[:, regime.start :], whole_RK[:, : regime.start]
+    rows, excess_R, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:])
+    stall_RK, times = _stalls(work, cycle)
+    stall_RK[rows] = False  # late often enough to be known by that
+    is_rare_R = np.asarray(stall_RK.any(axis=1))
+    rows = np.union1d(rows, np.flatnonzero(is_rare_R))
+    hit_RK = np.where(is_rare_R[:, None], stall_RK, hit_RK)
+    # Two ranks deviate from their own middle, each by half of what is between them.
+    apart_RK = deviation_RK * (2.0 if work.shape[0] == 2 else 1.0)
+    excess_RK = apart_RK - (medians(apart_RK, 1) - excess_R)[:, None]
+    while rows.size:
+        peers = np.setdiff1d(np.arange(work.shape[0]), rows)
+        noise_s = median(row_mad_sigma(work[peers[:MAX_PEERS]]))
+        cured = np.stack(
+            [
+                np.where(stall_RK[row], medians(work[peers], 0), work[row])
+                if is_rare_R[row]
+                else _cured(work[row], excess_RK[row], work[peers], noise_s)
+                for row in rows
+            ]
+        )
+        loss_K, parts = shared_loss(work, rows, cured)
+        worth = _worth(cycle, parts, excess_RK[rows], is_rare_R[rows])
+        if worth.all():
+            break
+        rows = rows[worth]  # the fewer are named, the more peers stand for what is normal
+    if not rows.size:
+        return (), nothing
+    gains = [gain(cycle, part) for part in parts]
+    gains = [
+        _of_stalls(found, times[row]) if is_rare_R[row] else found
+        for row, found in zip(rows.tolist(), gains, strict=True)
+    ]
+    peers = np.setdiff1d(np.arange(work.shape[0]), rows)
+    peer_work = median(work[peers])
+    unlike_past = beyond_past(whole_RK, rows, regime.start) if regime.start else [None] * rows.size
+    dating = _dating(work_RK, rows, peers, regime, MIN_SHIFT_SHARE * median(cycle))
+    late = [
+        _late(
+            int(row),
+            excess_RK[row],
+            hit_RK[row],
+            parts[index],
+            gains[index],
+            score=peer_work / max(median(work[row]), peer_work),
+            changes=dating[index],
+            intermittent=int(row) in regime.intermittent_rows,
+            is_rare=bool(is_rare_R[row]),
+            past_ratio=unlike_past[index],
+        )
+        for index, row in enumerate(rows)
+    ]
+    late.sort(key=lambda entry: (-entry.gain.loss_s, entry.row))
+    return tuple(late), loss_K

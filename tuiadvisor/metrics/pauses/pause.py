@@ -1,0 +1,198 @@
+"""Pauses of one kind: their period, length, cost and the rank that starts them.
+
+In: StepTable, Barrier, the columns that they make longer.  Out: Pause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.pauses.first_rank import starter_row
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
+from tuiadvisor.metrics.steps.step_table import AFTER_BARRIER, PHASE_INDEX
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.pauses.irregular import Interruption
+    from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
+COLLECTING_HALF: Final = 0.5  # of a pause spent collecting: the rank takes part in it
+MAX_MISSED: Final = 2.5  # periods without a pause: it had not begun, or is over
+MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """All pauses of one kind within the window."""
+
+    kind: str  # "checkpoint", "eval", "periodic" or "irregular"
+    steps: tuple[int, ...]  # job steps at which they began
+    period_steps: float | None  # None with fewer than two
+    length_s: float  # mean time a pause adds
+    loss_s_per_step: float
+    starter_row: int | None  # the rank the others wait for; None when all pause together
+    phase: str | None  # where the time passes on that rank
+    loss_K: Floats  # over all columns of the table
+    gc_share: float | None = None  # of the pauses: Python collecting garbage, beyond the usual step
+    rows: tuple[int, ...] = ()  # ranks the others wait for; empty when all pause together
+    events: tuple[Interruption, ...] = ()  # the pauses one by one, where they have no common distance
+    first_column: int = 0  # from which on they come: their cost is spread over the steps since then
+    is_over: bool = False  # they came at a fixed distance, and have not for several of these
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether garbage collection explains most of them."""
+        return self.kind == "periodic" and (self.gc_share or 0.0) >= COLLECTING_SHARE
+
+    @property
+    def is_own_work(self) -> bool:
+        """Whether one rank alone is late within the phases of its step."""
+        return self.starter_row is not None and self.phase in {
+            "data_wait",
+            "forward",
+            "backward",
+            "optimizer",
+        }
+
+
+def collecting_RK(table: StepTable, barrier: Barrier, affected_K: Bools, median_s: float) -> Bools:
+    """Ranks whose Python collected garbage for half of the pause or more, in its step or right before it.
+
+    Where all ranks collect at the same step, one of them is always the last to finish: it did not begin anything.
+    """
+    gc_RK = np.nan_to_num(table.gc_s_RK)
+    before_RK = np.concatenate((np.zeros_like(gc_RK[:, :1]), gc_RK[:, :-1]), axis=1)
+    excess_K = np.where(affected_K & np.isfinite(barrier.cycle_K), barrier.cycle_K - median_s, np.inf)
+    found_RK = np.maximum(gc_RK, before_RK) >= COLLECTING_HALF * np.maximum(excess_K, 1e-9)
+    # Once in many pauses is chance: it says nothing of the others.
+    usual_R = found_RK.sum(axis=1) >= COLLECTING_HALF * len(_starts(affected_K))
+    return np.asarray(found_RK & usual_R[:, None])
+
+
+def _starts(columns_K: Bools) -> list[int]:
+    return [int(i) for i in np.flatnonzero(columns_K & ~np.concatenate(([False], columns_K[:-1])))]
+
+
+def _period(starts: list[int]) -> float | None:
+    if len(starts) < 2:
+        return None
+    return float(np.median(np.diff(starts)))
+
+
+def make_pause(
+    kind: str,
+    table: StepTable,
+    barrier: Barrier,
+    *,
+    marked_RK: Bools,
+    affected_K: Bools,
+    median_s: float,
+    before_K: Bools | None = None,
+) -> Pause | None:
+    """The pauses that make these columns longer; None where there is none.
+
+    marked_RK: what a rank did is marked as the pause's kind. median_s: steady step. before_K: steps in which a pause
+    passes that delays the step after them.
+    """
+    cycle = barrier.cycle_K
+    loss_K = np.where(affected_K & np.isfinite(cycle), np.maximum(cycle - median_s, 0.0), 0.0)
+    starts = _starts(affected_K if before_K is None else affected_K | before_K)
+    if not starts:
+        return None
+    total = float(loss_K.sum())
+    starter = starter_row(barrier, marked_RK, affected_K)
+    period = _period(starts)
+    first, is_over = _come_between(starts, period, cycle.size) if kind == "periodic" else (0, False)
+    return Pause(
+        kind=kind,
+        steps=tuple(table.step_of(start) for start in starts),
+        period_steps=period,
+        length_s=total / len(starts),
+        loss_s_per_step=total / max(int(np.isfinite(cycle[first:]).sum()), 1),
+        starter_row=starter,
+        phase=kind if kind != "periodic" else _pause_phase(table, affected_K, starter),
+        loss_K=loss_K,
+        gc_share=_gc_share(table, affected_K, starter, total),
+        rows=() if starter is None else (starter,),
+        first_column=first,
+        is_over=is_over,
+    )
+
+
+def _come_between(starts: list[int], period: float | None, num_steps: int) -> tuple[int, bool]:
+    """(column from which on pauses come, whether they have stopped coming), where several should have come outside."""
+    if period is None:
+        return 0, False
+    began = starts[0] > MAX_MISSED * period
+    return int(starts[0] - period / 2) if began else 0, num_steps - 1 - starts[-1] > MAX_MISSED * period
+
+
+def irregular_pauses(
+    table: StepTable, cycle_K: Floats, events: tuple[Interruption, ...], median_s: float
+) -> list[Pause]:
+    """One Pause for the same ranks, costliest first; of very many ranks the rest together. median_s: steady step."""
+    by_rows: dict[tuple[int, ...], list[Interruption]] = {}
+    for event in events:
+        by_rows.setdefault(event.rows, []).append(event)
+    groups = sorted(by_rows.values(), key=lambda group: -sum(event.length_s for event in group))
+    if len(groups) > MAX_GROUPS:
+        rest = sorted((e for group in groups[MAX_GROUPS - 1 :] for e in group), key=lambda e: e.column)
+        groups = [*groups[: MAX_GROUPS - 1], rest]
+    result = []
+    for group in groups:
+        columns = [column for event in group for column in event.columns]
+        loss_K = np.zeros_like(cycle_K)
+        loss_K[columns] = np.maximum(cycle_K[columns] - median_s, 0.0)
+        rows = tuple(sorted({row for event in group for row in event.rows}))
+        phases = {event.phase for event in group}
+        result.append(
+            Pause(
+                kind="irregular",
+                steps=tuple(table.step_of(event.column) for event in group),
+                period_steps=None,
+                length_s=float(loss_K.sum()) / len(group),
+                loss_s_per_step=float(loss_K.sum()) / max(int(np.isfinite(cycle_K).sum()), 1),
+                starter_row=rows[0] if len(rows) == 1 else None,
+                phase=phases.pop() if len(phases) == 1 else None,
+                loss_K=loss_K,
+                rows=rows,
+                events=tuple(group),
+            )
+        )
+    return result
+
+
+def _gc_share(table: StepTable, affected_K: Bools, starter_row: int | None, total_s: float) -> float | None:
+    """Share of the pauses that the rank they wait for collects garbage, beyond a usual step; None if not observed."""
+    rows = slice(None) if starter_row is None else slice(starter_row, starter_row + 1)
+    gc_K = column_median(table.gc_s_RK[rows])
+    near_K = affected_K.copy()
+    near_K[:-1] |= affected_K[1:]  # what follows a barrier delays the next one
+    usual, here = gc_K[~near_K & np.isfinite(gc_K)], gc_K[near_K & np.isfinite(gc_K)]
+    if not usual.size or not here.size or total_s <= 0:
+        return None
+    return max(float((here - median(usual)).sum()), 0.0) / total_s
+
+
+def _pause_phase(table: StepTable, affected_K: Bools, starter_row: int | None) -> str | None:
+    """The phase that is longest beyond its usual length in the pauses (and the step before: what follows a
+    barrier delays the next one).
+    """
+    rows = slice(None) if starter_row is None else slice(starter_row, starter_row + 1)
+    before_K = np.zeros_like(affected_K)
+    before_K[:-1] = affected_K[1:]
+    growth: dict[str, float] = {}
+    for name, index in PHASE_INDEX.items():
+        if name == "comm_exposed":
+            continue
+        values = column_median(table.phase_s_PRK[index][rows])
+        usual, here = values[~affected_K], values[before_K if name in AFTER_BARRIER else affected_K]
+        usual, here = usual[np.isfinite(usual)], here[np.isfinite(here)]
+        if usual.size and here.size:
+            growth[name] = float(median(here) - median(usual))
+    largest = max(growth, key=lambda name: (growth[name], name), default=None)
+    return largest if largest is not None and growth[largest] > 0 else None

@@ -1,0 +1,63 @@
+"""Pauses explained by a process that was seen stopped, which may name the rank that arrivals cannot.
+
+In: Steadiness, when each rank was seen stopped.  Out: Steadiness with causes and ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuiadvisor.metrics.pauses.pause import irregular_pauses
+from tuiadvisor.metrics.steps.arrays import median
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.metrics.pauses.irregular import Interruption
+    from tuiadvisor.metrics.pauses.steady_steps import Steadiness
+    from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+
+def with_stops(
+    steadiness: Steadiness, table: StepTable, barrier: Barrier, was_stopped: Callable[[int, int, int], bool]
+) -> Steadiness:
+    """The same, with what the agents saw: a process that stood stopped in a pause explains it, and may name its rank.
+
+    was_stopped(rank, begin_ns, end_ns): seen so between these times of its host's clock.
+    """
+    events = [event for pause in steadiness.pauses for event in pause.events]
+    if not events:
+        return steadiness
+    told = sorted((_with_stop(event, table, was_stopped) for event in events), key=lambda event: event.column)
+    if told == sorted(events, key=lambda event: event.column):
+        return steadiness
+    others = [pause for pause in steadiness.pauses if not pause.events]
+    median_s = median(barrier.cycle_K[steadiness.steady_K])
+    return replace(
+        steadiness, pauses=(*others, *irregular_pauses(table, barrier.cycle_K, tuple(told), median_s))
+    )
+
+
+def _with_stop(
+    event: Interruption, table: StepTable, was_stopped: Callable[[int, int, int], bool]
+) -> Interruption:
+    if event.cause:
+        return event
+    first, last = max(event.columns[0] - 1, 0), event.columns[-1]
+    stopped = []
+    for row in event.rows or range(table.num_ranks):
+        begin_s, end_s = table.begin_s_RK[row, first], table.end_s_RK[row, last]
+        if np.isfinite(begin_s) and np.isfinite(end_s):
+            origin_ns = int(table.origin_ns_R[row])
+            span_ns = (origin_ns + int(begin_s * 1e9), origin_ns + int(end_s * 1e9))
+            if was_stopped(table.ranks[row], *span_ns):
+                stopped.append(row)
+    if not stopped:
+        return event
+    # Stopped within the exchange, a rank holds the others up there, and all leave it late together.
+    is_some = not event.rows and len(stopped) <= table.num_ranks // 2
+    return replace(event, cause="stopped", rows=tuple(stopped) if is_some else event.rows)

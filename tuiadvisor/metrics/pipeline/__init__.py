@@ -1,0 +1,1 @@
+"""Pipeline stages: balance, bubble, what holds them up, and a step re-simulated."""

@@ -1,0 +1,1 @@
+"""Series of numbers: change points, drift, intervals, bootstrap, what-if."""

@@ -1,0 +1,144 @@
+"""What a step would take if a loss were gone.
+
+In: work between barriers, R ranks x K steps, and per-step losses.  Out: loss a step with its interval, shares
+among several culprits, and the slowdown S with its parts. Shares never sum to more than the step.
+Sources: What-if analysis (OSDI'25) for S, S_t, S_w, M_W; the airport game's Shapley value for the shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.series.bootstrap import mean_interval
+from tuiadvisor.metrics.steps.arrays import median
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuiadvisor.metrics.steps.arrays import Floats, Ints
+
+CONFIDENCE: Final = 0.9
+MAX_LOSS: Final = 0.99  # of the step
+MAX_SPEEDUP: Final = 1 / (1 - MAX_LOSS)
+MAX_POOL: Final = 4096
+SLOWEST_WORKERS: Final = 0.03
+MAX_WHAT_IF_CELLS: Final = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Step time now and without a loss, seconds, with the interval of the speed-up."""
+
+    step_s: float
+    loss_s: float
+    loss_low_s: float
+    loss_high_s: float
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """S and its parts; 1 = every rank and step at its ideal."""
+
+    S: float
+    S_t: dict[str, float]
+    S_w: dict[int, float]  # by row
+    M_W: float | None
+
+
+def like_peers(work: Floats, peers: Floats) -> Floats:
+    """The work with the distribution of its peers, keeping its own order of long and short steps."""
+    pool = np.sort(peers, axis=None)
+    if pool.size > MAX_POOL:
+        pool = pool[np.linspace(0, pool.size - 1, MAX_POOL).astype(np.int64)]
+    place = np.empty(work.size)
+    place[np.argsort(work, kind="stable")] = (np.arange(work.size) + 0.5) / work.size
+    return np.interp(place, (np.arange(pool.size) + 0.5) / pool.size, pool)
+
+
+def shared_loss(work_RK: Floats, culprits: Ints, cured_CK: Floats) -> tuple[Floats, Floats]:
+    """(loss each step K, part of each culprit C x K) if the culprits worked as in cured_CK.
+
+    The part of a culprit is its Shapley value: where two are late together, they share what only both could
+    save, and the later one answers alone for what it adds. Parts sum to the loss.
+    """
+    others = np.setdiff1d(np.arange(work_RK.shape[0]), culprits)
+    floor_K = np.maximum(work_RK[others].max(axis=0), cured_CK.max(axis=0))
+    loss_K = work_RK.max(axis=0) - floor_K
+    late = np.maximum(work_RK[culprits] - floor_K, 0.0)
+    order = np.argsort(late, axis=0, kind="stable")
+    ascending = np.take_along_axis(late, order, axis=0)
+    steps = np.diff(ascending, axis=0, prepend=0.0)
+    share = np.cumsum(steps / np.arange(len(culprits), 0, -1)[:, None], axis=0)
+    parts = np.empty_like(share)
+    np.put_along_axis(parts, order, share, axis=0)
+    # Clipping at zero counts noise as loss: the parts are scaled to what the job as a whole loses.
+    total = parts.sum()
+    return loss_K, parts * (max(float(loss_K.sum()), 0.0) / total if total > 0 else 0.0)
+
+
+def gain(step_K: Floats, loss_K: Floats) -> Gain:
+    """Step time and loss over the window with its 90 % interval; both in step order, no NaN.
+
+    Steps near each other resemble each other, so the intervals come from blocks of them as long as they do. The
+    speed-up's is that of a series whose mean moves as it does: to first order, what each step adds to it.
+    """
+    step_s, loss_s = float(step_K.mean()), float(loss_K.mean())
+    low_s, high_s = mean_interval(loss_K, CONFIDENCE)
+    loss_s = min(loss_s, MAX_LOSS * step_s)
+    rest_s = step_s - loss_s
+    expected = step_s / rest_s if rest_s > 0 else 1.0
+    low = high = 0.0
+    if rest_s > 0:
+        moves_K = (step_K - step_s) / rest_s - expected / rest_s * (step_K - loss_K - rest_s)
+        low, high = mean_interval(moves_K - moves_K.mean(), CONFIDENCE)
+    return Gain(
+        step_s=step_s,
+        loss_s=loss_s,
+        loss_low_s=min(low_s, loss_s),
+        loss_high_s=min(max(high_s, loss_s), MAX_LOSS * step_s),
+        speedup=expected,
+        speedup_low=min(max(expected + low, 1 / MAX_SPEEDUP), expected),
+        speedup_high=max(min(expected + high, MAX_SPEEDUP), expected),
+    )
+
+
+def what_if_stride(num_cells: int) -> int:
+    """Every how many-th step of so many rank-steps `slowdown` looks at."""
+    return max(1, num_cells // MAX_WHAT_IF_CELLS)
+
+
+def slowdown(work_RK: Floats, transfer_K: Floats, phases: Mapping[str, Floats]) -> Slowdown | None:
+    """S of the job: the mean step against the mean step with every rank at the mean of its peers.
+
+    phases: name -> R x K seconds of the same steps, parts of the work. None for an empty window.
+    """
+    stride = what_if_stride(work_RK.size)
+    work_RK, transfer_K = work_RK[:, ::stride], transfer_K[::stride]
+    if work_RK.size == 0:
+        return None
+    mean_K = work_RK.mean(axis=0)
+    transfer_s = median(transfer_K)
+    ideal = float(mean_K.mean()) + transfer_s
+    if ideal <= 0:
+        return None
+    measured = float(work_RK.max(axis=0).mean() + transfer_K.mean())
+    by_type = {"transfer": float(mean_K.mean() + transfer_K.mean()) / ideal}
+    for name, values_RK in phases.items():
+        part = values_RK[:, ::stride]
+        late_K = (part - part.mean(axis=0)).max(axis=0)
+        by_type[name] = (ideal + float(late_K.mean())) / ideal
+    late_R = np.maximum(work_RK - mean_K, 0.0).mean(axis=1)
+    by_worker = {row: (ideal + float(late)) / ideal for row, late in enumerate(late_R)}
+    num_fixed = max(1, int(np.ceil(SLOWEST_WORKERS * len(late_R))))
+    fixed = np.argsort(-late_R, kind="stable")[:num_fixed]
+    healed = work_RK.copy()
+    healed[fixed] = mean_K
+    recovered = measured - float(healed.max(axis=0).mean() + transfer_K.mean())
+    M_W = recovered / (measured - ideal) if measured - ideal > 1e-9 * ideal else None
+    return Slowdown(measured / ideal, by_type, by_worker, M_W)

@@ -1,0 +1,69 @@
+"""Time accounting: seconds and shares of each phase of a step, for a rank and for the job.
+
+In: StepTable of steady steps.  Out: name -> seconds or share; None where no hook observed the phase (its time is
+in `other` then). The known parts sum to the step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.metrics.steps.arrays import Floats, finite_or_none, finite_or_nones, row_mean
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+RARE: Final = [PHASES.index("checkpoint"), PHASES.index("eval")]
+PhaseTimes = dict[str, float | None]
+
+
+def phase_seconds_PR(table: StepTable) -> Floats:
+    """Mean seconds a step of each phase and rank; NaN where a rank never observed the phase."""
+    known = np.isfinite(table.phase_s_PRK)
+    num_steps = np.maximum(table.present_RK.sum(axis=1), 1)
+    # Steps before a hook's first event count as 0 for it: their time is in `other`, and the sum must close.
+    total = np.where(known, table.phase_s_PRK, 0.0).sum(axis=2) / num_steps
+    observed = np.asarray(known.any(axis=2))
+    # A hook that sees one way of writing a checkpoint or of evaluating does not prove that there was none.
+    observed[RARE] &= total[RARE] > 0
+    return np.where(observed, total, np.nan)
+
+
+def rank_seconds(seconds_PR: Floats, row: int) -> PhaseTimes:
+    """Seconds a step of one rank, by phase name."""
+    return dict(zip(PHASES, finite_or_nones(seconds_PR[:, row]), strict=True))
+
+
+def seconds_of_ranks(seconds_PR: Floats) -> list[PhaseTimes]:
+    """`rank_seconds` of every row."""
+    columns = [finite_or_nones(row) for row in seconds_PR]
+    return [dict(zip(PHASES, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def job_seconds(seconds_PR: Floats) -> PhaseTimes:
+    """Mean over the ranks that have steps; None where no rank observed the phase."""
+    has_steps = np.isfinite(seconds_PR).any(axis=0)
+    if not has_steps.any():
+        return dict.fromkeys(PHASES)
+    columns = seconds_PR[:, has_steps]
+    known = np.isfinite(columns)
+    mean = np.where(known, columns, 0.0).mean(axis=1)
+    return {
+        name: finite_or_none(mean[index]) if known[index].any() else None for index, name in enumerate(PHASES)
+    }
+
+
+def shares(seconds: PhaseTimes) -> PhaseTimes:
+    """Shares of the step; they sum to 1 over the known phases. All None without a step."""
+    total = sum([value for value in seconds.values() if value is not None])
+    if total <= 0:
+        return dict.fromkeys(seconds)
+    return {name: None if value is None else value / total for name, value in seconds.items()}
+
+
+def rank_step_seconds(table: StepTable) -> Floats:
+    """Mean step of every rank; NaN for a rank without steps."""
+    return row_mean(table.step_s_RK)

@@ -1,0 +1,214 @@
+"""Who arrives when at the gradient barrier: the only evidence that can name a straggler.
+
+In a synchronous job every rank's step takes the same time, whoever is slow. What differs is the arrival: the
+LAST to arrive is the culprit, the others wait and are victims.
+In: StepTable.  Out: Barrier: work between barriers, lateness, transfer (release minus last arrival, free of
+skew) and the cycle, seconds, R ranks x K steps. Sources: NVRx and TraceLens (arrival skew), What-if analysis
+(OSDI'25, transfer time).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, row_median
+from tuiadvisor.metrics.steps.step_table import COMM, PHASE_INDEX, consecutive, picked
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+MIN_KNOWN_SHARE: Final = 0.5  # of the steps must show a barrier before it is believed to be the job's rhythm
+CLOCK_BLOCK_STEPS: Final = 64  # hosts' clocks are compared anew this often: 20 ppm drift 1 ms in 50 s
+
+Evidence = Literal["arrival", "wait", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """R x K seconds. evidence says what the order of arrival rests on.
+
+    arrival: clocks at the barrier. wait: only how long each rank waited; the shortest wait marks the last
+    arriver. none: nothing tells the ranks apart, and nobody may be named or cleared.
+    """
+
+    evidence: Evidence
+    work_RK: Floats  # from the previous release to this arrival: everything that can make a rank late
+    lateness_RK: Floats  # after the first arrival
+    wait_RK: Floats  # until the last arrival
+    transfer_K: Floats
+    cycle_K: Floats
+    complete_K: Bools  # every expected rank is known in this step
+    last_K: Floats  # row of the last arriver; NaN where not complete
+
+
+def _none(table: StepTable) -> Barrier:
+    shape = table.present_RK.shape
+    empty_RK = np.full(shape, np.nan)
+    empty_K = np.full(shape[1], np.nan)
+    cycle = column_median(table.step_s_RK)
+    return Barrier(
+        evidence="none",
+        work_RK=empty_RK,
+        lateness_RK=empty_RK,
+        wait_RK=empty_RK,
+        transfer_K=empty_K,
+        cycle_K=cycle,
+        complete_K=np.zeros(shape[1], dtype=bool),
+        last_K=empty_K,
+    )
+
+
+def expected_RK(table: StepTable) -> Bools:
+    """Ranks that should appear in a step: from their first seen step to their last one."""
+    present = table.present_RK
+    from_first = np.maximum.accumulate(present, axis=1)
+    to_last = np.maximum.accumulate(present[:, ::-1], axis=1)[:, ::-1]
+    return from_first & to_last
+
+
+def has_stages(table: StepTable) -> bool:
+    """Whether ranks wait for neighbour stages: then they do different work, and who waits least is not late."""
+    idle = table.phase_s_PRK[PHASE_INDEX["pipeline_idle"]]
+    return bool((np.where(np.isfinite(idle), idle, 0.0) > 0).any())
+
+
+def find_barrier(table: StepTable, alive_R: Bools) -> Barrier:
+    """The best evidence of arrival order this table holds; none among the stages of a pipeline.
+
+    alive_R: ranks still running; their newest records may still be under way, so a step without them is
+    incomplete rather than theirs to miss.
+    """
+    if table.num_ranks < 2 or table.num_steps < 2 or has_stages(table):
+        return _none(table)
+    expected = expected_RK(table)
+    began = np.maximum.accumulate(table.present_RK, axis=1)
+    expected |= alive_R[:, None] & began
+    present = table.present_RK
+    whole_K = (present == expected).all(axis=0) & (expected.sum(axis=0) >= 2)
+    arrive_known = np.isfinite(table.arrive_s_RK) & np.isfinite(table.release_s_RK)
+    num_present = max(int(present.sum()), 1)
+    if (arrive_known & present).sum() >= MIN_KNOWN_SHARE * num_present:
+        return _by_arrival(table, whole_K & (arrive_known == expected).all(axis=0))
+    comm = table.phase_s_PRK[COMM]
+    comm_known = np.isfinite(comm)
+    waits = (np.where(comm_known, comm, 0.0) > 0) & present
+    if waits.sum() >= MIN_KNOWN_SHARE * num_present:
+        return _by_wait(table, comm, whole_K & (comm_known == expected).all(axis=0))
+    return _none(table)
+
+
+def _by_arrival(table: StepTable, complete_K: Bools) -> Barrier:
+    shift_RK = _clock_shift(table, complete_K)
+    arrive = table.arrive_s_RK - shift_RK - _waited_before_s(table)
+    release_K = column_median(table.release_s_RK - shift_RK)
+    last_arrival_K = _column_max(arrive)
+    previous_K = np.concatenate(([np.nan], release_K[:-1]))
+    # Work is counted from a release common to all, so that ranks differ by their arrival and nothing else.
+    work = arrive - previous_K
+    cycle = release_K - previous_K
+    complete = complete_K & np.isfinite(previous_K) & (cycle > 0)
+    complete[1:] &= complete_K[:-1]
+    complete &= np.isfinite(last_arrival_K)
+    transfer = np.maximum(release_K - last_arrival_K, 0.0)
+    return _assemble("arrival", work=work, order=arrive, transfer=transfer, cycle=cycle, complete=complete)
+
+
+def _waited_before_s(table: StepTable) -> Floats:
+    """Communication of each step outside the gradient barrier: a barrier per batch, buffers broadcast in forward.
+
+    Whoever is late there has made the others wait already, and all reach the gradients together. Without that waiting
+    a rank would have arrived so much earlier: subtracting it leaves each rank's own work.
+    """
+    at_barrier = np.maximum(table.release_s_RK - table.arrive_s_RK, 0.0)
+    elsewhere = table.phase_s_PRK[COMM] - at_barrier
+    return np.where(np.isfinite(elsewhere), np.maximum(elsewhere, 0.0), 0.0)
+
+
+def _by_wait(table: StepTable, comm_RK: Floats, complete_K: Bools) -> Barrier:
+    work = table.step_s_RK - comm_RK
+    cycle = column_median(table.step_s_RK)
+    transfer = -_column_max(-comm_RK)
+    complete = complete_K & (cycle > 0)
+    return _assemble("wait", work=work, order=-comm_RK, transfer=transfer, cycle=cycle, complete=complete)
+
+
+def _assemble(
+    evidence: Evidence, *, work: Floats, order: Floats, transfer: Floats, cycle: Floats, complete: Bools
+) -> Barrier:
+    work = np.where(complete, work, np.nan)
+    first, last = -_column_max(-order), _column_max(order)
+    ranked = np.where(np.isnan(order), -np.inf, order)
+    return Barrier(
+        evidence=evidence,
+        work_RK=work,
+        lateness_RK=np.where(complete, order - first, np.nan),
+        wait_RK=np.where(complete, last - order, np.nan),
+        transfer_K=np.where(complete, transfer, np.nan),
+        cycle_K=np.where(complete, cycle, np.nan),
+        complete_K=complete,
+        last_K=np.where(complete, np.argmax(ranked, axis=0), np.nan),
+    )
+
+
+def _column_max(values_RK: Floats) -> Floats:
+    largest = np.where(np.isnan(values_RK), -np.inf, values_RK).max(axis=0)
+    return np.where(np.isfinite(largest), largest, np.nan)
+
+
+def _clock_shift(table: StepTable, usable_K: Bools) -> Floats:
+    """Seconds to subtract from each rank's clock so that common releases coincide across hosts.
+
+    Zero within a single host. Leaving a collective is common to all within fractions of a millisecond,
+    whatever the clocks say; a median over a block of steps removes who happened to be woken first.
+    """
+    num_steps = table.num_steps
+    hosts = sorted(set(table.hosts))
+    if len(hosts) < 2:
+        return np.zeros(table.present_RK.shape)
+    number = {host: index for index, host in enumerate(hosts)}
+    host_R = np.array([number[host] for host in table.hosts])
+    release_HK = _group_medians(table.release_s_RK, host_R, len(hosts))
+    num_blocks = -(-num_steps // CLOCK_BLOCK_STEPS)
+    padded = np.full((len(hosts), num_blocks * CLOCK_BLOCK_STEPS), np.nan)
+    padded[:, :num_steps] = np.where(usable_K, release_HK - release_HK[0], np.nan)
+    blocks_HB = row_median(padded.reshape(-1, CLOCK_BLOCK_STEPS)).reshape(len(hosts), num_blocks)
+    known_HB = np.isfinite(blocks_HB)
+    for host in np.flatnonzero(known_HB.any(axis=1) & ~known_HB.all(axis=1)).tolist():
+        known = np.flatnonzero(known_HB[host])
+        blocks_HB[host] = np.interp(np.arange(num_blocks), known, blocks_HB[host, known])
+    # No common release at all leaves NaN: that host's arrivals cannot be compared.
+    blocks_HB[~known_HB.any(axis=1)] = np.nan
+    blocks_HB[0] = 0.0
+    return np.asarray(blocks_HB[:, np.arange(num_steps) // CLOCK_BLOCK_STEPS][host_R])
+
+
+def _group_medians(values_RK: Floats, group_R: Ints, num_groups: int) -> Floats:
+    """`column_median` of the rows of each group, at once for all groups of one size: thousands of hosts have 8 each."""
+    order, size_G = np.argsort(group_R, kind="stable"), np.bincount(group_R, minlength=num_groups)
+    start_G = np.cumsum(size_G) - size_G
+    result = np.empty((num_groups, values_RK.shape[1]))
+    for size in np.unique(size_G).tolist():
+        groups = np.flatnonzero(size_G == size)
+        rows = order[start_G[groups][:, None] + np.arange(size)]
+        block = values_RK[rows].transpose(1, 0, 2).reshape(size, -1)
+        result[groups] = column_median(block).reshape(groups.size, -1)
+    return result
+
+
+def select_steps(barrier: Barrier, columns: Bools | Ints) -> Barrier:
+    """The barrier of some columns, not to be written to."""
+    which = consecutive(columns)
+
+    return Barrier(
+        evidence=barrier.evidence,
+        work_RK=picked(barrier.work_RK, which),
+        lateness_RK=picked(barrier.lateness_RK, which),
+        wait_RK=picked(barrier.wait_RK, which),
+        transfer_K=picked(barrier.transfer_K, which),
+        cycle_K=picked(barrier.cycle_K, which),
+        complete_K=picked(barrier.complete_K, which),
+        last_K=picked(barrier.last_K, which),
+    )

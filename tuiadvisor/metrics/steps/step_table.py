@@ -1,0 +1,207 @@
+"""The steps of all ranks on one job axis: the input of every metric.
+
+In: raw int64 columns, R ranks x K job steps, aligned by `metrics.align`.  Out: StepTable, seconds as floats,
+NaN where something was not observed. The parts of a step sum to the step: `other` is the residual, and parts
+that contradict the step (hostile or torn input) are scaled down to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tuiadvisor.events import PHASES, UNKNOWN, StepFlag
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+NS: Final = 1e-9
+PHASE_INDEX: Final = {name: index for index, name in enumerate(PHASES)}
+OTHER: Final = PHASE_INDEX["other"]
+COMM: Final = PHASE_INDEX["comm_exposed"]
+# These run after the barrier of their record, so they delay the arrival of the next step.
+AFTER_BARRIER: Final = ("optimizer", "checkpoint", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class StepTable:
+    """R ranks x K job steps; PRK arrays hold one layer a phase in the order of events.PHASES."""
+
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]  # of each rank; clocks are comparable within one host only
+    first_step: int  # job step of column 0; columns are consecutive
+    present_RK: Bools  # a record of this rank and step was seen
+    step_s_RK: Floats
+    phase_s_PRK: Floats
+    begin_s_RK: Floats  # seconds on the host's clock, relative to an origin common to the host
+    end_s_RK: Floats
+    arrive_s_RK: Floats
+    release_s_RK: Floats
+    comm_total_s_RK: Floats
+    cpu_s_RK: Floats
+    gc_s_RK: Floats
+    probe_cost_s_RK: Floats
+    samples_RK: Floats
+    tokens_RK: Floats
+    flags_RK: Ints  # 0 where absent
+    origin_ns_R: Ints  # on the host's clock: where its seconds begin
+
+    @property
+    def num_ranks(self) -> int:
+        """R."""
+        return len(self.ranks)
+
+    @property
+    def num_steps(self) -> int:
+        """K."""
+        return int(self.present_RK.shape[1])
+
+    def step_of(self, column: int) -> int:
+        """Job step of a column."""
+        return self.first_step + int(column)
+
+    def flagged_RK(self, flag: StepFlag) -> Bools:
+        """Where a flag is set."""
+        return np.asarray((self.flags_RK & int(flag)) != 0)
+
+
+def _seconds(values: Ints, known: Bools) -> Floats:
+    result = np.asarray(values * NS, dtype=np.float64)
+    np.copyto(result, np.nan, where=~known)
+    return result
+
+
+def build_table(
+    ranks: tuple[int, ...],
+    hosts: tuple[str, ...],
+    first_step: int,
+    present_RK: Bools,
+    columns: Mapping[str, Ints],
+) -> StepTable:
+    """StepTable from raw columns (events.STEP_COLUMNS names, int64 R x K, UNKNOWN where not observed)."""
+    begin, end = columns["begin_ns"], columns["end_ns"]
+    step_s = _seconds(end - begin, present_RK)
+    origin_R = _origins(hosts, begin, present_RK)[:, None]
+    observed = columns["observed"]
+    has_bits = observed != UNKNOWN
+    all_bits = bool((has_bits | ~present_RK).all())
+    phase_s = np.empty((len(PHASES), *present_RK.shape))
+    for index, name in enumerate(PHASES):
+        values = columns[f"{name}_ns"]
+        # Without the bitmask a positive time is evidence of a hook; a zero is not.
+        hooked = (observed & (1 << index)) != 0
+        if not all_bits:
+            hooked = np.where(has_bits, hooked, values > 0)
+        phase_s[index] = _seconds(values, present_RK & hooked & (values != UNKNOWN))
+    _close_the_sum(phase_s, step_s)
+
+    def clock(name: str) -> Floats:
+        return _seconds(columns[name] - origin_R, present_RK & (columns[name] != UNKNOWN))
+
+    def duration(name: str) -> Floats:
+        return _seconds(columns[name], present_RK & (columns[name] != UNKNOWN))
+
+    def count(name: str) -> Floats:
+        return np.where(present_RK & (columns[name] > 0), columns[name].astype(np.float64), np.nan)
+
+    return StepTable(
+        ranks=ranks,
+        hosts=hosts,
+        first_step=first_step,
+        present_RK=present_RK,
+        step_s_RK=step_s,
+        phase_s_PRK=phase_s,
+        begin_s_RK=clock("begin_ns"),
+        end_s_RK=clock("end_ns"),
+        arrive_s_RK=clock("arrive_ns"),
+        release_s_RK=clock("release_ns"),
+        comm_total_s_RK=duration("comm_total_ns"),
+        cpu_s_RK=duration("cpu_ns"),
+        gc_s_RK=duration("gc_ns"),
+        probe_cost_s_RK=duration("probe_cost_ns"),
+        samples_RK=count("samples"),
+        tokens_RK=count("tokens"),
+        flags_RK=np.where(present_RK & (columns["flags"] != UNKNOWN), columns["flags"], 0),
+        origin_ns_R=origin_R[:, 0],
+    )
+
+
+def _origins(hosts: tuple[str, ...], begin: Ints, present: Bools) -> Ints:
+    """The earliest begin of each rank's host: float64 seconds keep nanoseconds only near zero."""
+    largest = np.iinfo(np.int64).max
+    first_R = np.where(present, begin, largest).min(axis=1, initial=largest)
+    earliest: dict[str, int] = {}
+    for host, first in zip(hosts, first_R.tolist(), strict=True):
+        earliest[host] = min(first, earliest.get(host, largest))
+    origin = np.array([earliest[host] for host in hosts], dtype=np.int64)
+    return np.where(origin == largest, 0, origin)
+
+
+def _close_the_sum(phase_s: Floats, step_s: Floats) -> None:
+    """Make `other` the residual in place; parts beyond the step are scaled to fit it."""
+    parts = np.where(np.isnan(phase_s[:OTHER]), 0.0, phase_s[:OTHER])
+    total = parts.sum(axis=0)
+    excess = total > step_s
+    if excess.any():
+        scale = np.where(excess, step_s / np.where(total > 0, total, 1.0), 1.0)
+        phase_s[:OTHER] *= scale
+        total = np.where(excess, step_s, total)
+    phase_s[OTHER] = np.maximum(step_s - total, 0.0)
+
+
+def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
+    """The table of some columns, not to be written to. Their job steps stay consecutive only for a slice."""
+    start = _first_of(columns)
+    which = columns if isinstance(columns, slice) else consecutive(columns)
+
+    def of(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        return picked(values, which)
+
+    return StepTable(
+        ranks=table.ranks,
+        hosts=table.hosts,
+        first_step=table.first_step + start,
+        present_RK=of(table.present_RK),
+        step_s_RK=of(table.step_s_RK),
+        phase_s_PRK=of(table.phase_s_PRK),
+        begin_s_RK=of(table.begin_s_RK),
+        end_s_RK=of(table.end_s_RK),
+        arrive_s_RK=of(table.arrive_s_RK),
+        release_s_RK=of(table.release_s_RK),
+        comm_total_s_RK=of(table.comm_total_s_RK),
+        cpu_s_RK=of(table.cpu_s_RK),
+        gc_s_RK=of(table.gc_s_RK),
+        probe_cost_s_RK=of(table.probe_cost_s_RK),
+        samples_RK=of(table.samples_RK),
+        tokens_RK=of(table.tokens_RK),
+        flags_RK=of(table.flags_RK),
+        origin_ns_R=table.origin_ns_R,
+    )
+
+
+def picked(values: npt.NDArray[Scalar], which: slice | Ints) -> npt.NDArray[Scalar]:
+    """Some columns, not to be written to; which: from `consecutive`."""
+    return values[..., which] if isinstance(which, slice) else values.take(which, axis=-1)
+
+
+def consecutive(columns: Bools | Ints) -> slice | Ints:
+    """The same columns as a slice where they lie beside one another: a view of an array then, not a copy."""
+    found = np.flatnonzero(columns) if columns.dtype == np.bool_ else columns
+    if found.size and int(found[-1]) - int(found[0]) + 1 == found.size and bool((np.diff(found) == 1).all()):
+        return slice(int(found[0]), int(found[-1]) + 1)
+    return np.asarray(found, dtype=np.int64)
+
+
+def _first_of(columns: Bools | Ints | slice) -> int:
+    if isinstance(columns, slice):
+        return int(columns.start or 0)
+    if columns.size == 0:
+        return 0
+    return int(np.argmax(columns)) if columns.dtype == np.bool_ else int(columns[0])

@@ -1,0 +1,1 @@
+"""Traces of other tools: clocks, arrivals at collectives, device time, operation graphs."""

@@ -1,0 +1,245 @@
+"""Who arrives last at a job's collectives, from recordings of some or all of its ranks.
+
+In: every recorded rank's communication calls, each on its own clock, and which ranks were not recorded.
+Out: waits and caused waits per rank, clock offsets, and the culprit, or why none can be named.
+The last to arrive is the culprit; those before it wait and are its victims.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.traces.collective_alignment import SILENT, CommonClock, common_clock
+from tuiadvisor.metrics.traces.collective_clock import MIN_MATCHES, TOLERANCE_NS, Calls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuiadvisor.metrics.steps.arrays import Floats
+
+CULPRIT_SHARE: Final = 0.6  # of all waits must be one rank's doing
+MATTERS: Final = 0.01  # of the recorded time: shorter waits are nobody's fault worth naming
+HANDED_ON: Final = 0.5  # of its delay to others: a rank that waits more than this itself is a victim
+UNSEEN_SHARE: Final = (
+    0.5  # the last recorded rank may itself wait at most this share of what it makes others wait
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankArrival:
+    """One recorded rank; clock_offset_ns against the reference, None when it could not be aligned."""
+
+    rank: int
+    wait_ns: int
+    caused_wait_ns: int
+    num_last: int
+    clock_offset_ns: int | None
+    clock_uncertainty_ns: int | None
+    why_not: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """culprit None: nobody can or should be named, `because` says which and why."""
+
+    num_collectives: int
+    reference: int | None
+    ranks: tuple[RankArrival, ...]
+    culprit: int | None
+    culprit_share: float | None  # of all waits
+    late_rank_not_recorded: bool
+    because: str
+    num_left_out: int = 0  # collectives whose ends lie too far apart to be one
+
+
+def arrivals(
+    calls: Mapping[int, Mapping[str, Calls]], members: Mapping[str, tuple[int, ...]], complete: bool
+) -> Arrivals:
+    """Align, match and blame. members: ranks of each collective's group where known; complete: all recorded."""
+    common = common_clock(calls)
+    if common is None or len(calls) - list(common.why_not.values()).count(SILENT) < 2:
+        because = (
+            "a collective that all wait for was recorded on fewer than two ranks: no one to compare with"
+        )
+        return _nobody(calls, common, because)
+    if len(common.clocks) < 2:
+        return _nobody(calls, common, next(why for why in common.why_not.values() if why != SILENT))
+    matched = _matched(common, members)
+    table, num_left_out = _ending_together(matched)
+    if table.begin_MR.shape[0] < MIN_MATCHES:
+        together = " and end together" if num_left_out else ""
+        because = f"only {table.begin_MR.shape[0]} collectives were recorded on all of their ranks{together}"
+        return replace(_nobody(calls, common, because), num_left_out=num_left_out)
+    unseen = not complete or not table.all_seen or len(common.clocks) < len(calls)
+    return replace(_blame(common, table, unseen=unseen), num_left_out=num_left_out)
+
+
+def _nobody(calls: Mapping[int, object], common: CommonClock | None, because: str) -> Arrivals:
+    ranks = tuple(_row(common, rank, (0, 0, 0)) for rank in sorted(calls))
+    return Arrivals(0, common.reference if common else None, ranks, None, None, False, because)
+
+
+def _ending_together(table: _Table) -> tuple[_Table, int]:
+    """(the collectives whose ends agree, how many do not): a time that is wrong on one rank moves an end, too."""
+    together_M = table.spread_M <= TOLERANCE_NS
+    kept = replace(table, begin_MR=table.begin_MR[together_M], end_MR=table.end_MR[together_M])
+    return kept, int(np.count_nonzero(~together_M))
+
+
+def _row(common: CommonClock | None, rank: int, waits: tuple[int, int, int]) -> RankArrival:
+    clock = common.clocks.get(rank) if common else None
+    if clock is None:
+        return RankArrival(rank, *waits, None, None, common.why_not.get(rank, "") if common else SILENT)
+    return RankArrival(rank, *waits, clock.offset_ns, clock.uncertainty_ns, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """M collectives x the ranks with a clock, nanoseconds since the first; NaN for ranks not taking part."""
+
+    ranks: tuple[int, ...]
+    begin_MR: Floats
+    end_MR: Floats
+    all_seen: bool  # every group's ranks are all among the columns
+
+    @property
+    def spread_M(self) -> Floats:
+        """From the first to the last end of each collective."""
+        return np.asarray(np.nanmax(self.end_MR, axis=1) - np.nanmin(self.end_MR, axis=1))
+
+
+def _matched(common: CommonClock, members: Mapping[str, tuple[int, ...]]) -> _Table:
+    ranks = tuple(sorted(common.clocks))
+    origin = int(min(c.begin_ns[0] for c in common.calls[common.reference].values() if c.begin_ns.size))
+    begins, ends, all_seen = [np.empty((0, len(ranks)))], [np.empty((0, len(ranks)))], True
+    for name in sorted({name for rank in ranks for name in common.calls[rank]}):
+        group = members.get(name, ())
+        taking_part = [rank for rank in ranks if name in common.calls[rank]]
+        wanted = [rank for rank in ranks if rank in group] if group else taking_part
+        if len(taking_part) < 2 or wanted != taking_part:
+            all_seen = False
+            continue
+        all_seen = all_seen and (set(group) <= set(ranks) if group else taking_part == list(ranks))
+        begin, end = _one_collective(common, name, taking_part, ranks, origin)
+        whole = ~np.isnan(begin[:, [ranks.index(rank) for rank in taking_part]]).any(axis=1)
+        begins.append(begin[whole])
+        ends.append(end[whole])
+    return _Table(ranks, np.concatenate(begins), np.concatenate(ends), all_seen)
+
+
+def _one_collective(
+    common: CommonClock, name: str, taking_part: list[int], ranks: tuple[int, ...], origin: int
+) -> tuple[Floats, Floats]:
+    """Begins and ends of one kind of collective, a row for each of the first rank's calls."""
+    first = taking_part[0]
+    num_calls = common.calls[first][name].begin_ns.size
+    begin = np.full((num_calls, len(ranks)), np.nan)
+    end = begin.copy()
+    for rank in taking_part:
+        mine, clock = common.calls[rank][name], common.clocks[rank]
+        at = own = np.arange(num_calls)
+        if rank != first:
+            at, own = common.pairing(first, rank).pairs.get(name, (at[:0], own[:0]))
+        column = ranks.index(rank)
+        begin[at, column] = clock.corrected(mine.begin_ns[own]) - origin
+        end[at, column] = clock.corrected(mine.end_ns[own]) - origin
+    return begin, end
+
+
+def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
+    begin_MR, num_ranks = table.begin_MR, len(table.ranks)
+    last_M = np.nanargmax(begin_MR, axis=1)
+    rows = np.arange(last_M.size)
+    latest_M = begin_MR[rows, last_M]
+    wait_MR = np.nan_to_num(latest_M[:, None] - begin_MR)
+    doubt = 2 * max(clock.uncertainty_ns for clock in common.clocks.values())
+    # No begin is known better than the ends agree: a clock that was set moves both.
+    wait_MR[wait_MR.max(axis=1) <= np.maximum(doubt, 2 * table.spread_M)] = 0.0
+    longest_M = wait_MR.max(axis=1)
+    clear_M = longest_M > 0
+    num_last_R = np.bincount(last_M[clear_M], minlength=num_ranks)
+
+    def by_last(values_M: Floats) -> Floats:
+        return np.bincount(last_M, values_M, num_ranks).astype(np.float64)
+
+    caused_R = by_last(wait_MR.sum(axis=1))
+    # What the last arrival itself spends: the transfer, or a wait for someone who was not recorded.
+    own_M = table.end_MR[rows, last_M] - latest_M
+    waits = {
+        rank: (int(wait_MR[:, column].sum()), int(caused_R[column]), int(num_last_R[column]))
+        for column, rank in enumerate(table.ranks)
+    }
+    sums = _Sums(
+        ranks=table.ranks,
+        wait_R=wait_MR.sum(axis=0),
+        caused_R=caused_R,
+        delay_R=by_last(longest_M),
+        own_R=by_last(np.where(clear_M, own_M, 0.0)),
+        alone_R=_alone(common, table),
+        own_ns=float(own_M.sum()),
+        recorded_ns=float(np.nanmax(table.end_MR) - np.nanmin(begin_MR)),
+    )
+    culprit, share, not_recorded, because = _verdict(sums, unseen=unseen)
+    found = tuple(_row(common, rank, waits.get(rank, (0, 0, 0))) for rank in sorted(common.calls))
+    return Arrivals(int(last_M.size), common.reference, found, culprit, share, not_recorded, because)
+
+
+def _alone(common: CommonClock, table: _Table) -> Floats:
+    """Each rank's time in calls that were not compared with all of their other ranks: it may have waited there."""
+    every = [
+        sum(float((c.end_ns - c.begin_ns).sum(dtype=np.float64)) for c in common.calls[rank].values())
+        for rank in table.ranks
+    ]
+    return np.asarray(every - np.nansum(table.end_MR - table.begin_MR, axis=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Nanoseconds by rank: waiting, waiting caused in all others, delay caused to the job, own time last or alone."""
+
+    ranks: tuple[int, ...]
+    wait_R: Floats
+    caused_R: Floats
+    delay_R: Floats
+    own_R: Floats
+    alone_R: Floats
+    own_ns: float
+    recorded_ns: float
+
+
+def _verdict(sums: _Sums, *, unseen: bool) -> tuple[int | None, float | None, bool, str]:
+    """(culprit, its share, is the late rank unrecorded, why)."""
+    delay_ns = float(sums.delay_R.sum())
+    if unseen and sums.own_ns > max(UNSEEN_SHARE * delay_ns, MATTERS * sums.recorded_ns):
+        because = (
+            "every recorded rank spends most of its communication waiting or transferring: "
+            "the late rank was not recorded, or the network is slow; record all ranks"
+        )
+        return None, None, True, because
+    if delay_ns < MATTERS * sums.recorded_ns:
+        return None, None, False, "ranks arrive together: no straggler"
+    # Who waits about as long as it makes others wait only hands on another rank's lateness.
+    origin_R = sums.wait_R < HANDED_ON * sums.delay_R
+    column = int(np.argmax(np.where(origin_R, sums.caused_R, -1.0)))
+    total = float(sums.caused_R[origin_R].sum())
+    share = float(sums.caused_R[column]) / total if total > 0 else 0.0
+    if not origin_R[column] or share < CULPRIT_SHARE or sums.delay_R[column] < MATTERS * sums.recorded_ns:
+        return None, None, False, "several ranks take turns in arriving last: no single culprit"
+    rank = sums.ranks[column]
+    if unseen and sums.own_R[column] > UNSEEN_SHARE * sums.delay_R[column]:
+        because = (
+            f"rank {rank} is the last of the recorded ranks but itself waits long: "
+            "the late rank was not recorded; record all ranks"
+        )
+        return None, None, True, because
+    if sums.alone_R[column] > UNSEEN_SHARE * sums.delay_R[column]:
+        because = (
+            f"rank {rank} is the last of those compared but spends long in communication with ranks that are not: "
+            "the late rank may be one of them; record all ranks"
+        )
+        return None, None, unseen, because
+    part = float(sums.caused_R[column] / sums.caused_R.sum())
+    return rank, part, False, f"rank {rank} arrives last and causes {part:.0%} of all waiting"

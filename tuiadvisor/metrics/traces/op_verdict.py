@@ -1,0 +1,71 @@
+"""Who or what slows a re-simulated step: a worker, the last stage, unequal lengths, or no single one.
+
+In: an OpWhatIf.  Out: causes, the one that explains most first; empty when the job does not straggle.
+Thresholds are the published study's: S > 1.1 straggles, half of the slowdown names a cause, correlation 0.9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.metrics.traces.op_graph import COMPUTE
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.traces.op_what_if import OpWhatIf
+
+STRAGGLING: Final = 1.1
+NAMES_A_CAUSE: Final = 0.5
+CORRELATED: Final = 0.9
+UNEQUAL: Final = 0.05  # lengths that differ by less than this do not make a step 10 % longer
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """kind: worker, last_stage, sequence_length or spread. share: of the slowdown it explains, None unknown."""
+
+    kind: str
+    share: float | None
+    ranks: tuple[int, ...]
+    words: str
+
+
+def causes(result: OpWhatIf) -> tuple[Cause, ...]:
+    """Largest share first. One cause of kind `spread` when the job straggles and nothing explains half of it."""
+    if result.S <= STRAGGLING:
+        return ()
+    found = []
+    shares = (result.M_W, result.M_W_compute)
+    # Long communication may be a wait for a rank that nobody recorded: only computation names a worker.
+    if all(share is not None and share >= NAMES_A_CAUSE for share in shares):
+        ranks = result.fixed_workers
+        who = (
+            "rank " + ", ".join(map(str, ranks)) if len(ranks) == 1 else "ranks " + ", ".join(map(str, ranks))
+        )
+        found.append(Cause("worker", result.M_W, ranks, f"{who}: slower than all peers"))
+    if result.M_S is not None and result.M_S >= NAMES_A_CAUSE and len(result.S_stage) > 1:
+        last = max(result.S_stage)
+        ranks = tuple(sorted(worker.rank for worker in result.S_w if worker.stage == last))
+        words = f"the last pipeline stage ({last}) has more work than the others: move layers off it"
+        found.append(Cause("last_stage", result.M_S, ranks, words))
+    if (
+        result.forward_backward_correlation is not None
+        and result.forward_variation is not None
+        and result.forward_backward_correlation >= CORRELATED
+        and result.forward_variation >= UNEQUAL
+        and result.M_L is not None
+        and result.M_L >= NAMES_A_CAUSE
+    ):
+        words = "micro-batches differ in length, forward and backward alike: balance tokens between them"
+        found.append(Cause("sequence_length", result.M_L, (), words))
+    found.sort(key=lambda cause: -(cause.share or 0.0))
+    return tuple(found) or (Cause("spread", None, (), _spread(result)),)
+
+
+def _spread(result: OpWhatIf) -> str:
+    slowest = max(result.S_t, key=lambda optype: result.S_t[optype])
+    if slowest not in COMPUTE:
+        return (
+            f"{slowest} takes longer than its median: a slow link, or a wait for a rank that was not recorded"
+        )
+    return "no single worker, stage or length explains half of it"

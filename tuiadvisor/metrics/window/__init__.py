@@ -1,0 +1,1 @@
+"""The steps that belong together: which are compared, and since when the job is as it is now."""

@@ -1,0 +1,108 @@
+"""Phases that became longer or shorter on all ranks alike, whether or not the step did.
+
+In: StepTable, the columns compared, transfer.  Out: verified changes of level by phase. A loader that slows down while
+the model speeds up leaves the step as long as it was: only the phases' own series show that something else begins.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.series.change_points import Change, find_changes
+from tuiadvisor.metrics.series.mean_shift import find_mean_changes
+from tuiadvisor.metrics.steps.arrays import Floats, Ints, medians
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+# What a rank waits for its neighbours says nothing of itself; the exchange's own part is the transfer.
+OWN_PHASES: Final = ("data_wait", "h2d", "forward", "backward", "optimizer", "other")
+MAX_RANKS: Final = 64  # looked at: enough for what all have in common
+ALIKE_SHARE: Final = 0.75  # of the ranks ...
+ALIKE_SHIFT: Final = 0.5  # ... show so much of the change
+SETTLED_STEPS: Final = 20  # noise of a shared machine holds a phase up for ten or twenty
+COMPARED_STEPS: Final = 64
+MANY_LEVELS: Final = 5  # of fewer long ones the interval of their mean reaches down to zero
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseChange:
+    """A phase takes another time from a step on, on all ranks; change.index counts the columns given."""
+
+    phase: str
+    change: Change
+
+
+def alternates(changes: tuple[Change, ...]) -> bool:
+    """Whether a series goes up and comes back, again and again: such levels begin nothing new.
+
+    Levels that last are each the present one until there were so many that their mean is known.
+    """
+    ups = sum(change.shift > 0 for change in changes)
+    if ups < 2 or len(changes) == ups:
+        return False
+    stretches = [later.index - earlier.index for earlier, later in itertools.pairwise(changes)]
+    return ups >= MANY_LEVELS or sorted(stretches)[len(stretches) // 2] < SETTLED_STEPS
+
+
+def common_changes(
+    table: StepTable, rows: Ints, columns: Ints, transfer_K: Floats, min_shift: float
+) -> tuple[PhaseChange, ...]:
+    """Settled changes of single phases that all ranks share, in order of their steps.
+
+    rows, columns: of the table, what is compared (no row: all). transfer_K: of these columns, NaN where arrivals are
+    not seen. min_shift: seconds; smaller ones are of no interest.
+    """
+    if not columns.size:
+        return ()
+    chosen = rows if rows.size else np.arange(table.num_ranks)
+    chosen = chosen[:: max(1, -(-chosen.size // MAX_RANKS))]
+    found = []
+    for phase in OWN_PHASES:
+        values = table.phase_s_PRK[PHASE_INDEX[phase]][np.ix_(chosen, columns)]
+        values = values[np.isfinite(values).all(axis=1)]
+        if values.shape[0]:
+            found += [PhaseChange(phase, change) for change in _settled(values, min_shift)]
+    if np.isfinite(transfer_K).all():
+        found += [PhaseChange("comm_exposed", change) for change in _settled(transfer_K[None], min_shift)]
+    return tuple(sorted(found, key=lambda entry: entry.change.index))
+
+
+def _settled(values_RK: Floats, min_shift: float) -> list[Change]:
+    typical_K = medians(values_RK, 0)
+    changes = find_changes(typical_K, min_shift)
+    if alternates(changes):
+        return []
+    # Long in every third step: no level moves, but the mean does.
+    middle = medians if changes else _means
+    changes = changes or find_mean_changes(typical_K, min_shift)
+    return [
+        change
+        for change in changes
+        if typical_K.size - change.index >= SETTLED_STEPS and _is_common(values_RK, change, middle)
+    ]
+
+
+def onset(series_K: Floats, min_shift: float) -> int | None:
+    """Where a common loss rose last to what it is, in all steps or in some of them; None if it always was so."""
+    changes = find_changes(series_K, min_shift) or find_mean_changes(series_K, min_shift)
+    return next((change.index for change in reversed(changes) if change.shift > 0), None)
+
+
+def _means(values_RK: Floats, axis: int) -> Floats:
+    return np.asarray(values_RK.mean(axis=axis))
+
+
+def _is_common(values_RK: Floats, change: Change, middle: Callable[[Floats, int], Floats]) -> bool:
+    """Of two ranks the middle moves by half of what one of them does alone."""
+    before = middle(values_RK[:, max(0, change.index - COMPARED_STEPS) : change.index], 1)
+    after = middle(values_RK[:, change.index : change.index + COMPARED_STEPS], 1)
+    alike = (after - before) / change.shift >= ALIKE_SHIFT
+    return bool(alike.mean() >= ALIKE_SHARE)

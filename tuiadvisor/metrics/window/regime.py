@@ -1,0 +1,335 @@
+"""The present level of the job: the steps that belong together, so that a fault is sized from its onset on.
+
+In: work between barriers and cycle of the steady steps, no NaN.  Out: Regime: where the window begins, and every
+verified change of level, of the job and of single ranks. Noise of a shared machine changes levels too, for ten or
+twenty steps at a time: a change counts at once only if it is one rank's or one phase's, else when it has lasted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change, find_changes, split_scores
+from tuiadvisor.metrics.series.mean_shift import MIN_SIDE_STEPS, find_mean_changes
+from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, median, medians
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.metrics.window.phase_levels import alternates
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.step_table import StepTable
+    from tuiadvisor.metrics.window.phase_levels import PhaseChange
+
+MIN_SHIFT_SHARE: Final = 0.03  # of the cycle: smaller changes of level are not looked for
+NEW_REGIME_SHARE: Final = 0.05  # of the cycle: smaller ones date an onset, but begin no new window
+SETTLED_STEPS: Final = 20
+ONE_PHASE: Final = 0.8  # of the growth in one phase: a change of the program, not of the machine
+SCREEN_SCORE: Final = 6.0  # standard errors at which a rank's series is searched for changes
+MAX_SEARCHED_RANKS: Final = 32
+MAX_RESTLESS_RANKS: Final = 4  # searched for a change of their mean alone
+MIN_QUIET_GAPS: Final = (
+    3  # bursts that come back after a while: three times as long without one, and they had not begun
+)
+COMPARED_STEPS: Final = 64
+OWN_GROWTH: Final = 0.5  # of a longer step: so much of it the transfer itself must have grown
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """Indices count the columns given."""
+
+    start: int
+    cycle_changes: tuple[Change, ...]
+    rank_changes: dict[int, tuple[Change, ...]]
+    intermittent_rows: frozenset[int]
+    begun_by: Change | None = None  # the change at `start`
+    begun_by_row: int | None = None  # whose it is; None: the whole job's
+    begun_by_phase: str | None = None  # which changed on all ranks; None: all of the step
+
+
+@dataclass(frozen=True, slots=True)
+class LevelShift:
+    """The job's step became longer at some step and stayed so."""
+
+    since_step: int
+    before_s: float
+    after_s: float
+    phase: str | None  # the phase that grew most, on the typical rank
+    cover: float  # share of the growth that it holds
+    num_steps: int  # seen since
+
+
+WHOLE: Final = Regime(0, (), {}, frozenset())
+
+
+def deviations(work_RK: Floats) -> Floats:
+    """Each rank's work beyond the ranks' common level, step by step: what slows all together cancels out."""
+    return work_RK - medians(work_RK, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _RankChanges:
+    """Of single ranks, by row: levels in most steps, and means of those that are late now and then."""
+
+    levels: dict[int, tuple[Change, ...]]
+    means: dict[int, tuple[Change, ...]]  # where no level changes
+    intermittent: frozenset[int]
+    num_ranks: int
+
+    @property
+    def dating(self) -> dict[int, tuple[Change, ...]]:
+        """What dates a rank's lateness, in order."""
+        result = {}
+        for row in sorted(self.levels.keys() | self.means.keys()):
+            means, levels = self.means.get(row, ()), self.levels.get(row, ())
+            # Of one that comes and goes the levels are its bursts.
+            changes = means if row in self.intermittent and means else levels + means
+            result[row] = tuple(sorted(changes, key=lambda change: change.index))
+        return result
+
+
+def _rank_changes(work_RK: Floats, min_shift: float) -> _RankChanges:
+    if work_RK.shape[0] < 2:
+        return _RankChanges({}, {}, frozenset(), work_RK.shape[0])
+    deviation_RK = deviations(work_RK)
+    if work_RK.shape[0] == 2:  # one is ahead by what the other is behind: one search serves both
+        levels, means, comes_and_goes = _series_changes(deviation_RK[1], min_shift)
+        return _RankChanges(
+            {0: _mirrored(levels), 1: levels} if levels else {},
+            {0: _mirrored(means), 1: means} if means else {},
+            frozenset((0, 1)) if comes_and_goes or alternates(_mirrored(levels)) else frozenset(),
+            2,
+        )
+    found = {row: _series_changes(deviation_RK[row], min_shift) for row in _suspects(deviation_RK, min_shift)}
+    return _RankChanges(
+        {row: levels for row, (levels, _, _) in found.items() if levels},
+        {row: means for row, (_, means, _) in found.items() if means},
+        frozenset(row for row, (_, _, comes_and_goes) in found.items() if comes_and_goes),
+        work_RK.shape[0],
+    )
+
+
+def changes_against(work_RK: Floats, row: int, peers: Ints, min_shift: float) -> tuple[Change, ...]:
+    """What dates a rank's lateness where others are late too: its work beyond that of ranks that are not.
+
+    As more of them become late the common level moves, and who was late before would seem to recover.
+    """
+    levels, means, comes_and_goes = _series_changes(work_RK[row] - medians(work_RK[peers], 0), min_shift)
+    changes = means if comes_and_goes and means else levels + means
+    return tuple(sorted(changes, key=lambda change: change.index))
+
+
+def _suspects(deviation_RK: Floats, min_shift: float) -> list[int]:
+    """Rows whose series may change: by their score, and a few whose mean does though the score is low.
+
+    Of a rank that is late in every second step most neighbours differ, which looks like noise.
+    """
+    scores, index = split_scores(deviation_RK)
+    order = np.argsort(-scores, kind="stable")[:MAX_SEARCHED_RANKS]
+    chosen = {int(row) for row in order if scores[row] > SCREEN_SCORE}
+    at = index.astype(np.int64)
+    if at.size and at.min() > 0:
+        sums = np.cumsum(deviation_RK, axis=1)
+        before = sums[np.arange(at.size), at - 1]
+        shift = (sums[:, -1] - before) / (deviation_RK.shape[1] - at) - before / at
+        largest = np.argsort(-shift, kind="stable")[:MAX_RESTLESS_RANKS]
+        chosen |= {int(row) for row in largest if shift[row] >= min_shift}
+    return sorted(chosen)
+
+
+def _series_changes(
+    deviation_K: Floats, min_shift: float
+) -> tuple[tuple[Change, ...], tuple[Change, ...], bool]:
+    """(changes of level, changes of the mean that are none of level, whether it comes and goes)."""
+    levels = find_changes(deviation_K, min_shift)
+    comes_and_goes = alternates(levels) or not _hold(levels, deviation_K)
+    # Of a rank that is late in a part of its steps no level moves; of one that comes and goes, too many do.
+    edges = [] if comes_and_goes else [change.index for change in levels]
+    means = tuple(
+        change
+        for change in find_mean_changes(deviation_K, min_shift)
+        if all(abs(change.index - edge) > MIN_SIDE_STEPS for edge in edges)
+    )
+    if comes_and_goes and not means:
+        means = _first_burst(levels, deviation_K, min_shift)
+    return levels, means, comes_and_goes
+
+
+def _hold(levels: tuple[Change, ...], deviation_K: Floats) -> bool:
+    """Whether most steps from each change to the next keep to its level: at the edge of a short burst they do not."""
+    edges = [0, *(change.index for change in levels), deviation_K.size]
+    medians = [median(deviation_K[at:end]) for at, end in itertools.pairwise(edges)]
+    return all(
+        (before - middle) * (change.before - middle) > 0 and (after - middle) * (change.after - middle) > 0
+        for change, before, after in zip(levels, medians[:-1], medians[1:], strict=True)
+        for middle in [(change.before + change.after) / 2]
+    )
+
+
+def _first_burst(levels: tuple[Change, ...], deviation_K: Floats, min_shift: float) -> tuple[Change, ...]:
+    """The beginning of a series of bursts, if it was quiet before for much longer than between them."""
+    first, later = levels[0], levels[1:]
+    gaps = [up.index - down.index for down, up in itertools.pairwise(later) if down.shift < 0 < up.shift]
+    if first.shift < 0 or not gaps or first.index < MIN_QUIET_GAPS * max(gaps):
+        return ()
+    begun = Change(first.index, first.before, float(deviation_K[first.index :].mean()))
+    return (begun,) if begun.shift >= min_shift else ()
+
+
+def _mirrored(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    return tuple(Change(change.index, -change.before, -change.after) for change in changes)
+
+
+def find_regime(
+    table: StepTable,
+    columns: Ints,
+    work_RK: Floats,
+    cycle_K: Floats,
+    common: tuple[PhaseChange, ...] = (),
+) -> Regime:
+    """Changes of level of the job's cycle and of single ranks, and where the present level begins.
+
+    work_RK and cycle_K: the table's columns `columns`, the ranks that can be compared. common: phases that changed on
+    all ranks, smallest shift NEW_REGIME_SHARE of the cycle.
+    """
+    if cycle_K.size < 2 * MIN_SEGMENT_STEPS:
+        return WHOLE
+    cycle_s = median(cycle_K)
+    found = _rank_changes(work_RK, MIN_SHIFT_SHARE * cycle_s)
+    cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)
+    by_row, intermittent = found.dating, found.intermittent
+    starts = _rank_starts(found, cycle_s, cycle_K.size)
+    if not alternates(cycle_changes):
+        starts += [
+            _Start(change, None)
+            for change in cycle_changes
+            if abs(change.shift) >= NEW_REGIME_SHARE * cycle_s
+            and _is_believed(table, columns, change.index, cycle_K.size)
+        ]
+    bursts = [change.index for row in intermittent for change in found.levels[row]]
+    starts = [start for start in starts if all(_is_apart(start.change, index) for index in bursts)]
+    starts += _mean_starts(found, cycle_s, cycle_K.size)
+    at = [start.change.index for start in starts]
+    starts += [
+        _Start(entry.change, None, entry.phase)
+        for entry in common
+        if all(_is_apart(entry.change, index) for index in at)
+    ]
+    if not starts:
+        return Regime(0, cycle_changes, by_row, intermittent)
+    latest = max(starts, key=lambda start: (start.change.index, abs(start.change.shift)))
+    row, change, phase = latest.row, latest.change, latest.phase
+    if row is not None and work_RK.shape[0] == 2:
+        row, change = _own_change(work_RK, change)
+    if phase is not None:  # of several that changed together: the one that costs
+        near = [start for start in starts if start.phase and not _is_apart(change, start.change.index)]
+        grown = max(near, key=lambda start: start.change.shift)
+        phase, change = grown.phase, grown.change
+    return Regime(latest.change.index, cycle_changes, by_row, intermittent, change, row, phase)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A change that may begin the present level."""
+
+    change: Change
+    row: int | None  # None: of all ranks
+    phase: str | None = None
+
+
+def _is_apart(change: Change, index: int) -> bool:
+    return abs(change.index - index) > MIN_SEGMENT_STEPS
+
+
+def _rank_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
+    """Changes of a single rank's level, one that comes and goes left out."""
+    return [
+        _Start(change, row)
+        for row, changes in found.levels.items()
+        if row not in found.intermittent
+        for change in changes
+        if _begins_level(change, found.num_ranks, cycle_s, num_steps)
+    ]
+
+
+def _mean_starts(found: _RankChanges, cycle_s: float, num_steps: int) -> list[_Start]:
+    return [
+        _Start(change, row)
+        for row, changes in found.means.items()
+        for change in changes
+        if _begins_level(change, found.num_ranks, cycle_s, num_steps)
+    ]
+
+
+def _begins_level(change: Change, num_ranks: int, cycle_s: float, num_steps: int) -> bool:
+    """Two ranks deviate from their own middle: each by half of what is between them.
+
+    A rank falls back among the others whenever those are held up for a moment: wait whether it lasts.
+    """
+    large = NEW_REGIME_SHARE * cycle_s * (0.5 if num_ranks == 2 else 1.0)
+    return change.shift >= large or (change.shift <= -large and num_steps - change.index >= SETTLED_STEPS)
+
+
+def _own_change(work_RK: Floats, change: Change) -> tuple[int, Change]:
+    """Of two ranks the one whose own work changed more, and by how much."""
+    before = work_RK[:, max(0, change.index - COMPARED_STEPS) : change.index].mean(axis=1)
+    after = work_RK[:, change.index : change.index + COMPARED_STEPS].mean(axis=1)
+    row = int(np.argmax(np.abs(after - before)))
+    return row, Change(change.index, float(before[row]), float(after[row]))
+
+
+def _is_believed(table: StepTable, columns: Ints, index: int, num_steps: int) -> bool:
+    if num_steps - index >= SETTLED_STEPS:
+        return True
+    phase, cover = growth_phase(table, columns, index)
+    return phase != "comm_exposed" and cover >= ONE_PHASE
+
+
+def growth_phase(table: StepTable, columns: Ints, index: int) -> tuple[str | None, float]:
+    """(phase that grew most at a change, share of the growth that it holds), on the typical rank."""
+    before = columns[max(0, index - COMPARED_STEPS) : index]
+    after = columns[index : index + COMPARED_STEPS]
+    growth: dict[str, float] = {}
+    for name, layer in PHASE_INDEX.items():
+        values = table.phase_s_PRK[layer]
+        old, new = column_median(values[:, before]), column_median(values[:, after])
+        if np.isfinite(old).any() and np.isfinite(new).any():
+            growth[name] = float(np.nanmedian(new) - np.nanmedian(old))
+    phase = max(growth, key=lambda name: (growth[name], -PHASES.index(name)), default=None)
+    grown = sum(max(value, 0.0) for value in growth.values())
+    return phase, max(growth[phase], 0.0) / grown if phase is not None and grown > 0 else 0.0
+
+
+def level_shift(
+    table: StepTable, regime: Regime, columns: Ints, cycle_K: Floats, transfer_K: Floats
+) -> LevelShift | None:
+    """The latest change of the job's step, if it made the step longer and that is still so.
+
+    cycle_K, transfer_K: of these columns; transfer may be NaN, where arrivals are not seen.
+    """
+    if not regime.cycle_changes or regime.cycle_changes[-1].shift <= 0:
+        return None
+    change = regime.cycle_changes[-1]
+    since_K = cycle_K[change.index :]
+    # The way back may be too gradual to be a change of its own.
+    if min(median(since_K), median(since_K[-SETTLED_STEPS:])) < (change.before + change.after) / 2:
+        return None
+    phase, cover = growth_phase(table, columns, change.index)
+    if phase == "comm_exposed" and _waits_for_ranks(transfer_K, change):
+        return None
+    num_steps = int(columns.size) - change.index
+    since = table.step_of(columns[change.index])
+    return LevelShift(since, change.before, change.after, phase, cover, num_steps)
+
+
+def _waits_for_ranks(transfer_K: Floats, change: Change) -> bool:
+    """The exchange grew because ranks come apart, now one, now another: not alike on all, and not the exchange."""
+    before, after = transfer_K[: change.index][-COMPARED_STEPS:], transfer_K[change.index :][:COMPARED_STEPS]
+    before, after = before[np.isfinite(before)], after[np.isfinite(after)]
+    if not before.size or not after.size:
+        return False
+    return float(median(after) - median(before)) < OWN_GROWTH * change.shift

@@ -1,0 +1,1 @@
+"""Keys, prompts, the frame around a page, and the application."""

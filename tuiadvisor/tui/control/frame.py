@@ -1,0 +1,238 @@
+"""The frame around a page: header, notice, replay bar, footer, intro card.
+
+In: FeedState and page.  Out: lines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Line, Span, clean, crop, fit, indent, length, line, pad, wrap
+from tuiadvisor.tui.contract import commands
+from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages import sections
+
+if TYPE_CHECKING:
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Page
+
+SMALLEST = (60, 16)
+IN_LOG = " … (L: log)"
+ROOMY = 30  # rows of a screen from which an answer may take three
+AT_MARK = 0.003  # of a recording: nearer than that one stands on a mark
+# Phases after which the figures on the screen are the last ones; what follows a colon is the reason.
+FAILURES = ("hub lost", "agent lost", "failed")
+
+
+def badge(state: FeedState) -> Span:
+    """Return what kind of time is on the screen, as glyph, word and colour."""
+    failure = next((word for word in FAILURES if state.phase.startswith(word)), "")
+    if failure:
+        return f" ✖ {failure.upper()} ", "badge:lost"
+    if state.past is not None:
+        return " ◀ PAST ", "badge:paused"
+    if state.replay is not None:
+        return _replay_badge(state.phase, paused=state.replay.paused)
+    if state.phase == "ended" or (state.view is not None and state.view.ended):
+        return " ■ ENDED ", "badge"
+    fixed = {"live": (" ● LIVE ", "badge:live"), "paused": (" ║ PAUSED ", "badge:paused")}
+    return fixed.get(state.phase, (f" ◌ {clean(state.phase).upper() or 'STARTING'} ", "badge"))
+
+
+def _replay_badge(phase: str, *, paused: bool) -> Span:
+    if phase == "ended":
+        return " ■ END OF REPLAY ", "badge"
+    return (" ║ REPLAY PAUSED ", "badge:paused") if paused else (" ▶ REPLAY ", "badge:replay")
+
+
+def header(state: FeedState, width: int) -> Line:
+    """Return the job in one row: label, ranks, hosts, software; the step flush right."""
+    view = state.view
+    left: list[Span] = [badge(state), (" ", "header")]
+    if view is None:
+        left.append(("tuiadvisor", "header_strong"))
+        return _over(Line(tuple(left)), Line(), width)
+    run = view.run
+    where = text_of.count(len(run.hosts), "host") if len(run.hosts) != 1 else clean(run.hosts[0])
+    world = text_of.count(run.world_size, "rank") if run.world_size is not None else "unknown world size"
+    software = " ".join(
+        clean(part) for part in (f"torch {run.torch}" if run.torch else "", run.backend or "") if part
+    )
+    device = clean(run.device or "")
+    details = " · ".join(
+        part for part in (f"{world} on {where}" if run.hosts else world, software, device) if part
+    )
+    left += [(clean(run.label) or "unnamed job", "header_strong"), (f"  {details}", "header_dim")]
+    step = f"step {view.last_step:,} " if view.last_step is not None else "no step yet "
+    return _over(Line(tuple(left)), Line(((step, "header_strong"),)), width)
+
+
+def _over(left: Line, right: Line, width: int) -> Line:
+    left = crop(left, width - length(right) - 1)
+    gap = width - length(left) - length(right)
+    return Line((*left.spans, (" " * max(gap, 0), "header"), *right.spans))
+
+
+def notice(state: FeedState, width: int, height: int) -> list[Line]:
+    """Return what the user must know before reading the figures, or nothing. height: rows of the whole screen."""
+    if state.view is None:
+        return []
+    text, role = "", "warn"
+    if state.past is not None:
+        text = (
+            f"◀ The past: as of step {state.past.step:,}. The run goes on, at step {state.past.last_step:,}; End goes "
+            "there. States of ranks and hosts are the present ones."
+        )
+        if state.phase.startswith(FAILURES):
+            text += f" ✖ {state.phase.rstrip('.')}."
+    elif state.phase.startswith(FAILURES):
+        text, role = f"✖ {state.phase.rstrip('.')}; these are the last figures.", "bad"
+    elif state.view.ended:
+        text, role = f"■ {state.view.ended}: these are its last figures.", "accent"
+    elif state.phase not in {"live", "paused", "ended"} and state.replay is None:
+        text = state.phase
+    if not text and state.replay is not None and state.replay.paused:
+        # Standing on a mark: say what it marks.
+        here = [name for place, name in state.replay.marks if abs(place - state.replay.position) < AT_MARK]
+        text, role = (f"▲ {here[0]}", "mark") if here else ("", role)
+    if state.message and (text or state.phase != "live"):
+        text = f"{text} {state.message}".strip()
+    if state.progress is not None and state.phase != "live":
+        done, whole = state.progress
+        bar: list[Span] = [
+            ("  ", "text"),
+            *bars.progress(done, whole, 16),
+            (f" {done:,} of {whole:,}", "dim"),
+        ]
+        return [crop(line((f" {clean(text)}", role), *bar), width)]
+    rows = [line((f" {row}", role)) for row in wrap(text, width - 2)[:2]]
+    return rows + _answer(clean(state.notice), width - 2, 3 if height >= ROOMY else 2)
+
+
+def _answer(text: str, width: int, max_rows: int) -> list[Line]:
+    """What came of a command, in a few rows; the log keeps the whole of it."""
+    rows = wrap(text, width)
+    if len(rows) > max_rows:
+        rows = [*rows[: max_rows - 1], fit(rows[max_rows - 1], width - len(IN_LOG)).rstrip() + IN_LOG]
+    return [line((f" {row}", "accent")) for row in rows]
+
+
+def lost(state: FeedState, width: int) -> list[Line]:
+    """Return what was not seen, in two rows at most, or nothing where everything was."""
+    return (
+        [indent(row, 1) for row in sections.losses(state.view, width - 2, 2)]
+        if state.view is not None
+        else []
+    )
+
+
+def replay_bar(state: FeedState, width: int) -> list[Line]:
+    """Return the recording as a line with its marks, or the steps of a live run that one may look back on."""
+    replay, past = state.replay, state.past
+    if past is not None:
+        head = line((" ◀ ", "accent"), (f"step {past.step:,}  ", "strong"), (f"{past.first_step:,} ", "dim"))
+        end = f" {past.last_step:,} live "
+        track = bars.time_line(past.position, (), max(width - length(head) - len(end), 5))
+        return [crop(Line((*head.spans, *track, (end, "dim"))), width)]
+    if replay is None:
+        return []
+    now = f"step {replay.step:,}" if replay.step is not None else "before the first step"
+    left = line(
+        (" ║ " if replay.paused else " ▶ ", "accent"),
+        (now, "strong"),
+        (f"  {replay.speed:g}{text_of.TIMES}  ", "dim"),
+    )
+    last = f" {replay.last_step:,} " if replay.last_step is not None else " "
+    first = f"{replay.first_step:,} " if replay.first_step is not None else ""
+    room = width - length(left) - len(first) - len(last)
+    track = bars.time_line(replay.position, replay.marks, max(room, 5))
+    return [crop(Line((*left.spans, (first, "dim"), *track, (last, "dim"))), width)]
+
+
+def footer(state: FeedState, page: Page, width: int, message: str, wire: str) -> Line:
+    """Return the next useful keys, or the answer to the last one."""
+    tail: list[Span] = [(f"{wire} ", "header_dim")] if wire else []
+    if message:
+        return _over(Line(((f" {clean(message)}", "header"),)), Line(tuple(tail)), width)
+    names = ["page_down", *page.keys] if page.num_below else list(page.keys)
+    if state.replay is not None and page.of_run:
+        names = [*names[:3], "step_forward", "mark_forward", "seek", "speed", *names[3:]]
+    elif state.past is not None and page.of_run:
+        names = ["end", "step_back", "step_forward", "seek", *names]
+    spans: list[Span] = [(" ", "header")]
+    used = 1 + length(tail)
+    shown = commands.usable(dict.fromkeys(names), state, page)
+    # Quit is always told: it is kept where the others run out of room.
+    last = [command for command in shown if command.name == "quit"]
+    reserve = sum(len(command.shown) + len(command.label) + 3 for command in last)
+    for command in [*(each for each in shown if each.name != "quit"), *last]:
+        text = commands.label(command, state, page)
+        if command.name == "page_down" and page.num_below:
+            text = f"{page.num_below:,} more"
+        size = len(command.shown) + len(text) + 3
+        if command.name != "quit" and used + size + reserve > width:
+            continue
+        spans += [(command.shown, "key"), (f" {text}  ", "header_dim")]
+        used += size
+    return _over(Line(tuple(spans)), Line(tuple(tail)), width)
+
+
+def prompt(question: str, typed: str, hint: str, width: int) -> Line:
+    """Return the row in which something is typed."""
+    head: list[Span] = [(f" {question} ", "key"), (clean(typed), "header_strong"), ("▏", "header_strong")]
+    room = width - length(head) - 2
+    tail: list[Span] = [(fit(hint, room).rstrip(), "header_dim")] if room > 8 else []
+    return _over(Line(tuple(head)), Line(tuple(tail)), width)
+
+
+def card(text: str, width: int) -> list[Line]:
+    """Return the intro as a framed card; blank lines of the text part its paragraphs."""
+    room = min(width - 8, 72)
+    rows: list[Line] = []
+    for paragraph in text.strip().split("\n\n"):
+        rows += [*(line((each, "intro")) for each in wrap(paragraph, room - 4)), BLANK]
+    rows.append(line(("any key closes this", "intro_dim")))
+    head = "╭─ what to look at "
+    framed = [line((head, "intro_title"), ("─" * (room - len(head) - 1) + "╮", "intro"))]
+    for each in rows:
+        inner = pad(each, room - 4)
+        spans = tuple((part, "intro" if role == "text" else role) for part, role in inner.spans)
+        framed.append(Line((("│ ", "intro"), *spans, (" │", "intro"))))
+    framed.append(line(("╰" + "─" * (room - 2) + "╯", "intro")))
+    return framed
+
+
+def overlay(rows: list[Line], card_rows: list[Line], width: int) -> list[Line]:
+    """Return the rows with the card over their middle."""
+    top = max((len(rows) - len(card_rows)) // 2, 0)
+    covered = list(rows)
+    for index, card_row in enumerate(card_rows[: len(rows) - top]):
+        size = length(card_row)
+        lead = max((width - size) // 2, 0)
+        below = pad(covered[top + index], width)
+        covered[top + index] = Line(
+            (*_part(below, 0, lead), *card_row.spans, *_part(below, lead + size, width))
+        )
+    return covered
+
+
+def _part(source: Line, start: int, end: int) -> tuple[Span, ...]:
+    """Return the cells start..end of a row of one-cell characters."""
+    spans: list[Span] = []
+    place = 0
+    for text, role in source.spans:
+        cut = text[max(start - place, 0) : max(end - place, 0)]
+        if cut:
+            spans.append((cut, role))
+        place += len(text)
+    return tuple(spans)
+
+
+def too_small(width: int, height: int) -> list[Line]:
+    """Return what to do about a screen too small to read."""
+    needed = f"{SMALLEST[0]}x{SMALLEST[1]}"
+    rows = wrap(
+        f"This window is {width}x{height}: tuiadvisor needs {needed}. Enlarge it, or press q.", max(width, 10)
+    )
+    return [line(text) for text in rows][:height]

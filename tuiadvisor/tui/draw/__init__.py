@@ -1,0 +1,1 @@
+"""Spans, colours and the widget that draws lines."""

@@ -1,0 +1,271 @@
+"""Small charts as spans: stacked bar, columns, heat row, progress and time line.
+
+They scale what they are given to cells; the numbers themselves come from the RunView as they are.
+In: shares, series, levels.  Out: spans or lines of exactly the asked width.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import Line, Span, clean, fit, to_ascii
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.views.run_view import Shares
+
+# A letter doubles the colour of each phase; the legend spells it out.
+PHASE_LETTERS = {
+    "data_wait": "D",
+    "h2d": "H",
+    "forward": "F",
+    "backward": "B",
+    "comm_exposed": "C",
+    "optimizer": "O",
+    "checkpoint": "K",
+    "eval": "E",
+    "pipeline_idle": "I",
+    "other": "r",
+}
+# Nine cells at most: three legend items fit beside each other on 80 columns.
+SHORT_NAMES = {
+    "data_wait": "data wait",
+    "h2d": "copy",
+    "forward": "forward",
+    "backward": "backward",
+    "comm_exposed": "exp. comm",
+    "optimizer": "optimizer",
+    "checkpoint": "checkpt",
+    "eval": "eval",
+    "pipeline_idle": "pipe idle",
+    "other": "other",
+}
+# Three to five cells, over the columns of a narrow heat map.
+TINY_NAMES = {
+    "data_wait": "data",
+    "h2d": "copy",
+    "forward": "fwd",
+    "backward": "bwd",
+    "comm_exposed": "comm",
+    "optimizer": "opt",
+    "other": "rest",
+}
+LEGEND_WIDTH = 25
+LEGEND_GAP = 1
+COLUMNS = "▁▂▃▄▅▆▇█"
+# Lateness 0 (in time) .. 7 (very late). The two commonest are ASCII: a block glyph costs three bytes on the wire.
+LEVELS = "._▂▃▄▅▆█"
+NOT_SEEN = "?"
+LEVEL_UNKNOWN = 255
+# In a field of a thousand cells jitter is noise, on the eye and on the wire: only lateness is drawn.
+VISIBLE_LEVEL = 3
+
+
+def known_phases(shares: Shares) -> list[tuple[str, float]]:
+    """Return the phases with an observed share above zero, in the order of a step."""
+    return [(phase, value) for phase in PHASES if (value := shares.get(phase)) is not None and value > 0]
+
+
+def unknown_phases(shares: Shares) -> list[str]:
+    """Return the phases nobody observed."""
+    return [phase for phase in PHASES if shares.get(phase) is None]
+
+
+def cells_of(values: Sequence[float], width: int) -> list[int]:
+    """Return whole cells that sum to `width`, by largest remainder; a visible part keeps one cell."""
+    total = sum(values)
+    if total <= 0 or width <= 0:
+        return [0] * len(values)
+    exact = [value / total * width for value in values]
+    cells = [int(size) for size in exact]
+    order = sorted(range(len(values)), key=lambda index: exact[index] - cells[index], reverse=True)
+    for index in order[: width - sum(cells)]:
+        cells[index] += 1
+    for index, size in enumerate(exact):
+        widest = max(range(len(cells)), key=cells.__getitem__)
+        if cells[index] == 0 and size >= 0.25 and cells[widest] > 2:
+            cells[index] += 1
+            cells[widest] -= 1
+    return cells
+
+
+def stacked_bar(shares: Shares, width: int, *, named: bool = False) -> list[Span]:
+    """Return the phases of a step as one bar; `named` writes name and share into parts that have room."""
+    phases = known_phases(shares)
+    if not phases:
+        return [(fit("no phase observed yet" if width > 21 else text_of.UNKNOWN, width), "unknown")]
+    spans: list[Span] = []
+    for (phase, value), cells in zip(phases, cells_of([value for _, value in phases], width), strict=True):
+        if cells:
+            role = f"phase:{phase}" if named else f"bar:{phase}"
+            spans.append((_bar_text(phase, value, cells, named=named), role))
+    return spans
+
+
+def _bar_text(phase: str, value: float, cells: int, *, named: bool) -> str:
+    letter = PHASE_LETTERS[phase]
+    if not named:
+        return letter * cells
+    # The edge parts two phases where colours do not.
+    name = text_of.phase_name(phase)
+    for label in (f"▏{name} {text_of.share(value)} ", f"▏{name} "):
+        if cell_len(label) <= cells:
+            return label.ljust(cells)
+    return f"▏{letter}".ljust(cells) if cells > 1 else letter
+
+
+def legend(shares: Shares, seconds: Shares, width: int, max_rows: int) -> list[Line]:
+    """Return name, share and time of each known phase, largest first, in aligned columns."""
+    phases = sorted(known_phases(shares), key=lambda pair: pair[1], reverse=True)
+    across = max((width + LEGEND_GAP) // (LEGEND_WIDTH + LEGEND_GAP), 1)
+    rows = []
+    for start in range(0, len(phases), across):
+        spans: list[Span] = []
+        for phase, value in phases[start : start + across]:
+            if spans:
+                spans.append((" " * LEGEND_GAP, "text"))
+            spans += _legend_item(phase, value, seconds.get(phase))
+        rows.append(Line(tuple(spans)))
+    return rows[:max_rows]
+
+
+def _legend_item(phase: str, value: float, seconds: float | None) -> list[Span]:
+    return [
+        (PHASE_LETTERS[phase], f"phase:{phase}"),
+        (" " + fit(SHORT_NAMES[phase], 9), "text"),
+        (fit(text_of.share(value), 6, "right"), "strong"),
+        (fit(text_of.seconds(seconds), 8, "right"), "dim"),
+    ]
+
+
+def column_chart(
+    values: Sequence[float | None], width: int, rows: int, top: float | None = None
+) -> list[Line]:
+    """Return a chart from zero up, newest right, eighths of a cell; an unknown value is marked at the foot.
+
+    Series longer than `width` lose their oldest values, shorter ones are widened to it. top: what fills a column;
+    higher values are cut. None: the highest.
+    """
+    shown = list(values[-width:])
+    highest = top or max((value for value in shown if value is not None), default=0.0)
+    eighths = [
+        None
+        if value is None
+        else min(max(round(value / highest * rows * 8), 1), rows * 8)
+        if highest > 0
+        else 1
+        for value in (shown[column * len(shown) // width] for column in range(width if shown else 0))
+    ]
+    return [_chart_row(eighths, level) for level in range(rows - 1, -1, -1)]
+
+
+def spark_line(values: Sequence[float | None], width: int) -> Line:
+    """Return a whole series as one row, from its first value to its last whatever the width."""
+    shown = [values[column * len(values) // width] for column in range(width)] if values else []
+    return column_chart(shown, width, 1)[0]
+
+
+def _chart_row(eighths: Sequence[int | None], level: int) -> Line:
+    """Return one row of a column chart: a bright edge over a quiet area."""
+    cells = [_column_cell(size, level) for size in eighths]
+    spans = [(role, glyph) for glyph, role in cells]
+    return Line(
+        tuple(("".join(glyph for _, glyph in group), role) for role, group in groupby(spans, itemgetter(0)))
+    )
+
+
+def _column_cell(eighths: int | None, level: int) -> Span:
+    if eighths is None:
+        return (NOT_SEEN if level == 0 else " ", "heat:unknown")
+    filled = eighths - level * 8
+    if filled <= 0:
+        return " ", "spark"
+    return (COLUMNS[7], "area") if filled > 8 else (COLUMNS[filled - 1], "spark")
+
+
+def chart_marks(
+    marks: Sequence[tuple[int, str]], first_step: int, steps_per_bucket: int, num_values: int, width: int
+) -> Line:
+    """Return the row under a column chart that points at the marked steps and names them where there is room."""
+    shown = min(num_values, width)
+    first_shown = first_step + (num_values - shown) * steps_per_bucket
+    cells = [" "] * width
+    for step, raw_name in marks:
+        name = clean(raw_name) if cell_len(raw_name) == len(raw_name) else to_ascii(clean(raw_name))
+        bucket = (step - first_shown) // steps_per_bucket if steps_per_bucket > 0 else -1
+        if not 0 <= bucket < shown:
+            continue
+        column = -(-bucket * width // shown)
+        for text in (f"▲ step {step:,} {name}", f"▲ {name}", "▲"):
+            # A label that would leave the screen stands left of its arrow.
+            fits = column + len(text) <= width
+            shown_text = text if fits else f"{text[2:]} ▲".strip()
+            start = column if fits else column - len(shown_text) + 1
+            if start >= 0 and not "".join(cells[max(start - 1, 0) : start + len(text) + 1]).strip():
+                cells[start : start + len(text)] = shown_text
+                break
+    return Line((("".join(cells).rstrip(), "mark"),))
+
+
+def first_heat_step(first_step: int, num_steps: int, width: int) -> int:
+    """Return the step of the leftmost column: the map moves by a quarter of its width at a time.
+
+    Moving by one column a step would rewrite every cell over the wire.
+    """
+    block = max(width // 4, 1)
+    earliest = first_step + num_steps - width
+    aligned = first_step // block * block
+    return aligned if aligned >= earliest else -(-earliest // block) * block
+
+
+def heat_row(levels: bytes, first_step: int | None, left_step: int, width: int, least: int = 0) -> list[Span]:
+    """Return one rank's recent lateness, a column a step, height and colour by level; below `least` as in time."""
+    skip = left_step - first_step if first_step is not None else max(len(levels) - width, 0)
+    shown = levels[max(skip, 0) :][:width]
+    if least:
+        shown = shown.translate(bytes(level if level >= least else 0 for level in range(256)))
+    lead = " " * min(max(-skip, 0), width)
+    spans: list[Span] = [(lead, "heat:0")] if lead else []
+    for level, group in groupby(shown):
+        text = LEVELS[level] if level < len(LEVELS) else NOT_SEEN
+        spans.append((text * len(list(group)), f"heat:{level if level < len(LEVELS) else 'unknown'}"))
+    gap = width - len(lead) - len(shown)
+    if gap > 0:
+        spans.append((" " * gap, "heat:0"))
+    return spans
+
+
+def level_legend(width: int, least: str = "in time", most: str = "very late") -> Line:
+    """Return what the heights of the heat map mean."""
+    spans: list[Span] = [(f"{least} ", "dim")]
+    spans += [(LEVELS[level], f"heat:{level}") for level in range(len(LEVELS))]
+    spans += [(f" {most}", "dim")]
+    return Line(tuple(spans)) if width >= 26 else Line()
+
+
+def progress(done: int, whole: int, width: int) -> list[Span]:
+    """Return a progress bar."""
+    filled = min(max(round(width * done / whole), 0), width) if whole > 0 else 0
+    return [("█" * filled, "accent"), ("░" * (width - filled), "dim")]
+
+
+def time_line(position: float, marks: Sequence[tuple[float, str]], width: int) -> list[Span]:
+    """Return a recording as a line: what was played, the head, and the marks of its findings."""
+    head = min(max(round(position * (width - 1)), 0), width - 1)
+    cells: list[Span] = [
+        ("━" if cell < head else "─", "accent" if cell < head else "dim") for cell in range(width)
+    ]
+    for place, _ in marks:
+        cells[min(max(round(place * (width - 1)), 0), width - 1)] = ("▲", "mark")
+    cells[head] = ("●", "strong")
+    merged: list[Span] = []
+    for role, group in groupby(cells, key=lambda span: span[1]):
+        merged.append(("".join(text for text, _ in group), role))
+    return merged

@@ -1,0 +1,218 @@
+"""Two runs side by side: as the seventh screen, and as plain text for `compare` without --json.
+
+In: Comparison.  Out: lines, or a str of at most 80 columns; imports no Textual.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, to_ascii, wrap
+from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.tui.contract.desk import NO_DESK
+from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.details import bullet
+
+if TYPE_CHECKING:
+    from tuiadvisor.text.line import Span
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.views.comparison import Comparison, FindingChange, PhaseChange
+
+WIDTH = 80
+MARGIN = 1
+WIDE = 116  # columns from which two blocks stand side by side
+OUTCOMES = {
+    "improved": "▼ IMPROVED",
+    "regressed": "▲ REGRESSED",
+    "no change": "= NO CHANGE",
+    "not comparable": "? NOT COMPARABLE",
+}
+OUTCOME_BADGES = {
+    "improved": "badge:keep",
+    "regressed": "badge:stop",
+    "no change": "badge:info",
+    "not comparable": "badge:tune",
+}
+
+
+def plain_comparison(comparison: Comparison, *, plain_ascii: bool | None = None) -> str:
+    """The whole comparison, each line ended by a newline; plain_ascii None asks stdout and the locale."""
+    if plain_ascii is None:
+        plain_ascii = ascii_only(os.environ, getattr(sys.stdout, "encoding", None))
+    rows = [
+        *_sentence(comparison, WIDTH),
+        BLANK,
+        *_step_block(comparison, WIDTH),
+        *_phase_block(comparison, WIDTH),
+        BLANK,
+        *_bottleneck_block(comparison, WIDTH),
+        *_environment_block(comparison, WIDTH),
+    ]
+    text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"
+    return to_ascii(text) if plain_ascii else text
+
+
+class ComparePage(Page):
+    """The seventh screen: before and after."""
+
+    name = "compare"
+    title = "Compare"
+    of_run = False
+    keys = ("runs", "swap", "copy", "help", "quit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = NO_DESK
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - of two other runs
+        """Return the comparison, or what to do for one."""
+        room = width - 2 * MARGIN
+        comparison = self.desk.comparison
+        rows = _nothing(self.desk.comparison_note, room) if comparison is None else _screen(comparison, room)
+        if comparison is not None and self.desk.comparison_note:
+            rows = [line((self.desk.comparison_note, "warn")), *rows]
+        return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
+
+
+def _nothing(note: str, width: int) -> list[Line]:
+    said = note or (
+        "Nothing compared yet. On 8 Runs mark two recordings with m, the one before the change first, and press c. "
+        "From the command line: tuiadvisor compare BEFORE AFTER --tui"
+    )
+    return [rule("compare", width), BLANK, *(line((text, "dim")) for text in wrap(said, width))]
+
+
+def _screen(comparison: Comparison, width: int) -> list[Line]:
+    badge = f" {OUTCOMES[comparison.verdict]} "
+    room = width - len(badge) - 1
+    sentence = comparison.sentence.partition(": ")[2] or comparison.sentence
+    head = wrap(sentence[:1].upper() + sentence[1:], room)
+    rows = [line((badge, OUTCOME_BADGES[comparison.verdict]), " ", (head[0] if head else "", "strong"))]
+    rows += [indent(line((text, "strong")), len(badge) + 1) for text in head[1:]]
+    rows += [row for text in comparison.cautions for row in bullet("note:", text, width, "warn")]
+    rows += _gate(comparison)
+    files = f"before {comparison.before.path} · after {comparison.after.path}"
+    rows += [*(line((text, "dim")) for text in wrap(files, width)), BLANK]
+    if width < WIDE:
+        rows += [*_step_block(comparison, width), *_phase_block(comparison, width), BLANK]
+        return [*rows, *_bottleneck_block(comparison, width), *_environment_block(comparison, width)]
+    half = (width - 3) // 2
+    left = [*_step_block(comparison, half), BLANK, *_bottleneck_block(comparison, half)]
+    right = [*_phase_block(comparison, half, lead=False), *_environment_block(comparison, half)]
+    return [*rows, *beside(left, half, right)]
+
+
+def _sentence(comparison: Comparison, width: int) -> list[Line]:
+    rows = [line(text) for text in wrap(comparison.sentence, width)]
+    rows += [row for text in comparison.cautions for row in bullet("note:", text, width)]
+    return rows + _gate(comparison)
+
+
+def _step_block(comparison: Comparison, width: int) -> list[Line]:
+    return [rule("a step", width), *_sides(comparison)]
+
+
+def _phase_block(comparison: Comparison, width: int, *, lead: bool = True) -> list[Line]:
+    if not comparison.phases:
+        return []
+    head = rule("phases", width, "mean over ranks; * beyond noise")
+    return [*([BLANK] if lead else []), head, *_phases(comparison)]
+
+
+def _bottleneck_block(comparison: Comparison, width: int) -> list[Line]:
+    rows = [rule("bottleneck", width)]
+    rows += [line(text) for text in wrap(comparison.bottleneck.sentence, width)]
+    return rows + [row for finding in comparison.findings for row in _finding(finding, width)]
+
+
+def _environment_block(comparison: Comparison, width: int) -> list[Line]:
+    if not comparison.environment:
+        return []
+    rows = [BLANK, rule("not the same in both", width)]
+    for entry in comparison.environment:
+        rows += bullet(f"{entry.what}:", f"{entry.before} -> {entry.after}", width)
+    return rows
+
+
+def _gate(comparison: Comparison) -> list[Line]:
+    gate = comparison.gate
+    if gate is None:
+        return []
+    words = {None: "cannot be told", True: "exceeded", False: "kept"}[gate.exceeded]
+    return [line(f"limit of {text_of.share(gate.limit)} slower: {words}")]
+
+
+def _sides(comparison: Comparison) -> list[Line]:
+    before, after = comparison.before, comparison.after
+    rows = [
+        ("", "before", "after"),
+        ("steady step", text_of.seconds(before.step_s), text_of.seconds(after.step_s)),
+        ("95th percentile", text_of.seconds(before.p95_s), text_of.seconds(after.p95_s)),
+        ("pauses included", text_of.seconds(before.every_step_s), text_of.seconds(after.every_step_s)),
+        ("steady steps", text_of.count(before.num_steady_steps), text_of.count(after.num_steady_steps)),
+        (
+            "throughput",
+            text_of.rate(before.rates.samples_s, "samples/s"),
+            text_of.rate(after.rates.samples_s, "samples/s"),
+        ),
+        ("ranks", text_of.count(before.unit.world_size), text_of.count(after.unit.world_size)),
+        ("samples a step", _number(before.unit.samples_per_step), _number(after.unit.samples_per_step)),
+        (
+            "gradient",
+            text_of.num_bytes(before.unit.gradient_bytes),
+            text_of.num_bytes(after.unit.gradient_bytes),
+        ),
+        (
+            "collectives",
+            text_of.count(before.unit.num_collectives),
+            text_of.count(after.unit.num_collectives),
+        ),
+    ]
+    return [line("  ", (fit(name, 18), "dim"), _figure(old, 17), _figure(new, 17)) for name, old, new in rows]
+
+
+def _figure(text: str, width: int) -> Span:
+    return (fit(text, width, "right"), sections.figure(text)[1])
+
+
+def _number(value: float | None) -> str:
+    return text_of.UNKNOWN if value is None else f"{value:,.6g}"
+
+
+def _phases(comparison: Comparison) -> list[Line]:
+    widths = (("before", 11), ("after", 11), ("change", 12))
+    rows = [line(fit("", 18), *((fit(name, size, "right"), "dim") for name, size in widths))]
+    return rows + [_phase(entry) for entry in comparison.phases if entry.before_s or entry.after_s]
+
+
+def _phase(entry: PhaseChange) -> Line:
+    change = text_of.seconds(entry.change_s)
+    if entry.change_s is not None and entry.change_s > 0:
+        change = f"+{change}"
+    figures = (text_of.seconds(entry.before_s), text_of.seconds(entry.after_s), change)
+    role = "text" if not entry.significant else "bad" if (entry.change_s or 0) > 0 else "good"
+    letter = (bars.PHASE_LETTERS[entry.phase], f"phase:{entry.phase}")
+    return line(
+        letter,
+        (" " + fit(text_of.phase_name(entry.phase), 16), "text"),
+        *(_figure(text, 11) for text in figures[:2]),
+        (fit(figures[2], 12, "right"), "unknown" if figures[2] == text_of.UNKNOWN else role),
+        " *" if entry.significant else "",
+    )
+
+
+def _finding(entry: FindingChange, width: int) -> list[Line]:
+    costs = f"{_cost(entry.loss_before_s)} -> {_cost(entry.loss_after_s)} a step"
+    note = {"hidden": "; still there, in a step that grew", "uncovered": "; it was there before"}.get(
+        entry.state, ""
+    )
+    return bullet(f"{entry.state}:", f"{entry.title} ({costs}{note})", width)
+
+
+def _cost(loss_s: float | None) -> str:
+    return "-" if loss_s is None else text_of.seconds(loss_s)

@@ -1,0 +1,230 @@
+"""What enter opens: everything known about one finding, or about one rank.
+
+In: FeedState and the target that was opened.  Out: lines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
+from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages import rank_row, sections
+from tuiadvisor.tui.pages.waiting import waiting
+
+if TYPE_CHECKING:
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.views.run_view import Action, Finding, RankRow, RunView
+
+MARGIN = 1
+
+
+class FindingPage(Page):
+    """One finding: evidence, what to measure next, what to do."""
+
+    name = "finding"
+    title = "Finding"
+    keys = ("next_finding", "previous_finding", "back", "copy", "help", "pause", "quit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.finding_id = ""
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return the finding, or that it is no longer there."""
+        if state.view is None:
+            return waiting(state, width, height)
+        found = next((each for each in state.view.findings if each.id == self.finding_id), None)
+        room = width - 2 * MARGIN
+        rows = finding_lines(state.view, found, room) if found else _gone(self.finding_id, room)
+        rows = [indent(each, MARGIN) if each.spans else each for each in rows]
+        shown = self.arranged(rows, width, height)
+        self.targets = []
+        return shown
+
+    def neighbour(self, view: RunView | None, by: int) -> str | None:
+        """Return the id of the next finding, around the end."""
+        ids = [each.id for each in view.findings] if view else []
+        if not ids:
+            return None
+        index = ids.index(self.finding_id) if self.finding_id in ids else -1 if by > 0 else 0
+        return ids[(index + by) % len(ids)]
+
+
+def _gone(finding_id: str, width: int) -> list[Line]:
+    text = f"The finding {finding_id} no longer holds: the steps seen since then do not show it. Press esc."
+    return [BLANK, *(line((row_text, "dim")) for row_text in wrap(text, width))]
+
+
+def finding_lines(view: RunView, found: Finding, width: int) -> list[Line]:
+    """Return everything about a finding."""
+    where = text_of.ranks(found.ranks) if found.ranks else "the whole job"
+    facts = [where, *([", ".join(found.hosts)] if found.hosts else [])]
+    facts += [text_of.phase_name(found.phase)] if found.phase else []
+    since = text_of.since(found.since_step, seen=found.onset_seen)
+    facts += [since] if since else []
+    cost = found.loss_s_per_step
+    facts += [f"costs {text_of.seconds(cost)} a step"] if cost is not None else []
+    rows = [
+        line(
+            (f" {sections.SEVERITIES[found.severity]} ", f"badge:{found.severity}"),
+            " ",
+            (found.title, "strong"),
+        ),
+        *(line(text) for text in wrap(found.message, width)),
+        *(line((text, "dim")) for text in wrap(" · ".join(facts), width)),
+        line((f"{found.id} · pattern {found.pattern} · lens {found.lens} · layer {found.layer}", "dim")),
+        BLANK,
+        rule("evidence", width, sections.window(view)),
+    ]
+    names = {name: text_of.evidence_name(name) for name in found.evidence}
+    name_width = min(max((len(name) for name in names.values()), default=0) + 2, width * 2 // 3)
+    rows += [
+        crop(
+            line((fit(names[name], name_width), "dim"), sections.figure(text_of.evidence(name, value))), width
+        )
+        for name, value in found.evidence.items()
+    ] or [line(("no figures were kept for this finding", "dim"))]
+    rows += [BLANK, rule("what to do", width)]
+    for number, act in enumerate(found.actions, 1):
+        rows += action(number, act, width)
+    if not found.actions:
+        rows.append(line(("nothing: this is for your information", "dim")))
+    if found.measure_next:
+        rows += [BLANK, rule("measure next", width)]
+        rows += [each for text in found.measure_next for each in bullet("·", text, width)]
+    if view.verdict.finding == found.id and view.verdict.verify:
+        rows += [BLANK, rule("how to check it afterwards", width)]
+        rows += [line(text) for text in wrap(view.verdict.verify, width)]
+    return [crop(each, width) for each in rows]
+
+
+def bullet(mark: str, text: str, width: int, role: str = "text") -> list[Line]:
+    """Return a wrapped text with a mark before its first row."""
+    lead = f"{mark} "
+    rows = wrap(text, width - len(lead))
+    return [
+        line((lead if index == 0 else " " * len(lead), "accent"), (each, role))
+        for index, each in enumerate(rows)
+    ]
+
+
+def action(number: int, act: Action, width: int) -> list[Line]:
+    """Return an action: what, at what risk and effort, with which command."""
+    rows = bullet(f"{number}.", act.text, width)
+    rows.append(indent(line((f"risk {act.risk} · effort {act.effort}", "dim")), 3))
+    if act.command:
+        rows += [indent(each, 3) for each in bullet("$", act.command, width - 5, "accent")]
+    return rows
+
+
+class RankPage(Page):
+    """One rank: state, phases beside the job's mean, arrival at the barrier, its findings."""
+
+    tells_losses = True
+    name = "rank"
+    title = "Rank"
+    keys = ("next_rank", "previous_rank", "capture", "back", "help", "pause", "quit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rank = 0
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return the rank, or that it is not in this run."""
+        if state.view is None:
+            return waiting(state, width, height)
+        rank = next((each for each in state.view.ranks if each.rank == self.rank), None)
+        room = width - 2 * MARGIN
+        if rank is None:
+            rows = [BLANK, line((f"Rank {self.rank} is not in this run any more. Press esc.", "dim"))]
+        else:
+            rows = rank_lines(state.view, rank, room)
+        return self.arranged([indent(each, MARGIN) if each.spans else each for each in rows], width, height)
+
+
+def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
+    """Return everything about a rank."""
+    glyph, role = rank_row.state_text(rank)
+    host, local_rank = rank.host or "unknown host", text_of.count(rank.local_rank)
+    place = f"{host} · local rank {local_rank} · pid {rank.pid or text_of.UNKNOWN}"
+    rows = [
+        line((f"rank {rank.rank}", "strong"), "  ", (glyph, role), ("  " + place, "dim")),
+        *(line((text, role)) for text in wrap(rank.state_detail, width)),
+        *([line(("now in ", "dim"), text_of.activity(rank.now))] if rank.now else []),
+        *[each for each in sections.culprits(view, width, 99) if each.target == ("rank", str(rank.rank))],
+        BLANK,
+        rule("where its step goes", width, f"step {text_of.seconds(rank.step_s)}"),
+        Line(tuple(bars.stacked_bar(rank.shares, width, named=True))),
+        *_phase_rows(view, rank),
+        *_device_rows(rank),
+        BLANK,
+        rule("at the gradient barrier", width, f"last step {text_of.count(rank.last_step)}"),
+        _fact("arrives last in", text_of.share(rank.last_arrivals), " of the steps"),
+        _fact("makes others wait", text_of.seconds(rank.caused_wait_s), " a step, all together"),
+        _fact("waits itself", text_of.seconds(rank.wait_s), " a step"),
+        _fact(
+            "exposed comm", text_of.seconds(rank.comm_exposed_s), f", overlap {text_of.share(rank.overlap)}"
+        ),
+        *_lateness(view, rank, width),
+        *([line((sections.probe_work(view.probe), "dim"))] if view.probe else []),
+    ]
+    mine = [sections.finding(each, width) for each in view.findings if rank.rank in each.ranks]
+    rows += [BLANK, rule("its findings", width), *mine] if mine else []
+    return [crop(each, width) for each in rows]
+
+
+def _fact(name: str, value: str, after: str) -> Line:
+    return line((name.ljust(18), "dim"), sections.figure(value), (after, "dim"))
+
+
+def _phase_rows(view: RunView, rank: RankRow) -> list[Line]:
+    if not bars.known_phases(rank.shares):
+        return []  # the bar says that nothing was observed
+    heads = (Cell(head, 12, "dim", "right") for head in ("this rank", "share", "mean of all"))
+    rows = [row([Cell("", 1), Cell("phase", 16, "dim"), *heads])]
+    for phase in PHASES:
+        value = rank.seconds.get(phase)
+        if value == 0 and not view.step.seconds.get(phase):
+            continue  # observed, and nobody spends time there
+        own, mean = text_of.seconds(value), text_of.seconds(view.step.seconds.get(phase))
+        rows.append(
+            row(
+                [
+                    Cell(bars.PHASE_LETTERS[phase], 1, f"phase:{phase}"),
+                    Cell(text_of.phase_name(phase), 16),
+                    Cell(own, 12, sections.figure(own)[1], "right"),
+                    Cell(text_of.share(rank.shares.get(phase)), 12, "dim", "right"),
+                    Cell(mean, 12, "dim", "right"),
+                ]
+            )
+        )
+    return rows
+
+
+def _device_rows(rank: RankRow) -> list[Line]:
+    """What the device spent on the same phases, where that was measured."""
+    if rank.device is None:
+        return []
+    spent = " · ".join(
+        f"{text_of.phase_name(phase)} {text_of.seconds(value)}"
+        for phase, value in rank.device.seconds.items()
+        if value
+    )
+    return [
+        _fact("on its device", text_of.seconds(rank.device.step_s), f" a step: {spent}"),
+        _fact("device", sections.pace(rank.device), f", in {rank.device.num_steps} measured steps"),
+    ]
+
+
+def _lateness(view: RunView, rank: RankRow, width: int) -> list[Line]:
+    if not rank.lateness_levels:
+        return [_fact("recent steps", text_of.UNKNOWN, ": no arrival was seen")]
+    room = width - 18
+    left = bars.first_heat_step(view.heat_first_step or 0, len(rank.lateness_levels), room)
+    heat = bars.heat_row(rank.lateness_levels, view.heat_first_step, left, room)
+    legend = bars.level_legend(room)
+    return [Line((("recent steps      ", "dim"), *heat)), indent(legend, 18)]

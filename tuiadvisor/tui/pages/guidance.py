@@ -1,0 +1,222 @@
+"""Advisor: the guided session. Six patterns at the left, evidence and questions in the middle, the decision beside.
+
+Questions are asked only where the run's evidence does not answer them. Every answer is saved as it is given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from tuiadvisor.session.guided import SHORT
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, wrap
+from tuiadvisor.tui.contract.desk import NO_DESK
+from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.details import bullet
+
+if TYPE_CHECKING:
+    from tuiadvisor.session.guided import Guided
+    from tuiadvisor.session.stages import Asked, Stage
+    from tuiadvisor.text.line import Target
+    from tuiadvisor.tui.contract.feed import FeedState
+
+MARGIN = 1
+LEFT_WIDTH = 20
+WIDE = 116  # columns from which the decision stands at the right
+CARD_WIDTH = 40
+CARD_ROWS = 5
+GAP = 2
+
+
+class Guidance(Page):
+    """The fifth screen."""
+
+    name = "advisor"
+    title = "Advisor"
+    of_run = False
+    keys = ("open", "next_rank", "previous_rank", "up", "down", "help", "quit")
+    labels: ClassVar = {"open": "Answer", "next_rank": "Next pattern", "previous_rank": "Pattern before"}
+    abouts: ClassVar = {
+        "open": "answer the question the cursor stands on",
+        "next_rank": "the pattern after this one",
+        "previous_rank": "the pattern before this one",
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = NO_DESK
+        self.pattern = "P1"
+
+    def side(self, by: int) -> None:
+        """Go to the next or former pattern."""
+        names = list(SHORT)
+        self.show_pattern(names[min(max(names.index(self.pattern) + by, 0), len(names) - 1)])
+
+    def show_pattern(self, pattern: str) -> None:
+        """Go to a pattern, to its first question."""
+        self.pattern = pattern
+        self.cursor = None
+        self.top = 0
+
+    def opened(self) -> Target | None:
+        """The question under the cursor; without one the first that is open comes into view."""
+        if super().opened() is None:
+            self.cursor = None
+            self.advance()
+        return super().opened()
+
+    def question(self) -> Asked | None:
+        """Return the question under the cursor."""
+        stage = self._stage()
+        wanted = self.cursor[1] if self.cursor else ""
+        return next((asked for asked in stage.asked if asked.id == wanted), None) if stage else None
+
+    def advance(self) -> bool:
+        """On to the next open question of this pattern; returns whether there is one."""
+        stage = self._stage()
+        asked = list(stage.asked) if stage else []
+        here = next((n for n, one in enumerate(asked) if self.cursor == ("question", one.id)), -1)
+        following = next((one for one in asked[here + 1 :] if one.answer is None), None)
+        if following is None and here < 0 and asked:
+            following = asked[0]
+        if following is not None:
+            self.cursor, self.follows = ("question", following.id), True
+        return following is not None
+
+    def _stage(self) -> Stage | None:
+        held = self.desk.session
+        return next((stage for stage in held.stages if stage.pattern == self.pattern), None) if held else None
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - its own run's evidence
+        """Return the session, or what is being read for it."""
+        held, room = self.desk.session, width - 2 * MARGIN
+        stage = self._stage()
+        if held is None or stage is None:
+            self.targets = []
+            said = self.desk.session_note or "The session begins when the run has been read."
+            return [indent(row, MARGIN) for row in (rule("advisor", room), *map(line, wrap(said, room)))]
+        wide = width >= WIDE
+        card_rows = 0 if wide else min(CARD_ROWS, max(height - 10, 3))
+        middle_width = room - LEFT_WIDTH - GAP - (CARD_WIDTH + GAP + 1 if wide else 0)
+        middle_height = height - card_rows
+        head = [rule(f"{stage.pattern} {stage.title}", middle_width)]
+        middle = self.arranged(self._middle(stage, middle_width), middle_width, middle_height - 1)
+        rows = beside(self._left(held), LEFT_WIDTH, [*head, *middle], GAP)
+        rows = rows[:middle_height] + [BLANK] * (middle_height - len(rows))
+        if wide:
+            full = LEFT_WIDTH + GAP + middle_width
+            rows = beside(rows, full, _card(held, CARD_WIDTH, height, room_for_all=True), GAP + 1)
+        else:
+            rows += _card(held, room, card_rows, room_for_all=False)
+        return [indent(crop(row, room), MARGIN) for row in rows[:height]]
+
+    def _left(self, held: Guided) -> list[Line]:
+        rows = [rule("patterns", LEFT_WIDTH)]
+        for stage in held.stages:
+            here = stage.pattern == self.pattern
+            answered = len([asked for asked in stage.asked if asked.answer is not None])
+            count = f"{answered}/{len(stage.asked)}" if stage.asked else text_of.TO
+            role = "strong" if here else "text"
+            done = stage.asked and answered == len(stage.asked)
+            rows.append(
+                line(
+                    ("▶" if here else " ", "accent"),
+                    (fit(f"{stage.pattern[1:]} {SHORT[stage.pattern]}", LEFT_WIDTH - 6), role),
+                    (fit(count, 5, "right"), "good" if done else "dim"),
+                    target=("pattern", stage.pattern),
+                )
+            )
+        rows += [BLANK, *(line((text, "dim")) for text in wrap(held.saved, LEFT_WIDTH))]
+        return rows
+
+    def _middle(self, stage: Stage, width: int) -> list[Line]:
+        rows = [*(line((text, "accent")) for text in wrap(stage.question, width)), BLANK]
+        if stage.evidence:
+            rows += [line((text, "dim")) for text in wrap(f"measured in {stage.evidence[0].window}", width)]
+        for item in stage.evidence:
+            if item.text is None:
+                rows += bullet("?", f"{item.name}: unknown; measure: {item.measure}", width, "unknown")
+            else:
+                rows += bullet("·", f"{item.name}: {item.text}", width)
+        if stage.asked:
+            rows.append(BLANK)
+        for asked in stage.asked:
+            rows += self._question(asked, width)
+        rows += [BLANK, *bullet("→", stage.conclusion, width, "strong")]
+        return rows
+
+    def _question(self, asked: Asked, width: int) -> list[Line]:
+        target = ("question", asked.id)
+        mark = "○" if asked.answer is None else "●"
+        texts = bullet(mark, asked.ask, width, "text" if asked.answer is None else "dim")
+        rows = [*texts]
+        if asked.answer is not None:
+            rows.append(line(("  ", "dim"), (answer_text(asked), "good"), ("  (stated)", "dim")))
+        if self.cursor == target:
+            if asked.meaning:
+                rows += [indent(line((text, "text")), 2) for text in wrap(asked.meaning, width - 2)]
+            rows.append(line(("  enter answers: ", "accent"), (answer_hint(asked), "text")))
+            rows += [indent(row, 2) for row in bullet("or measure:", asked.measure, width - 2, "dim")]
+        return [Line(row.spans, target) for row in rows]
+
+
+def _card(held: Guided, width: int, height: int, *, room_for_all: bool) -> list[Line]:
+    """Return the decision with what belongs to it."""
+    badge = f" {sections.DECISIONS[held.decision]} "
+    first, *more = wrap(held.why, width - len(badge) - 1) or [""]
+    rows = [rule("decision", width), line((badge, f"badge:{held.decision}"), " ", (first, "strong"))]
+    if room_for_all:
+        rows = [rule("decision", width), line((badge, f"badge:{held.decision}"))]
+        rows += [line((text, "strong")) for text in wrap(held.why, width)]
+        for name, text in held.card:
+            rows += _named(name, text, width)
+        for text in held.would_change:
+            rows += bullet("would change it:", text, width, "dim")
+        rows += bullet("verify:", held.verify, width) if held.verify else []
+        rows += [BLANK, rule("loop", width)]
+        for name, text in held.loop:
+            rows += _named(name, text, width)
+        return rows[:height]
+    rows += [indent(line((text, "strong")), len(badge) + 1) for text in more[:1]]
+    facts = " · ".join(f"{name} {text}" for name, text in held.card)
+    rows += [line((text, "dim")) for text in wrap(facts, width)]
+    return [*rows[:height], *[BLANK] * (height - len(rows))]
+
+
+def _named(name: str, text: str, width: int) -> list[Line]:
+    lead = 11
+    texts = wrap(text, width - lead)
+    return [
+        line((fit(name if place == 0 else "", lead), "dim"), _fact(each) if place == 0 else each)
+        for place, each in enumerate(texts)
+    ]
+
+
+def _fact(text: str) -> tuple[str, str]:
+    return (text, "unknown" if text.startswith(text_of.UNKNOWN) else "text")
+
+
+def answer_text(asked: Asked) -> str:
+    """Return an answer as it was stated."""
+    if isinstance(asked.answer, float | int):
+        return f"{asked.answer:g} {asked.unit}".strip()
+    return str(asked.answer)
+
+
+def answer_hint(asked: Asked) -> str:
+    """Return what may be typed."""
+    if asked.kind == "yes_no":
+        return "y or n"
+    if asked.kind == "choice":
+        return "  ".join(f"{number} {choice}" for number, choice in enumerate(asked.choices, 1))
+    return asked.unit or "a line of text"
+
+
+def typed_answer(asked: Asked, typed: str) -> str:
+    """Return what was meant: the number of a choice stands for it."""
+    text = typed.strip()
+    if asked.kind == "choice" and text.isdecimal() and text not in asked.choices:
+        place = int(text)
+        return asked.choices[place - 1] if 1 <= place <= len(asked.choices) else text
+    return text

@@ -1,0 +1,177 @@
+"""The run as plain text: for `--once`, for a demo without a terminal, for `diagnose` without --json.
+
+In: RunView.  Out: str, at most 80 columns, the same content as the screens; imports no Textual.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Line, crop, fit, indent, line, rule, to_ascii, wrap
+from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.tui.pages import rank_row, sections
+from tuiadvisor.tui.pages.details import action, bullet
+from tuiadvisor.tui.pages.pipeline import pipeline_lines
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import Finding, RankRow, RunView
+
+WIDTH = 80
+MAX_RANKS = 32
+
+
+def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
+    """Return the whole report, each line ended by a newline.
+
+    plain_ascii: write ASCII only; None asks stdout and the locale.
+    """
+    if plain_ascii is None:
+        plain_ascii = ascii_only(os.environ, getattr(sys.stdout, "encoding", None))
+    rows = [
+        *_job(view),
+        BLANK,
+        *_verdict(view),
+        BLANK,
+        *_step_head(view),
+        sections.step_figures(view, WIDTH),
+        *_phases(view),
+        *sections.communication(view, WIDTH, 9),
+        *_exchange(view),
+        *sections.device(view, WIDTH, 4),
+        *([line(sections.probe_work(view.probe))] if view.probe else []),
+        BLANK,
+        rule("ranks", WIDTH, f"{len(view.ranks):,} known"),
+        *sections.culprits(view, WIDTH, 8),
+        *_ranks(view),
+        BLANK,
+        rule("findings", WIDTH, f"{len(view.findings):,}"),
+        *_findings(view),
+        *([BLANK, *pipeline_lines(view.pipeline, WIDTH)] if view.pipeline is not None else []),
+        *_unseen(view),
+    ]
+    text = "\n".join(crop(row, WIDTH).text.rstrip() for row in rows) + "\n"
+    return to_ascii(text) if plain_ascii else text
+
+
+def _exchange(view: RunView) -> list[Line]:
+    words = view.exchange.words if view.exchange is not None else ()
+    return [line((text, "dim")) for sentence in words for text in wrap(sentence, WIDTH)]
+
+
+def _step_head(view: RunView) -> list[Line]:
+    """Return the head of the step's figures with their window, under it where both do not fit."""
+    title, window = sections.step_title("step", view), sections.window(view)
+    head = rule(title, WIDTH, window)
+    if window in head.text:
+        return [head]
+    return [rule(title, WIDTH), *(line((row, "dim")) for row in wrap(window, WIDTH))]
+
+
+def _job(view: RunView) -> list[Line]:
+    run = view.run
+    parts = [
+        run.label or "unnamed job",
+        text_of.count(run.world_size, "rank") if run.world_size is not None else "unknown world size",
+        text_of.count(len(run.hosts), "host") if run.hosts else "unknown hosts",
+        f"torch {run.torch or text_of.UNKNOWN}",
+        run.backend or "unknown backend",
+        run.device or "unknown device",
+    ]
+    if view.last_step is not None:
+        parts.append(f"step {view.last_step:,}")
+    rows = [line(text) for text in wrap(" · ".join(parts), WIDTH)]
+    if view.ended:
+        rows.append(line(f"■ {view.ended}"))
+    return rows
+
+
+def _verdict(view: RunView) -> list[Line]:
+    verdict = view.verdict
+    rows = sections.verdict(view, WIDTH, 6)
+    rows = [Line(((row.text.strip() if index == 0 else row.text, "text"),)) for index, row in enumerate(rows)]
+    if verdict.speedup is not None:
+        low, high = text_of.factor(verdict.speedup.low), text_of.factor(verdict.speedup.high)
+        rows.append(line(f"expected speed-up: {text_of.factor(verdict.speedup.expected)} ({low} to {high})"))
+    for name, text in (("because", verdict.because), ("verify", verdict.verify)):
+        if text:
+            rows += bullet(f"{name}:", text, WIDTH)
+    return rows
+
+
+def _phases(view: RunView) -> list[Line]:
+    step = view.step
+    rows = []
+    for phase, value in step.shares.items():
+        if value == 0:
+            continue  # observed, and no time went there
+        spent, part = text_of.seconds(step.seconds.get(phase)), text_of.share(value)
+        room = WIDTH - 42
+        bar = "█" * min(max(round(value * room), 1), room) if value is not None else ""
+        name = fit(text_of.phase_name(phase), 16)
+        rows.append(line("  ", name, fit(spent, 10, "right"), fit(part, 10, "right"), "  ", bar))
+    return rows
+
+
+def _ranks(view: RunView) -> list[Line]:
+    if not view.ranks:
+        return [line("no rank known")]
+    loud = [rank for rank in view.ranks if rank_row.needs_eyes(rank)]
+    shown = view.ranks if len(view.ranks) <= MAX_RANKS else tuple(loud[:MAX_RANKS])
+    host = rank_row.host_width(view.ranks, 14)
+    head = [fit(name, 9, "right") for name in ("step", "waits", "causes", "last")]
+    rows = [
+        line(f"  {'rank':>5} {fit('host', host)} {fit('state', rank_row.STATE_WIDTH)}", *head, "  main phase")
+    ]
+    rows += [row for rank in shown for row in _rank(rank, host)]
+    if len(shown) < len(view.ranks):
+        rows.append(
+            line(f"  and {text_of.count(len(view.ranks) - len(shown), 'more rank')}, live and on time")
+        )
+    return rows
+
+
+def _rank(rank: RankRow, host: int) -> list[Line]:
+    mark = "▶" if rank.is_culprit else " "
+    state, _ = rank_row.state_text(rank)
+    lead = (
+        f"{mark} {rank.rank:>5} {fit(rank.host or text_of.UNKNOWN, host)} {fit(state, rank_row.STATE_WIDTH)}"
+    )
+    finished = rank.state == "exited" and rank.step_s is not None
+    if not finished and (rank.state in rank_row.GONE or rank.step_s is None):
+        why = wrap(rank.state_detail or "no step seen", WIDTH - len(lead) - 2)
+        return [line(" " * len(lead) if index else lead, "  ", text) for index, text in enumerate(why)]
+    figures = [fit(rank_row.figure_text(rank, name), 9, "right") for name in rank_row.FIGURES]
+    known = [(value, phase) for phase, value in rank.shares.items() if value]
+    share, phase = max(known, default=(None, ""))
+    main = f"{text_of.phase_name(phase)} {text_of.share(share)}" if phase else ""
+    return [line(lead, *figures, "  ", main)]
+
+
+def _findings(view: RunView) -> list[Line]:
+    if not view.findings:
+        return [line(sections.not_enough(view) or "nothing found that is worth acting on")]
+    rows: list[Line] = []
+    for found in view.findings:
+        rows += [*_finding(found), BLANK]
+    return rows[:-1]
+
+
+def _finding(found: Finding) -> list[Line]:
+    facts = [found.id, found.pattern, text_of.ranks(found.ranks) if found.ranks else "the whole job"]
+    if found.loss_s_per_step is not None:
+        facts.append(f"{text_of.seconds(found.loss_s_per_step)} a step")
+    rows = [line(f"{sections.SEVERITIES[found.severity]}  {found.title}")]
+    rows += [indent(line(text), 2) for text in wrap(" · ".join(facts), WIDTH - 2)]
+    rows += [indent(line(text), 2) for text in wrap(found.message, WIDTH - 2)]
+    for number, act in enumerate(found.actions, 1):
+        rows += [indent(each, 2) for each in action(number, act, WIDTH - 2)]
+    rows += [indent(each, 2) for text in found.measure_next for each in bullet("measure:", text, WIDTH - 2)]
+    return rows
+
+
+def _unseen(view: RunView) -> list[Line]:
+    lost, unknown = sections.losses(view, WIDTH, 9), sections.unknowns(view, WIDTH, 9)
+    return [BLANK, rule("not seen", WIDTH), *lost, *unknown] if lost or unknown else []

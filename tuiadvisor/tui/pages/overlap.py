@@ -1,0 +1,251 @@
+"""Overlap: compute and communication of a step as two lanes, what is hidden and exposed, each collective.
+
+In: FeedState.  Out: lines. What was not observed is unknown, with the reason and what would measure it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
+from tuiadvisor.text.wording import collective_figures, late_and_waiting
+from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.communication import exchange
+from tuiadvisor.tui.pages.waiting import waiting
+
+if TYPE_CHECKING:
+    from tuiadvisor.text.line import Span
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.views.run_view import CollectiveRow, RunView, Shares
+
+MARGIN = 1
+NAME_WIDTH = 14
+COMPUTE = ("h2d", "forward", "backward", "optimizer", "other")
+HOW_TO_SEE = (
+    "press D to see each call of the next 3 s, P on a rank (2, enter) to trace its next steps with "
+    "torch's profiler, or read traces you have: tuiadvisor import kineto DIR"
+)
+
+
+class OverlapPage(Page):
+    """The fourth screen."""
+
+    tells_losses = True
+    name = "overlap"
+    title = "Overlap"
+    keys = ("detail", "ranks", "overview", "copy", "help", "pause", "quit")
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return lanes, shares and the table."""
+        view = state.view
+        if view is None:
+            self.targets = []
+            return waiting(state, width, height)
+        room = width - 2 * MARGIN
+        roomy = height >= 26
+        gap = [BLANK] if roomy else []
+        rows = [
+            rule("a mean step, its phases in their order", room, sections.window(view)),
+            *lanes("all ranks", view.step.seconds, view.overlap.hidden_s, room),
+            *_culprit_lanes(view, room, with_waiter=roomy),
+            *(_legend(view, room) if roomy else []),
+            *gap,
+            rule("communication of a step", room, _seen(view)),
+            *_shares(view, room),
+            *gap,
+            *_spaced(exchange(view, room), gap),
+            rule("collectives", room, _basis(view)),
+            *_table(view, room),
+        ]
+        return self.arranged(
+            [indent(crop(each, room), MARGIN) if each.spans else each for each in rows], width, height
+        )
+
+
+def _spaced(rows: list[Line], gap: list[Line]) -> list[Line]:
+    return [*rows, *gap] if rows else []
+
+
+def lanes(name: str, seconds: Shares, hidden_s: float | None, width: int) -> list[Line]:
+    """Return two rows of the same scale: compute with its gaps, communication with its hidden part under backward."""
+    room = width - NAME_WIDTH
+    known = [(phase, value) for phase in PHASES if (value := seconds.get(phase)) is not None and value > 0]
+    if not known:
+        return [
+            line(
+                (fit(name, NAME_WIDTH), "strong"),
+                (text_of.UNKNOWN, "unknown"),
+                (": no phase seen yet", "dim"),
+            )
+        ]
+    cells = bars.cells_of([value for _, value in known], room)
+    compute: list[Span] = []
+    comm: list[Span] = []
+    for (phase, value), size in zip(known, cells, strict=True):
+        if phase == "comm_exposed":
+            compute.append(("·" * size, "dim"))
+            comm.append((_filled("exposed", text_of.seconds(value), size), "phase:comm_exposed"))
+        elif phase in COMPUTE:
+            compute.append(
+                (_filled(text_of.phase_name(phase), text_of.seconds(value), size), f"phase:{phase}")
+            )
+            comm += _under(phase, value, size, hidden_s)
+        else:
+            compute.append(
+                (_filled(text_of.phase_name(phase), text_of.seconds(value), size), f"phase:{phase}")
+            )
+            comm.append((" " * size, "text"))
+    first: Span = (fit(name, NAME_WIDTH), "strong")
+    second: Span = (fit("  comm", NAME_WIDTH), "dim")
+    return [Line((first, *compute)), Line((second, *comm))]
+
+
+def _under(phase: str, value: float, size: int, hidden_s: float | None) -> list[Span]:
+    """Return what the communication lane holds beside a phase of compute: DDP hides under backward."""
+    if phase != "backward" or not hidden_s:
+        return [(" " * size, "text")]
+    shown = min(hidden_s, value)
+    hidden = min(max(bars.cells_of([shown, value - shown], size)[0], 1), size)
+    return [
+        (" " * (size - hidden), "text"),
+        (_filled("hidden", text_of.seconds(hidden_s), hidden), "bar:comm_exposed"),
+    ]
+
+
+def _filled(name: str, figure: str, size: int) -> str:
+    for text in (f"▏{name} {figure}", f"▏{name}", "▏"):
+        if len(text) <= size:
+            return text.ljust(size)
+    return ""
+
+
+def _culprit_lanes(view: RunView, width: int, *, with_waiter: bool) -> list[Line]:
+    """Return the lanes of the ranks that come late, and of one that waits for them."""
+    rows: list[Line] = []
+    for rank in late_and_waiting(view, int(with_waiter)):
+        what = "▶ rank" if rank.is_culprit else "  rank"
+        rows += lanes(f"{what} {rank.rank}", rank.seconds, None, width)
+    return rows
+
+
+def _legend(view: RunView, width: int) -> list[Line]:
+    text = "Both lanes have one scale. Dots: compute waits for communication."
+    if view.exchange is None:
+        text += " Where in backward the hidden part lies is not seen."
+    return [line((each, "dim")) for each in wrap(text, width)]
+
+
+def _seen(view: RunView) -> str:
+    share = view.overlap.sampled_share
+    if not share:
+        return "no step seen in detail" if view.pipeline is None else ""
+    return f"* seen in {text_of.share(share)} of steps, the rest in all"
+
+
+def _shares(view: RunView, width: int) -> list[Line]:
+    overlap = view.overlap
+    if _is_alone(view):
+        return [line((ALONE, "dim"))]
+    facts = (
+        ("in all*", text_of.seconds(overlap.comm_total_s), ""),
+        (
+            "hidden*",
+            text_of.seconds(overlap.hidden_s),
+            f"{text_of.share(overlap.overlap)} of it, behind compute",
+        ),
+        ("exposed*", text_of.seconds(overlap.exposed_sampled_s), "the rest of it"),
+        (
+            "exposed",
+            text_of.seconds(overlap.comm_exposed_s),
+            f"{text_of.share(view.step.shares.get('comm_exposed'))} of the step",
+        ),
+        ("  skew", text_of.seconds(overlap.skew_s), "waiting for the last rank to arrive"),
+        ("  transfer", text_of.seconds(overlap.transfer_s), "moving data once all have arrived"),
+    )
+    rows = []
+    for name, figure, about in facts:
+        note = "" if figure == text_of.UNKNOWN else about
+        number = (fit(figure, 9, "right"), sections.figure(figure)[1])
+        rows.append(line((fit(name, NAME_WIDTH), "dim"), number, "  ", (note, "dim")))
+    if overlap.comm_total_s is None:
+        why = next(
+            (item.why for item in view.unknown if item.metric == "overlap"), "no step was watched in detail"
+        )
+        how = f" To see it, {HOW_TO_SEE}." if view.pipeline is None else ""
+        rows += [line((text, "dim")) for text in wrap(f"What is hidden is unknown: {why}.{how}", width)]
+    return rows
+
+
+def _basis(view: RunView) -> str:
+    if not view.collectives:
+        return ""
+    latest = max(row.last_step for row in view.collectives)
+    return f"calls seen one by one, up to step {latest:,}"
+
+
+def _table(view: RunView, width: int) -> list[Line]:
+    wide = width >= 100
+    if _is_alone(view):
+        return [line((ALONE, "dim"))]
+    heads = list(zip(HEADS if wide else HEADS[:6], _sizes(wide=wide), strict=True))
+    head = row(
+        [
+            Cell(name, size, "dim", "left" if place == 0 else "right")
+            for place, (name, size) in enumerate(heads)
+        ]
+    )
+    rows = [Line((*head.spans, ("  last arriver", "dim"))), _barrier(view, wide=wide)]
+    rows += [_collective(each, wide=wide) for each in view.collectives]
+    if not view.collectives:
+        text = "DDP's own all-reduces run in C++: they are seen as one exchange, and each of them in a trace."
+        rows += [line((each, "dim")) for each in wrap(text, width)]
+    return rows
+
+
+def _barrier(view: RunView, *, wide: bool) -> Line:
+    """Return the gradient exchange as a whole, which every step shows."""
+    overlap = view.overlap
+    comers = [rank for rank in view.ranks if rank.last_arrivals is not None]
+    last = max(comers, key=lambda rank: rank.last_arrivals or 0, default=None)
+    who = f"rank {last.rank}, {text_of.share(last.last_arrivals)}" if last is not None else text_of.UNKNOWN
+    # One a step by its nature, where there is one at all.
+    num = text_of.UNKNOWN if overlap.skew_s is None else "1"
+    figures = [text_of.UNKNOWN, num, text_of.seconds(overlap.comm_total_s)]
+    figures += [text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)]
+    figures += [text_of.UNKNOWN, text_of.seconds(overlap.hidden_s)] if wide else []
+    return _figures("gradient exchange", figures, who, wide=wide)
+
+
+def _collective(each: CollectiveRow, *, wide: bool) -> Line:
+    name, *figures, who = collective_figures(each)
+    if wide and each.last_rank is not None:
+        who += f" of {text_of.count(each.num_seen, 'call')}"
+    return _figures(name, figures if wide else figures[:5], who, wide=wide)
+
+
+def _is_alone(view: RunView) -> bool:
+    return view.run.world_size == 1 and view.overlap.comm_exposed_s is None and not view.collectives
+
+
+ALONE = "one rank: it has nobody to exchange gradients with"
+HEADS = ("operation", "bytes", "a step", "time", "skew", "transfer", "bandwidth", "hidden")
+
+
+def _sizes(*, wide: bool) -> tuple[int, ...]:
+    """Return the widths of the columns: on 80 columns the last arriver's number and share still fit behind them."""
+    return (18, 9, 7, 8, 8, 9, 11, 8) if wide else (17, 8, 7, 8, 8, 8)
+
+
+def _figures(name: str, figures: list[str], who: str, *, wide: bool) -> Line:
+    first, *sizes = _sizes(wide=wide)
+    cells = [Cell(name, first)]
+    cells += [
+        Cell(text, size, "unknown" if text == text_of.UNKNOWN else "text", "right")
+        for text, size in zip(figures, sizes, strict=True)
+    ]
+    shown = row(cells)
+    return Line((*shown.spans, ("  ", "text"), (who, "unknown" if who == text_of.UNKNOWN else "text")))

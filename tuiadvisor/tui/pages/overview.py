@@ -1,0 +1,252 @@
+"""Overview: verdict, step time, where a step goes, one row or cell a rank, culprit, findings, losses.
+
+The parts come from `sections`; this module only gives each its place. 80x24 holds all of them for a few
+ranks; from 120 columns on findings and sources stand beside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Line, Span, beside, crop, fit, indent, line, rule
+from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages import rank_row, sections
+from tuiadvisor.tui.pages.details import action
+from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.tui.pages.waiting import waiting
+
+if TYPE_CHECKING:
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.views.run_view import RankRow, RunView
+
+WIDE = 120  # columns from which findings stand beside
+MARGIN = 1
+
+
+class Overview(Page):
+    """The first screen."""
+
+    name = "overview"
+    title = "Overview"
+    keys = ("ranks", "open", "help", "pause", "palette", "report", "quit")
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return the whole screen; what does not fit is shortened part by part, the verdict never."""
+        if state.view is None:
+            self.targets = []
+            return waiting(state, width, height)
+        room = width - 2 * MARGIN
+        rows = _wide(state.view, room, height) if width >= WIDE else _narrow(state.view, room, height)
+        return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
+
+    def copied(self, state: FeedState) -> str:
+        """Return the summary that --once prints: the screen itself has only what fits."""
+        return plain_summary(state.view) if state.view is not None else super().copied(state)
+
+
+def _narrow(view: RunView, width: int, height: int) -> list[Line]:
+    """Arrange one column. The order below is the order of the screen; each part gets what is left."""
+    roomy = height >= 30
+    tight = height < 19
+    lost = sections.losses(view, width, 4 if roomy else 1 if tight else 2)
+    culprits = sections.culprits(view, width, 4 if roomy else 1 if tight else 2)
+    # The sentence is what one came for: it takes the rows it needs, the chart gives way.
+    verdict = sections.verdict(view, width, 4 if roomy else 2 if tight else 3)
+    phases = sections.phases(view, width, 4 if roomy else 1 if tight else 3)
+    found = [sections.finding(each, width) for each in view.findings]
+    # Heads of four parts, the figures of the step, the source line; chart, ranks and findings share the rest.
+    fixed = len(verdict) + len(phases) + len(culprits) + len(lost) + 6
+    chart_rows, rank_rows, finding_rows = shared_rows(height - fixed, len(view.ranks), len(found))
+    spare = height - fixed - chart_rows - rank_rows - finding_rows
+    speed = sections.throughput(view, width, spare)
+    rows = [
+        *verdict,
+        rule(sections.step_title("step time", view), width, sections.window(view)),
+        sections.step_figures(view, width),
+        *sections.trend(view, width, chart_rows),
+        *speed,
+        rule("where a step goes", width, sections.phases_note(view)),
+        *phases,
+        rule("ranks", width, rank_summary(view)),
+        *culprits,
+        *rank_block(view, width, rank_rows),
+        rule("findings", width, _finding_summary(view)),
+        *_finding_rows(view, found, finding_rows),
+    ]
+    # Where even the least is too much the findings go first, what was lost never.
+    rows = [*rows[: height - 1 - len(lost)], *lost]
+    return [*rows, *[BLANK] * (height - 1 - len(rows)), sections.source(view, width)]
+
+
+def shared_rows(room: int, num_ranks: int, num_findings: int) -> tuple[int, int, int]:
+    """Return the rows for chart, ranks and findings: a little for each, then in the order below."""
+    rows = {"chart": 1, "ranks": 1, "findings": 1}
+    wishes = (
+        ("ranks", min(num_ranks, 4)),
+        ("findings", min(num_findings, 2)),
+        ("chart", 2),
+        ("ranks", min(num_ranks, 8)),
+        ("findings", min(num_findings, 3)),
+        ("ranks", min(num_ranks + 1, 9)),  # the head of the table
+        ("chart", 4),
+        ("ranks", num_ranks + 1),
+        ("findings", num_findings),
+        ("chart", 8),
+    )
+    for part, wanted in wishes:
+        rows[part] += min(max(wanted - rows[part], 0), max(room - sum(rows.values()), 0))
+    return rows["chart"], rows["ranks"], rows["findings"]
+
+
+def _wide(view: RunView, width: int, height: int) -> list[Line]:
+    left_width = width * 62 // 100
+    right_width = width - left_width - 3
+    verdict = sections.verdict(view, width, 3)
+    body = height - len(verdict) - 2
+    lost = sections.losses(view, right_width, 6)
+    culprits = sections.culprits(view, left_width, 4)
+    phases = sections.phases(view, left_width, 5)
+    comm = [*sections.communication(view, left_width, 3), *sections.device(view, left_width, 2)]
+    fixed = 6 + len(phases) + len(comm) + len(culprits)
+    chart_rows = min(max(body - fixed - len(view.ranks) - 1, 4), 12)
+    speed = sections.throughput(view, left_width, body - fixed - len(view.ranks) - 1 - chart_rows)
+    fixed += len(speed)
+    rank_rows = max(body - fixed - chart_rows, 3)
+    left = [
+        rule(sections.step_title("step time", view), left_width, sections.window(view)),
+        sections.step_figures(view, left_width),
+        *sections.trend(view, left_width, chart_rows),
+        *speed,
+        BLANK,
+        rule("where a step goes", left_width, sections.phases_note(view)),
+        *phases,
+        *comm,
+        BLANK,
+        rule("ranks", left_width, rank_summary(view)),
+        *culprits,
+        *rank_block(view, left_width, rank_rows),
+    ]
+    found = [row for each in view.findings for row in (*sections.finding_block(each, right_width, 4), BLANK)]
+    hosts = sections.hosts(view, right_width, 6)
+    unknown = sections.unknowns(view, right_width, 5)
+    tail = [
+        *([rule("hosts", right_width), *hosts, BLANK] if hosts else []),
+        *([rule("not observed", right_width), *unknown, BLANK] if unknown else []),
+        *([rule("lost", right_width), *lost] if lost else []),
+    ]
+    finding_rows = max(body - len(tail) - 1, 3)
+    actions = _first_actions(view, right_width)
+    if len(found) + len(actions) <= finding_rows:
+        found += actions
+    right = [
+        rule("findings", right_width, _finding_summary(view)),
+        *_finding_rows(view, found, finding_rows),
+        *([BLANK] if not found else []),
+        *tail,
+    ]
+    joined = beside(left[:body], left_width, right[:body])
+    joined += [BLANK] * (body - len(joined))
+    return [*verdict, BLANK, *joined[:body], sections.source(view, width)]
+
+
+def _first_actions(view: RunView, width: int) -> list[Line]:
+    """Return what to do about the finding of the verdict."""
+    first = next((each for each in view.findings if each.id == view.verdict.finding), None)
+    if first is None or not first.actions:
+        return []
+    rows = [rule("what to do first", width)]
+    for number, each in enumerate(first.actions, 1):
+        rows += action(number, each, width)
+    return [*rows, BLANK]
+
+
+def _finding_summary(view: RunView) -> str:
+    return text_of.count(len(view.findings), "finding") if view.findings else ""
+
+
+def _finding_rows(view: RunView, found: list[Line], most: int) -> list[Line]:
+    """Return the findings that fit, or why there are none."""
+    if not found:
+        waiting = sections.not_enough(view)
+        return [line((waiting or "nothing found that is worth acting on", "dim"))]
+    if len(found) <= most:
+        return found
+    if most == 1:
+        return found[:1]  # how many there are stands in the head
+    left = len({row.target for row in found if row.target} - {row.target for row in found[: most - 1]})
+    if left == 0:
+        return found[:most]
+    more = line((f"and {text_of.count(left, 'more finding')}: n shows the next", "dim"))
+    return [*found[: most - 1], more]
+
+
+def rank_summary(view: RunView) -> str:
+    """Return how many ranks there are and how many of them are watched."""
+    if not view.ranks:
+        return ""
+    live = len([rank for rank in view.ranks if rank.state == "live"])
+    return f"{live:,} of {view.run.world_size or len(view.ranks):,} live"
+
+
+def rank_block(view: RunView, width: int, rows: int) -> list[Line]:
+    """Return the ranks in `rows` rows: a row each, or the ones that need eyes and a cell for each rank."""
+    if not view.ranks:
+        return [line(("no rank known yet", "dim"))]
+    columns = rank_columns(view.ranks, width)
+    length = max((len(rank.lateness_levels) for rank in view.ranks), default=0)
+    left_step = bars.first_heat_step(view.heat_first_step or 0, length, columns.heat)
+    if len(view.ranks) < rows:
+        head = rank_row.header(columns, "lateness")
+        return [
+            head,
+            *(rank_row.rank_line(rank, columns, view.heat_first_step, left_step) for rank in view.ranks),
+        ]
+    if len(view.ranks) == rows:
+        return [rank_row.rank_line(rank, columns, view.heat_first_step, left_step) for rank in view.ranks]
+    loud = [rank for rank in view.ranks if rank_row.needs_eyes(rank)]
+    shown = loud[: max(rows // 2, 1)]
+    lines = [rank_row.rank_line(rank, columns, view.heat_first_step, left_step) for rank in shown]
+    return [*lines, *rank_cells(view.ranks, width, max(rows - len(lines), 1))][:rows]
+
+
+def rank_columns(ranks: tuple[RankRow, ...], width: int) -> rank_row.Columns:
+    """Return the widths of the overview's rank rows."""
+    number, host = rank_row.number_width(ranks), rank_row.host_width(ranks, 12 if width < 100 else 20)
+    left = width - 1 - number - host - rank_row.STATE_WIDTH - 4
+    bar = left * 3 // 10
+    heat = left * 35 // 100
+    return rank_row.Columns(number, host, (), bar, heat, left - bar - heat - 2)
+
+
+def rank_cells(ranks: tuple[RankRow, ...], width: int, rows: int) -> list[Line]:
+    """Return one cell a rank, the lateness in its latest step, `width` ranks a row with the first rank's number."""
+    lead = len(f"{ranks[-1].rank:,}") + 1
+    across = max((width - lead) // 16 * 16, 16)
+    lines: list[Line] = []
+    for start in range(0, len(ranks), across):
+        chunk = ranks[start : start + across]
+        if len(lines) == rows - 1 and start + across < len(ranks):
+            left = len(ranks) - start
+            lines.append(line((f"and {text_of.count(left, 'more rank')}: press 2 for all of them", "dim")))
+            break
+        label: Span = (fit(f"{chunk[0].rank:,}", lead - 1, "right") + " ", "dim")
+        lines.append(crop(Line((label, *_cells(chunk))), width))
+    return lines
+
+
+def _cells(ranks: tuple[RankRow, ...]) -> list[Span]:
+    return [_cell(rank) for rank in ranks]
+
+
+def _cell(rank: RankRow) -> Span:
+    if rank.state in rank_row.GONE:
+        glyph, role = rank_row.state_text(rank)
+        return glyph[0], role
+    level = rank.lateness_levels[-1] if rank.lateness_levels else bars.LEVEL_UNKNOWN
+    if level >= len(bars.LEVELS):
+        return bars.NOT_SEEN, "heat:unknown"
+    if level < bars.VISIBLE_LEVEL:
+        return bars.LEVELS[0], "heat:0"
+    return bars.LEVELS[level], f"heat:{level}"

@@ -1,0 +1,86 @@
+"""The page of preferences: each with what it does; changed with the arrows or typed, shown and saved at once.
+
+In: Preferences.  Out: lines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from tuiadvisor.preferences import BY_NAME, OPTIONS, Preferences, shown
+from tuiadvisor.text.line import BLANK, Line, crop, fit, indent, line, rule, wrap
+from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.pages.details import bullet
+
+if TYPE_CHECKING:
+    from tuiadvisor.preferences import Option
+    from tuiadvisor.text.line import Span, Target
+    from tuiadvisor.tui.contract.feed import FeedState
+
+MARGIN = 1
+LABEL = 20
+NOTES = (
+    "TUIADVISOR_THEME, TUIADVISOR_ASCII and NO_COLOR win over this file.",
+    "Thresholds of findings: rules of your own in the folder rules beside it; tuiadvisor rules list shows them.",
+)
+
+
+class PreferencesPage(Page):
+    """What is preferred."""
+
+    name = "preferences"
+    title = "Preferences"
+    of_run = False
+    keys = ("open", "next_rank", "previous_rank", "up", "down", "back", "help", "quit")
+    labels: ClassVar = {"open": "Change", "next_rank": "Next", "previous_rank": "Former"}
+    abouts: ClassVar = {
+        "open": "the next choice, or type another value",
+        "next_rank": "the next choice, or a little more",
+        "previous_rank": "the choice before, or a little less",
+    }
+
+    def __init__(self, held: Preferences, file: str) -> None:
+        super().__init__()
+        self.held = held
+        self.file = file
+
+    def option(self) -> Option | None:
+        """What the cursor stands on."""
+        return BY_NAME.get(self.cursor[1]) if self.cursor and self.cursor[0] == "preference" else None
+
+    def opened(self) -> Target | None:
+        """What the cursor stands on; without one the first."""
+        if super().opened() is None and self.targets:
+            self.cursor = self.targets[0]
+        return super().opened()
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - of no run
+        """Return a row each, what stands there and what may."""
+        room = width - 2 * MARGIN
+        rows = [rule("preferences", room, "left and right change, enter types a number"), BLANK]
+        rows += [row for option in OPTIONS for row in self._rows(option, room)]
+        where = f"Kept in {self.file}" if self.file else "Not kept: the screens were started without a desk"
+        rows += [BLANK, *(line((text, "dim")) for text in wrap(where, room))]
+        rows += [each for text in NOTES for each in bullet("·", text, room, "dim")]
+        return self.arranged(
+            [indent(crop(each, room), MARGIN) if each.spans else each for each in rows], width, height
+        )
+
+    def _rows(self, option: Option, width: int) -> list[Line]:
+        target = ("preference", option.name)
+        here = self.cursor == target
+        value = shown(self.held, option.name)
+        spans: list[Span] = [("▶ " if here else "  ", "accent"), (fit(option.label, LABEL), "text")]
+        for choice in option.choices or (value,):
+            # Brackets for whoever sees no bold.
+            is_held = bool(option.choices) and choice == value
+            spans.append(
+                (f"[{choice}] " if is_held else f" {choice}  ", "strong" if choice == value else "dim")
+            )
+        if not option.choices:
+            spans.append((f"{option.low:g} to {option.high:g}", "dim"))
+        about = wrap(option.about, width - LABEL - 3) if here else []
+        return [
+            Line(tuple(spans), target),
+            *(Line(indent(line((text, "dim")), LABEL + 3).spans, target) for text in about),
+        ]

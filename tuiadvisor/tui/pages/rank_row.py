@@ -1,0 +1,226 @@
+"""One rank as a table row, in the width at hand; used by the overview, the ranks screen and `once`.
+
+In: RankRow, Columns.  Out: Line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuiadvisor.events import PHASES
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import Cell, Line, Span, fit
+from tuiadvisor.tui.draw import bars
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.rank_group import RankGroup
+    from tuiadvisor.views.run_view import RankRow
+
+STATES = {
+    "found": ("○ found", "dim"),
+    "waiting_to_attach": ("◌ waiting", "warn"),
+    "live": ("● live", "good"),
+    "detached": ("◇ detached", "dim"),
+    "exited": ("■ exited", "dim"),
+    "killed": ("✖ killed", "bad"),
+    "refused": ("⊘ refused", "warn"),
+}
+GONE = frozenset({"exited", "killed", "refused"})
+UNWELL = frozenset({"killed", "refused", "waiting_to_attach"})
+STATE_WIDTH = 10
+
+
+def state_text(rank: RankRow) -> Span:
+    """Return glyph and word of a rank's state, and its role."""
+    return STATES.get(rank.state, (f"? {rank.state}", "warn"))
+
+
+def needs_eyes(rank: RankRow) -> bool:
+    """Return whether a rank must be on the screen even where most ranks are not."""
+    return rank.is_culprit or rank.state in GONE or rank.state == "waiting_to_attach"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Widths of the fields; 0 leaves a field out."""
+
+    rank: int
+    host: int
+    figures: tuple[str, ...]  # of FIGURES, each FIGURE_WIDTH wide
+    bar: int
+    heat: int
+    now: int
+    phases: bool = False  # the heat map's columns are phases, not steps
+    least: int = 0  # the heat map draws this level and those above
+
+
+FIGURES = {
+    "step": "step",
+    "wait": "waits",
+    "caused": "causes",
+    "last": "last",
+}
+FIGURE_WIDTH = 8
+
+
+def mark(row: RankRow) -> Span:
+    """Return what stands before a rank: a culprit's arrow, or the diamond of one that stands out."""
+    if row.is_culprit:
+        return "▶", "bad"
+    return ("◆", "warn") if row.is_outlier else (" ", "bad")
+
+
+def group_size(group: RankGroup, *, is_open: bool) -> str:
+    """Return how many ranks a group has, behind what enter would do with it."""
+    return f"{'-' if is_open else '+'}{len(group.ranks):,}"
+
+
+def figure_text(rank: RankRow | RankGroup, name: str) -> str:
+    """Return one of FIGURES of a rank."""
+    if name == "last":
+        return text_of.share(rank.last_arrivals)
+    value = {"step": rank.step_s, "wait": rank.wait_s, "caused": rank.caused_wait_s}[name]
+    return text_of.seconds(value)
+
+
+def number_width(ranks: tuple[RankRow, ...]) -> int:
+    """Return the width of the rank column."""
+    return max(len(str(max((rank.rank for rank in ranks), default=0))), 4)
+
+
+def host_width(ranks: tuple[RankRow, ...], most: int) -> int:
+    """Return the width of the host column."""
+    return min(max(max((len(rank.host or text_of.UNKNOWN) for rank in ranks), default=0), 4), most)
+
+
+def header(columns: Columns, heat_title: str) -> Line:
+    """Return the head of the table."""
+    cells = [
+        Cell("", 1),
+        Cell("rank", columns.rank, "dim", "right"),
+        Cell("host", columns.host, "dim"),
+        Cell("state", STATE_WIDTH, "dim"),
+        *(Cell(FIGURES[name], FIGURE_WIDTH, "dim", "right") for name in columns.figures),
+        Cell("phases", columns.bar, "dim"),
+        Cell(phase_header(columns.heat) if columns.phases else heat_title, columns.heat, "dim"),
+        Cell("now", columns.now, "dim"),
+    ]
+    return _joined([((fit(cell.text, cell.width, cell.align), cell.role),) for cell in cells if cell.width])
+
+
+def rank_line(rank: RankRow, columns: Columns, heat_first_step: int | None, left_step: int) -> Line:
+    """Return the row of a rank; a rank that is gone says why where its figures were."""
+    glyph, role = state_text(rank)
+    fields: list[tuple[Span, ...]] = [
+        (mark(rank),),
+        ((fit(str(rank.rank), columns.rank, "right"), "strong" if rank.is_culprit else "text"),),
+        ((fit(rank.host or text_of.UNKNOWN, columns.host), "dim"),),
+        ((fit(glyph, STATE_WIDTH), role),),
+    ]
+    target = ("rank", str(rank.rank))
+    finished = rank.state == "exited" and rank.step_s is not None
+    if not finished and (rank.state in GONE or (rank.state != "live" and rank.step_s is None)):
+        room = _tail_width(columns)
+        why = rank.state_detail or ("no reason given" if rank.state in GONE else "no step seen yet")
+        return _joined([*fields, ((fit(why, room), role if rank.state in GONE else "dim"),)], target)
+    fields += _measured(rank, columns, heat_first_step, left_step, is_loud=rank.is_culprit)
+    if columns.now:
+        fields.append(((fit(text_of.activity(rank.now) or rank.state_detail, columns.now), "dim"),))
+    return _joined(fields, target)
+
+
+def group_line(
+    group: RankGroup, columns: Columns, heat_first_step: int | None, left_step: int, *, is_open: bool
+) -> Line:
+    """Return the row of a group: how many ranks, how many of them live; its heat is that of its latest rank."""
+    arrow: Span = (
+        ("▶", "bad") if group.num_culprits else ("◆", "warn") if group.num_outliers else (" ", "text")
+    )
+    size = len(group.ranks)
+    state: Span = (f"● {group.num_live:,} live", "good")
+    if group.num_lost:
+        state = (f"✖ {group.num_lost:,} lost", "bad")
+    elif group.num_live < size:
+        state = (f"○ {group.num_live:,} live", "dim")
+    fields: list[tuple[Span, ...]] = [
+        (arrow,),
+        ((fit(group_size(group, is_open=is_open), columns.rank, "right"), "accent"),),
+        ((fit(group.name or text_of.UNKNOWN, columns.host), "strong"),),
+        ((fit(state[0], STATE_WIDTH), state[1]),),
+    ]
+    fields += _measured(group, columns, heat_first_step, left_step, is_loud=bool(group.num_culprits))
+    if columns.now:
+        odd = f"{text_of.count(group.num_outliers, 'outlier')}" if group.num_outliers else ""
+        fields.append(((fit(odd, columns.now), "warn"),))
+    return _joined(fields, ("group", group.name))
+
+
+def _measured(
+    row: RankRow | RankGroup, columns: Columns, heat_first_step: int | None, left_step: int, *, is_loud: bool
+) -> list[tuple[Span, ...]]:
+    fields: list[tuple[Span, ...]] = []
+    for name in columns.figures:
+        text = figure_text(row, name)
+        loud = "strong" if is_loud and name != "step" else "text"
+        fields.append(((fit(text, FIGURE_WIDTH, "right"), "unknown" if text == text_of.UNKNOWN else loud),))
+    if columns.bar:
+        fields.append(tuple(bars.stacked_bar(row.shares, columns.bar)))
+    if columns.heat and columns.phases:
+        fields.append(tuple(phase_cells(row, columns.heat)))
+    elif columns.heat:
+        heat = bars.heat_row(row.lateness_levels, heat_first_step, left_step, columns.heat, columns.least)
+        fields.append(tuple(heat))
+    return fields
+
+
+# Phases that every training has; the others are told by the letters of the steps' bars.
+MAPPED_PHASES = ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer", "other")
+PHASE_WIDTH = 10  # of a cell that holds a figure
+
+
+def _phase_width(width: int) -> int:
+    return max((width + 1) // len(MAPPED_PHASES), 2)
+
+
+def phase_header(width: int) -> str:
+    """Return the names of the phases over their columns."""
+    size = _phase_width(width)
+    names = [
+        bars.SHORT_NAMES[phase] if size >= PHASE_WIDTH else bars.TINY_NAMES[phase] for phase in MAPPED_PHASES
+    ]
+    return " ".join(fit(name, size - 1) for name in names)
+
+
+def phase_cells(row: RankRow | RankGroup, width: int) -> list[Span]:
+    """Return a cell a phase: how much longer than its peers by height and colour, and how long where there is room."""
+    size = _phase_width(width)
+    spans: list[Span] = []
+    for phase in MAPPED_PHASES:
+        place = PHASES.index(phase)
+        level = row.phase_levels[place] if place < len(row.phase_levels) else bars.LEVEL_UNKNOWN
+        is_known = level < len(bars.LEVELS)
+        glyph, role = (bars.LEVELS[level], f"heat:{level}") if is_known else (bars.NOT_SEEN, "heat:unknown")
+        value = row.seconds.get(phase)
+        if size < PHASE_WIDTH:
+            spans.append((glyph * (size - 1) + " ", role))
+        elif value is None:
+            spans.append((fit(text_of.UNKNOWN, size - 1, "right") + " ", "unknown"))
+        else:
+            spans += [(glyph, role), (fit(text_of.seconds(value), size - 2, "right") + " ", role)]
+    return [*spans, (" " * (width - size * len(MAPPED_PHASES)), "text")]
+
+
+def _tail_width(columns: Columns) -> int:
+    widths = [FIGURE_WIDTH] * len(columns.figures) + [columns.bar, columns.heat, columns.now]
+    present = [width for width in widths if width]
+    return sum(present) + max(len(present) - 1, 0)
+
+
+def _joined(fields: list[tuple[Span, ...]], target: tuple[str, str] | None = None) -> Line:
+    spans: list[Span] = []
+    for field in fields:
+        if spans:
+            spans.append((" ", "text"))
+        spans.extend(field)
+    return Line(tuple(spans), target)

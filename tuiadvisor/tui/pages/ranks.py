@@ -1,0 +1,301 @@
+"""Ranks: a row each, or a row a host, stage or replica, with figures, phases and a heat map; sort, filter, select.
+
+Only the visible rows are built, so 4 and 16,384 ranks cost the same. A rank that stands out is on the screen wherever
+one has scrolled to: in its place, or in the block below the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Line, Span, Target, indent, length, line, rule, select, spread
+from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages import rank_row
+from tuiadvisor.tui.pages.details import rank_lines
+from tuiadvisor.tui.pages.rank_list import GROUPED_FROM, SORTS, Choice, RankList, listed, shown_grouping
+from tuiadvisor.tui.pages.waiting import waiting
+
+if TYPE_CHECKING:
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.views.run_view import RunView
+
+
+# Rows a preview of a rank needs to be worth showing.
+PREVIEW_ROWS = 9
+NARROWEST_BAR = 8
+# Rows that ranks out of sight may take: an eighth of the table, two at least.
+PINNED_SHARE = 8
+MIN_PINNED = 2
+ROOM_FOR_PINNED = 8
+ONE_EACH = "rank"  # no grouping
+
+
+class Ranks(Page):
+    """The second screen."""
+
+    tells_losses = True
+    name = "ranks"
+    title = "Ranks"
+    keys = (
+        "open",
+        "group",
+        "sort",
+        "filter",
+        "heat",
+        "reverse",
+        "open_all",
+        "overview",
+        "help",
+        "pause",
+        "quit",
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sort = "rank"
+        self.reversed = False
+        self.filter = ""
+        self.by: str | None = None  # a grouping, ONE_EACH, or None: as the number of ranks suggests
+        self.turned: frozenset[str] = frozenset()  # groups that are not as `all_open` says
+        self.all_open = False
+        self.shows_phases = False
+        self.height = 1
+        self.previewed: Target | None = None  # the rank below the table
+        self._shown: RankList | None = None
+        self._made_of: tuple[object, object] = (None, None)
+
+    # --- what the keys do
+
+    def next_sort(self) -> str:
+        """Sort by the next column; returns its name."""
+        names = list(SORTS)
+        self.sort = names[(names.index(self.sort) + 1) % len(names)]
+        self.reversed = False
+        return self.sort
+
+    def turn_round(self) -> None:
+        """Reverse the order."""
+        self.reversed = not self.reversed
+
+    def next_grouping(self, view: RunView | None) -> str:
+        """Group by the next thing the ranks have in common; returns what to say."""
+        if view is None or not view.groupings:
+            return "no rank known yet: nothing to group"
+        names = [*(grouping.by for grouping in view.groupings), ONE_EACH]
+        current = shown_grouping(view, self.by)
+        self.by = names[(names.index(current.by if current else ONE_EACH) + 1) % len(names)]
+        self.turned, self.all_open, self.top = frozenset(), False, 0
+        missing = "" if len(names) > 2 else "; no rank names a pipeline stage"
+        return "a row a rank" if self.by == ONE_EACH else f"a row a {self.by}{missing}"
+
+    def toggle(self, name: str) -> None:
+        """Open or close a group."""
+        self.turned = self.turned ^ {name}
+
+    def toggle_all(self) -> None:
+        """Open or close all groups."""
+        self.turned, self.all_open = frozenset(), not self.all_open
+
+    def change_map(self) -> None:
+        """Show the heat map of phases, or that of steps again."""
+        self.shows_phases = not self.shows_phases
+
+    # --- drawing
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return head, visible rows, ranks out of sight that stand out, and the legend."""
+        view = state.view
+        if view is None:
+            self.targets = []
+            return waiting(state, width, height)
+        shown = self.arrange(view)
+        columns = table_columns(shown, width - 2, phases=self.shows_phases)
+        left_step = bars.first_heat_step(view.heat_first_step or 0, shown.num_levels, columns.heat)
+        pinned, num_hidden = self._place(max(height - 3, 1))
+        visible = self.targets[self.top : self.top + self.height]
+        self.num_below = max(self.num_rows - self.top - self.height, 0)
+        self.target_rows = {target: self.top + index for index, target in enumerate(visible)}
+
+        def drawn(targets: list[Target]) -> list[Line]:
+            return [self._row(view, target, columns, left_step, width) for target in targets]
+
+        rows = drawn(visible) or [indent(line((self._why_empty(view), "dim")), 1)]
+        self.previewed = None
+        if len(rows) + PREVIEW_ROWS <= self.height:
+            rows += self._preview(view, width, self.height - len(rows))
+        rows += [BLANK] * (self.height - len(rows))
+        if pinned:
+            more = f"{num_hidden - len(pinned):,} more: / outlier" if num_hidden > len(pinned) else ""
+            rows += [indent(rule("out of sight, but of note", width - 2, more), 1), *drawn(pinned)]
+        head = rank_row.header(columns, _heat_title(view, left_step, shown.num_levels, columns.heat))
+        return [
+            indent(rule(*self._title(view, shown, width - 2)), 1),
+            indent(head, 1),
+            *rows,
+            self._legend(view, width),
+        ]
+
+    def arrange(self, view: RunView) -> RankList:
+        """Return the rows in their order; made anew only when something has changed."""
+        chosen = (self.by, self.sort, self.reversed, self.filter, self.turned, self.all_open)
+        if self._shown is None or self._made_of[0] is not view or self._made_of[1] != chosen:
+            self._shown = listed(view, Choice(*chosen))
+            self._made_of = (view, chosen)
+        self.targets = self._shown.targets
+        return self._shown
+
+    def order(self, view: RunView | None) -> list[int]:
+        """Return the numbers of the ranks that have a row, in the order of the table."""
+        targets = self.arrange(view).targets if view is not None else []
+        return [int(name) for kind, name in targets if kind == "rank"]
+
+    def _place(self, room: int) -> tuple[list[Target], int]:
+        """Choose the visible rows of `room`; ranks that stand out but are not among them take the last ones.
+
+        Returns these ranks, and how many there are.
+        """
+        self.num_rows = len(self.targets)
+        most = max(room // PINNED_SHARE, MIN_PINNED) if room >= ROOM_FOR_PINNED else 0
+        num_pinned, hidden = 0, self._hidden_in(room)
+        # Rows that give way may hide another one: a second look is enough, what remains is counted.
+        for _ in range(2):
+            num_pinned = min(len(hidden), most)
+            hidden = self._hidden_in(room - num_pinned - 1 if num_pinned else room)
+        return hidden[:num_pinned], len(hidden)
+
+    def _hidden_in(self, height: int) -> list[Target]:
+        self.height = height
+        self._follow_cursor()
+        outliers = self._shown.outliers if self._shown is not None else []
+        visible = set(self.targets[self.top : self.top + height])
+        return [target for target in outliers if target not in visible]
+
+    def _row(
+        self, view: RunView, target: Target, columns: rank_row.Columns, left_step: int, width: int
+    ) -> Line:
+        shown = self.arrange(view)
+        if target[0] == "group":
+            group = shown.groups[target[1]]
+            is_open = self.all_open != (group.name in self.turned)
+            drawn = rank_row.group_line(group, columns, view.heat_first_step, left_step, is_open=is_open)
+        else:
+            drawn = rank_row.rank_line(shown.ranks[target[1]], columns, view.heat_first_step, left_step)
+        row = indent(drawn, 1)
+        return select(row, width) if target == self.cursor else row
+
+    def opened(self) -> Target | None:
+        """Return what enter opens: the row of the cursor, else the rank whose details are shown below."""
+        return super().opened() or self.previewed
+
+    def _preview(self, view: RunView, width: int, height: int) -> list[Line]:
+        """Return the selected rank, else the culprit, else one that is lost, under a table that leaves room for it."""
+        wanted = self.cursor[1] if self.cursor in self.targets and self.cursor else ""
+        ranks = self.arrange(view).ranks
+        chosen = [ranks[wanted]] if wanted in ranks else [rank for rank in ranks.values() if rank.is_culprit]
+        # Its reason does not fit into its row.
+        chosen = chosen or [rank for rank in ranks.values() if rank.state in rank_row.UNWELL]
+        self.previewed = ("rank", str(chosen[0].rank)) if chosen else None
+        if not chosen:
+            return []
+        rows = [BLANK, *rank_lines(view, chosen[0], width - 2)][:height]
+        return [indent(row, 1) if row.spans else row for row in rows]
+
+    def turn(self, rows: int) -> None:
+        """A screenful down the table, the cursor with it."""
+        self.move(rows)
+
+    def neighbour(self, target: Target, rows: int) -> Target | None:
+        """Return the target `rows` further down the table."""
+        if target not in self.targets:
+            return None
+        index = self.targets.index(target) + rows
+        return self.targets[min(max(index, 0), len(self.targets) - 1)]
+
+    def scroll(self, rows: int) -> None:
+        """Move by rows, cursor and view together."""
+        self.top = min(max(self.top + rows, 0), max(self.num_rows - self.height, 0))
+        if self.cursor in self.targets:
+            self.move(rows)
+
+    def _follow_cursor(self) -> None:
+        if self.cursor in self.targets:
+            index = self.targets.index(self.cursor)
+            self.top = min(max(self.top, index - self.height + 1), index)
+        self.top = min(max(self.top, 0), max(self.num_rows - self.height, 0))
+
+    def _title(self, view: RunView, shown: RankList, width: int) -> tuple[str, int, str]:
+        rows = f"{shown.grouping.by}s" if shown.grouping is not None else "ranks"
+        order = f"{rows} by {self.sort}{', reversed' if self.reversed else ''}"
+        chosen = f"filter “{self.filter}”: {len(shown.ranks):,} of {len(view.ranks):,}" if self.filter else ""
+        last = min(self.top + self.height, self.num_rows)
+        place = (
+            f"{self.top + 1:,}{text_of.TO}{last:,} of {self.num_rows:,}"
+            if self.num_rows > self.height
+            else ""
+        )
+        live = "" if chosen and place else f"{shown.num_live:,} live"
+        right = " · ".join(part for part in (chosen, place, live) if part)
+        return order, width, right
+
+    def _why_empty(self, view: RunView) -> str:
+        if not view.ranks:
+            return "no rank known yet"
+        return f"no rank, host, group or state is “{self.filter}”: press / and change it, esc clears it"
+
+    def _legend(self, view: RunView, width: int) -> Line:
+        if self.shows_phases:
+            return indent(spread(bars.level_legend(width, "typical", "far longer"), BLANK, width - 2), 1)
+        marks: list[Span] = [("▶", "bad"), (" culprit ", "dim"), ("◆", "warn"), (" stands out ", "dim")]
+        grouped: list[Span] = []
+        if shown_grouping(view, self.by) is not None:
+            grouped = [(" a group shows its latest rank", "dim")]
+        letters = [("  ", "dim"), *(part for item in _letters() for part in item)]
+        legend = bars.level_legend(width)
+        # What the marks mean goes before the letters, which stand in the help, too.
+        for right in ([*marks, *grouped, *letters], [*marks, *grouped], marks):
+            if length(legend) + length(right) < width - 3:
+                return indent(spread(legend, line(*right), width - 2), 1)
+        return indent(legend, 1)
+
+
+def _letters() -> list[tuple[Span, Span]]:
+    names = {"D": "data", "F": "fwd", "B": "bwd", "C": "comm", "O": "opt", "r": "other"}
+    phases = {letter: phase for phase, letter in bars.PHASE_LETTERS.items()}
+    return [((letter, f"phase:{phases[letter]}"), (f" {name}  ", "dim")) for letter, name in names.items()]
+
+
+def _heat_title(view: RunView, left_step: int, length: int, width: int) -> str:
+    if not length or view.heat_first_step is None:
+        return "lateness"
+    last = min(view.heat_first_step + length, left_step + width) - 1
+    title = f"late in {text_of.steps(max(left_step, view.heat_first_step), last)}"
+    return title if len(title) <= width else "lateness"
+
+
+def table_columns(shown: RankList, width: int, *, phases: bool) -> rank_row.Columns:
+    """Return the widths of the table: figures first, then phases, the heat map takes what is left.
+
+    phases: the heat map is of phases, which takes the place of the bars.
+    """
+    number, host = shown.number_width, min(max(shown.name_width, 4), 8 if width < 100 else 20)
+    left = width - 1 - number - host - rank_row.STATE_WIDTH - 3
+    if phases:
+        names: tuple[str, ...] = ("step", "caused") if left >= 90 else ("caused",)
+        left -= (rank_row.FIGURE_WIDTH + 1) * len(names)
+        return rank_row.Columns(number, host, names, 0, left, 0, phases=True)
+    choices: tuple[tuple[str, ...], ...] = (
+        ("step", "wait", "caused", "last"),
+        ("wait", "caused", "last"),
+        ("wait", "caused"),
+        ("caused",),
+    )
+    # The bars keep a third of a narrow table, and room enough to be told apart.
+    names = next((each for each in choices if left - len(each) * 9 >= 2 * NARROWEST_BAR + 8), choices[-1])
+    left -= (rank_row.FIGURE_WIDTH + 1) * len(names)
+    now = 18 if left >= 90 else 0
+    left -= now + 1 if now else 0
+    bar = min(max(left // 3, NARROWEST_BAR), 30)
+    least = bars.VISIBLE_LEVEL if shown.num_all >= GROUPED_FROM else 0
+    return rank_row.Columns(number, host, names, bar, max(left - bar - 2, 0), now, least=least)

@@ -1,0 +1,239 @@
+"""Runs: the recordings of a folder with their step time and verdict; search, open, mark two and compare.
+
+Rows are read in the background, those on the screen first: an unread one says so and stays usable.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, ClassVar
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import (
+    BLANK,
+    Cell,
+    Line,
+    crop,
+    fit,
+    fit_middle,
+    indent,
+    line,
+    row,
+    rule,
+    to_ascii,
+    wrap,
+)
+from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.tui.contract.desk import NO_DESK
+from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.draw import bars
+from tuiadvisor.tui.pages import sections
+
+if TYPE_CHECKING:
+    from tuiadvisor.text.line import Span
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.views.run_list import RunEntry
+
+MARGIN = 1
+WHEN_WIDTH = 11
+DECISIONS = {"tune": "◆ tune", "rescale": "⇄ rescale", "stop": "■ stop", "keep": "✓ keep"}
+DECISION_ROLES = {"tune": "warn", "rescale": "accent", "stop": "bad", "keep": "good"}
+VERDICT_WIDTH = 10
+MOST_MARKS = 2
+LIVE = ("live", "")
+
+
+class Runs(Page):
+    """The eighth screen."""
+
+    name = "runs"
+    title = "Runs"
+    abouts: ClassVar = {"open": "replay this recording, or return to the live run"}
+    of_run = False
+    keys = ("open", "mark", "compare_marked", "filter", "refresh", "live", "help", "quit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.desk = NO_DESK
+        self.filter = ""
+        self.marked: list[str] = []  # paths, the one marked first is "before"
+        self.wanted: tuple[str, ...] = ()  # what is on the screen and not read yet
+        self.height = 1
+
+    def mark(self) -> str:
+        """Mark or unmark the run under the cursor; returns what was done."""
+        if self.cursor is None or self.cursor not in self.targets or self.cursor == LIVE:
+            return "m: choose a recording first, with up and down"
+        path = self.cursor[1]
+        if path in self.marked:
+            self.marked.remove(path)
+            return "no longer marked"
+        self.marked = [*self.marked, path][-MOST_MARKS:]
+        if len(self.marked) < MOST_MARKS:
+            return "marked as before: mark another one, then c compares the two"
+        return "marked as after: c compares the two"
+
+    def turn(self, rows: int) -> None:
+        """A screenful down the list, the cursor with it."""
+        self.move(rows)
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return head, rows, and what is known of the row under the cursor."""
+        desk, room = self.desk, width - 2 * MARGIN
+        chosen = [entry for entry in desk.runs if passes(entry, self.filter)]
+        self.marked = [path for path in self.marked if any(entry.path == path for entry in desk.runs)]
+        columns = Columns(desk.runs, room)
+        body = [_live_row(state, desk.open_path)] if desk.has_live and not self.filter else []
+        body += [self.row(entry, columns) for entry in chosen]
+        if not desk.runs:
+            body += [BLANK, *(line((text, "dim")) for text in wrap(self._why_empty(), room))]
+        elif not chosen:
+            body.append(line((f"no name, job or verdict contains “{self.filter}”: / changes it", "dim")))
+        below = self._below(chosen, room) if height >= 16 else []
+        self.height = max(height - 2 - len(below), 1)
+        if self.cursor is None and chosen:
+            self.cursor = ("run", chosen[0].path)
+        shown = self.arranged(
+            [indent(crop(each, room), MARGIN) if each.spans else each for each in body], width, self.height
+        )
+        visible = {each.target[1] for each in shown if each.target and each.target[0] == "run"}
+        self.wanted = tuple(
+            entry.path for entry in chosen if entry.path in visible and entry.state == "unread"
+        )
+        head = [
+            indent(rule(*self._title(len(chosen), room)), MARGIN),
+            indent(crop(columns.head(), room), MARGIN),
+        ]
+        shown += [BLANK] * (self.height - len(shown))
+        return [*head, *shown, *below]
+
+    def _title(self, num_chosen: int, width: int) -> tuple[str, int, str]:
+        found = text_of.count(len(self.desk.runs), "recording")
+        if self.filter:
+            found = f"filter “{self.filter}”: {num_chosen:,} of {found}"
+        return "runs", width, " · ".join(part for part in (self.desk.runs_note, found) if part)
+
+    def _why_empty(self) -> str:
+        if self.desk.runs_note:
+            return self.desk.runs_note
+        where = "this folder" if self.desk.folder in ("", ".") else self.desk.folder
+        return (
+            f"No recordings (*.tuirec) in {where}. tuiadvisor record -o run.tuirec makes one from a running training, "
+            "tuiadvisor runs DIR looks elsewhere."
+        )
+
+    def row(self, entry: RunEntry, columns: Columns) -> Line:
+        """Return a recording's row."""
+        mark = {0: "1", 1: "2"}.get(self.marked.index(entry.path), " ") if entry.path in self.marked else " "
+        is_open = entry.path == self.desk.open_path
+        spans: list[Span] = [
+            (mark, "accent"),
+            ("▶" if is_open else " ", "accent"),
+            (fit_middle(entry.name, columns.name) + " ", "strong" if is_open else "text"),
+            (fit(entry.when, WHEN_WIDTH) + " ", "dim"),
+        ]
+        target = ("run", entry.path)
+        if entry.state != "read":
+            words = {"unread": "not read yet", "reading": "reading …"}.get(entry.state, entry.problem)
+            spans.append((fit(words, columns.tail), "bad" if entry.state == "broken" else "dim"))
+            return Line(tuple(spans), target)
+        decision = entry.decision
+        verdict = DECISIONS[decision] if decision else "… not yet"
+        spans += [
+            (fit(text_of.count(entry.world_size), 6, "right") + " ", "text"),
+            (fit(text_of.count(entry.last_step), 8, "right") + " ", "dim"),
+            (
+                fit(text_of.seconds(entry.median_s), 8, "right") + " ",
+                sections.figure(text_of.seconds(entry.median_s))[1],
+            ),
+            *_spark(entry, columns.spark),
+            (" " + fit(verdict, VERDICT_WIDTH), DECISION_ROLES.get(decision or "", "dim")),
+        ]
+        if columns.sentence:
+            spans.append((" " + fit(plain_sentence(entry), columns.sentence), "dim"))
+        return Line(tuple(spans), target)
+
+    def _below(self, chosen: list[RunEntry], width: int) -> list[Line]:
+        """Return the sentence of the row under the cursor, and where its file is."""
+        entry = next((each for each in chosen if self.cursor == ("run", each.path)), None)
+        rows = [BLANK] * 2
+        if entry is not None:
+            said = entry.problem or entry.sentence or "enter opens it; its verdict comes when it was read"
+            rows = [line((text, "text")) for text in wrap(said, width)[:2]]
+            rows += [BLANK] * (2 - len(rows))
+        where = f"{entry.path} · {text_of.num_bytes(entry.num_bytes)}" if entry else self.desk.folder
+        parts = [where, entry.label, entry.ended] if entry else [where]
+        rows.append(line((" · ".join(part for part in parts if part), "dim")))
+        return [indent(crop(each, width), MARGIN) for each in [rule("selected", width), *rows]]
+
+
+class Columns:
+    """Widths of the list: the name takes what it needs, the sparkline and the sentence what is left."""
+
+    def __init__(self, runs: tuple[RunEntry, ...], width: int) -> None:
+        fixed = 2 + WHEN_WIDTH + 1 + 7 + 9 + 9 + VERDICT_WIDTH + 2
+        wanted = max((len(entry.name) for entry in runs), default=8)
+        self.name = min(max(wanted, 8), max(width - fixed - 8, 8), 40)
+        left = width - fixed - self.name - 1
+        self.spark = min(max(left, 4), 24)
+        self.sentence = max(left - self.spark - 1, 0) if left - self.spark > 20 else 0
+        self.tail = width - 2 - self.name - 1 - WHEN_WIDTH - 1
+
+    def head(self) -> Line:
+        """Return the head of the table."""
+        names = (
+            Cell("", 1),
+            Cell("name", self.name, "dim"),
+            Cell("changed", WHEN_WIDTH, "dim"),
+            Cell("ranks", 6, "dim", "right"),
+            Cell("to step", 8, "dim", "right"),
+            Cell("step", 8, "dim", "right"),
+            Cell("trend", self.spark, "dim"),
+            Cell("verdict", VERDICT_WIDTH, "dim"),
+        )
+        return row(names)
+
+
+def _spark(entry: RunEntry, width: int) -> list[Span]:
+    if not any(value is not None for value in entry.spark):
+        return [(fit("no step", width), "unknown")]
+    return list(bars.spark_line(entry.spark, width).spans)
+
+
+def plain_sentence(entry: RunEntry) -> str:
+    """Return the verdict's sentence without the decision, which stands before it."""
+    word, colon, rest = entry.sentence.partition(":")
+    return rest.strip() if colon and word.lower() == (entry.decision or "") else entry.sentence
+
+
+def _live_row(state: FeedState, open_path: str) -> Line:
+    here = "▶" if not open_path else " "
+    label = state.view.run.label if state.view is not None and not open_path else "the live run"
+    return line(
+        (" " + here, "accent"),
+        ("live  ", "good"),
+        (label, "strong"),
+        ("  enter shows it", "dim"),
+        target=LIVE,
+    )
+
+
+def passes(entry: RunEntry, wanted: str) -> bool:
+    """Return whether every word typed is in a run's name, job, time or verdict."""
+    held = f"{entry.name} {entry.label} {entry.when} {entry.decision or ''} {entry.sentence}".lower()
+    return all(word in held for word in wanted.lower().split())
+
+
+def plain_runs(runs: tuple[RunEntry, ...], title: str, *, plain_ascii: bool | None = None) -> str:
+    """Return the list as text, each line ended by a newline; plain_ascii None asks stdout and the locale."""
+    if plain_ascii is None:
+        plain_ascii = ascii_only(os.environ, getattr(sys.stdout, "encoding", None))
+    page, width = Runs(), 80
+    columns = Columns(runs, width)
+    rows = [*(line(text) for text in wrap(title, width)), rule("runs", width), columns.head()]
+    for entry in runs:
+        rows.append(page.row(entry, columns))
+        rows += [indent(line((text, "dim")), 4) for text in wrap(plain_sentence(entry), width - 4)]
+    text = "\n".join(crop(each, width).text.rstrip() for each in rows) + "\n"
+    return to_ascii(text) if plain_ascii else text

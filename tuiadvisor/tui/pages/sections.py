@@ -1,0 +1,325 @@
+"""Parts of the overview, each a pure function from a RunView to lines of a given width.
+
+The overview arranges them to the size of the screen; `once` prints them one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import Line, Span, crop, fit, indent, length, line, spread, wrap
+from tuiadvisor.text.wording import loss_notes
+from tuiadvisor.tui.draw import bars
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import DeviceView, Finding, ProbeWork, RunView
+
+DECISIONS = {"tune": "◆ TUNE", "rescale": "⇄ RESCALE", "stop": "■ STOP", "keep": "✓ KEEP"}
+SEVERITIES = {"critical": "■ critical", "warning": "▲ warning", "info": "● info"}
+SEVERITY_ROLES = {"critical": "bad", "warning": "warn", "info": "accent"}
+
+
+def not_enough(view: RunView) -> str:
+    """Return "not enough yet: 12 more steps", or "" where there is enough for a verdict."""
+    if view.window.enough:
+        return ""
+    missing = view.window.num_missing_steps
+    return f"not enough yet: {text_of.count(missing, 'more step')}" if missing > 0 else "not enough steps yet"
+
+
+def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return badge and sentence, then what follows from it, in at most `max_rows` rows."""
+    decision = view.verdict.decision
+    badge = f" {DECISIONS[decision]} " if decision else " … NOT YET "
+    role = f"badge:{decision}" if decision else "badge"
+    sentence = view.verdict.sentence
+    if decision and sentence.lower().startswith(f"{decision}:"):
+        sentence = sentence.partition(":")[2].strip()
+    waiting = not_enough(view)
+    if waiting and not sentence.lower().startswith("not enough"):
+        sentence = f"{waiting}. {sentence}".strip()
+    room = width - len(badge) - 1
+    rows = wrap(sentence or "no verdict yet", room)
+    lines = [line((badge, role), " ", (text, "strong")) for text in rows[:1]]
+    lines += [indent(line((text, "strong")), len(badge) + 1) for text in rows[1:]]
+    if view.verdict.next_constraint and len(lines) < max_rows - 1:
+        name = text_of.phase_name(view.verdict.next_constraint)
+        lines.append(indent(line((f"then the next constraint is {name}", "dim")), len(badge) + 1))
+    return _cut(lines, max_rows, width)
+
+
+def _cut(lines: list[Line], max_rows: int, width: int) -> list[Line]:
+    """Keep the first rows; an ellipsis at the end of the last one where rows were left off."""
+    if len(lines) <= max_rows or max_rows <= 0:
+        return [crop(row, width) for row in lines[: max(max_rows, 0)]]
+    last = lines[max_rows - 1]
+    return [*lines[: max_rows - 1], crop(Line((*last.spans, (" …", "dim"))), width)]
+
+
+def step_figures(view: RunView, width: int) -> Line:
+    """Return step time and throughput."""
+    step = view.step
+    spans: list[Span] = [("median ", "dim"), figure(text_of.seconds(step.median_s))]
+    spans += [("   p95 ", "dim"), figure(text_of.seconds(step.p95_s))]
+    spans += [("   ", "dim"), figure(text_of.rate(step.throughput_steps_s, "steps/s"))]
+    for value, what in ((step.throughput_samples_s, "samples"), (step.throughput_tokens_s, "tokens")):
+        if value is not None:
+            spans += [("   ", "dim"), figure(text_of.rate(value, f"{what}/s"))]
+    slowed: list[Span] = []
+    if view.slowdown is not None:
+        slowed = [("   slowed ", "dim"), figure(text_of.factor(view.slowdown))]
+    whole = Line((*spans, *slowed))
+    return whole if length(whole) <= width else crop(Line(tuple(spans)), width)
+
+
+def figure(text: str) -> Span:
+    """Return a number in the role of a number, "unknown" in its own."""
+    return (text, "unknown" if text.startswith(text_of.UNKNOWN) else "strong")
+
+
+def trend(view: RunView, width: int, rows: int) -> list[Line]:
+    """Return the chart of the step time and the row of its marks."""
+    values = view.trend.step_s
+    if not any(value is not None for value in values):
+        return [line(("no step finished yet: the trend starts with the first one", "dim"))][:rows]
+    chart_rows = max(rows - 1, 1)
+    lines = bars.column_chart(values, width, chart_rows, text_of.readable_top(values[-width:]))
+    if rows > chart_rows:
+        first, size = view.trend.first_step, view.trend.steps_per_bucket
+        marks = bars.chart_marks(view.trend.marks, first, size, len(values), width)
+        lines.append(spread(marks, line((_trend_scale(view, width), "dim")), width))
+    return lines
+
+
+THROUGHPUT_ROWS = 3
+
+
+def throughput(view: RunView, width: int, room: int) -> list[Line]:
+    """Return the throughput over the steps of the trend above, or nothing where there are no rows to spare."""
+    values = view.trend.throughput_steps_s
+    shown = [value for value in values[-width:] if value is not None]
+    if room < THROUGHPUT_ROWS or not shown:
+        return []
+    label = line(("throughput of these steps", "dim"))
+    scale = line((f"highest {text_of.rate(max(shown), 'steps/s')}", "dim"))
+    return [spread(label, scale, width), *bars.column_chart(values, width, THROUGHPUT_ROWS - 1)]
+
+
+def _trend_scale(view: RunView, width: int) -> str:
+    """Return what the height of the chart means, and what was cut."""
+    shown = [value for value in view.trend.step_s[-width:] if value is not None]
+    top = text_of.readable_top(shown)
+    cut = f"cut at {text_of.seconds(top)}, " if max(shown) > top else ""
+    return f"{cut}tallest {text_of.seconds(max(shown))}"
+
+
+def step_title(name: str, view: RunView) -> str:
+    """Return the head of the step's figures, with those that rest on the user's word."""
+    return f"{name}, {' and '.join(view.step.given)} as given" if view.step.given else name
+
+
+def window(view: RunView) -> str:
+    """Return which steps the figures are from, and which were left out."""
+    left_out = ", ".join(
+        f"{count:,} {why.replace('_', ' ')}" for why, count in view.window.excluded.items() if count
+    )
+    steps = text_of.steps(view.window.first_step, view.window.last_step)
+    told = f"{steps}, without {left_out}" if left_out else steps
+    return f"{told}: {view.window.change}" if view.window.change else told
+
+
+def phases(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return the step as a stacked bar and its legend."""
+    bar = Line(tuple(bars.stacked_bar(view.step.shares, width, named=True)))
+    return [bar, *bars.legend(view.step.shares, view.step.seconds, width, max_rows - 1)]
+
+
+def phases_note(view: RunView) -> str:
+    """Return what the bar is a mean of, and the phases nobody observed."""
+    names = ", ".join(bars.SHORT_NAMES[phase] for phase in bars.unknown_phases(view.step.shares))
+    if len(bars.unknown_phases(view.step.shares)) > 4:
+        names = "most phases"
+    return f"mean over ranks · unknown: {names}" if names else "mean over ranks"
+
+
+def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return what communication costs and how much of it is hidden."""
+    overlap = view.overlap
+    if overlap.comm_total_s is None and overlap.comm_exposed_s is None:
+        return []
+    total = text_of.seconds(overlap.comm_total_s)
+    exposed = text_of.seconds(overlap.comm_exposed_s)
+    hidden = text_of.share(overlap.overlap)
+    unseen = " (how much more is hidden is unknown)" if overlap.comm_total_s is None else ""
+    text = f"exposed communication {exposed} a step{unseen}"
+    if overlap.skew_s is not None and overlap.transfer_s is not None:
+        late, moving = text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)
+        text += f": {late} waiting for the last rank, {moving} moving data"
+    if overlap.comm_total_s is not None:
+        # The hidden part is timed in some steps only, and those may not be like all of them: a statement of its own.
+        sample = f"the {text_of.share(overlap.sampled_share)} of steps seen in detail"
+        if overlap.num_sampled_steps is not None:
+            sample = f"{text_of.count(overlap.num_sampled_steps, 'step')} seen in detail"
+        text += f". In {sample}: {total} in all, {hidden} of it hidden behind compute"
+    return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
+
+
+def device(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return what the devices spend beside what their threads spend, where that was measured."""
+    if view.device is None:
+        return []
+    parts = [
+        f"{text_of.phase_name(phase)} {text_of.seconds(value)}"
+        for phase, value in view.device.seconds.items()
+        if value
+    ]
+    text = f"on the device {text_of.seconds(view.device.step_s)} a step: {', '.join(parts)}; it {pace(view.device)}"
+    return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
+
+
+def pace(device: DeviceView) -> str:
+    """Return whether a device keeps pace with the thread that feeds it."""
+    if device.keeps_pace is None:
+        return f"{text_of.UNKNOWN}: keeps pace with its thread or not"
+    if device.keeps_pace:
+        return "keeps pace with its thread, so waits for launches"
+    return f"is behind its thread by {text_of.share(device.behind_share)} of the step"
+
+
+def culprits(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return one line a straggler: who, why, what it costs, since when."""
+    why = next((entry.why for entry in view.unknown if entry.metric == "stragglers"), "")
+    if why and not view.stragglers:
+        return [crop(line((f"who is late is {text_of.UNKNOWN}: {why}", "dim")), width)][:max_rows]
+    lines = []
+    hosts = {rank.rank: rank.host for rank in view.ranks}
+    is_one_host = len(set(hosts.values())) == 1  # the header names it
+    for straggler in view.stragglers:
+        cause = text_of.phase_name(straggler.cause)
+        since = text_of.since(straggler.since_step, seen=straggler.onset_seen)
+        lines.append(
+            line(
+                ("▶ ", "bad"),
+                (f"rank {straggler.rank}", "strong"),
+                ("" if is_one_host else f" on {hosts.get(straggler.rank) or 'an unknown host'}", "dim"),
+                " arrives last: ",
+                (cause, "strong"),
+                (f", costs {text_of.seconds(straggler.loss_s_per_step)}/step", "text"),
+                (f" {since}" if since else "", "dim"),
+                ("" if straggler.persistent else ", on and off", "dim"),
+                target=("rank", str(straggler.rank)),
+            )
+        )
+    if len(lines) > max_rows > 0:
+        more = len(lines) - max_rows + 1
+        who = "1 more rank that arrives" if more == 1 else f"{more} more ranks that arrive"
+        left = line((f"  and {who} late: see 2 Ranks", "dim"))
+        lines = [*lines[: max_rows - 1], left]
+    return [crop(row, width) for row in lines[: max(max_rows, 0)]]
+
+
+def finding(found: Finding, width: int) -> Line:
+    """Return a finding in one row: severity, sentence, what it costs."""
+    cost = f"{text_of.seconds(found.loss_s_per_step)}/step" if found.loss_s_per_step is not None else ""
+    left = line(
+        (fit(SEVERITIES[found.severity], 11), SEVERITY_ROLES[found.severity]),
+        (fit(found.pattern, 3), "dim"),
+        (_sentence(found, (width - len(cost) - 2 if cost else width) - 15), "text"),
+    )
+    room = width - len(cost) - 2 if cost else width
+    return Line(spread(crop(left, room), line((cost, "strong")), width).spans, ("finding", found.id))
+
+
+def _sentence(found: Finding, room: int) -> str:
+    """Return the whole sentence, or the title where that fits and the sentence does not: nothing half said."""
+    if cell_len(found.message) <= room or cell_len(found.title) > room:
+        return found.message or found.title
+    return found.title
+
+
+def finding_block(found: Finding, width: int, max_rows: int) -> list[Line]:
+    """Return a finding with its whole sentence, for screens with room."""
+    cost = f"{text_of.seconds(found.loss_s_per_step)}/step" if found.loss_s_per_step is not None else ""
+    head = line(
+        (f"{SEVERITIES[found.severity]}  ", SEVERITY_ROLES[found.severity]),
+        (found.title, "strong"),
+        (f"  {found.pattern}", "dim"),
+    )
+    room = width - len(cost) - 2 if cost else width
+    target = ("finding", found.id)
+    rows = [Line(spread(crop(head, room), line((cost, "strong")), width).spans, target)]
+    rows += [Line(indent(line(text), 2).spans, target) for text in wrap(found.message, width - 2)]
+    return _cut(rows, max_rows, width)
+
+
+def losses(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return what was not seen, or nothing where everything was."""
+    notes = loss_notes(view.losses)
+    if not notes:
+        return []
+    rows = wrap("; ".join(notes), width - 9)
+    lines = [line(("▲ lost   ", "warn"), (rows[0], "warn"))]
+    lines += [indent(line((text, "warn")), 9) for text in rows[1:]]
+    return _cut(lines, max_rows, width)
+
+
+def unknowns(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return the metrics nobody could observe, with the reason."""
+    if not view.unknown:
+        return []
+    text = "; ".join(f"{text_of.phase_name(item.metric)}: {item.why}" for item in view.unknown)
+    rows = wrap(text, width - 9)
+    lines = [line(("unknown  ", "unknown"), (rows[0], "dim"))]
+    lines += [indent(line((row, "dim")), 9) for row in rows[1:]]
+    return _cut(lines, max_rows, width)
+
+
+def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return one line a host: CPU, memory, load, disk, network."""
+    lines = []
+    for host in view.hosts:
+        parts = [f"cpu {text_of.share(host.cpu)}", f"mem {text_of.share(host.memory)}"]
+        if host.load_1m is not None:
+            cores = f"/{host.num_cpus}" if host.num_cpus else ""
+            parts.append(f"load {text_of.significant(host.load_1m)}{cores}")
+        if host.disk_read_bytes_s is not None:
+            parts.append(f"disk {text_of.num_bytes(host.disk_read_bytes_s)}/s")
+        if host.net_bytes_s is not None:
+            parts.append(f"net {text_of.num_bytes(host.net_bytes_s)}/s")
+        name = fit(host.host, min(max(len(each.host) for each in view.hosts), 16))
+        lines.append(crop(line(name, "  ", (" · ".join(parts), "dim")), width))
+        lines += [crop(indent(line((gpu, "dim")), len(name) + 2), width) for gpu in host.gpus]
+    if len(lines) > max_rows > 0:
+        more = line((f"and {text_of.count(len(lines) - max_rows + 1, 'more line')} of hosts", "dim"))
+        lines = [*lines[: max_rows - 1], more]
+    return lines[: max(max_rows, 0)]
+
+
+def probe_work(work: ProbeWork) -> str:
+    """Return what the probes take of a step, and how many steps they saw in detail.
+
+    At least: hooks can time themselves, not what the training pays for the caches that they took.
+    """
+    over = ""
+    if work.is_over:
+        is_always_on = work.always_on is not None and work.budget is not None and work.always_on > work.budget
+        cause = "without detail" if is_always_on else "by its bursts"
+        over = f", over its {text_of.small_share(work.budget)} {cause}"
+    return f"probe {text_of.at_least(work.cost)} of step{over}; detail {text_of.share(work.detail)} of steps"
+
+
+def source(view: RunView, width: int) -> Line:
+    """Return where the figures come from and what watching costs."""
+    parts = [text_of.count(view.num_frames, "frame")]
+    if view.event_time_s is not None:
+        parts.append(f"{text_of.seconds(view.event_time_s)} seen")
+    cost = f"probe cost {text_of.at_least(view.probe_cost)}"
+    parts.append(probe_work(view.probe) if view.probe is not None else cost)
+    if view.goodput is not None:
+        parts.append(f"goodput {text_of.share(view.goodput)}")
+    while len(parts) > 2 and len(" · ".join(parts)) > width:
+        del parts[0]  # what watching costs and what the run is worth stay
+    return crop(line((" · ".join(parts), "dim")), width)

@@ -1,0 +1,1 @@
+"""The way to the terminal: only what changed."""

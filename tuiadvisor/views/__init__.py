@@ -1,0 +1,1 @@
+"""Frozen pictures that screens, reports and JSON show; nothing computes after them."""

@@ -1,0 +1,365 @@
+"""RunView: the frozen picture of a run that screens, JSON and reports show; nothing computes after it.
+
+Every number is float seconds or a share 0..1 unless its name says otherwise; None means "not observed" and is
+shown as "unknown", never as 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.communication import ExchangeView
+    from tuiadvisor.views.pipeline import PipelineView
+    from tuiadvisor.views.rank_group import Grouping
+
+Decision = Literal["tune", "rescale", "stop", "keep"]
+Severity = Literal["info", "warning", "critical"]
+Shares = dict[str, float | None]  # phase name (events.PHASES) -> share of the step
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What runs, where, with what."""
+
+    label: str  # short name of the job, e.g. "train.py"
+    command: str
+    world_size: int | None
+    hosts: tuple[str, ...]
+    torch: str | None
+    python: str | None
+    backend: str | None
+    device: str | None  # "cpu", "cuda"
+    parallel: dict[str, int]  # {"dp": 4, "pp": 1, "tp": 1}: only what was observed
+    software: dict[str, str] = field(default_factory=dict)
+    started_wall_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The steps that every statistic of the view was computed from."""
+
+    first_step: int | None
+    last_step: int | None
+    num_steps: int  # steady steps used
+    excluded: dict[str, int]  # {"warmup": 20, "checkpoint": 3, "partial": 1}
+    enough: bool  # enough steady steps for a verdict
+    num_missing_steps: int  # "not enough yet: N more steps"
+    change: str = (
+        ""  # why steps before a change do not count: "since step 140 rank 2 works 6 ms longer a step"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """The job's step: one number each, over the window. Phases, median and p95 are those of steady steps."""
+
+    median_s: float | None
+    p95_s: float | None
+    throughput_steps_s: float | None  # the pauses between the steady steps included, like the two below
+    throughput_samples_s: float | None
+    throughput_tokens_s: float | None
+    shares: Shares  # mean over ranks; sums to 1 over the known ones
+    seconds: Shares
+    given: tuple[
+        str, ...
+    ] = ()  # "samples", "tokens": their rates rest on what the user said of a step's work
+    mean_s: float | None = None  # of the steady steps: what the phases sum to
+    mean_with_pauses_s: float | None = None  # time of the window by its steps: what the throughput rests on
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeWork:
+    """What the probes did, over the window."""
+
+    cost: float | None  # share of the step time, measured by the probes themselves
+    budget: float | None  # share that they may take; unknown where ranks differ
+    detail: float | None  # share of the ranks' steps in which calls were recorded one by one
+    num_detail_steps: int  # steps of which at least one rank recorded them
+    is_over: bool  # it costs more than it may: the always-on tier alone does, or bursts: the first, those asked for
+    always_on: float | None = None  # as cost, of the steps without detail
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A step on the device's own clock, by CUDA events: medians over the steps that were measured."""
+
+    step_s: float  # from the first to the last border of a step
+    seconds: Shares  # `other`: between forward, backward and optimizer
+    behind_share: float | None  # how far it is behind the training thread at most, share of step_s
+    keeps_pace: (
+        bool | None
+    )  # True: never behind, so it waits for launches; None: the evidence does not decide
+    num_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Communication, and how much of it compute hides. Seconds a step, mean over ranks.
+
+    Two bases: comm_total_s, overlap, hidden_s and the *_sampled_s are of the steps in which all communication was timed
+    (total = hidden + exposed there); comm_exposed_s, transfer_s and skew_s are of all steps of the window.
+    """
+
+    comm_total_s: float | None
+    comm_exposed_s: float | None
+    overlap: float | None
+    transfer_s: float | None  # exposed communication that remains when all arrive together
+    skew_s: float | None  # exposed communication that is waiting for the last arriver
+    sampled_share: float | None  # share of steps in which all communication was timed
+    hidden_s: float | None = None  # of comm_total_s, behind compute
+    num_sampled_steps: int | None = None
+    # Of the sampled steps, so that it may be set against comm_total_s; the others are of all steps.
+    exposed_sampled_s: float | None = None
+    skew_sampled_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRow:
+    """One collective operation of one size, from the calls that were seen one by one."""
+
+    op: str  # events.EventKind name, lower case
+    group: int  # number of the process group, of this rank's own counting
+    num_bytes: int | None
+    per_step: float  # calls of a rank in a step that was watched
+    num_seen: int  # the latest calls that this row rests on
+    num_ranks: int  # ranks that were seen in one call
+    time_s: float  # from the call to the end of the wait for it, mean over ranks
+    hidden_s: float | None  # from the call to the beginning of the wait
+    skew_s: float | None  # from the first arriver to the last one
+    transfer_s: float | None  # from the last arrival to the first rank that is through
+    bytes_s: float | None  # num_bytes / transfer_s
+    last_rank: int | None
+    last_share: float | None  # of the calls in which that rank came last
+    last_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A rank that the others wait for."""
+
+    rank: int
+    score: float | None  # reference / own work between barriers; 1 = as fast as its peers
+    cause: str  # a phase name, or "host"
+    loss_s_per_step: float
+    since_step: int | None  # the first step compared where its beginning was not seen
+    persistent: bool
+    onset_seen: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """One rank in the table and the heat map."""
+
+    rank: int
+    host: str
+    local_rank: int | None
+    pid: int | None
+    state: str  # events.RankState name, lower case
+    state_detail: str  # e.g. "killed by SIGKILL after step 341", or why it was refused
+    now: str  # phase it is in, with how long, e.g. "comm_exposed 3.1 s"; "" when unknown
+    last_step: int | None
+    step_s: float | None
+    shares: Shares
+    seconds: Shares
+    compute: float | None  # share of the step: forward + backward + optimizer
+    idle: float | None  # share of the step: waiting for data or for peers
+    overlap: float | None
+    comm_exposed_s: float | None
+    wait_s: float | None  # per step, waited for later arrivers
+    caused_wait_s: float | None  # per step, waiting this rank caused to the others together
+    last_arrivals: float | None  # share of the steps in which it arrived last
+    is_culprit: bool
+    lateness_levels: bytes  # one byte a recent step: 0 in time .. 7 very late, 255 unknown; oldest first
+    device: DeviceView | None = None
+    phase_levels: bytes = (
+        b""  # one byte a phase of PHASES: how much longer than its peers, scaled like lateness
+    )
+    is_outlier: bool = False  # stands out from the other ranks, by lateness or state; a culprit always does
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do about a finding."""
+
+    text: str
+    command: str | None
+    risk: str  # low | medium | high
+    effort: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that fired, with the evidence that made it fire."""
+
+    id: str
+    title: str
+    pattern: str
+    lens: str
+    layer: str
+    severity: Severity
+    ranks: tuple[int, ...]
+    hosts: tuple[str, ...]
+    phase: str | None
+    since_step: int | None
+    evidence: dict[str, float | int | str | None]
+    loss_s_per_step: float | None
+    message: str  # one sentence with the numbers in it
+    measure_next: tuple[str, ...]
+    actions: tuple[Action, ...]
+
+    @property
+    def onset_seen(self) -> bool:
+        """False where since_step is only the first step that was compared: it began there or earlier."""
+        return self.evidence.get("onset_seen") != 0
+
+    @property
+    def onset_step(self) -> int | None:
+        """The step at which it was seen to begin."""
+        return self.since_step if self.onset_seen else None
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """Step time now divided by step time without the finding."""
+
+    expected: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The one decision; `decision` is None while there is not enough evidence."""
+
+    decision: Decision | None
+    # e.g. "Tune: rank 2 reads data 14 ms late each step; without it steps would take 21 ms (1.69x)."
+    sentence: str
+    finding: str | None
+    pattern: str | None
+    speedup: Speedup | None
+    next_constraint: str | None
+    because: str
+    verify: str
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What was not seen. Screens show it whenever a field is not zero."""
+
+    events_dropped: int = 0
+    frames_lost: int = 0
+    frames_bad: int = 0
+    hooks_disabled: int = 0
+    ranks_missing: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()  # plain sentences: "agent on node3 silent for 12 s"
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A metric that could not be observed, and why."""
+
+    metric: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Recent history of the job for sparklines; one value a bucket, oldest first."""
+
+    first_step: int
+    steps_per_bucket: int
+    step_s: tuple[float | None, ...]
+    throughput_steps_s: tuple[float | None, ...]
+    marks: tuple[tuple[int, str], ...]  # (step, "onset rank 2") in step order
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """Latest host sample of one node."""
+
+    host: str
+    cpu: float | None  # share of all cores busy
+    memory: float | None
+    load_1m: float | None
+    num_cpus: int | None
+    disk_read_bytes_s: float | None
+    net_bytes_s: float | None
+    gpus: tuple[str, ...] = ()  # one short line a device
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The step re-simulated (What-if analysis, OSDI'25): 1 = nothing to gain there."""
+
+    S: float  # everything at its ideal
+    S_t: dict[str, float]  # only this phase as measured
+    S_w: dict[int, float]  # only this rank as measured
+    M_W: float | None  # share of the slowdown gone with the slowest 3 % of ranks
+    M_S: float | None  # share gone with the last pipeline stage; None without stages
+
+
+@dataclass(frozen=True, slots=True)
+class PauseView:
+    """Pauses of one kind: checkpoints, evaluations, or what some ranks do at a fixed distance or now and then."""
+
+    kind: str  # checkpoint | eval | periodic | irregular
+    ranks: tuple[int, ...]  # the others wait for them; empty: all pause together, or who was not seen
+    steps: tuple[int, ...]
+    lengths_s: tuple[float, ...]  # of each, for irregular ones
+    period_steps: float | None
+    length_s: float  # mean time that one adds to the job
+    loss_s: float  # of all of them
+    share: float | None  # of the time of the window, pauses included
+    phase: str | None  # where the time passes on those ranks
+    cause: str | None  # None: nothing observed tells
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """One phase of a step in the order in which it happens."""
+
+    phase: str  # events.PHASES
+    seconds: float | None  # mean over ranks
+    share: float | None
+    slowest_rank: int | None  # of several ranks, where they differ
+    slowest_s: float | None
+    is_slowest: bool  # the longest link of the chain
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """Everything a screen shows of a run at one moment."""
+
+    schema: int
+    run: RunInfo
+    window: Window
+    step: StepSummary
+    overlap: Overlap
+    slowdown: float | None  # S of the straggler analysis
+    stragglers: tuple[Straggler, ...]
+    ranks: tuple[RankRow, ...]
+    heat_first_step: int | None  # step of the first byte of lateness_levels
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+    goodput: float | None
+    goodput_losses: dict[str, float]
+    trend: Trend
+    hosts: tuple[HostRow, ...]
+    unknown: tuple[Unknown, ...]
+    losses: Losses
+    probe_cost: float | None  # share of the step the probes take themselves
+    num_frames: int
+    event_time_s: float | None  # latest event time seen, seconds since the run's first event
+    last_step: int | None
+    ended: str  # "" while it runs; else "run finished", "all ranks lost", ...
+    what_if: WhatIf | None = None
+    device: DeviceView | None = None  # mean over ranks
+    pipeline: PipelineView | None = None  # None: no rank holds a stage
+    chain: tuple[ChainLink, ...] = ()
+    collectives: tuple[CollectiveRow, ...] = ()
+    probe: ProbeWork | None = None
+    groupings: tuple[Grouping, ...] = ()
+    pauses: tuple[PauseView, ...] = ()
+    exchange: ExchangeView | None = None  # bucket by bucket; None: not seen so, `unknown` says why
