@@ -1,33 +1,40 @@
 """What each command does: the table of actions, and those that concern several pages at once.
 
-In: the Navigator.  Out: commands to the shell, other pages on top.
+In: the user's place in the screens.  Out: commands to the shell, other pages on top.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tuiadvisor.preferences import moved
 from tuiadvisor.tui.contract import commands
+from tuiadvisor.tui.control.place import Place
 from tuiadvisor.tui.control.prompts import SEEK_HINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tuiadvisor.tui.control.navigator import Navigator
+    from tuiadvisor.tui.control.prompts import Prompts
 
 
-def copy_page(here: Navigator) -> None:
+class Here(Place, Protocol):
+    """The place in which a key was pressed, with what may be asked there."""
+
+    asking: Prompts
+
+
+def copy_page(here: Here) -> None:
     """The whole page as text."""
     here.say(here.shell.copy(here.page.copied(here.state)))
 
 
-def look_again(here: Navigator) -> None:
+def look_again(here: Here) -> None:
     """Look into the folder for new recordings."""
     here.shell.ask("scale" if here.page is here.scaling else "list_runs")
 
 
-def compare_marked(here: Navigator) -> None:
+def compare_marked(here: Here) -> None:
     """Compare the two marked recordings."""
     if len(here.runs.marked) < 2:
         here.say("c: mark two recordings first, with m: the one before the change, then the one after")
@@ -36,7 +43,7 @@ def compare_marked(here: Navigator) -> None:
     here.show_page(here.compare)
 
 
-def swap(here: Navigator) -> None:
+def swap(here: Here) -> None:
     """Compare the other way round."""
     comparison = here.desk.comparison
     if comparison is None:
@@ -45,7 +52,7 @@ def swap(here: Navigator) -> None:
     here.shell.ask("compare", (comparison.after.path, comparison.before.path))
 
 
-def next_finding(here: Navigator, by: int) -> None:
+def next_finding(here: Here, by: int) -> None:
     """Show the next finding on its page, or select it on the overview."""
     findings = here.state.view.findings if here.state.view else ()
     if here.page is here.finding_page:
@@ -61,7 +68,7 @@ def next_finding(here: Navigator, by: int) -> None:
     here.overview.cursor = ("finding", ids[index % len(ids)])
 
 
-def next_rank(here: Navigator, by: int) -> None:
+def next_rank(here: Here, by: int) -> None:
     """Show the rank beside this one in the order of the table; in the session the next pattern; else go in time."""
     if here.page is here.preferences:
         pointed = here.preferences.opened()
@@ -86,31 +93,31 @@ def next_rank(here: Navigator, by: int) -> None:
         here.ranks.cursor = ("rank", str(order[index]))
 
 
-def capture(here: Navigator) -> None:
+def capture(here: Here) -> None:
     """Ask for a profiler window in the rank that is shown or selected."""
     rank = commands.rank_at(here.page)
     if rank is not None:
         here.shell.ask("capture", rank)
 
 
-def detail(here: Navigator) -> None:
+def detail(here: Here) -> None:
     """Ask for steps in detail: of the rank whose details are open, else of all."""
     rank = here.rank_page.rank if here.page is here.rank_page else None
     here.shell.ask("detail", () if rank is None else (rank,))
 
 
-def toggle_pause(here: Navigator) -> None:
+def toggle_pause(here: Here) -> None:
     """Freeze or go on."""
     here.shell.ask("resume" if commands.is_paused(here.state) else "pause")
 
 
-def next_speed(here: Navigator) -> None:
+def next_speed(here: Here) -> None:
     """Ask for the next speed of the replay."""
     if here.state.replay is not None:
         here.shell.ask("speed", commands.next_speed(here.state.replay.speed))
 
 
-def change_theme(here: Navigator) -> None:
+def change_theme(here: Here) -> None:
     """Use the next set of colours."""
     name = here.shell.next_theme()
     here.say(f"colours: {name} (, keeps them as a preference)")
@@ -125,7 +132,7 @@ FEED_COMMANDS: dict[str, tuple[str, object]] = {
     "end": ("end", None),
 }
 
-ACTIONS: dict[str, Callable[[Navigator], None]] = {
+ACTIONS: dict[str, Callable[[Here], None]] = {
     "overview": lambda here: here.show_page(here.overview),
     "ranks": lambda here: here.show_page(here.ranks),
     "pipeline": lambda here: here.show_page(here.pipeline),

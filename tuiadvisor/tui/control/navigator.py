@@ -14,7 +14,7 @@ from tuiadvisor.tui.contract import commands
 from tuiadvisor.tui.contract.desk import NO_DESK
 from tuiadvisor.tui.control import frame
 from tuiadvisor.tui.control.actions import ACTIONS, FEED_COMMANDS
-from tuiadvisor.tui.control.prompts import Asking
+from tuiadvisor.tui.control.prompts import Prompts
 from tuiadvisor.tui.pages.comparison import ComparePage
 from tuiadvisor.tui.pages.details import FindingPage, RankPage
 from tuiadvisor.tui.pages.guidance import Guidance
@@ -92,7 +92,7 @@ class Navigator:
         self.stack: list[Page] = [self.screens[first_page]]
         self.desk: DeskState = NO_DESK
         self.num_answers = 0
-        self.asking: Asking = Asking(self)
+        self.asking: Prompts = Prompts(self)
         self.message = ""
         self.message_until_s = 0.0
         self.wire_note = ""
@@ -311,8 +311,8 @@ class Navigator:
 
 
 # What enter asks for in the footer.
-ASKING: dict[str, Callable[[Asking], None]] = {
-    "question": Asking.ask_question,
-    "entry": Asking.ask_size,
-    "preference": Asking.ask_preference,
+ASKING: dict[str, Callable[[Prompts], None]] = {
+    "question": Prompts.ask_question,
+    "entry": Prompts.ask_size,
+    "preference": Prompts.ask_preference,
 }

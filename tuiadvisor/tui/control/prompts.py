@@ -14,17 +14,17 @@ from tuiadvisor.tui.pages.guidance import answer_hint, typed_answer
 
 if TYPE_CHECKING:
     from tuiadvisor.preferences import Preferences
-    from tuiadvisor.tui.control.navigator import Navigator
+    from tuiadvisor.tui.control.place import Place
 
 FILTER_HINT = "7, 8-15, host, stage 2, live, outlier …; enter keeps it, esc clears it"
 RUNS_HINT = "name, job or verdict; enter keeps it, esc clears it"
 SEEK_HINT = "its number; enter goes there, esc closes"
 
 
-class Asking:
+class Prompts:
     """The open prompt, if there is one."""
 
-    def __init__(self, place: Navigator) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
         self.prompt: Prompt | None = None
 
