@@ -17,7 +17,8 @@ from tuiadvisor.text import format as text_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tuiadvisor.views.run_view import RankRow, Shares, Trend
+    from tuiadvisor.views.run_view import RankRow, Trend
+    from tuiadvisor.views.shares import Shares
 
 WIDTH: Final = 960
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 14, 34

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.compare.recording_contents import Contents
     from tuiadvisor.report.document import Document
+    from tuiadvisor.views.contents import Contents
 
 
 def contents_document(held: Contents) -> Document:

@@ -15,7 +15,8 @@ from tuiadvisor.text.wording import late_and_waiting
 
 if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
-    from tuiadvisor.views.run_view import RunView, Shares
+    from tuiadvisor.views.run_view import RunView
+    from tuiadvisor.views.shares import Shares
 
 LEFT: Final = 110
 RIGHT: Final = 12

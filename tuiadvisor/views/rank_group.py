@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuiadvisor.views.run_view import Shares
+    from tuiadvisor.views.shares import Shares
 
 
 @dataclass(frozen=True, slots=True)

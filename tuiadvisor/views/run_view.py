@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.rank_group import Grouping
+    from tuiadvisor.views.shares import Shares
 
 Decision = Literal["tune", "rescale", "stop", "keep"]
 Severity = Literal["info", "warning", "critical"]
-Shares = dict[str, float | None]  # phase name (events.PHASES) -> share of the step
 
 
 @dataclass(frozen=True, slots=True)

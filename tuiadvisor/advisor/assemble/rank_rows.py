@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.metrics.steps.barrier import Barrier
-    from tuiadvisor.views.run_view import DeviceView, Shares
+    from tuiadvisor.views.run_view import DeviceView
+    from tuiadvisor.views.shares import Shares
 
 MAX_LATENESS_STEPS: Final = 120
 UNKNOWN_LEVEL: Final = 255

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tuiadvisor.metrics.steps.arrays import Ints
-    from tuiadvisor.views.run_view import Shares
+    from tuiadvisor.views.shares import Shares
 
 KEEPS_PACE_SHARE: Final = (
     0.05  # of the device's step: behind by less than this it has no queue worth the name

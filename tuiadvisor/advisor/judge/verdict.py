@@ -19,7 +19,7 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.metrics.diagnosis import Diagnosis
-    from tuiadvisor.views.run_view import Shares
+    from tuiadvisor.views.shares import Shares
 
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it

@@ -19,7 +19,7 @@ from tuiadvisor.text.line import Line, Span, clean, fit, to_ascii
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.views.run_view import Shares
+    from tuiadvisor.views.shares import Shares
 
 # A letter doubles the colour of each phase; the legend spells it out.
 PHASE_LETTERS = {

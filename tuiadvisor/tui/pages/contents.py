@@ -17,7 +17,7 @@ from tuiadvisor.tui.pages.details import bullet
 from tuiadvisor.tui.pages.sections import probe_work
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.compare.recording_contents import Contents, HostContents
+    from tuiadvisor.views.contents import Contents, HostContents
 
 WIDTH = 80
 MAX_HOSTS = 16

@@ -20,7 +20,8 @@ from tuiadvisor.tui.pages.waiting import waiting
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
     from tuiadvisor.tui.contract.feed import FeedState
-    from tuiadvisor.views.run_view import CollectiveRow, RunView, Shares
+    from tuiadvisor.views.run_view import CollectiveRow, RunView
+    from tuiadvisor.views.shares import Shares
 
 MARGIN = 1
 NAME_WIDTH = 14
