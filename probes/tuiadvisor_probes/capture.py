@@ -22,7 +22,7 @@ from .patch import Patch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .install import Probe
+    from .host import Host
 
 FLAG_CAPTURE = 256
 TRACE_NAME, STATE_NAME = "trace.json", "state.json"
@@ -60,9 +60,7 @@ def put_state(folder: str, state: dict[str, Any]) -> None:
 class Window:
     """One capture. `arm` runs in the injected thread, everything else at borders in the training thread."""
 
-    def __init__(
-        self, probe: Probe, folder: str, num_steps: int, not_before_ns: int, give_up_ns: int
-    ) -> None:
+    def __init__(self, probe: Host, folder: str, num_steps: int, not_before_ns: int, give_up_ns: int) -> None:
         self.probe = probe
         self.folder = folder
         self.num_steps = num_steps

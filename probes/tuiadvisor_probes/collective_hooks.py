@@ -18,7 +18,7 @@ from . import step_clock as sc
 from .guard import timed
 
 if TYPE_CHECKING:
-    from .install import Probe
+    from .host import Host
 
 KINDS = {
     "allreduce": 1,
@@ -50,14 +50,14 @@ POINT_TO_POINT_KINDS = (10, 11)
 MAX_OPEN_WORKS = 256
 
 
-def install(probe: Probe) -> None:
+def install(probe: Host) -> None:
     """Patch the pybind classes, once torch.distributed is loaded."""
     probe.when_loaded(
         "torch._C._distributed_c10d", "collectives", lambda module: _patch_groups(probe, module)
     )
 
 
-def _patch_groups(probe: Probe, c10d: Any) -> None:
+def _patch_groups(probe: Host, c10d: Any) -> None:
     clock = probe.clock
     always = GradientWaits(probe)
     calls = CallEvents(probe, always)
@@ -90,7 +90,7 @@ def _patch_groups(probe: Probe, c10d: Any) -> None:
 class GradientWaits:
     """The waits that may be the gradient barrier. Works by their id, never a reference to them."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Host) -> None:
         self.clock = probe.clock
         self.barrier = probe.barrier
         self.open: dict[int, int] = {}  # id of a Work -> kind of its collective
@@ -129,7 +129,7 @@ class GradientWaits:
 class CallEvents:
     """In detail: collectives that were issued and not yet waited for, by the id of their Work, and their events."""
 
-    def __init__(self, probe: Probe, always: GradientWaits) -> None:
+    def __init__(self, probe: Host, always: GradientWaits) -> None:
         self.probe = probe
         self.clock = probe.clock
         self.always = always

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .guard import Hook
-    from .install import Probe
+    from .host import Host
 
 MAX_NESTING = 3
 IDS_NAME = "input_ids"
 SEQUENCES = (list, tuple)
 
 
-def install(probe: Probe) -> None:
+def install(probe: Host) -> None:
     """Patch the loader's iterators once torch's DataLoader is loaded."""
     probe.when_loaded("torch.utils.data.dataloader", "data_wait", lambda module: _patch_loader(probe, module))
     probe.when_loaded(
@@ -38,7 +38,7 @@ def install(probe: Probe) -> None:
     )
 
 
-def _patch_loader(probe: Probe, module: Any) -> None:
+def _patch_loader(probe: Host, module: Any) -> None:
     clock = probe.clock
     hook = probe.hook("data_wait")
     probe.patch(module._BaseDataLoaderIter, "__next__", lambda original: _timed_next(original, hook, clock))
@@ -113,7 +113,7 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
     return tuiadvisor_hook
 
 
-def _patch_epoch_start(probe: Probe, loader_class: Any, name: str) -> None:
+def _patch_epoch_start(probe: Host, loader_class: Any, name: str) -> None:
     clock = probe.clock
     hook = probe.hook(name + "_start")
     probe.patch(loader_class, "__iter__", lambda original: timed(original, hook, clock, sc.DATA_WAIT))

@@ -24,7 +24,7 @@ from .device_memory import DeviceMemory
 
 if TYPE_CHECKING:
     from .guard import Hook
-    from .install import Probe
+    from .host import Host
 
 KIND_DEVICE_PHASE = 48
 MAX_BORDERS = 48  # of one step: six micro-steps of eight
@@ -181,7 +181,7 @@ class DeviceTimes:
         self.num_dropped += 1
 
 
-def look_for_device(probe: Probe, optimizer: Any) -> None:
+def look_for_device(probe: Host, optimizer: Any) -> None:
     """After the first optimizer step: whether the training is on a CUDA device, and which."""
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     parameter = next(parameters, None)

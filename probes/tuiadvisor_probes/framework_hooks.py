@@ -13,7 +13,7 @@ from .guard import timed
 from .optimizer_hook import skipped
 
 if TYPE_CHECKING:
-    from .install import Probe
+    from .host import Host
 
 STAY_OUT = -1
 STRATEGIES = ("lightning.pytorch.strategies.strategy", "pytorch_lightning.strategies.strategy")
@@ -24,7 +24,7 @@ EVALUATIONS = (  # (module, class, method): everything inside is evaluation
 )
 
 
-def install(probe: Probe) -> None:
+def install(probe: Host) -> None:
     """Register each place for the moment its module is loaded."""
 
     def wait_for(module_name: str, class_name: str, name: str) -> None:
@@ -41,7 +41,7 @@ def install(probe: Probe) -> None:
     )
 
 
-def _patch_evaluation(probe: Probe, owner: Any, name: str) -> None:
+def _patch_evaluation(probe: Host, owner: Any, name: str) -> None:
     clock, span = probe.clock, probe.eval_span
     hook = probe.hook("evaluation")
 
@@ -55,7 +55,7 @@ def _patch_evaluation(probe: Probe, owner: Any, name: str) -> None:
     probe.patch(owner, name, lambda original: timed(original, hook, clock, phase, after))
 
 
-def _patch_strategy(probe: Probe, strategy: Any) -> None:
+def _patch_strategy(probe: Host, strategy: Any) -> None:
     """Lightning's training_step: the forward, whatever module calls the user makes in it."""
     clock = probe.clock
     hook = probe.hook("lightning")
@@ -71,7 +71,7 @@ def _patch_strategy(probe: Probe, strategy: Any) -> None:
     probe.patch(strategy, "training_step", lambda original: timed(original, hook, clock, phase, after))
 
 
-def _patch_deepspeed(probe: Probe, engine: Any) -> None:
+def _patch_deepspeed(probe: Host, engine: Any) -> None:
     """The engine's forward, backward and step; an overflow skips the update."""
     clock, forwards = probe.clock, probe.forwards
     hook = probe.hook("deepspeed")

@@ -19,7 +19,7 @@ from .guard import DOUBT, attempt
 if TYPE_CHECKING:
     from types import CodeType
 
-    from .install import Probe
+    from .host import Host
 
 TOOL_NAME = "tuiadvisor"
 FIRST_STEP = 3
@@ -28,7 +28,7 @@ MAX_CODES = 8
 _GENERATOR = 0x20  # CO_GENERATOR
 
 
-def install(probe: Probe) -> None:
+def install(probe: Host) -> None:
     """Search once steps pass without a loader's batch."""
 
     def is_unseen() -> bool:
@@ -50,7 +50,7 @@ def _is_observed(clock: sc.StepClock) -> bool:
 class IteratorSearch:
     """One tool of sys.monitoring: first looking at all code, then timing what was found."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Host) -> None:
         self.probe = probe
         self.clock = probe.clock
         self.hook = probe.hook("data_iterator")

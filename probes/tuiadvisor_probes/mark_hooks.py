@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .guard import Hook
-    from .install import Probe
+    from .host import Host
 
 KIND_CHECKPOINT, KIND_GC, KIND_COMPILE = 32, 34, 35
 # (module, class or "" for the module itself, names)
@@ -49,7 +49,7 @@ CHECKPOINT_PARTS = (
 )
 
 
-def install(probe: Probe) -> None:
+def install(probe: Host) -> None:
     """Patch the save functions and listen to the garbage collector and to dynamo."""
     _patch_checkpoints(probe)
     _watch_gc(probe)
@@ -58,7 +58,7 @@ def install(probe: Probe) -> None:
     )
 
 
-def _patch_checkpoints(probe: Probe) -> None:
+def _patch_checkpoints(probe: Host) -> None:
     clock = probe.clock
     hook = probe.hook("checkpoint")
 
@@ -97,7 +97,7 @@ def _patch_checkpoints(probe: Probe) -> None:
 
 
 def _patch_parts(
-    probe: Probe, hook: Hook, after: Callable[..., None], module_name: str, *parts: tuple[str, ...]
+    probe: Host, hook: Hook, after: Callable[..., None], module_name: str, *parts: tuple[str, ...]
 ) -> None:
     """One mark from the first part's begin to the last one's end; a part that this version lacks is passed over."""
     began = [0]
@@ -123,7 +123,7 @@ def _patch_parts(
     probe.when_loaded(module_name, None, install_parts)
 
 
-def _watch_compiler(probe: Probe, handler: Any) -> None:
+def _watch_compiler(probe: Host, handler: Any) -> None:
     """Dynamo tells when a compilation begins and ends; its time stays in the phase that needed it."""
     clock = probe.clock
     hook = probe.hook("compile")
@@ -162,7 +162,7 @@ class _Removal:
         self.function(self.argument)
 
 
-def _watch_gc(probe: Probe) -> None:
+def _watch_gc(probe: Host) -> None:
     clock = probe.clock
     hook = probe.hook("gc")
     started = [0]

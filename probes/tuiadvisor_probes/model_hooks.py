@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .guard import Hook
-    from .install import Probe
+    from .host import Host
 
 STAY_OUT = -1
 SEEN = 1 << sc.FORWARD | 1 << sc.EVAL  # by the forward of a root
@@ -28,7 +28,7 @@ SEEN = 1 << sc.FORWARD | 1 << sc.EVAL  # by the forward of a root
 class Forwards:
     """Whether a forward trains or evaluates, the same for every kind of root."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Host) -> None:
         self.clock = probe.clock
         self.span = probe.eval_span
         torch: Any = sys.modules.get("torch")
@@ -75,7 +75,7 @@ class PendingBarrier:
         self.base_ns = 0
 
 
-def install(probe: Probe) -> None:
+def install(probe: Host) -> None:
     """Patch DDP.forward, DDP._sync_buffers, FSDP1's forward and torch.autograd.backward."""
     pending = PendingBarrier()
     probe.when_loaded(
@@ -91,7 +91,7 @@ def install(probe: Probe) -> None:
     probe.when_loaded("torch.autograd", "backward", lambda module: _patch_backward(probe, module, pending))
 
 
-def _patch_ddp(probe: Probe, ddp_class: Any, pending: PendingBarrier) -> None:
+def _patch_ddp(probe: Host, ddp_class: Any, pending: PendingBarrier) -> None:
     clock, forwards = probe.clock, probe.forwards
 
     def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], result: Any) -> None:
@@ -128,7 +128,7 @@ def _patch_ddp(probe: Probe, ddp_class: Any, pending: PendingBarrier) -> None:
         )
 
 
-def _patch_fsdp1(probe: Probe, fsdp_class: Any) -> None:
+def _patch_fsdp1(probe: Host, fsdp_class: Any) -> None:
     """The outermost unit is the root; the units inside it pass through."""
     clock, forwards = probe.clock, probe.forwards
 
@@ -139,7 +139,7 @@ def _patch_fsdp1(probe: Probe, fsdp_class: Any) -> None:
     probe.patch(fsdp_class, "forward", lambda original: forwards.timed(original, hook, phase))
 
 
-def _patch_backward(probe: Probe, autograd: Any, pending: PendingBarrier) -> None:
+def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None:
     clock = probe.clock
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
@@ -157,7 +157,7 @@ def _patch_backward(probe: Probe, autograd: Any, pending: PendingBarrier) -> Non
     )
 
 
-def _book_barrier(probe: Probe, pending: PendingBarrier, begin_ns: int, now: int) -> None:
+def _book_barrier(probe: Host, pending: PendingBarrier, begin_ns: int, now: int) -> None:
     """Split the backward that ends now into compute and waiting for the all-reduce."""
     clock = probe.clock
     reducer = pending.module.reducer

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .guard import Hook
-    from .install import Probe
+    from .host import Host
 
 KIND_SCALER_SKIP = 36
 STAYED_OUT = -1
@@ -69,7 +69,7 @@ class OptimizerSteps:
                 clock.change(outer, monotonic_ns())
 
 
-def install(probe: Probe) -> None:
+def install(probe: Host) -> None:
     """Register the two global hooks; older torch without them leaves steps unobserved."""
     module = sys.modules.get("torch.optim.optimizer")
     if module is None or not hasattr(module, "register_optimizer_step_pre_hook"):
@@ -85,7 +85,7 @@ def install(probe: Probe) -> None:
     probe.when_loaded("torch.amp.grad_scaler", "scaler", lambda module: _patch_scaler(probe, module, steps))
 
 
-def _register(probe: Probe, module: Any, before: Callable[..., None], after: Callable[..., None]) -> None:
+def _register(probe: Host, module: Any, before: Callable[..., None], after: Callable[..., None]) -> None:
     """Among torch's own hooks, for all optimizers that are and will be."""
     for register, hooks, callback in (
         (
@@ -103,9 +103,7 @@ def _register(probe: Probe, module: Any, before: Callable[..., None], after: Cal
         probe.registration(StepHook(module, register, hooks, callback))
 
 
-def _patch_classes(
-    probe: Probe, module: Any, before: Callable[..., None], after: Callable[..., None]
-) -> None:
+def _patch_classes(probe: Host, module: Any, before: Callable[..., None], after: Callable[..., None]) -> None:
     """Around `step` of the classes in use: a compiled caller looks it up when it gets there, and guards it not.
 
     Not seen: a compiled `optimizer.step` itself, one below a learning rate scheduler, classes used later.
@@ -132,7 +130,7 @@ def _around(
 
 
 # The guard and the lines of the clock's `enter` and `leave` are inside of these two: each call more is cold.
-def _before(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
+def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
     clock, span, under_way, done_in = probe.clock, probe.eval_span, steps.open, steps.done_in
     own, words, thin, note = clock.own, clock.words, clock.thin, clock.log.append
     code = clock.books.group(1 << sc.OPTIMIZER) | sc.OPTIMIZER
@@ -180,7 +178,7 @@ def _before(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., No
     return before
 
 
-def _after(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
+def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
     clock, under_way, done_in = probe.clock, steps.open, steps.done_in
     own, words, thin, note = clock.own, clock.words, clock.thin, clock.log.append
 
@@ -218,7 +216,7 @@ def _after(probe: Probe, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
     return after
 
 
-def _look(probe: Probe, steps: OptimizerSteps, hook: Hook, optimizer: Any) -> None:
+def _look(probe: Host, steps: OptimizerSteps, hook: Hook, optimizer: Any) -> None:
     """For the root of an optimizer, and once for the device."""
     if probe.clock.step >= STEPS_BEFORE_ROOT_SEARCH:
         steps.looked_at.add(id(optimizer))
@@ -230,7 +228,7 @@ def _look(probe: Probe, steps: OptimizerSteps, hook: Hook, optimizer: Any) -> No
         attempt(hook, look_for_device, probe, optimizer)
 
 
-def _patch_scaler(probe: Probe, module: Any, steps: OptimizerSteps) -> None:
+def _patch_scaler(probe: Host, module: Any, steps: OptimizerSteps) -> None:
     clock = probe.clock
     hook = probe.hook("scaler")
     done_before = [0]
@@ -250,7 +248,7 @@ def _patch_scaler(probe: Probe, module: Any, steps: OptimizerSteps) -> None:
         probe.patch(scaler, name, lambda original: timed(original, hook, clock, sc.OPTIMIZER))
 
 
-def skipped(probe: Probe) -> None:
+def skipped(probe: Host) -> None:
     """A step of work ended without its update."""
     clock = probe.clock
     clock.flags |= sc.FLAG_SCALER_SKIP

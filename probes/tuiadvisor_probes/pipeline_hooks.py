@@ -16,14 +16,14 @@ from . import step_clock as sc
 from .guard import attempt, timed
 
 if TYPE_CHECKING:
-    from .install import Probe
+    from .host import Host
 
 KIND_STAGE_FORWARD, KIND_STAGE_BACKWARD, KIND_STAGE_WEIGHT_GRAD, KIND_P2P_WAIT = 64, 65, 66, 67
 STAY_OUT = -1
 DETAIL_LOSS = 1
 
 
-def install(probe: Probe) -> None:
+def install(probe: Host) -> None:
     """Patch stages and schedules once they are loaded."""
     probe.when_loaded(
         "torch.distributed.pipelining.stage", "pipeline", lambda module: _patch_stage(probe, module)
@@ -38,7 +38,7 @@ def install(probe: Probe) -> None:
 class Stages:
     """What this rank's pipeline looks like, learned from the chunks that pass."""
 
-    def __init__(self, probe: Probe, distributed: Any) -> None:
+    def __init__(self, probe: Host, distributed: Any) -> None:
         self.probe = probe
         self.distributed = distributed  # torch.distributed
         self.hook = probe.hook("pipeline_group")
@@ -61,7 +61,7 @@ def _first_rank(distributed: Any, stage: Any) -> int:
     return min(distributed.get_process_group_ranks(stage.group)) if stage.group is not None else 0
 
 
-def _patch_stage(probe: Probe, module: Any) -> None:
+def _patch_stage(probe: Host, module: Any) -> None:
     clock = probe.clock
     hook = probe.hook("pipeline")
     stages = Stages(probe, module.dist)
@@ -110,7 +110,7 @@ def _patch_stage(probe: Probe, module: Any) -> None:
     patch("backward_weight_one_chunk", backward_phase, after_weight)
 
 
-def _patch_schedules(probe: Probe, module: Any) -> None:
+def _patch_schedules(probe: Host, module: Any) -> None:
     clock = probe.clock
     if not hasattr(module, "_wait_batch_p2p"):
         probe.absent("pipeline_wait", "this torch waits for neighbours without a function of its own")

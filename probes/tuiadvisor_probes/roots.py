@@ -15,7 +15,7 @@ from . import step_clock as sc
 from .guard import DOUBT, attempt
 
 if TYPE_CHECKING:
-    from .install import Probe
+    from .host import Host
 
 STAY_OUT = -1
 MAX_ROOTS = 8
@@ -28,7 +28,7 @@ NOT_FOUND = "no module in the training thread's frames owns the optimizer's para
 class Roots:
     """Roots found so far, by id; an optimizer is searched for once."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Host) -> None:
         self.probe = probe
         self.searched: set[int] = set()  # ids of optimizers
         self.ids: set[int] = set()
