@@ -197,7 +197,7 @@ class Desk:
         self._change(comparison=compare(sides[0], sides[1]), comparison_note="")
 
     def _report(self, _value: object) -> None:
-        from tuiadvisor.cli.report import write_report  # noqa: PLC0415
+        from tuiadvisor.app.reporting import write_report  # noqa: PLC0415
         from tuiadvisor.report.page import Dossier  # noqa: PLC0415
 
         view = self.latest().view

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor import __version__
 from tuiadvisor.advisor.compare.comparing import compare, measure
-from tuiadvisor.app.advising import Conductor, session_file
 from tuiadvisor.app.progress import read_frames
-from tuiadvisor.app.sizing import Sizing
-from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.report.markdown import markdown_report
-from tuiadvisor.report.page import Dossier, html_report
-from tuiadvisor.session.conduct import Recorded
+from tuiadvisor.app.reporting import session_of, sizes_of, write_report
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.report.page import Dossier
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
-
-    from tuiadvisor.advisor.compare.comparing import Measured
-    from tuiadvisor.scaling.picture import Picture
-    from tuiadvisor.session.guided import Guided
-    from tuiadvisor.views.comparison import Comparison
 
 MAX_RUNS: Final = 16
 SUFFIXES: Final = (".html", ".md")
@@ -54,41 +43,3 @@ def check_output(path: str) -> None:
     """TuiadvisorError unless the name says which kind of report is wanted."""
     if Path(path).suffix not in SUFFIXES:
         raise TuiadvisorError(f"{path}: a report is written as .html or .md")
-
-
-def session_of(path: str) -> Guided | None:
-    """The guided session that lies beside a recording, held again on it; None where there is none."""
-    file = session_file(path)
-    if file is None or not file.exists():
-        return None
-    conductor = Conductor(path, file, (), None)
-    conductor.read(read_frames)
-    return conductor.conduct()
-
-
-def sizes_of(measured: Sequence[Measured]) -> Picture:
-    """The last run among the sizes of those before it; alone, what its own step bounds. TuiadvisorError if the
-    project's file of intent is bad.
-    """
-    runs = [
-        Recorded(Path(one.path).stem, one.view, one.unit.gradient_bytes, one.unit.num_collectives)
-        for one in reversed(measured)
-    ]
-    sizing = Sizing()
-    sizing.take(runs)
-    return sizing.picture()
-
-
-def write_report(
-    path: str, dossiers: Sequence[Dossier], comparison: Comparison | None, sizes: Picture | None = None
-) -> None:
-    """Write by rename, so that no half report is ever there. FailureError if it cannot be written."""
-    made_by = f"tuiadvisor {__version__}, {time.strftime('%Y-%m-%d %H:%M')}"
-    render = html_report if path.endswith(".html") else markdown_report
-    text = render(dossiers, comparison, made_by, sizes)
-    beside = Path(f"{path}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise FailureError(f"{path}: cannot be written: {error.strerror}") from error
