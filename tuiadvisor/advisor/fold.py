@@ -33,6 +33,7 @@ from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
+from tuiadvisor.advisor.cluster.owners import foreign
 from tuiadvisor.advisor.cluster.payload_fields import integer
 from tuiadvisor.advisor.detail.bucket_store import BucketStore
 from tuiadvisor.advisor.detail.collectives import Collectives
@@ -153,16 +154,20 @@ class Advisor:
         """Fold frames in order, their steps in one go wherever the order does not show."""
         steps = [frame.payload for frame in frames if with_steps and _has_steps(frame)]
         tables = iter(unpack_tables(steps, FOLDED))
-        waiting: list[tuple[Ints, str]] = []
+        waiting: list[tuple[Ints, str, int]] = []
         for frame in frames:
             if isinstance(frame, TuiadvisorError):
                 self._note_bad(frame)
                 continue
             if waiting and self.roster.learns_clock(frame):  # clocks decide how steps are aligned
-                self._add_steps(waiting)
+                self._add_steps(waiting, self.roster.owners.lend())
                 waiting = []
             self.num_frames += with_steps or frame.kind != FrameKind.STEPS
+            owners = self.roster.owners.lend()
             self.roster.take(frame)
+            if waiting and self.roster.owners.lend() is not owners:
+                self._add_steps(waiting, owners)
+                waiting = []
             if frame.source == HUB_SOURCE:
                 continue
             if frame.kind == FrameKind.EVENTS:
@@ -173,8 +178,8 @@ class Advisor:
                 if isinstance(table, TuiadvisorError):
                     self._note_bad(table)
                 elif agent is not None:
-                    waiting.append((table, agent.host))
-        self._add_steps(waiting)
+                    waiting.append((table, agent.host, agent.number))
+        self._add_steps(waiting, self.roster.owners.lend())
 
     def _note_bad(self, error: TuiadvisorError) -> None:
         self.num_bad_frames += 1
@@ -187,14 +192,26 @@ class Advisor:
             self._note_bad(error)
             return
         agent = self.roster.agent_of(frame.source)
+        if agent is not None:
+            columns = self._own_columns(columns, agent.number)
         self.device_times.take(columns)
         self.collectives.take(columns)
         if agent is not None:
             self.chunks.add(columns, agent.host)
             self.buckets.add(columns, agent.host)
 
-    def _add_steps(self, waiting: Sequence[tuple[Ints, str]]) -> None:
-        self.store.add_many(waiting, self.roster.clock_shift)
+    def _own_columns(self, columns: dict[str, Ints], number: int) -> dict[str, Ints]:
+        """Without the rows of ranks that belong to another source than this one."""
+        others = foreign(self.roster.owners.lend(), columns["rank"], number)
+        if not others.any():
+            return columns
+        self.roster.owners.note(np.unique(columns["rank"][others]).tolist())
+        return {name: column[~others] for name, column in columns.items()}
+
+    def _add_steps(self, waiting: Sequence[tuple[Ints, str, int]], owners: Ints) -> None:
+        """owners: whose the ranks were when these frames came."""
+        if waiting:
+            self.store.add_many(self.roster.owners.own_tables(owners, waiting), self.roster.clock_shift)
         for job_steps, durations_ns in self.store.take_aligned():
             self.trend.add(job_steps, durations_ns)
 

@@ -298,7 +298,7 @@ def _why_no_order(diagnosis: Diagnosis, missing: tuple[int, ...]) -> str:
 def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, ...]) -> Losses:
     """What was not seen."""
     facts = roster.ranks.values()
-    notes = list(roster.notes)
+    notes = [*roster.notes, *roster.owners.sentences()]
     # A training of one process has no rank number before its probe is in.
     notes += [why for reasons in roster.unplaced.values() for why in reasons][:4]
     for source, silent_s in sorted(roster.silent_agents().items()):

@@ -6,12 +6,13 @@ Time is the frames' own: the reader's clock is never asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.crowding import Crowd, RunQueues, typical_wait
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
 from tuiadvisor.advisor.cluster.memory import MemoryUse
+from tuiadvisor.advisor.cluster.owners import Owners
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
 from tuiadvisor.advisor.cluster.rank_facts import RankFacts
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
@@ -42,12 +43,14 @@ class Agent:
 
     source: str
     host: str
+    number: int = 0  # no other source of this fold has it
     next_seq: int | None = None
     first_ns: int = 0
     last_ns: int = 0
     wall_shift_ns: int | None = None  # add to its clock to read the wall clock
     bye: str | None = None
     silent: str | None = None  # what the hub says while it is not heard
+    owned: set[int] = field(default_factory=set)  # ranks it speaks for
 
 
 class Roster:
@@ -58,6 +61,9 @@ class Roster:
         self._host_names: set[str] = set()
         self._left: dict[str, None] = {}  # those of them that said BYE, the first first
         self.ranks: dict[int, RankFacts] = {}
+        self.owners = Owners()
+        self._num_sources = 0  # ever seen
+        self._waiting: dict[int, RankFacts] = {}  # what another source than the owner says of its process
         self.hosts: dict[str, HostRow] = {}
         self.core_wait = CoreWait()
         self.run_queues = RunQueues()
@@ -86,7 +92,8 @@ class Roster:
             del self._left[first], self.agents[first]
         if len(self.agents) < MAX_SOURCES:
             host = self._bounded(source.split("/", 1)[0] or source)
-            agent = self.agents[source] = Agent(source, host)
+            agent = self.agents[source] = Agent(source, host, self._num_sources)
+            self._num_sources += 1
         return agent
 
     def _bounded(self, host: str) -> str:
@@ -202,39 +209,97 @@ class Roster:
         if agent.wall_shift_ns is not None:
             self._wall_shift_ns.setdefault(agent.host, agent.wall_shift_ns)
 
-    def _facts(self, agent: Agent, rank: int | None) -> RankFacts | None:
+    def _facts(self, agent: Agent, entry: Payload) -> RankFacts | None:
+        """Of the rank of an entry, if it is this agent's or becomes it with this entry."""
+        rank = integer(entry, "rank")
         if rank is None or rank >= MAX_RANKS:
             return None
         facts = self.ranks.get(rank)
         if facts is None:
             facts = self.ranks[rank] = RankFacts(rank, agent.source, agent.host)
+            self._give(rank, agent)
+        elif facts.source != agent.source:
+            # An end is nothing to take a rank over with: that of a former process may be told long after.
+            if entry.get("state") in GONE or not self._is_free(facts):
+                if entry.get("state") == "live":
+                    self.owners.note([rank])
+                return None
+            facts = self._taken_over(facts, agent)
+        facts.source, facts.host = agent.source, agent.host
         return facts
+
+    def _is_free(self, facts: RankFacts) -> bool:
+        """Whether another source may speak for it: by what hub and owner say, and by no clock of a source's."""
+        if self._has_left(facts.source) or facts.state in GONE:
+            return True
+        return facts.rank not in self.agents[facts.source].owned
+
+    def _has_left(self, source: str) -> bool:
+        agent = self.agents.get(source)
+        return agent is None or agent.bye is not None or agent.silent is not None
+
+    def _taken_over(self, facts: RankFacts, agent: Agent) -> RankFacts:
+        rank, owner = facts.rank, self.agents.get(facts.source)
+        if owner is not None:
+            owner.owned.discard(rank)
+        waiting = self._waiting.get(rank)
+        if waiting is not None and waiting.source == agent.source:
+            facts = self.ranks[rank] = self._waiting.pop(rank)
+        self._give(rank, agent)
+        return facts
+
+    def _give(self, rank: int, agent: Agent) -> None:
+        agent.owned.add(rank)
+        self.owners.give(rank, agent.number)
+
+    def _remember(self, agent: Agent, entry: Payload) -> None:
+        """Keep what a second source says of a rank, for when the first lets it go: it is said once only."""
+        rank = integer(entry, "rank")
+        known = self.ranks.get(rank) if rank is not None else None
+        if rank is None or known is None or known.source == agent.source:
+            return
+        waiting = self._waiting.get(rank)
+        if waiting is None or waiting.source == agent.source or self._has_left(waiting.source):
+            waiting = self._waiting[rank] = RankFacts(rank, agent.source, agent.host)
+            waiting.greet(entry)
+
+    def _own(self, agent: Agent, payload: Payload) -> Payload:
+        """The payload without what it says of ranks of other sources."""
+        entries = objects(payload, "ranks")
+        own = [entry for entry in entries if not self._is_anothers(agent, integer(entry, "rank"))]
+        return payload if len(own) == len(entries) else {**payload, "ranks": own}
+
+    def _is_anothers(self, agent: Agent, rank: int | None) -> bool:
+        facts = self.ranks.get(rank) if rank is not None else None
+        return facts is not None and facts.source != agent.source
 
     def _hello(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
         self.driver = text(payload, "driver") or self.driver
+        agent.owned = set()  # it replaces the former one: what it no longer names is let go
         for entry in objects(payload, "ranks"):
-            facts = self._facts(agent, integer(entry, "rank"))
+            facts = self._facts(agent, entry)
             if facts is None:
+                self._remember(agent, entry)
                 continue
-            facts.source, facts.host = agent.source, agent.host
+            agent.owned.add(facts.rank)
             facts.greet(entry)
         self._host_row(agent, payload)
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
-        self.stops.take(agent.host, payload)
         now_ns = integer(payload, "mono_ns")
         self.unplaced[agent.source] = _unplaced(payload)
         for entry in objects(payload, "ranks"):
-            facts = self._facts(agent, integer(entry, "rank"))
-            if facts is None:
-                continue
-            facts.source, facts.host = agent.source, agent.host
-            facts.update(entry, now_ns)
+            facts = self._facts(agent, entry)
+            if facts is not None:
+                agent.owned.add(facts.rank)
+                facts.update(entry, now_ns)
+        self.stops.take(agent.host, self._own(agent, payload))
 
     def _host(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
+        payload = self._own(agent, payload)
         self.core_wait.take(payload)
         self.run_queues.take(agent.host, payload)
         self.memory.take(agent.host, payload)
