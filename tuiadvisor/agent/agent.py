@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink
 from tuiadvisor.agent.control_pipe import Leash
+from tuiadvisor.agent.crew import Crew
 from tuiadvisor.agent.discovery import NoRanksError, RankFinder, RankProcess
 from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.gpu import GpuSampler
@@ -44,7 +44,6 @@ ALL_ENDED_NS: Final = 5 * NS
 RESTART_NS: Final = 60 * NS  # an elastic restart may take this long while its launcher lives
 LEAVE_S: Final = 1.0  # a rank at work makes an event within this time
 PUSH_OUT_S: Final = 6.0
-MAX_THREADS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class Agent:
         self._drain = Drain()
         self._host_sampler = HostSampler(self._host)
         self._gpus = GpuSampler()
-        self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="attach")
+        self._executor = Crew()
         self._ended = select.poll()
         self._exit_fds: dict[int, int] = {}  # pid -> pidfd
         self._hello_key: object = None
@@ -115,7 +114,9 @@ class Agent:
             self._reason = str(error)
             raise
         finally:
-            self._executor.shutdown()
+            for link in self.links:
+                link.is_leaving = True  # an attach that has not yet touched its rank does not begin now
+            self._executor.finish()
             for link in self.links:  # after a bug of ours too, the ranks are left in order
                 link.ask_to_leave()
                 link.release()

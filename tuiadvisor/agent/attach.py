@@ -166,6 +166,20 @@ def _wakes_up(reader: ring_file.RingReader) -> bool:
     return True
 
 
+def _undo(attempt: Future[Attached]) -> None:
+    """Take out what an attach put in that nobody waits for any more."""
+    if attempt.cancelled() or attempt.exception() is not None:
+        return
+    attached = attempt.result()
+    if attached.session.has_other_watchers():
+        attached.session.close()
+    else:
+        if attached.session.is_whole(len(attached.reader.map)):
+            attached.reader.put_u64(ring_file.OFFSET_COMMAND, ring_file.COMMAND_DETACH)
+        attached.session.remove()
+    attached.reader.close()
+
+
 def _share(session: RingSession, lease_until_ns: int) -> Attached:
     try:
         reader = ring_file.RingReader(session.ring_path)
@@ -312,8 +326,8 @@ class RankLink:
     def release(self) -> None:
         """Let go of the ring and delete it."""
         attempt, self._attempt = self._attempt, None
-        if attempt is not None and attempt.done() and attempt.exception() is None:
-            self.reader, self.session = attempt.result().reader, attempt.result().session
+        if attempt is not None:
+            attempt.add_done_callback(_undo)  # at once where it is done; it may hang still
         if self.reader is not None:
             self.reader.close()
         if self.session is not None:
@@ -327,7 +341,14 @@ class RankLink:
             return
         if self.state != RankState.WAITING_TO_ATTACH:  # else the reason it waits for stays in sight
             self.detail = "attaching"
-        self._attempt = executor.submit(attach, self.process, self._injector)
+        self._attempt = executor.submit(
+            attach, self.process, replace(self._injector, inject=self._inject_unless_leaving)
+        )
+
+    def _inject_unless_leaving(self, target: Identity, code: str) -> Injection:
+        if self.is_leaving:  # asked to, while this attach waited for its turn or for the rank's files
+            raise InjectError(target.pid, "busy", "it is not watched any more", "watch it again")
+        return self._injector.inject(target, code)
 
     def _collect(self, attempt: Future[Attached], now_ns: int) -> None:
         if not attempt.done():

@@ -6,10 +6,10 @@ In: the ranks' processes.  Out: their links, live where that was possible; a ran
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Self
 
 from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink
+from tuiadvisor.agent.crew import Crew
 from tuiadvisor.events import RankState
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ NS: Final = 10**9
 LOOK_S: Final = 0.02
 LEAVE_S: Final = 1.0  # a rank at work makes an event within this time
 PUSH_OUT_S: Final = 6.0
-MAX_THREADS: Final = 16
 
 
 class Company:
@@ -29,7 +28,7 @@ class Company:
 
     def __init__(self, processes: Sequence[RankProcess], injector: Injector = REAL_INJECTOR) -> None:
         self.links = [RankLink(process, injector) for process in processes]
-        self.executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="attach")
+        self.executor = Crew()
 
     def __enter__(self) -> Self:
         """Nothing is touched yet."""
@@ -38,7 +37,7 @@ class Company:
     def __exit__(self, *_: object) -> None:
         """Every probe that nobody else watches comes out."""
         self.leave(self.links)
-        self.executor.shutdown()
+        self.executor.finish()
         for link in self.links:
             link.release()
 
