@@ -133,6 +133,11 @@ class Session:
         """What an agent said before it ended by itself with an error; None while all run or after a good end."""
         return self._agents.error() if self._agents else None
 
+    def why_hub_ended(self) -> str:
+        """What it said before it ended by itself."""
+        said = _last_line(self.folder / "hub.log") if self.hub.poll() == FailureError.exit_code else ""
+        return said or "the hub ended; what it wrote before is kept, the ranks are not touched"
+
     def why_silent(self) -> str:
         """What to say when nothing at all came."""
         return self.agent_error() or "no data came from the ranks; `tuiadvisor doctor` tells more"

@@ -124,7 +124,7 @@ def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_step
     if shown:
         print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
     if session.hub.poll() is not None:
-        raise FailureError("the hub ended; what it wrote before is kept, the ranks are not touched")
+        raise FailureError(session.why_hub_ended())
 
 
 def _is_attached(view: RunView | None) -> bool:

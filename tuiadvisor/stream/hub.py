@@ -32,6 +32,7 @@ from tuiadvisor import __version__
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.stream.attendance import BAD_FRAMES, NOT_RECORDED, Attendance, Gap, gap
+from tuiadvisor.stream.diskroom import DiskRoom
 from tuiadvisor.stream.frames import HUB_SOURCE, MAX_FRAME_BYTES, FrameError, FrameKind, encode, peek
 from tuiadvisor.stream.gate import Gate, peer_of
 from tuiadvisor.stream.keys import AGENTS, VIEWERS, HubKeys, read_hub_keys, use_as_hub
@@ -88,6 +89,7 @@ class Hub:
         self._bad_why = ""
         self._num_unwritten = 0
         self._note = ""
+        self._why_full = ""  # why nothing more is recorded
         self._retry_s = self._tick_s = 0.0
         self._shared = ""
         self._context = zmq.Context(io_threads=1)
@@ -100,10 +102,20 @@ class Hub:
                 self._bind(self._viewer_socket, config.share, VIEWERS)
                 self._shared = _address(self._viewer_socket)
             self._writer = RecordingWriter(config.record, self._own(FrameKind.RUN, _run_payload(config)))
+            self._room = DiskRoom(self._writer.descriptor)
+            self._refuse_without_room()
         except BaseException:
             self._context.destroy(linger=0)
             raise
         self._viewers = Viewers(self._viewer_socket, self._writer, secrets.randbits(63) + 1)
+
+    def _refuse_without_room(self) -> None:
+        """FailureError, and no recording, where it would end at its first frame."""
+        short = self._room.shortage(time.monotonic(), 0)
+        if short:
+            self._writer.close()
+            Path(self._config.record).unlink()  # ours, and nothing is in it
+            raise FailureError(f"{self._config.record}: {short}; free space or record elsewhere")
 
     @property
     def endpoints(self) -> dict[str, str]:
@@ -119,7 +131,10 @@ class Hub:
         self._is_stopping = True
 
     def run(self) -> None:
-        """Receive, record and serve until stopped; then take what is still on its way, and close."""
+        """Receive, record and serve until stopped; then take what is still on its way, and close.
+
+        FailureError, with the recording closed in order, where its file system has become too full to go on.
+        """
         everybody, others = zmq.Poller(), zmq.Poller()
         everybody.register(self._agents, zmq.POLLIN)
         for asking in (self._viewer_socket, *(self._gate.sockets if self._gate else ())):
@@ -148,6 +163,8 @@ class Hub:
             self._context.destroy(linger=500)
             for endpoint in (self._config.endpoint, self._config.viewer):
                 remove_socket(endpoint)
+        if self._why_full:
+            raise FailureError(self._why_full)
 
     def _listen(self, kind: int, endpoint: str, domain: str) -> zmq.Socket[bytes]:
         listening = self._context.socket(kind)
@@ -226,6 +243,9 @@ class Hub:
             return
         now_s = time.monotonic()
         said: list[bytes] = []
+        if self._is_full(sum(map(len, batch))):
+            self._num_unwritten += len(batch)
+            return
         if self._num_unwritten:
             if now_s < self._retry_s:
                 self._num_unwritten += len(batch)
@@ -240,6 +260,18 @@ class Hub:
         else:
             self._num_unwritten, self._note = 0, ""
 
+    def _is_full(self, num_bytes: int) -> bool:
+        """Whether the file system may take so many bytes no more, nor any later: the training writes there too."""
+        if not self._why_full:
+            short = self._room.shortage(time.monotonic(), self._writer.num_bytes + num_bytes)
+            if short:
+                self._why_full = self._note = (
+                    f"{self._config.record}: {short}; the recording ends here and is whole "
+                    f"({self._writer.num_frames} frames); free space or record elsewhere"
+                )
+                self.stop()
+        return bool(self._why_full)
+
     def _tick(self) -> None:
         """Once a second: silences, bad frames since the last time, and whether our parent still lives."""
         now_s = time.monotonic()
@@ -252,6 +284,7 @@ class Hub:
         # After a stop of this process itself, agents only seem silent: first read what they sent meanwhile.
         gaps = list(self._attendance.overdue(now_s)) if since_s < 2 * TICK_S else []
         gaps += self._gate.news(now_s) if self._gate else []
+        self._is_full(0)  # others fill it as well
         self._write([*map(self._gap, gaps), *self._bad_frames()])
 
     def _bad_frames(self) -> list[bytes]:
@@ -264,15 +297,31 @@ class Hub:
 
     def _drain(self) -> None:
         deadline_s = time.monotonic() + DRAIN_S
-        while self._agents.poll(100) and self._receive() and time.monotonic() < deadline_s:
+        while (
+            not self._why_full
+            and self._agents.poll(100)
+            and self._receive()
+            and time.monotonic() < deadline_s
+        ):
             pass
         refused = self._gate.news(time.monotonic(), is_last=True) if self._gate else []
         said = [*map(self._gap, refused), *self._bad_frames()]
-        self._write([*said, self._own(FrameKind.BYE, {"reason": "hub stopped"})])
+        if self._why_full:
+            self._end_early(said)
+        else:
+            self._write([*said, self._own(FrameKind.BYE, {"reason": "hub stopped"})])
         deadline_s = time.monotonic() + DRAIN_S
         while self._viewers.num_watching(now_s := time.monotonic()) and now_s < deadline_s:
             self._viewers.serve(now_s, self._note, is_ending=True)
             self._viewer_socket.poll(50)
+
+    def _end_early(self, said: list[bytes]) -> None:
+        """The last frames of a recording that may grow no more: a few hundred bytes."""
+        if self._num_unwritten:
+            said = [self._gap(gap(NOT_RECORDED, None, self._num_unwritten, self._why_full)), *said]
+        said.append(self._own(FrameKind.BYE, {"reason": self._why_full}))
+        with suppress(FailureError):  # full to the last byte by now: what is there stays whole
+            self._writer.append(b"".join(said), len(said))
 
     def _gap(self, payload: Gap) -> bytes:
         return self._own(FrameKind.GAP, payload)

@@ -115,6 +115,11 @@ class RecordingWriter:
             raise
         self._count(first_frame, 1)
 
+    @property
+    def descriptor(self) -> int:
+        """The open file's."""
+        return self._fd
+
     def append(self, data: bytes, num_frames: int = 1) -> None:
         """Write whole frames at the end. FailureError if the disk takes them not: none of them is kept then."""
         self._write(data)
