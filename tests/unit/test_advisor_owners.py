@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from synthetic_run import STEP_NAMES, Job, encoded, folded, frames, hello, restarted, simulate
 
 from tuiadvisor.advisor.cluster.owners import Owners, foreign
+from tuiadvisor.advisor.compare.comparing import measure
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.events import EVENT_COLUMNS, EventKind
+from tuiadvisor.exporters.parquet import export_parquet
 from tuiadvisor.stream.attendance import AGENT_RETURNED, AGENT_SILENT
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
@@ -102,6 +105,34 @@ def test_steps_of_a_rank_from_another_source_are_not_believed(in_one_go: bool, e
     view = advisor.view()
     assert ignored(view) == ["another source also sends rank 3: ignored"]
     assert without_it(view) == without_it(folded(honest).view())
+
+
+def forged_among(honest: list[Frame]) -> list[bytes]:
+    """The run's own frames, each followed by steps of rank 3 that somebody else sends."""
+    many = simulate(replace(JOB, samples=9999)).rows[3]
+    forged = Frame(FrameKind.STEPS, OTHER, 0, 10**9, pack_columns(many, STEP_NAMES))
+    pairs = [(frame, replace(forged, seq=seq)) for seq, frame in enumerate(honest)]
+    return [encoded(frame) for pair in pairs for frame in pair]
+
+
+def test_a_comparison_counts_no_steps_of_others() -> None:
+    """What one step does is not told by who makes steps up."""
+    honest = frames(JOB, rows_per_frame=10)
+    before = measure("a.tuirec", map(encoded, honest))
+    assert before.unit == measure("a.tuirec", forged_among(honest)).unit
+    assert before.unit.samples_per_step == JOB.samples * JOB.num_ranks
+
+
+def test_tables_hold_no_steps_of_others(tmp_path: Path) -> None:
+    """An export has the rows that the fold took, and those alone."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    honest = frames(JOB, rows_per_frame=10)
+    tables = []
+    for name, data in (("honest", [*map(encoded, honest)]), ("forged", forged_among(honest))):
+        export_parquet(lambda _, data=data: iter(data), tmp_path / name)  # type: ignore[misc]
+        tables.append(parquet.read_table(tmp_path / name / "steps.parquet").to_pylist())
+    assert tables[0] == tables[1]
+    assert len(tables[0]) == JOB.num_ranks * JOB.num_steps
 
 
 def test_rows_of_a_frame_that_are_the_senders_own_count() -> None:

@@ -33,7 +33,6 @@ from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
-from tuiadvisor.advisor.cluster.owners import foreign
 from tuiadvisor.advisor.cluster.payload_fields import integer
 from tuiadvisor.advisor.detail.bucket_store import BucketStore
 from tuiadvisor.advisor.detail.collectives import Collectives
@@ -192,21 +191,12 @@ class Advisor:
             self._note_bad(error)
             return
         agent = self.roster.agent_of(frame.source)
-        if agent is not None:
-            columns = self._own_columns(columns, agent.number)
+        columns = self.roster.own_columns(frame.source, columns)
         self.device_times.take(columns)
         self.collectives.take(columns)
         if agent is not None:
             self.chunks.add(columns, agent.host)
             self.buckets.add(columns, agent.host)
-
-    def _own_columns(self, columns: dict[str, Ints], number: int) -> dict[str, Ints]:
-        """Without the rows of ranks that belong to another source than this one."""
-        others = foreign(self.roster.owners.lend(), columns["rank"], number)
-        if not others.any():
-            return columns
-        self.roster.owners.note(np.unique(columns["rank"][others]).tolist())
-        return {name: column[~others] for name, column in columns.items()}
 
     def _add_steps(self, waiting: Sequence[tuple[Ints, str, int]], owners: Ints) -> None:
         """owners: whose the ranks were when these frames came."""

@@ -22,7 +22,7 @@ from tuiadvisor.advisor.cluster.payload_fields import number, text
 from tuiadvisor.events import PHASES, UNKNOWN, EventKind
 from tuiadvisor.exporters.outfile import new_file
 from tuiadvisor.exporters.slices import lay_out
-from tuiadvisor.exporters.survey import Reading, Survey, decoded, is_steps, survey
+from tuiadvisor.exporters.survey import Reading, Survey, believed, is_steps, survey
 from tuiadvisor.exporters.tables import Values, event_values, kind_name, step_values
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind
 
@@ -74,7 +74,7 @@ def _write(reading: Reading, file: IO[bytes] | gzip.GzipFile) -> Written:
     found = survey(reading)
     trace = _Trace(found, file)
     position = 0
-    for frame in decoded(reading("writing")):
+    for frame in believed(reading("writing"), found):
         if frame.source == HUB_SOURCE:
             continue
         if is_steps(frame):

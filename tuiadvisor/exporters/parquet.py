@@ -16,7 +16,7 @@ import numpy as np
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import UNKNOWN
 from tuiadvisor.exporters.outfile import new_file, new_folder
-from tuiadvisor.exporters.survey import Reading, decoded, survey
+from tuiadvisor.exporters.survey import Reading, believed, survey
 from tuiadvisor.exporters.tables import TABLES, ColumnSpec, Values, schema_document, tables_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def export_parquet(reading: Reading, path: Path) -> dict[str, int]:
         }
         for writer in writers.values():
             stack.callback(writer.abandon)
-        for table, values in tables_of(decoded(reading("writing")), found):
+        for table, values in tables_of(believed(reading("writing"), found), found):
             writers[table].add(values)
         for writer in writers.values():
             writer.close()

@@ -6,17 +6,23 @@ In: a recording's frames.  Out: Survey: the Advisor at the end, the job axis, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.advisor.cluster.membership import Roster
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.steps.job_axis import JobAxis
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS
+from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, pack_columns, unpack_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_NAMES: Final = {
+    FrameKind.STEPS: ("rank", *STEP_COLUMNS),
+    FrameKind.EVENTS: ("rank", "kind", *EVENT_COLUMNS),
+}
 # Reads the recording from the start, saying on the progress line what it is read for.
 Reading = Callable[[str], Iterator[bytes]]
 
@@ -62,6 +68,30 @@ def survey(reading: Reading) -> Survey:
                 earliest = int(begins.min())
                 first_begin_ns[frame.source] = min(earliest, first_begin_ns.get(frame.source, earliest))
     return Survey(advisor, axis, num_frames, first_begin_ns)
+
+
+def believed(frames: Iterable[bytes], found: Survey) -> Iterator[Frame]:
+    """The frames that can be decoded, without the rows that the fold left out because they are another source's."""
+    if not found.advisor.roster.owners.is_contested:
+        yield from decoded(frames)
+        return
+    roster = Roster()
+    for frame in decoded(frames):
+        roster.take(frame)
+        yield _own(frame, roster) if frame.kind in _NAMES else frame
+
+
+def _own(frame: Frame, roster: Roster) -> Frame:
+    names = _NAMES[frame.kind]
+    try:
+        columns = unpack_columns(frame.payload, names)
+    except TuiadvisorError:
+        return frame
+    own = roster.own_columns(frame.source, columns)
+    if own is columns:
+        return frame
+    rows = list(zip(*(own[name].tolist() for name in names), strict=True))
+    return replace(frame, payload=pack_columns(rows, names))
 
 
 def is_steps(frame: Frame) -> bool:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tuiadvisor.advisor.cluster.crowding import Crowd, RunQueues, typical_wait
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
 from tuiadvisor.advisor.cluster.memory import MemoryUse
-from tuiadvisor.advisor.cluster.owners import Owners
+from tuiadvisor.advisor.cluster.owners import Owners, foreign
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
 from tuiadvisor.advisor.cluster.rank_facts import RankFacts
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
@@ -23,6 +25,7 @@ from tuiadvisor.views.run_view import HostRow
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.steps.arrays import Ints
     from tuiadvisor.stream.frames import Frame
 
 SILENT_AFTER_NS: Final = 5_000_000_000
@@ -127,6 +130,17 @@ class Roster:
             self._run(payload)
         elif frame.kind == FrameKind.GAP:
             self._gap(payload)
+
+    def own_columns(self, source: str, columns: dict[str, Ints]) -> dict[str, Ints]:
+        """Of a frame that was just taken, without the rows of ranks that belong to another source."""
+        agent = self.agents.get(source)
+        if agent is None:
+            return columns
+        others = foreign(self.owners.lend(), columns["rank"], agent.number)
+        if not others.any():
+            return columns
+        self.owners.note(np.unique(columns["rank"][others]).tolist())
+        return {name: column[~others] for name, column in columns.items()}
 
     def replicas(self) -> dict[int, int]:
         """The lowest rank of the pipeline that each rank says it is in."""

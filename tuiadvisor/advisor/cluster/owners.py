@@ -44,6 +44,11 @@ class Owners:
             self._table, self._is_lent = table, False
         self._table[rank] = number
 
+    @property
+    def is_contested(self) -> bool:
+        """Whether anything was ignored."""
+        return bool(self._contested)
+
     def note(self, ranks: Iterable[int]) -> None:
         """Somebody else has sent something of these ranks, which was ignored."""
         self._contested.update(dict.fromkeys(ranks))

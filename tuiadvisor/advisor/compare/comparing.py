@@ -69,7 +69,7 @@ def measure(path: str, frames: Iterable[bytes]) -> Measured:
         if frame.source == HUB_SOURCE:
             continue
         if frame.kind == FrameKind.STEPS:
-            _count(work, frame)
+            _count(work, frame, advisor)
             collector.advance()
         elif frame.kind == FrameKind.HOST:
             load.add(frame.source, frame.payload)
@@ -78,9 +78,9 @@ def measure(path: str, frames: Iterable[bytes]) -> Measured:
     return Measured(path, view, series, work.unit(view.run.world_size, advisor.roster.given), load.load())
 
 
-def _count(work: WorkUnitCounter, frame: Frame) -> None:
+def _count(work: WorkUnitCounter, frame: Frame, advisor: Advisor) -> None:
     try:
-        work.add(unpack_columns(frame.payload, STEP_NAMES))
+        work.add(advisor.roster.own_columns(frame.source, unpack_columns(frame.payload, STEP_NAMES)))
     except TuiadvisorError:
         return  # counted as a bad frame by the advisor
 
