@@ -6,6 +6,7 @@ coming; its last row is the index of the host in `hosts`.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,19 +18,23 @@ if TYPE_CHECKING:
 
 
 class EventBlocks:
-    """Mutable: `add` rows, read `table`. The oldest frames go first."""
+    """Mutable: `add` rows, read `table`. The oldest frames go first, however often the table was read."""
 
     def __init__(self, names: Sequence[str], max_rows: int) -> None:
-        """names: the columns to keep. max_rows: at most one frame's rows more are held."""
+        """names: the columns to keep. max_rows: at most one frame's rows more are told; twice as many lie here."""
         self.hosts: list[str] = []
+        self.num_rows = 0  # that `table` tells
         self._names = tuple(names)
         self._max_rows = max_rows
-        self._blocks: list[Ints] = []
-        self._num_held = 0
+        self._frame_rows: deque[int] = deque()  # of each frame that is told
+        self._blocks: deque[Ints] = deque()
+        self._num_gone = (
+            0  # rows of the first block whose frames have gone: a read joins all frames into one block
+        )
 
     def __bool__(self) -> bool:
         """Whether any are held."""
-        return bool(self._blocks)
+        return self.num_rows > 0
 
     def add(self, columns: Mapping[str, Ints], good: Bools, host: str) -> None:
         """Keep the good rows of one frame."""
@@ -43,12 +48,22 @@ class EventBlocks:
             block[index] = columns[name][good]
         block[-1] = self.hosts.index(host)
         self._blocks.append(block)
-        self._num_held += num
-        while self._num_held - self._blocks[0].shape[1] >= self._max_rows:
-            self._num_held -= self._blocks.pop(0).shape[1]
+        self._frame_rows.append(num)
+        self.num_rows += num
+        while self.num_rows - self._frame_rows[0] >= self._max_rows:
+            self._drop(self._frame_rows.popleft())
+
+    def _drop(self, num: int) -> None:
+        """The rows of the oldest frame."""
+        self.num_rows -= num
+        self._num_gone += num
+        while self._num_gone >= self._blocks[0].shape[1]:
+            self._num_gone -= self._blocks.popleft().shape[1]
 
     def table(self) -> Ints:
         """All held rows, columns and the host's index x rows. ValueError where there are none."""
-        if len(self._blocks) != 1:
-            self._blocks = [np.concatenate(self._blocks, axis=1)]
+        if len(self._blocks) != 1 or self._num_gone:
+            joined = np.concatenate(self._blocks, axis=1)
+            self._blocks = deque([joined[:, self._num_gone :].copy() if self._num_gone else joined])
+            self._num_gone = 0
         return self._blocks[0]
