@@ -36,6 +36,8 @@ class Feed:
         self.source = source
         self.advisor = Advisor(given=given)
         self.view: RunView | None = None
+        self.history_share: float | None = None  # read of what was recorded before; None: nobody has answered
+        self.is_in_history = False  # it is being read, or not yet in the view
         self.frozen = False  # the reader goes on, the screen keeps its picture
         self._version = 0
         self._num_restarts = 0
@@ -89,8 +91,9 @@ class Feed:
         if self.source.status.num_restarts != self._num_restarts:
             self._num_restarts = self.source.status.num_restarts
             self.advisor = Advisor(given=self._given)
-        self.advisor.feed_many(frames)
         self._changed = self._changed or bool(frames)
+        self._note_history()  # before the fold, which may take longer than whoever waits has patience
+        self.advisor.feed_many(frames)
         now, cpu_s = time.monotonic(), time.thread_time()
         is_behind = self._is_catching_up()
         if now >= (self._behind_due_s if is_behind else self._view_due_s):
@@ -103,8 +106,17 @@ class Feed:
                 cost_s = min(self._view_costs_s)
             self._view_due_s = self._behind_due_s = now + max(VIEW_PERIOD_S, cost_s / VIEW_SHARE)
             self._publish(self.source.status.note)
+        self._note_history()
         if not frames:
             self._rest()
+
+    def _note_history(self) -> None:
+        """For who waits with a view of the whole run: a hub that has stopped answering is not waited for."""
+        status = self.source.status
+        if self.history_share is None or self.is_in_history:
+            is_left = status.history_share is not None and (status.history_share < 1.0 or self._changed)
+            self.is_in_history = is_left and (status.connected or status.ended)
+        self.history_share = status.history_share
 
     def _rest(self) -> None:
         """Wait where reading did not: nothing here."""

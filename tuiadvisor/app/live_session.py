@@ -227,6 +227,8 @@ class Visit:
 
     def why_silent(self) -> str:
         """What to say when nothing at all came: a hub that refuses a key does not say so."""
+        if self._source.status.history_share is not None:
+            return f"{self._url}: the hub answers, but no rank has been found yet; --for 5m waits longer"
         return f"{self._url}: no hub answers there, or not to this key; take both from its --share FILE"
 
     def agent_ended(self) -> bool:

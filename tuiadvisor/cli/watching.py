@@ -10,6 +10,7 @@ from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.app.attach_state import HoldUp, why_unwatched
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.live_feed import LiveFeed
+from tuiadvisor.app.progress import ProgressLine
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.options.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
@@ -87,11 +88,15 @@ def refuse_without_torch(pids: Sequence[int]) -> None:
 def wait_for_verdict(
     session: Session | Visit, feed: LiveFeed, patience_s: float, settle_s: float = 2.0
 ) -> None:
-    """Until there is a verdict that has stood for settle_s, all are refused, the agent has ended, or patience has."""
+    """Until there is a verdict that has stood for settle_s, all are refused, the agent has ended, or patience has.
+
+    Patience is for the run: what was recorded before we came is read first, however long that takes.
+    """
+    _read_history(session, feed, patience_s)
     deadline = time.monotonic() + patience_s
     since: float | None = None
     hold_up = HoldUp("watch")
-    while time.monotonic() < deadline and feed.failure is None:
+    while time.monotonic() < deadline and feed.failure is None and feed.history_share is not None:
         view = feed.latest().view
         decided = view is not None and view.verdict.decision is not None
         since = (since or time.monotonic()) if decided else None
@@ -102,6 +107,19 @@ def wait_for_verdict(
             break
         time.sleep(0.1)
     time.sleep(0.6)  # the last frames are still on their way
+
+
+def _read_history(session: Session | Visit, feed: LiveFeed, patience_s: float) -> None:
+    """Until the view holds what was recorded before, or the hub has not answered for patience_s, or no longer does."""
+    deadline = time.monotonic() + patience_s
+    line = ProgressLine("reading what was recorded before")
+    while feed.failure is None:
+        if feed.is_in_history:
+            line.show(feed.history_share or 0.0)
+        elif feed.history_share is not None or session.agent_ended() or time.monotonic() >= deadline:
+            break
+        time.sleep(0.1)
+    line.end()
 
 
 def take_leave(feed: LiveFeed, output: str | None) -> None:

@@ -40,6 +40,7 @@ class SourceStatus:
     note: str  # "" while all is well
     ended: bool  # nothing will come any more
     num_restarts: int = 0  # frames begin again from the first one: whoever folds them starts anew
+    history_share: float | None = 1.0  # read of what was there when we came; None: nobody has answered yet
 
 
 class Source(Protocol):
@@ -73,10 +74,11 @@ class LiveSource:
         self._socket = self._connect()
         self._offset = FILE_HEADER_BYTES
         self._end = 0
+        self._history_end = FILE_HEADER_BYTES  # where the recording ended at the first answer
         self._session: int | None = None
         self._request = 0
         self._asked_s: float | None = None  # an answer is due since then
-        self._heard_s = clock()
+        self._heard_s = self._listened_s = clock()
         self._num_bad_replies = 0
         self._num_restarts = 0
         self._note = ""
@@ -84,8 +86,8 @@ class LiveSource:
 
     @property
     def status(self) -> SourceStatus:
-        """Connected means: the hub answered within the last three seconds."""
-        silent_s = self._clock() - self._heard_s
+        """Connected means: the hub answered within the last three seconds in which we listened."""
+        silent_s = self._listened_s - self._heard_s
         connected = self._session is not None and silent_s <= HUB_SILENCE_S and not self._ended
         return SourceStatus(
             kind="live",
@@ -94,7 +96,14 @@ class LiveSource:
             note=self._say(silent_s),
             ended=self._ended,
             num_restarts=self._num_restarts,
+            history_share=self._history_share(),
         )
+
+    def _history_share(self) -> float | None:
+        if self._session is None:
+            return None
+        num_bytes = self._history_end - FILE_HEADER_BYTES
+        return min((self._offset - FILE_HEADER_BYTES) / num_bytes, 1.0) if num_bytes > 0 else 1.0
 
     def read(self, timeout_s: float) -> list[bytes]:
         """The next frames from the hub; none if it has none or does not answer within timeout_s."""
@@ -109,7 +118,9 @@ class LiveSource:
                 if frames or self._ended:
                     self._ask()  # while these are folded the next ones travel
                     return frames
-            elif left_s <= 0:
+                continue
+            self._listened_s = self._clock()
+            if left_s <= 0:
                 return []
 
     def close(self) -> None:
@@ -129,7 +140,8 @@ class LiveSource:
             return
         now_s = self._clock()
         if self._asked_s is not None:
-            if now_s - self._asked_s <= HUB_SILENCE_S:
+            # On a busy machine the answer may lie here since long: we did not look, the hub is not silent.
+            if now_s - self._asked_s <= HUB_SILENCE_S or self._socket.poll(0):
                 return
             self._socket.close(linger=0)
             self._socket = self._connect()
@@ -151,10 +163,11 @@ class LiveSource:
             self._num_bad_replies += 1
             return []
         self._asked_s = None
-        self._heard_s = self._clock()
+        self._heard_s = self._listened_s = self._clock()
         if reply.session != self._session:  # a hub we do not know: it answers from the start
             self._num_restarts += self._session is not None
             self._session, self._offset = reply.session, FILE_HEADER_BYTES
+            self._history_end = reply.end
         if reply.offset != self._offset:
             self._num_bad_replies += 1
             return []
