@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_run import Job, encoded, frames, simulate
 
+from tuiadvisor.advisor.detail import bucket_store, pipeline_store
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind
@@ -120,8 +121,8 @@ def kept_bytes(feed: LiveFeed, num_batches: int) -> int:
 
 def test_the_second_half_of_a_run_adds_nothing_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recorder grew by 31 MB an hour: tables joined for a picture were never shortened again."""
-    monkeypatch.setattr(bucketstore, "MAX_ROWS", BUCKET_ROWS)
-    monkeypatch.setattr(pipelinestore, "MAX_ROWS", CHUNK_ROWS)
+    monkeypatch.setattr(bucket_store, "MAX_ROWS", BUCKET_ROWS)
+    monkeypatch.setattr(pipeline_store, "MAX_ROWS", CHUNK_ROWS)
     all_frames = list(told())
     batches = [all_frames[at : at + FRAMES_A_VIEW] for at in range(0, len(all_frames), FRAMES_A_VIEW)]
     feed = LiveFeed(Told(iter(batches)), lambda: None)
