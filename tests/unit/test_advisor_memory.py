@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, folded, frames
 
-from tuiadvisor.advisor.cluster.memory import MAX_SAMPLES, MemoryUse, Series, duration
+from tuiadvisor.advisor.cluster.memory import MAX_SAMPLES, MemoryUse, Series
+from tuiadvisor.causes.facts import duration
 from tuiadvisor.metrics.series.memory_growth import find_creep
 from tuiadvisor.stream.frames import Frame, FrameKind
 from tuiadvisor.views.run_view import RunView

@@ -11,11 +11,10 @@ from synthetic_pipeline import frames as pipeline_frames
 from synthetic_run import MS, Fault, Job, folded, frames
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.judge.communication import NO_EXCHANGE, exchange_values
-from tuiadvisor.advisor.judge.evidence import job_values, memory_values, straggler_subjects
-from tuiadvisor.advisor.judge.pause_facts import pause_subjects
-from tuiadvisor.advisor.judge.pipeline_stages import pipeline_values, stage_subjects
 from tuiadvisor.advisor.judge.pipelines import find_pipelines
+from tuiadvisor.causes.facts import Facts
+from tuiadvisor.causes.names import table
+from tuiadvisor.causes.registry import CAUSES, measure_all, measure_job
 from tuiadvisor.metrics.diagnosis import diagnose_table
 from tuiadvisor_rules.condition import RuleError
 from tuiadvisor_rules.evaluate import check, general_title, judge, show
@@ -23,6 +22,8 @@ from tuiadvisor_rules.loader import Rule, catalog_dir, load_catalog, load_rule
 from tuiadvisor_rules.message import fill, seconds, worded
 from tuiadvisor_rules.metric_names import ALL, UNITS, names_for
 
+METRIC_TABLE = Path(__file__).parents[2] / "rules" / "tuiadvisor_rules" / "metrics.txt"
+ON_THE_JOB_ITSELF = {"healthy", "little_compute", "exchange_outweighs_compute", "unseen_rank"}
 IDS = {
     "heavy_stage",
     "pipeline_bubble",
@@ -84,31 +85,36 @@ def test_the_advisor_supplies_exactly_the_metrics_rules_may_name() -> None:
     table, first = found
     alive = table.present_RK.any(axis=1)
     diagnosis = diagnose_table(table, alive, from_beginning=first, all_ranks_seen=True)
-    job = {
-        **job_values(diagnosis, 0),
-        **memory_values(None),
-        **pipeline_values(None),
-        **exchange_values(NO_EXCHANGE, {}),
-        "num_findings_above_info": 0,
-    }
-    assert names_for("job") == set(job)
-    (straggler,), (pause,) = straggler_subjects(diagnosis, job), pause_subjects(diagnosis, job)
-    assert names_for("straggler") == set(straggler.values)
-    assert names_for("pause") == set(pause.values)
+    job = measure_job(diagnosis, Facts())
+    assert names_for("job") == {*job, "num_findings_above_info"}
+    found = {one.scope: one for one in measure_all(diagnosis, Facts(), job)}
+    for scope in ("straggler", "pause"):
+        assert names_for(scope) == {*found[scope].values, "num_findings_above_info"}
     advisor = folded(pipeline_frames(Pipeline(heavy=((1, 2.0),))))
     found = advisor.store.table()
     assert found is not None
     alive = found[0].present_RK.any(axis=1)
     diagnosis = diagnose_table(found[0], alive, from_beginning=True, all_ranks_seen=True)
     pipelines = find_pipelines(advisor.chunks, advisor.roster, advisor.store, diagnosis)
-    assert names_for("job") - {"num_findings_above_info"} == set(
-        job_values(diagnosis, 0)
-        | memory_values(None)
-        | pipeline_values(pipelines)
-        | exchange_values(NO_EXCHANGE, {})
-    )
-    (stage,) = stage_subjects(diagnosis, pipelines, job)
-    assert names_for("stage") == set(stage.values)
+    facts = Facts(pipelines=pipelines)
+    job = measure_job(diagnosis, facts)
+    assert names_for("job") == {*job, "num_findings_above_info"}
+    (stage,) = [one for one in measure_all(diagnosis, facts, job) if one.scope == "stage"]
+    assert names_for("stage") == {*stage.values, "num_findings_above_info"}
+
+
+def test_the_rules_package_has_the_metrics_that_the_causes_declare() -> None:
+    """It knows nothing but the standard library, so its table is made of theirs: python -m tuiadvisor.causes.names."""
+    assert table() == METRIC_TABLE.read_text()
+
+
+def test_every_shipped_rule_is_of_one_cause_and_every_cause_has_its_rules() -> None:
+    """But for rules that rest on the job's own metrics."""
+    shipped = {rule.id for rule in load_catalog()}
+    named = [rule for cause in CAUSES for rule in cause.rules]
+    assert len(named) == len(set(named))
+    assert set(named) <= shipped
+    assert shipped - set(named) == ON_THE_JOB_ITSELF
 
 
 def test_metric_names_have_a_unit_and_keep_it_in_every_scope() -> None:

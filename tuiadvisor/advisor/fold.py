@@ -48,12 +48,12 @@ from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, verdict, wit
 from tuiadvisor.advisor.paused_gc import collector_off
 from tuiadvisor.advisor.steps.step_store import FOLDED, StepStore
 from tuiadvisor.advisor.steps.trend import TrendHistory, until
+from tuiadvisor.causes.facts import Facts
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, diagnose_table, with_device_clocks
 from tuiadvisor.metrics.pauses.stopped_process import with_stops
 from tuiadvisor.metrics.pauses.warmup import find_warmup
-from tuiadvisor.metrics.steps.accounting import job_seconds
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
 from tuiadvisor.views.run_view import RunView
@@ -307,17 +307,16 @@ class Advisor:
         """What the rules find; with_now: also in what is known of the present moment alone."""
         if seen.diagnosis is None or not seen.diagnosis.enough:
             return []
-        judged, _ = find(
-            seen.diagnosis,
-            len(seen.missing),
-            self.rules,
-            self.roster.cores_per_rank(),
-            device=of_job(seen.devices),
-            pipelines=seen.pipelines,
+        facts = Facts(
+            num_missing=len(seen.missing),
+            cores_per_rank=self.roster.cores_per_rank(),
             crowd=self.roster.crowd(seen.diagnosis),
             filling=self.roster.memory.filling() if with_now else None,
-            exchange=seen.exchange,
+            device=of_job(seen.devices),
+            pipelines=seen.pipelines,
+            exchange=seen.exchange.view,
         )
+        judged, _ = find(seen.diagnosis, facts, self.rules)
         return judged
 
     def _verdict(self, judged: list[Judged], seen: Seen) -> Verdict:
@@ -326,7 +325,7 @@ class Advisor:
             return not_yet(MIN_STEADY_STEPS, any_steps=False)
         num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)
         num_not_compared += num_without_steps(self.roster, self.store) + diagnosis.num_not_compared
-        return verdict(judged, diagnosis, job_seconds(diagnosis.seconds_PR), num_not_compared)
+        return verdict(judged, diagnosis, diagnosis.job_seconds, num_not_compared)
 
     def _diagnose(self, table: StepTable, from_beginning: bool, *, any_missing: bool) -> Diagnosis:
         facts = self.roster.ranks

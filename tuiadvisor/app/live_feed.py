@@ -12,6 +12,7 @@ from tuiadvisor.agent.hello import host_name
 from tuiadvisor.app.feed import Feed
 from tuiadvisor.app.look_back import LOOKS_BACK, Lookback
 from tuiadvisor.app.subcommand import Errand, capture_errand, stacks_errand
+from tuiadvisor.causes import hang
 from tuiadvisor.stream.wish import Wish
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class LiveFeed(Feed):
             return
         self._errand, self._answer = None, ""
         rows = self.view.ranks if self.view else ()
-        hangs = self.view is not None and any(finding.id == "hang" for finding in self.view.findings)
+        hangs = self.view is not None and any(finding.id == hang.RULE for finding in self.view.findings)
         row = next((row for row in rows if row.rank == rank), None)
         if row is None or row.pid is None:
             self._answer = f"rank {rank}: its process is not known"

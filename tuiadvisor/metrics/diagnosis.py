@@ -36,7 +36,7 @@ from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.series.drift import Drift, find_drift
 from tuiadvisor.metrics.series.what_if import Gain, Slowdown, slowdown, what_if_stride
-from tuiadvisor.metrics.steps.accounting import phase_seconds_PR
+from tuiadvisor.metrics.steps.accounting import PhaseTimes, job_seconds, phase_seconds_PR
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
 from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, select
@@ -86,6 +86,7 @@ class Diagnosis:
     steady_steps: Ints  # job steps of the window
     num_all_steady: int  # steady steps including those before the present level
     seconds_PR: Floats
+    job_seconds: PhaseTimes  # mean over ranks, of each phase
     stragglers: tuple[LateRank, ...]
     straggler_loss_K: Floats
     compared_rows: Ints  # ranks whose arrival was compared
@@ -199,6 +200,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     data = input_loss(settled, settled_barrier, peers) if peers.size and window.size else None
     steps = table.first_step + columns
     wait_K = column_median(_phase(table, "data_wait", columns))
+    seconds_PR = phase_seconds_PR(steady)
     return Diagnosis(
         table=table,
         barrier=barrier,
@@ -211,7 +213,8 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         steady_barrier=steady_barrier,
         steady_steps=table.first_step + window,
         num_all_steady=int(columns.size),
-        seconds_PR=phase_seconds_PR(steady),
+        seconds_PR=seconds_PR,
+        job_seconds=job_seconds(seconds_PR),
         stragglers=stragglers,
         straggler_loss_K=loss_K - less_K,
         compared_rows=rows,

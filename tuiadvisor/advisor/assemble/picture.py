@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
-from tuiadvisor.advisor.judge.evidence import overlap_seconds
+from tuiadvisor.causes.communication_bound import overlap_seconds
 from tuiadvisor.events import NOTHING_GIVEN, PHASES, StepFlag
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
-from tuiadvisor.metrics.steps.accounting import job_seconds, shares
+from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.views.run_view import (
@@ -125,7 +125,7 @@ def step_summary(diagnosis: Diagnosis | None, given: GivenWork = NOTHING_GIVEN) 
     cycle, steady = diagnosis.steady_barrier.cycle_K, diagnosis.steady
     known = cycle[np.isfinite(cycle)]
     elapsed_s = mean_or_none(diagnosis.barrier.cycle_K[diagnosis.elapsed_K])
-    seconds = job_seconds(diagnosis.seconds_PR)
+    seconds = diagnosis.job_seconds
 
     def rate(per_step: int | None, counts: Floats) -> float | None:
         if per_step is not None:
@@ -153,7 +153,7 @@ def chain(diagnosis: Diagnosis | None) -> tuple[ChainLink, ...]:
     """A step's phases in their order, the longest marked, each with the rank that takes longest for it."""
     if diagnosis is None or not diagnosis.steady.num_steps:
         return ()
-    seconds = job_seconds(diagnosis.seconds_PR)
+    seconds = diagnosis.job_seconds
     share = shares(seconds)
     longest = max(CHAIN, key=lambda name: seconds[name] or 0.0)
     links = []
@@ -176,7 +176,7 @@ def overlap(diagnosis: Diagnosis | None) -> Overlap:
     total, exposed_detail, detail = overlap_seconds(diagnosis)
     sampled_RK = np.isfinite(diagnosis.steady.comm_total_s_RK)
     num_sampled = int(sampled_RK.any(axis=0).sum())
-    exposed = job_seconds(diagnosis.seconds_PR)["comm_exposed"]
+    exposed = diagnosis.job_seconds["comm_exposed"]
     transfer_s = diagnosis.transfer.gain.loss_s if diagnosis.transfer else None
     hidden = 1 - min(exposed_detail / total, 1.0) if total and exposed_detail is not None else None
     return Overlap(
@@ -240,7 +240,7 @@ def unknowns(
     if diagnosis is None:
         return (Unknown("step", "no step was seen yet"),)
     device = next((f.texts.get("device") for f in roster.ranks.values() if f.texts.get("device")), None)
-    seconds = job_seconds(diagnosis.seconds_PR)
+    seconds = diagnosis.job_seconds
     paused = {pause.kind for pause in diagnosis.steadiness.pauses}
     result = [
         Unknown(name, NOT_STEADY if name in paused else _why_phase(name, device))

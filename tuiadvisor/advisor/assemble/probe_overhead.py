@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.judge.evidence import rank_words
+from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.events import StepFlag
 from tuiadvisor.views.run_view import ProbeWork
 

@@ -14,7 +14,7 @@ from tuiadvisor.advisor.judge.pause_facts import pause_marks
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.communication import Exchange
     from tuiadvisor.advisor.judge.findings import Judged
-    from tuiadvisor.advisor.judge.pipelines import Pipelines
+    from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.pipeline import PipelineView

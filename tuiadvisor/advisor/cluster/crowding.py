@@ -1,13 +1,12 @@
 """Whether a job's hosts have more threads ready to run than cores to run them on.
 
-In: HOST payloads' run queue by host.  Out: ready threads a core over the latest part of a run, and Crowd: what the
-rules are told. What all ranks lose to a crowded host looks like slow input or a slow exchange, whoever crowds it.
+In: HOST payloads' run queue by host.  Out: ready threads a core over the latest part of a run. What all ranks lose
+to a crowded host looks like slow input or slow communication, whoever crowds it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -19,41 +18,6 @@ if TYPE_CHECKING:
 MAX_SAMPLES: Final = 64  # at one a second
 MIN_SAMPLES: Final = 3  # a look at one moment is chance
 MAX_HOSTS: Final = 1 << 13
-CROWDED_READY: Final = 2.0  # threads a core: each gets half of one
-PACKED_READY: Final = 5.0  # a rank of a pair that shares its core with nobody else reaches 3 to 4
-CROWDED_WAIT: Final = 0.1  # of its time a typical rank waits for a core
-
-
-@dataclass(frozen=True, slots=True)
-class Crowd:
-    """Over the window; None where it was not observed."""
-
-    ready_per_core: (
-        float | None
-    )  # threads that run or wait for a core, median of the samples, of the typical host
-    core_wait_share: float | None  # of its time the typical rank's training thread was ready and had no core
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether it was seen that ranks have to wait for cores."""
-        return (self.ready_per_core or 0.0) >= CROWDED_READY or (self.core_wait_share or 0.0) >= CROWDED_WAIT
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether so many others want the cores that a slow exchange or a small lateness is more likely theirs."""
-        return (self.ready_per_core or 0.0) >= PACKED_READY
-
-    @property
-    def words(self) -> str:
-        """What follows from that for a loss of all ranks; empty where nothing does."""
-        if not self.is_crowded:
-            return ""
-        seen = []
-        if self.ready_per_core is not None:
-            seen.append(f"{self.ready_per_core:.1f} threads are ready for each core")
-        if self.core_wait_share is not None:
-            seen.append(f"ranks wait for one in {self.core_wait_share:.0%} of their time".replace("%", " %"))
-        return f"; but the host is crowded ({', '.join(seen)}), so this may be waiting for a core"
 
 
 class RunQueues:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.cluster.crowding import Crowd, RunQueues, typical_wait
+from tuiadvisor.advisor.cluster.crowding import RunQueues, typical_wait
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
 from tuiadvisor.advisor.cluster.memory import MemoryUse
 from tuiadvisor.advisor.cluster.owners import Owners, foreign
@@ -19,6 +19,7 @@ from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, 
 from tuiadvisor.advisor.cluster.rank_facts import RankFacts
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.stops import Stops
+from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.events import MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 from tuiadvisor.views.run_view import HostRow

@@ -6,20 +6,17 @@ In: HOST payloads.  Out: Filling, the memory that is full first; None where none
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import replace
+from typing import Final, TypeVar
 
 import numpy as np
 
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
+from tuiadvisor.causes.facts import Filling
 from tuiadvisor.metrics.series.memory_growth import MIN_GROWTH, Creep, find_creep
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MAX_SAMPLES: Final = 128  # over the whole run: when full, every second one goes
 MAX_SERIES: Final = 1 << 14
-MINUTE_S: Final = 60.0
 _Key = TypeVar("_Key", tuple[str, str], tuple[str, int])
 
 
@@ -54,28 +51,6 @@ class Series:
         if not values or values[-1] - values[len(values) // 4] < MIN_GROWTH / 2:
             return None
         return find_creep(np.array(self._times, dtype=np.float64) / 1e9, np.array(values, dtype=np.float64))
-
-
-@dataclass(frozen=True, slots=True)
-class Filling:
-    """A memory that will be full."""
-
-    host: str
-    device: str  # "GPU 3", or empty for the host's own memory
-    creep: Creep
-    rank: int | None  # whose process grows, where it is one of the ranks'
-
-    @property
-    def words(self) -> str:
-        """Whose memory, how full, how fast, when."""
-        where = f"{self.device} on {self.host}" if self.device else self.host
-        pace = f"{100 * MINUTE_S * self.creep.per_s:.2g} % a minute"
-        left = duration(self.creep.left_s)
-        grows = "grows" if self.rank is None else f"the process of rank {self.rank} grows"
-        return (
-            f"the memory of {where} is {100 * self.creep.share:.0f} % full and {grows} by {pace}: "
-            f"at that pace it is full in {left}"
-        )
 
 
 class MemoryUse:
@@ -127,12 +102,3 @@ class MemoryUse:
             if (device or host not in hosts) and (creep := series.creep()) is not None
         ]
         return min(found, key=lambda entry: (entry.creep.left_s, entry.host, entry.device), default=None)
-
-
-def duration(seconds: float) -> str:
-    """'40 s', '17 min', '5 h', '3 days'."""
-    steps: Iterable[tuple[float, float, str]] = ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h"))
-    for limit, unit, name in steps:
-        if seconds < limit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds / 86_400:.0f} days"

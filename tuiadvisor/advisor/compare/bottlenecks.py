@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.causes.registry import cause_of
 from tuiadvisor.views.comparison import Bottleneck, FindingChange, FindingState
 from tuiadvisor_rules.message import seconds
 
@@ -44,18 +45,8 @@ def _amount(finding: Finding, view: RunView) -> float | None:
 
     None where that was not observed, or where no single number stands for it.
     """
-    if finding.id == "communication_bound":
-        return view.overlap.transfer_s
-    phase = finding.phase
-    if phase is None:
-        return None
-    if finding.id == "straggler":
-        own = [row.seconds.get(phase) for row in view.ranks if row.rank in finding.ranks]
-        peers = [row.seconds.get(phase) for row in view.ranks if row.rank not in finding.ranks]
-        known = [value for value in own if value is not None]
-        usual = sorted(value for value in peers if value is not None)
-        return max(known) - usual[len(usual) // 2] if known and usual else None
-    return view.step.seconds.get(phase) if finding.id == "input_bound" else None
+    cause = cause_of(finding.id)
+    return cause.amount(finding, view) if cause is not None else None
 
 
 def _change(
@@ -133,7 +124,8 @@ def _name(finding: Finding | None) -> str | None:
         return None
     where = f" in {finding.phase.replace('_', ' ')}" if finding.phase else ""
     ranks = ""
-    if finding.id.startswith("straggler") and finding.ranks:
+    cause = cause_of(finding.id)
+    if cause is not None and cause.names_ranks and finding.ranks:
         listed = ", ".join(map(str, finding.ranks[:8])) + (" and more" if len(finding.ranks) > 8 else "")
         ranks = f" (rank {listed})" if len(finding.ranks) == 1 else f" (ranks {listed})"
     return f"{finding.id}{where}{ranks}"

@@ -1,4 +1,4 @@
-"""What of the gradient exchange could be hidden, and what that would buy: the view, and the metrics of rules.
+"""What of the gradient exchange could be hidden, and what that would buy: the view.
 
 In: exchanges bucket by bucket and the Diagnosis of the same steps.  Out: ExchangeView, or the reason why there is none.
 The inequality of the Ultra-Scale Playbook (HuggingFace, 2025: parameters / (2 tokens) x (DP-1)/DP x FLOP/s / bandwidth
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import StepFlag
-from tuiadvisor.metrics.communication.bucket_timeline import WORTH, Bucket, BucketLine, bucket_line
+from tuiadvisor.metrics.communication.bucket_timeline import Bucket, BucketLine, bucket_line
 from tuiadvisor.metrics.series.what_if import gain
-from tuiadvisor.metrics.steps.accounting import job_seconds
 from tuiadvisor.metrics.steps.step_table import COMM
 from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tuiadvisor.advisor.cluster.membership import Roster
     from tuiadvisor.advisor.detail.bucket_store import BucketStore
@@ -104,7 +103,7 @@ def _view(
     ratio = line.transfer_s / line.backward_s if line.transfer_s is not None and line.backward_s > 0 else None
     tokens_RK = diagnosis.steady.tokens_RK
     tokens = float(np.nanmean(tokens_RK)) if np.isfinite(tokens_RK).all() and tokens_RK.size else None
-    backward_s = job_seconds(diagnosis.seconds_PR)["backward"]
+    backward_s = diagnosis.job_seconds["backward"]
     num_more = line.best.num_buckets - len(line.buckets) if line.best is not None else 0
     view = ExchangeView(
         num_steps=line.num_steps,
@@ -208,41 +207,3 @@ def _lever_words(view: ExchangeView) -> str:
     if view.start_cost_s:
         start = f", if a bucket costs less than {seconds(view.start_cost_s)} to start"
     return f"bucket_cap_mb={view.best_cap_mib} would save {seconds(view.saved_s)} a step {doubt}{start}."
-
-
-def exchange_values(exchange: Exchange, job: Mapping[str, object]) -> dict[str, object]:
-    """Metrics of scope `job`; the words that hiding has without them stay where the buckets were not seen."""
-    view = exchange.view
-    if view is None:
-        return dict.fromkeys(_NAMES)
-    hidden = view.hideable_s >= WORTH * view.exposed_s
-    words = (
-        f"; order and size of buckets could hide {seconds(view.hideable_s) if hidden else 'nothing'} of it"
-    )
-    if view.best_cap_mib is not None and view.saved_s >= WORTH * view.exposed_s:
-        words += f", bucket_cap_mb={view.best_cap_mib} about {seconds(view.saved_s)}"
-    return {
-        "bucket_hideable_s": view.hideable_s,
-        "bucket_saved_s": view.saved_s,
-        "bucket_saved_low_s": view.saved_low_s,
-        "bucket_saved_high_s": view.saved_high_s,
-        "bucket_cap_wanted": view.best_cap_mib,
-        "first_bucket_s": view.buckets[0].ready_s if view.buckets else None,
-        "exchange_backward_s": view.backward_s,
-        "exchange_ratio": view.ratio,
-        "exchange_steps": view.num_steps,
-        "hide_words": words if job.get("transfer_s") else "",
-    }
-
-
-_NAMES: Final = (
-    "bucket_hideable_s",
-    "bucket_saved_s",
-    "bucket_saved_low_s",
-    "bucket_saved_high_s",
-    "bucket_cap_wanted",
-    "first_bucket_s",
-    "exchange_backward_s",
-    "exchange_ratio",
-    "exchange_steps",
-)

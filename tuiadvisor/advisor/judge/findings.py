@@ -5,19 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
-from tuiadvisor.advisor.judge.communication import NO_EXCHANGE, Exchange, exchange_values
-from tuiadvisor.advisor.judge.evidence import (
-    Subject,
-    job_values,
-    memory_values,
-    straggler_subjects,
-    wandering_gain,
-)
-from tuiadvisor.advisor.judge.pause_facts import pause_subjects
-from tuiadvisor.advisor.judge.pipeline_stages import explains_shift, pipeline_values, stage_subjects
+from tuiadvisor.causes.cause import Measured
+from tuiadvisor.causes.registry import cause_of, measure_all, measure_job
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.views.run_view import Action, Finding, Severity
 from tuiadvisor_rules.condition import RuleError
@@ -27,12 +19,9 @@ from tuiadvisor_rules.user import load_rules
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tuiadvisor.advisor.cluster.crowding import Crowd
-    from tuiadvisor.advisor.cluster.memory import Filling
-    from tuiadvisor.advisor.judge.pipelines import Pipelines
+    from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.series.what_if import Gain
-    from tuiadvisor.views.run_view import DeviceView
     from tuiadvisor_rules.loader import Rule
 
 _PID: Final = re.compile(r"\bPID\b")
@@ -111,40 +100,21 @@ def with_processes(judged: list[Judged], roster: Roster) -> tuple[Finding, ...]:
 
 
 def find(
-    diagnosis: Diagnosis,
-    num_missing_ranks: int,
-    rules: tuple[Rule, ...],
-    cores_per_rank: float | None = None,
-    *,
-    device: DeviceView | None = None,
-    pipelines: Pipelines | None = None,
-    crowd: Crowd | None = None,
-    filling: Filling | None = None,
-    exchange: Exchange = NO_EXCHANGE,
+    diagnosis: Diagnosis, facts: Facts, rules: tuple[Rule, ...]
 ) -> tuple[list[Judged], dict[str, object]]:
     """Findings, most severe and most costly first, and the job's metrics they rest on."""
-    job = job_values(diagnosis, num_missing_ranks, cores_per_rank, device, crowd)
-    job |= memory_values(filling) | pipeline_values(pipelines) | exchange_values(exchange, job)
-    if explains_shift(pipelines, job["level_shift_since"]):
-        job["level_shift_unexplained"] = 0
-    subjects: dict[Literal["job", "straggler", "pause", "stage"], list[Subject]] = {
-        "job": [_job_subject(diagnosis, job)],
-        "straggler": straggler_subjects(diagnosis, job),
-        "pause": pause_subjects(diagnosis, job),
-        "stage": stage_subjects(diagnosis, pipelines, job),
-    }
+    job = measure_job(diagnosis, facts)
+    subjects = measure_all(diagnosis, facts, job)
     judged = [
         result
         for rule in rules
-        if not rule.final and rule.scope != "standstill"
-        for subject in subjects[cast("Literal['job', 'straggler', 'pause', 'stage']", rule.scope)]
-        if (result := _judge(rule, subject, diagnosis, pipelines)) is not None
+        if not rule.final
+        for subject in subjects
+        if subject.scope == rule.scope and (result := _judge(rule, subject, _gain(rule, diagnosis, facts)))
     ]
     job["num_findings_above_info"] = sum(entry.finding.severity != "info" for entry in judged)
-    last = Subject("job", job, (), (), None, None, {})
-    judged.extend(
-        result for rule in rules if rule.final and (result := _judge(rule, last, diagnosis)) is not None
-    )
+    last = Measured("job", job)
+    judged.extend(result for rule in rules if rule.final and (result := _judge(rule, last)) is not None)
     judged.sort(
         key=lambda entry: (
             SEVERITY_ORDER[entry.finding.severity],
@@ -156,36 +126,23 @@ def find(
     return judged, job
 
 
-def find_standstill(subject: Subject, rules: tuple[Rule, ...]) -> list[Judged]:
+def find_standstill(subject: Measured, rules: tuple[Rule, ...]) -> list[Judged]:
     """The finding on a job that stands still: the only one that needs no steady steps."""
-    results = [_judge(rule, subject, None) for rule in rules if rule.scope == "standstill"]
+    results = [_judge(rule, subject) for rule in rules if rule.scope == "standstill"]
     return [result for result in results if result is not None]
 
 
-def _job_subject(diagnosis: Diagnosis, job: dict[str, object]) -> Subject:
-    hosts = tuple(sorted(set(diagnosis.table.hosts)))
-    return Subject("job", job, diagnosis.table.ranks, hosts, None, None, {})
+def _gain(rule: Rule, diagnosis: Diagnosis, facts: Facts) -> Gain | None:
+    """Of what concerns the whole job; a group brings its own."""
+    cause = cause_of(rule.id)
+    return cause.gain(diagnosis, facts) if cause is not None else None
 
 
-def _judge(
-    rule: Rule, subject: Subject, diagnosis: Diagnosis | None, pipelines: Pipelines | None = None
-) -> Judged | None:
+def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged | None:
     outcome = judge(rule, subject.values)
     if not outcome.fires:
         return None
-    gain = subject.gain
-    if rule.id == "input_bound" and diagnosis is not None and diagnosis.input is not None:
-        gain = diagnosis.input.gain
-    elif rule.id == "communication_bound" and diagnosis is not None and diagnosis.transfer is not None:
-        gain = diagnosis.transfer.gain
-    elif rule.id == "uneven_lengths" and diagnosis is not None and diagnosis.lengths is not None:
-        gain = diagnosis.lengths.gain
-    elif rule.id == "wandering_lateness" and diagnosis is not None and diagnosis.wandering is not None:
-        gain = wandering_gain(diagnosis)
-    elif rule.id == "taking_turns" and diagnosis is not None:
-        gain = diagnosis.turn_taking
-    elif rule.id == "pipeline_bubble" and pipelines is not None and pipelines.shown is not None:
-        gain = pipelines.shown.fill_gain
+    gain = of_job if of_job is not None else subject.gain
     evidence: dict[str, float | int | str | None] = {
         name: _plain(subject.values.get(name)) for name in rule.evidence
     }
@@ -215,33 +172,22 @@ def _judge(
     return Judged(finding, rule, gain, outcome.headline)
 
 
-_PHASE_METRICS: Final = {"slower_since": "level_shift_phase", "wandering_lateness": "wandering_phase"}
-
-
-def _phase_of_job(rule: Rule, subject: Subject) -> str | None:
-    value = subject.values.get(_PHASE_METRICS.get(rule.id, ""))
+def _phase_of_job(rule: Rule, subject: Measured) -> str | None:
+    cause = cause_of(rule.id)
+    value = subject.values.get(cause.phase_metric) if cause is not None else None
     return value if isinstance(value, str) else None
 
 
-def _title(rule: Rule, subject: Subject) -> str:
+def _title(rule: Rule, subject: Measured) -> str:
     ranks = subject.values.get("ranks")
     return rule.title.replace("{ranks}", ranks) if isinstance(ranks, str) else rule.title
 
 
-def _layer(rule: Rule, subject: Subject) -> str:
-    """A straggler's layer follows its cause: what fixes a late loader is not what fixes a hot device."""
-    if rule.id != "straggler":
-        return rule.layer
-    by_phase = {
-        "data_wait": "storage",
-        "forward": "application",
-        "backward": "application",
-        "optimizer": "application",
-        "host": "cpu-os",
-        "device": "gpu-compute",
-        "checkpoint": "storage",
-    }
-    return by_phase.get(subject.phase or "", rule.layer)
+def _layer(rule: Rule, subject: Measured) -> str:
+    """That of the cause where its phase decides, else the rule's."""
+    cause = cause_of(rule.id)
+    found = cause.layer_of(subject.phase or "") if cause is not None and cause.layer_of else None
+    return found or rule.layer
 
 
 def _plain(value: object) -> float | int | str | None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.judge.evidence import wandering_gain
-from tuiadvisor.metrics.steps.accounting import job_seconds
+from tuiadvisor.causes.registry import CAUSES, is_found
 from tuiadvisor.metrics.steps.barrier import has_stages
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
     """
     if diagnosis is None or not diagnosis.enough:
         return None, {}
-    idle_s = job_seconds(diagnosis.seconds_PR)["pipeline_idle"]
+    idle_s = diagnosis.job_seconds["pipeline_idle"]
     if idle_s is None and has_stages(diagnosis.table):
         return None, {}  # what its stages wait for each other is most of what a pipeline loses
     steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
@@ -57,14 +56,13 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
 
 def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[str, float]]:
     """(name, seconds a step) of what each step loses."""
-    if any(entry.rule.scope == "straggler" for entry in judged):
-        yield "straggler", max(float(diagnosis.straggler_loss_K.mean()), 0.0)
-    if any(entry.rule.id == "wandering_lateness" for entry in judged):
-        yield "wandering_lateness", max(wandering_gain(diagnosis).loss_s, 0.0)
-    if diagnosis.input is not None:
-        yield "data_wait", diagnosis.input.gain.loss_s
-    if diagnosis.transfer is not None:
-        yield "comm_exposed", diagnosis.transfer.gain.loss_s
+    rules = [entry.rule for entry in judged]
+    for cause in CAUSES:
+        if cause.counts_once_found and not is_found(cause, rules):
+            continue
+        loss = cause.loss(diagnosis)
+        if loss is not None:
+            yield loss.name, loss.loss_s
 
 
 def _pause_name(diagnosis: Diagnosis, pause: Pause) -> str:

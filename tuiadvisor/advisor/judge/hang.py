@@ -1,35 +1,27 @@
 """Whether the job stands still, from what the ranks' rings say of their training threads.
 
-In: roster, steps.  Out: Subject for the rule on hangs, or None while anything moves.
+In: roster, steps.  Out: what is measured for the rule on hangs, or None while anything moves.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuiadvisor.advisor.judge.evidence import PHASE_WORDS, Subject, rank_words
-from tuiadvisor.metrics.hang.detection import MIN_STILL_S, RankNow, Standstill, standstill
+from tuiadvisor.causes.hang import measured
+from tuiadvisor.metrics.hang.detection import MIN_STILL_S, RankNow, standstill
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.membership import Roster
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.advisor.steps.step_store import StepStore
+    from tuiadvisor.causes.cause import Measured
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 
-# Completes "waits for rank 2, in backward and ..."
-THREAD_WORDS: Final = {
-    "stopped": "stopped by a signal or a debugger",
-    "running": "still computing",
-    "blocked": "blocked on a device or a file system",
-    "asleep": "asleep in a system call that is no collective's",
-}
-
-
-def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subject | None:
+def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Measured | None:
     """What the rule is judged on."""
     if any(_was_live(facts) and (facts.still_s or 0.0) < MIN_STILL_S for facts in roster.ranks.values()):
         return None  # one that moves is enough, and most often the first of thousands does
@@ -56,7 +48,10 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Subje
             )
         )
     found = standstill(places, _longest_step_s(table))
-    return None if found is None else _subject(found, roster)
+    if found is None:
+        return None
+    host_of = {rank: facts.host for rank, facts in roster.ranks.items()}
+    return measured(found, host_of, roster.world_size())
 
 
 def _was_live(facts: RankFacts) -> bool:
@@ -71,34 +66,3 @@ def _longest_step_s(table: StepTable | None) -> float | None:
     working = (table.step_s_RK - at_rest)[:, 1:]
     known = working[np.isfinite(working)]
     return float(known.max()) if known.size else None
-
-
-def _subject(found: Standstill, roster: Roster) -> Subject:
-    values: dict[str, object] = {
-        "still_s": found.for_s,
-        "still_words": _words(found, len(roster.ranks), roster.world_size()),
-        "num_still_missing": len(found.missing),
-        "still_since": found.step,
-    }
-    hosts = tuple(sorted({roster.ranks[rank].host for rank in found.missing}))
-    waiting = rank_words(found.waiting) if found.waiting and found.missing else None
-    return Subject(
-        "standstill", values, found.missing, hosts, found.phase, None, {"waiting": waiting} if waiting else {}
-    )
-
-
-def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
-    since = "" if found.step is None else f", at step {found.step}"
-    if found.is_death:
-        verb = "is" if len(found.missing) == 1 else "are"
-        return f"{rank_words(found.missing)} {verb} gone, {rank_words(found.waiting)} still wait{since}"
-    place = PHASE_WORDS.get(found.phase or "", "in different phases")
-    if found.missing:
-        verb = "waits" if len(found.waiting) == 1 else "wait"
-        thread = f" and {THREAD_WORDS[found.thread]}" if found.thread else ""
-        return f"{rank_words(found.waiting)} {verb} for {rank_words(found.missing)}, {place}{thread}{since}"
-    if num_known == 1 and world_size in {None, 1}:
-        return f"{rank_words(found.waiting)} is {place}{since}"
-    unseen = max((world_size or 0) - num_known, 0)
-    who = "who has not come was not observed" if not unseen else f"{unseen} of the ranks were not recorded"
-    return f"all {len(found.waiting)} ranks are {place}{since}; {who}"

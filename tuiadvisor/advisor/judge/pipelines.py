@@ -5,11 +5,11 @@ In: PipelineStore, roster and Diagnosis.  Out: Pipelines for the rules, Pipeline
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.causes.facts import Pipelines
 from tuiadvisor.events import EventKind
 from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents, chunks_of
 from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits, RankWork, pipeline_limits
@@ -32,23 +32,6 @@ LETTERS: Final = {
     int(EventKind.STAGE_BACKWARD): "B",
     int(EventKind.STAGE_WEIGHT_GRAD): "W",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Pipelines:
-    """What was found. limits: one a pipeline, the slowest first; empty where why_not says why."""
-
-    limits: tuple[PipelineLimits, ...]
-    events: PipelineEvents | None  # of the slowest pipeline
-    clocks_known: bool
-    num_pipelines: int
-    schedule: str | None
-    why_not: str
-
-    @property
-    def shown(self) -> PipelineLimits | None:
-        """The pipeline that sets the pace."""
-        return self.limits[0] if self.limits else None
 
 
 def has_stages(roster: Roster) -> bool:

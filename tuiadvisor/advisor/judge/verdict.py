@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
-from tuiadvisor.advisor.judge.evidence import rank_words, wandering_gain
+from tuiadvisor.causes.cause import rank_words
+from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
 from tuiadvisor.metrics.series.what_if import Gain
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.views.run_view import Decision, Speedup, Verdict
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
-NOBODYS_FAULT: Final = ("wandering_lateness", "taking_turns")
-PAUSED: Final = "irregular_pause"  # a rule: what happened now and then is no constraint of the steps
 DEATH_IS_FIRST: Final = (
     "a rank that dies of a signal takes the job with it; its own output and the kernel's log (dmesg) say more"
 )
@@ -66,7 +65,7 @@ def not_yet(num_missing_steps: int, any_steps: bool) -> Verdict:
 def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_not_compared: int) -> Verdict:
     step = diagnosis.steady_barrier.cycle_K
     mean_s = float(step.mean())
-    unblamed = next((entry for entry in judged if entry.rule.id in NOBODYS_FAULT), None)
+    unblamed = next((entry for entry in judged if _unblamed(entry)), None)
     sentence = f"Keep: nothing found is worth acting on; the mean step takes {seconds(mean_s)}."
     if _is_order_unknown(diagnosis):
         sentence = (
@@ -83,7 +82,7 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
             f"Keep: the mean step takes {seconds(mean_s)}. No rank or phase is to blame, but {unblamed.headline}: "
             "noise of the machine, or work that differs from batch to batch."
         )
-    paused = next((entry for entry in judged if entry.rule.id == PAUSED), None)
+    paused = next((entry for entry in judged if _remark(entry)), None)
     if paused is not None:
         sentence = f"{sentence} {paused.headline[0].upper()}{paused.headline[1:]}."
     healthy = next((entry for entry in judged if entry.rule.final), None)
@@ -97,6 +96,16 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
         because=unblamed.finding.message if unblamed else healthy.finding.message if healthy else sentence,
         verify=healthy.rule.verify if healthy else "",
     )
+
+
+def _unblamed(entry: Judged) -> bool:
+    cause = cause_of(entry.rule.id)
+    return cause is not None and cause.blames_nobody
+
+
+def _remark(entry: Judged) -> bool:
+    cause = cause_of(entry.rule.id)
+    return cause is not None and cause.is_remark
 
 
 def stands_still(hang: Judged) -> Verdict:
@@ -207,20 +216,13 @@ def next_constraint(
     gain = _together(chosen, beside or []) if chosen else None
     remaining = float(cycle.mean()) - (gain.loss_s if gain else 0.0)
     losses: dict[str, float] = {}
-    if diagnosis.input is not None and (chosen is None or chosen.rule.id != "input_bound"):
-        losses["data_wait"] = diagnosis.input.gain.loss_s
-    if diagnosis.transfer is not None and (chosen is None or chosen.rule.id != "communication_bound"):
-        losses["comm_exposed"] = diagnosis.transfer.gain.loss_s
-    if diagnosis.wandering is not None and (chosen is None or chosen.rule.id != "wandering_lateness"):
-        losses["wandering_lateness"] = wandering_gain(diagnosis).loss_s
+    for cause in CAUSES:
+        is_cured = chosen is not None and cause_of(chosen.rule.id) is cause
+        if cause.scope == "job" and not is_cured and (loss := cause.loss(diagnosis)) is not None:
+            losses[loss.name] = loss.loss_s
     for entry in judged:
         same = any(entry.finding is finding for finding in cured)
-        if (
-            (entry.rule.scope == "job" and entry.rule.id != "pipeline_bubble")
-            or entry.rule.id == PAUSED
-            or same
-            or entry.finding.loss_s_per_step is None
-        ):
+        if same or not limits_by_finding(entry.rule) or entry.finding.loss_s_per_step is None:
             continue
         name = entry.finding.phase or entry.finding.id
         losses[name] = losses.get(name, 0.0) + entry.finding.loss_s_per_step

@@ -1,0 +1,1 @@
+"""What may limit a run: one file a cause; `registry` names them in their order."""

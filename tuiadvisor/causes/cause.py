@@ -1,0 +1,130 @@
+"""What a cause is, what it is measured on, and what it measures.
+
+In: the Diagnosis of a window and Facts of the cluster, both frozen.  Out: named metrics of the job, and one Measured
+for each subject (the job, a group of ranks, a kind of pause, a group of stages) that rules are judged on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.views.run_view import Finding, RunView
+
+Values = dict[str, object]  # metric -> number, text or None where it was not observed
+Details = dict[str, float | int | str | None]
+Scope = Literal["job", "straggler", "pause", "stage", "standstill"]  # of tuiadvisor_rules.metric_names
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a rule is judged on: one subject of one cause."""
+
+    scope: Scope
+    values: Values
+    ranks: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+    phase: str | None = None
+    gain: Gain | None = None  # the only source of what a cure would bring
+    details: Details = field(default_factory=dict)  # evidence beyond the named metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Seconds a step that the cause takes of every rank, under the name that goodput and next constraint use."""
+
+    name: str
+    loss_s: float
+
+
+def nothing(_diagnosis: Diagnosis, _facts: Facts) -> Values:
+    """No metric of the job."""
+    return {}
+
+
+def no_gain(_diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
+    """Nobody can say what its cure would bring."""
+    return None
+
+
+def no_loss(_diagnosis: Diagnosis) -> Loss | None:
+    """Nothing that each step loses."""
+    return None
+
+
+def no_groups(_diagnosis: Diagnosis, _facts: Facts, _job: Values) -> list[Measured]:
+    """It is of the job alone."""
+    return []
+
+
+def no_amount(_finding: Finding, _view: RunView) -> float | None:
+    """No single number stands for it."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Everything that is known of a cause outside its rules' files. What is left out does not apply to it.
+
+    rules: the rules it is judged by; none where it only supplies metrics, or a scope whose rules all are its own.
+    metrics: one line a metric, `scope name unit meaning`; the table of the rules package is made of them.
+    """
+
+    rules: tuple[str, ...]
+    metrics: str = ""
+    scope: Scope = "job"
+    measure_job: Callable[[Diagnosis, Facts], Values] = nothing
+    measure: Callable[[Diagnosis, Facts, Values], list[Measured]] = no_groups
+    gain: Callable[[Diagnosis, Facts], Gain | None] = no_gain  # of scope job; others have one a Measured
+    phase_metric: str = ""  # of the job: the phase that a finding names
+    layer_of: Callable[[str], str | None] | None = None  # phase -> layer of what would cure it
+    loss: Callable[[Diagnosis], Loss | None] = no_loss
+    counts_once_found: bool = False  # its loss is one of goodput only where a rule has found it
+    limits_by_finding: bool = False  # what it takes is known from its findings, one by one
+    blames_nobody: bool = False  # chance or the machine: said beside a verdict to keep the run as it is
+    is_remark: bool = False  # said beside such a verdict too: it happened, and limits no step
+    names_ranks: bool = False  # a comparison says whose it is
+    amount: Callable[[Finding, RunView], float | None] = (
+        no_amount  # seconds a step in a run that did not find it
+    )
+
+
+MAX_NAMED: Final = 6
+
+
+def rank_words(ranks: tuple[int, ...]) -> str:
+    """Words for ascending ranks: rank 2; ranks 1 and 3; ranks 1, 3, 5 and 9 more; ranks 192 to 255."""
+    names = [str(rank) for rank in ranks]
+    if len(names) == 1:
+        return f"rank {names[0]}"
+    if len(names) > MAX_NAMED and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"ranks {ranks[0]} to {ranks[-1]}"
+    if len(names) > MAX_NAMED:
+        return f"ranks {', '.join(names[:5])} and {len(names) - 5} more"
+    return f"ranks {', '.join(names[:-1])} and {names[-1]}"
+
+
+PHASE_WORDS: Final = {
+    "data_wait": "waiting for its next batch",
+    "h2d": "copying to the device",
+    "forward": "in forward",
+    "backward": "in backward",
+    "optimizer": "in the optimizer",
+    "checkpoint": "writing a checkpoint",
+    "eval": "evaluating",
+    "other": "in code without a hook",
+    "host": "outside the phases of its step (logging, garbage collection, its host)",
+    "device": "in all compute phases alike, so on its device",
+    "unknown": "for a reason the phases do not show",
+}
+
+
+def share_of(value: float | None, step_s: float | None) -> float | None:
+    """Of the step; None where either is not known."""
+    return value / step_s if value is not None and step_s else None

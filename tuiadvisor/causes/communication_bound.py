@@ -1,0 +1,140 @@
+"""Gradient communication that nothing hides: what remains of a step once the last rank has arrived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.causes.cause import Cause, Loss
+from tuiadvisor.metrics.communication.bucket_timeline import WORTH
+from tuiadvisor.metrics.lateness.job_losses import hideable_s
+from tuiadvisor.metrics.steps.arrays import mean_or_none
+from tuiadvisor.metrics.steps.step_table import COMM
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.views.communication import ExchangeView
+    from tuiadvisor.views.run_view import Finding, RunView
+
+MIN_CUT: Final = 0.9  # of the exposed time: where nearly all of it could be hidden, no limit is worth a word
+OF_BUCKETS: Final = (
+    "bucket_hideable_s",
+    "bucket_saved_s",
+    "bucket_saved_low_s",
+    "bucket_saved_high_s",
+    "bucket_cap_wanted",
+    "first_bucket_s",
+    "exchange_backward_s",
+    "exchange_ratio",
+    "exchange_steps",
+)
+
+
+def overlap_seconds(diagnosis: Diagnosis) -> tuple[float | None, float | None, float | None]:
+    """(total communication, its exposed part, share of steps seen in detail), seconds a step; both of those steps."""
+    steady = diagnosis.steady
+    total = steady.comm_total_s_RK
+    known = np.isfinite(total)
+    if not known.any():
+        return None, None, 0.0 if steady.num_steps else None
+    # What is exposed is a part of what was timed: measured in two ways, it may seem a little more.
+    exposed = np.where(known, np.fmin(steady.phase_s_PRK[COMM], total), np.nan)
+    detail = float(known.any(axis=0).mean())
+    return mean_or_none(total), mean_or_none(exposed), detail
+
+
+def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
+    """What is exposed, what of it compute or other buckets could hide."""
+    transfer = diagnosis.transfer
+    total, exposed, _ = overlap_seconds(diagnosis)
+    values = {
+        "transfer_share": transfer.share if transfer else None,
+        "transfer_share_low": transfer.share_low if transfer else None,
+        "transfer_s": transfer.gain.loss_s if transfer else None,
+        "transfer_since": diagnosis.transfer_since,
+        "overlap": 1 - min(exposed / total, 1.0) if total and exposed is not None else None,
+        **_hidden_by_compute(diagnosis),
+    }
+    if facts.exchange is None:
+        return values | dict.fromkeys(OF_BUCKETS)
+    return values | _hidden_by_buckets(facts.exchange, transfer.gain.loss_s if transfer else None)
+
+
+def _hidden_by_compute(diagnosis: Diagnosis) -> Values:
+    transfer, mean_s = diagnosis.transfer, diagnosis.job_seconds
+    forward_s, backward_s = mean_s["forward"], mean_s["backward"]
+    if transfer is None or not transfer.gain.loss_s or forward_s is None or backward_s is None:
+        return {"hideable_s": None, "hide_words": ""}
+    total, exposed, _ = overlap_seconds(diagnosis)
+    hidden = max(total - exposed, 0.0) if total is not None and exposed is not None else None
+    most = hideable_s(transfer.gain.loss_s, forward_s + backward_s, hidden)
+    words = f"; at most {seconds(most)} of it could be hidden behind forward and backward"
+    return {"hideable_s": most, "hide_words": words if most < MIN_CUT * transfer.gain.loss_s else ""}
+
+
+def _hidden_by_buckets(view: ExchangeView, transfer_s: float | None) -> Values:
+    hidden = view.hideable_s >= WORTH * view.exposed_s
+    words = (
+        f"; order and size of buckets could hide {seconds(view.hideable_s) if hidden else 'nothing'} of it"
+    )
+    if view.best_cap_mib is not None and view.saved_s >= WORTH * view.exposed_s:
+        words += f", bucket_cap_mb={view.best_cap_mib} about {seconds(view.saved_s)}"
+    return {
+        "bucket_hideable_s": view.hideable_s,
+        "bucket_saved_s": view.saved_s,
+        "bucket_saved_low_s": view.saved_low_s,
+        "bucket_saved_high_s": view.saved_high_s,
+        "bucket_cap_wanted": view.best_cap_mib,
+        "first_bucket_s": view.buckets[0].ready_s if view.buckets else None,
+        "exchange_backward_s": view.backward_s,
+        "exchange_ratio": view.ratio,
+        "exchange_steps": view.num_steps,
+        "hide_words": words if transfer_s else "",
+    }
+
+
+def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
+    """If all of it were hidden."""
+    return diagnosis.transfer.gain if diagnosis.transfer is not None else None
+
+
+def loss(diagnosis: Diagnosis) -> Loss | None:
+    """Of every step, found or not."""
+    return Loss("comm_exposed", diagnosis.transfer.gain.loss_s) if diagnosis.transfer is not None else None
+
+
+def amount(_finding: Finding, view: RunView) -> float | None:
+    """What a run transfers after the last arrival, whether or not it was worth a finding."""
+    return view.overlap.transfer_s
+
+
+COMMUNICATION_BOUND: Final = Cause(
+    rules=("communication_bound",),
+    metrics="""
+job transfer_share share of the step in exposed communication after the last rank arrived
+job transfer_share_low share lower end of the interval of transfer_share
+job transfer_s s a step, exposed communication after the last rank arrived
+job transfer_since steps job step since which the transfer has its level
+job overlap share of communication that compute hides
+job hideable_s s a step of the exposed communication that forward and backward could hide at most
+job hide_words text what that means for the communication; empty where all of it could be hidden, or it is not known
+job bucket_hideable_s s a step of the exposed communication that order and size of DDP's buckets could hide at most
+job bucket_saved_s s a step that the wanted size of buckets would save, of the exposed communication
+job bucket_saved_low_s s lower end of its interval; 0 where compute and communication share cores
+job bucket_saved_high_s s upper end of its interval
+job bucket_cap_wanted count bucket_cap_mb that nearly saves most; unknown where no size is worth it
+job first_bucket_s s from the begin of backward until the first bucket is complete on all ranks
+job exchange_backward_s s of backward until the last gradient, on the rank that comes last
+job exchange_ratio ratio time to move all gradients against that backward; up to 1 it could be hidden wholly
+job exchange_steps steps steps in which the gradient communication was seen bucket by bucket
+""",
+    measure_job=measure_job,
+    gain=gain,
+    loss=loss,
+    amount=amount,
+)

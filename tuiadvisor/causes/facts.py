@@ -1,0 +1,111 @@
+"""What is known of the cluster beside the steps: made once for a view, frozen, and given to every cause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
+    from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits
+    from tuiadvisor.metrics.series.memory_growth import Creep
+    from tuiadvisor.views.communication import ExchangeView
+    from tuiadvisor.views.run_view import DeviceView
+
+MINUTE_S: Final = 60.0
+CROWDED_READY: Final = 2.0  # threads a core: each gets half of one
+PACKED_READY: Final = 5.0  # a rank of a pair that shares its core with nobody else reaches 3 to 4
+CROWDED_WAIT: Final = 0.1  # of its time a typical rank waits for a core
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Over the window; None where it was not observed."""
+
+    ready_per_core: (
+        float | None
+    )  # threads that run or wait for a core, median of the samples, of the typical host
+    core_wait_share: float | None  # of its time the typical rank's training thread was ready and had no core
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it was seen that ranks have to wait for cores."""
+        return (self.ready_per_core or 0.0) >= CROWDED_READY or (self.core_wait_share or 0.0) >= CROWDED_WAIT
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether so many others want the cores that a slow exchange or a small lateness is more likely theirs."""
+        return (self.ready_per_core or 0.0) >= PACKED_READY
+
+    @property
+    def words(self) -> str:
+        """What follows from that for a loss of all ranks; empty where nothing does."""
+        if not self.is_crowded:
+            return ""
+        seen = []
+        if self.ready_per_core is not None:
+            seen.append(f"{self.ready_per_core:.1f} threads are ready for each core")
+        if self.core_wait_share is not None:
+            seen.append(f"ranks wait for one in {self.core_wait_share:.0%} of their time".replace("%", " %"))
+        return f"; but the host is crowded ({', '.join(seen)}), so this may be waiting for a core"
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """A memory that will be full."""
+
+    host: str
+    device: str  # "GPU 3", or empty for the host's own memory
+    creep: Creep
+    rank: int | None  # whose process grows, where it is one of the ranks'
+
+    @property
+    def words(self) -> str:
+        """Whose memory, how full, how fast, when."""
+        where = f"{self.device} on {self.host}" if self.device else self.host
+        pace = f"{100 * MINUTE_S * self.creep.per_s:.2g} % a minute"
+        left = duration(self.creep.left_s)
+        grows = "grows" if self.rank is None else f"the process of rank {self.rank} grows"
+        return (
+            f"the memory of {where} is {100 * self.creep.share:.0f} % full and {grows} by {pace}: "
+            f"at that pace it is full in {left}"
+        )
+
+
+def duration(seconds: float) -> str:
+    """'40 s', '17 min', '5 h', '3 days'."""
+    steps = ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h"))
+    for limit, unit, name in steps:
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 86_400:.0f} days"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """What was found. limits: one a pipeline, the slowest first; empty where why_not says why."""
+
+    limits: tuple[PipelineLimits, ...]
+    events: PipelineEvents | None  # of the slowest pipeline
+    clocks_known: bool
+    num_pipelines: int
+    schedule: str | None
+    why_not: str
+
+    @property
+    def shown(self) -> PipelineLimits | None:
+        """The pipeline that sets the pace."""
+        return self.limits[0] if self.limits else None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """None: not observed, or not there."""
+
+    num_missing: int = 0  # ranks of the job that were never heard of
+    cores_per_rank: float | None = None  # on the host that has fewest
+    crowd: Crowd | None = None
+    filling: Filling | None = None  # the memory that is full first
+    device: DeviceView | None = None  # of the typical rank
+    pipelines: Pipelines | None = None
+    exchange: ExchangeView | None = None  # bucket by bucket

@@ -1,0 +1,68 @@
+"""No rank makes progress: who waits, for whom, and where. Judged without a single steady step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Measured, rank_words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuiadvisor.metrics.hang.detection import Standstill
+
+# Completes "waits for rank 2, in backward and ..."
+THREAD_WORDS: Final = {
+    "stopped": "stopped by a signal or a debugger",
+    "running": "still computing",
+    "blocked": "blocked on a device or a file system",
+    "asleep": "asleep in a system call that is no collective's",
+}
+RULE: Final = "hang"
+
+
+def measured(found: Standstill, host_of: Mapping[int, str], world_size: int | None) -> Measured:
+    """host_of: rank -> its host, of every rank that was heard of."""
+    return Measured(
+        "standstill",
+        values={
+            "still_s": found.for_s,
+            "still_words": _words(found, len(host_of), world_size),
+            "num_still_missing": len(found.missing),
+            "still_since": found.step,
+        },
+        ranks=found.missing,
+        hosts=tuple(sorted({host_of[rank] for rank in found.missing})),
+        phase=found.phase,
+        details={"waiting": rank_words(found.waiting)} if found.waiting and found.missing else {},
+    )
+
+
+def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
+    since = "" if found.step is None else f", at step {found.step}"
+    if found.is_death:
+        verb = "is" if len(found.missing) == 1 else "are"
+        return f"{rank_words(found.missing)} {verb} gone, {rank_words(found.waiting)} still wait{since}"
+    place = PHASE_WORDS.get(found.phase or "", "in different phases")
+    if found.missing:
+        verb = "waits" if len(found.waiting) == 1 else "wait"
+        thread = f" and {THREAD_WORDS[found.thread]}" if found.thread else ""
+        return f"{rank_words(found.waiting)} {verb} for {rank_words(found.missing)}, {place}{thread}{since}"
+    if num_known == 1 and world_size in {None, 1}:
+        return f"{rank_words(found.waiting)} is {place}{since}"
+    unseen = max((world_size or 0) - num_known, 0)
+    who = "who has not come was not observed" if not unseen else f"{unseen} of the ranks were not recorded"
+    return f"all {len(found.waiting)} ranks are {place}{since}; {who}"
+
+
+HANG: Final = Cause(
+    rules=(RULE,),
+    metrics="""
+standstill still_s s since any rank's training thread went from one phase to another
+standstill still_words text who waits, for whom, where and since which step
+standstill still_since steps job step at which the ranks stand
+standstill num_still_missing count ranks the others wait for, as far as it was observed
+""",
+    scope="standstill",
+    limits_by_finding=True,
+)

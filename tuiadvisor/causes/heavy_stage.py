@@ -1,0 +1,109 @@
+"""A pipeline waits for a stage that takes longer than the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.causes.cause import Cause, Details, Measured, rank_words
+from tuiadvisor.metrics.pipeline.pipeline_limits import typical
+
+if TYPE_CHECKING:
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits
+
+WORDS: Final = {
+    "forward": "nearly all of it in forward",
+    "backward": "nearly all of it in backward",
+    None: "in forward and backward",
+}
+
+
+def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
+    """Heavy stages: one subject for those that are heavy in every pipeline, else one for each pipeline's own."""
+    pipelines = facts.pipelines
+    if pipelines is None:
+        return []
+    heavy = [limits for limits in pipelines.limits if limits.heavy_stages]
+    if not heavy:
+        return []
+    same = len({frozenset(limits.heavy_stages) for limits in heavy}) == 1
+    if same and len(heavy) == len(pipelines.limits):
+        return [_measured(diagnosis, heavy, job, 1 if len(heavy) > 1 else None)]
+    return [_measured(diagnosis, [limits], job, 0) for limits in heavy]
+
+
+def _measured(
+    diagnosis: Diagnosis, group: list[PipelineLimits], job: Values, is_partition: int | None
+) -> Measured:
+    slowest = group[0]  # pipelines come slowest first, and the slowest sets the pace
+    times, gain = slowest.times, slowest.heavy_gain
+    row = times.stages.index(slowest.heavy_stages[0])
+    ranks = tuple(
+        sorted(
+            {
+                limits.times.rank_S[limits.times.stages.index(stage)]
+                for limits in group
+                for stage in limits.heavy_stages
+            }
+        )
+    )
+    work_S = slowest.work_S
+    since = slowest.since_step
+    values: Values = {
+        **job,
+        "ranks": rank_words(ranks),
+        "stages": _stage_words(slowest.heavy_stages),
+        "phase": slowest.phase or "both",
+        "phase_words": WORDS[slowest.phase],
+        "loss_s": gain.loss_s if gain else None,
+        "loss_share": gain.loss_s / gain.step_s if gain else None,
+        "loss_share_low": gain.loss_low_s / gain.step_s if gain else None,
+        "even_loss_s": slowest.even_s,
+        "excess_s": float(work_S[row] - typical(work_S)),
+        "excess_share": float(slowest.excess_S[row]),
+        "hit_share": slowest.hit_share,
+        "since": since,
+        "since_words": f"since step {since}" if slowest.onset_seen else "from the first step compared on",
+        "steps_seen": len(slowest.steps),
+        "is_partition": is_partition,
+    }
+    host_of = dict(zip(diagnosis.table.ranks, diagnosis.table.hosts, strict=True))
+    hosts = tuple(sorted({host_of[rank] for rank in ranks if rank in host_of}))
+    details: Details = {
+        f"stage_{stage}_s": float(work_S[index]) for index, stage in enumerate(times.stages[:64])
+    }
+    details["onset_seen"] = int(slowest.onset_seen)
+    if gain is not None:
+        details["loss_low_s"], details["loss_high_s"] = gain.loss_low_s, gain.loss_high_s
+    return Measured("stage", values, ranks, hosts, slowest.phase, gain, details)
+
+
+def _stage_words(stages: tuple[int, ...]) -> str:
+    return rank_words(tuple(sorted(stages))).replace("rank", "stage")
+
+
+HEAVY_STAGE: Final = Cause(
+    rules=("heavy_stage",),
+    metrics="""
+stage ranks text ranks that hold the heavy stages, e.g. "rank 2"
+stage stages text heavy stages, e.g. "stage 2"
+stage phase text forward or backward where most of the excess lies in one of them, else "both"
+stage phase_words text the same in plain words
+stage loss_s s a step, gone if the stage took as long as the others
+stage loss_share share of the step
+stage loss_share_low share lower end of its interval
+stage even_loss_s s a step, gone if the same work were spread evenly over the stages
+stage excess_s s a step by which the stage takes longer than the typical one
+stage excess_share share its excess as a share of the typical stage's time
+stage hit_share share of the steps in which it is the heavy one
+stage since steps job step since which it is
+stage since_words text "since step 57" or "from the first step compared on"
+stage steps_seen steps whole steady steps compared
+stage is_partition flag 1 if it is heavy in every pipeline of the job, 0 if only in some, unknown with one pipeline
+""",
+    scope="stage",
+    measure=measure,
+    limits_by_finding=True,
+)

@@ -1,0 +1,154 @@
+"""Pauses: checkpoints, evaluation, what comes at a fixed distance, and what one rank does now and then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Measured, rank_words
+from tuiadvisor.metrics.series.what_if import gain
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.pauses.pause import Pause
+
+CHECKPOINT: Final = "checkpoint_pause"  # the rule: what a checkpoint costs is asked for elsewhere, too
+MAX_LISTED: Final = 4  # steps named in a sentence
+IN_THE_EXCHANGE: Final = "within the exchange of gradients"
+CAUSE_WORDS: Final = {
+    "": "the cause is unknown",
+    "garbage collection": "Python collected garbage",
+    "compilation": "code was compiled",
+    "stopped": "its process was stopped, by a signal or a debugger",
+}
+
+
+def measure(diagnosis: Diagnosis, _facts: Facts, job: Values) -> list[Measured]:
+    """One subject a kind of pause; of irregular ones, one for the ranks that make them."""
+    return [_measured(diagnosis, job, pause) for pause in diagnosis.steadiness.pauses]
+
+
+def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
+    table, cycle = diagnosis.table, diagnosis.barrier.cycle_K
+    known = np.isfinite(cycle)
+    known[: pause.first_column] = False
+    what_if = gain(cycle[known], pause.loss_K[known])
+    ranks = tuple(table.ranks[row] for row in pause.rows)
+    starter = rank_words(ranks) if ranks else "all ranks"
+    longest = sorted((event.length_s for event in pause.events), reverse=True)
+    values: Values = {
+        **job,
+        "kind": "garbage collection" if pause.is_collecting else pause.kind,
+        "gc_share": pause.gc_share,
+        "num_pauses": len(pause.steps),
+        "period_steps": pause.period_steps,
+        "period_words": _period_words(pause),
+        "length_s": pause.length_s,
+        "longest_s": longest[0] if longest else None,
+        "second_s": longest[1] if len(longest) > 1 else None,
+        "loss_s": pause.loss_s_per_step,
+        "loss_share": what_if.loss_s / what_if.step_s,
+        "starter": starter,
+        "ranks": starter,
+        "times_words": _times_words(pause),
+        "since": pause.steps[0],
+        "phase": pause.phase,
+        "phase_words": _phase_words(pause),
+        "cause_words": _cause_words(pause),
+        "is_checkpoint": int(pause.kind == "checkpoint"),
+        "is_eval": int(pause.kind == "eval"),
+        "is_periodic": int(pause.kind == "periodic"),
+        "is_over": int(pause.is_over),
+        "is_irregular": int(pause.kind == "irregular"),
+    }
+    hosts = tuple(sorted({table.hosts[row] for row in pause.rows}))
+    details: Details = {}
+    if pause.events:
+        details["steps"] = ", ".join(str(step) for step in pause.steps)
+        details["lengths_s"] = ", ".join(f"{event.length_s:.3f}" for event in pause.events)
+        details["cause"] = cause_of(pause) or "unknown"
+    return Measured("pause", values, ranks, hosts, pause.phase, what_if, details)
+
+
+def cause_of(pause: Pause) -> str:
+    """The cause that all pauses of the group share; empty where that is not known."""
+    if pause.is_collecting:
+        return "garbage collection"
+    causes = {event.cause for event in pause.events}
+    return causes.pop() if len(causes) == 1 else ""
+
+
+def _cause_words(pause: Pause) -> str:
+    cause = cause_of(pause)
+    if not cause and not pause.rows and pause.phase == "comm_exposed":
+        return "who held up the others there was not seen"
+    return CAUSE_WORDS.get(cause, cause)
+
+
+def _period_words(pause: Pause) -> str:
+    if pause.period_steps is not None:
+        return f"every {pause.period_steps:.0f} steps"
+    return f"at step {pause.steps[0]}"
+
+
+def _times_words(pause: Pause) -> str:
+    if not pause.events:
+        return f"{len(pause.steps)} times, for {seconds(pause.length_s)} on average"
+    if len(pause.steps) == 1:
+        return f"once, for {seconds(pause.length_s)} at step {pause.steps[0]}"
+    shown = [str(step) for step in pause.steps[:MAX_LISTED]]
+    left = len(pause.steps) - len(shown)
+    steps = f"{', '.join(shown)} and {left} more" if left else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    mean, longest = (
+        seconds(value) for value in (pause.length_s, max(event.length_s for event in pause.events))
+    )
+    at_most = f" (at most {longest})" if longest != mean else ""
+    return f"{len(pause.steps)} times, for {mean} on average{at_most}, at steps {steps}"
+
+
+def _phase_words(pause: Pause) -> str:
+    if pause.phase == "comm_exposed":
+        return IN_THE_EXCHANGE
+    if pause.phase == "other":
+        return "between the phases of its step" if pause.rows else "between the phases of a step"
+    if pause.phase is None:
+        return "in more than one phase"
+    return PHASE_WORDS.get(pause.phase, f"in {pause.phase}")
+
+
+PERIODIC_PAUSES: Final = Cause(
+    rules=(CHECKPOINT, "periodic_pause"),
+    metrics="""
+pause kind text "checkpoint", "eval", "garbage collection", "periodic" or "irregular"
+pause ranks text the same as starter
+pause gc_share share of the pauses in which Python collects garbage
+pause num_pauses count pauses in the window
+pause period_steps steps between two pauses
+pause period_words text "every 40 steps" or, where only one was seen, "at step 60"
+pause times_words text how often, how long and when: "once, for 3 s at step 100"
+pause longest_s s that the longest of irregular pauses adds
+pause second_s s that the second longest of them adds; unknown where there is one
+pause length_s s that one pause adds
+pause loss_s s a step, spread over all steps of the window
+pause loss_share share of the step
+pause starter text ranks that the others wait for, e.g. "rank 0", or "all ranks"
+pause since steps job step of the first pause seen
+pause phase text phase in which the pause passes on the rank that begins it
+pause phase_words text the same in plain words
+pause cause_words text what was seen of its cause, in plain words
+pause is_checkpoint flag 1 if checkpoints are being written
+pause is_eval flag 1 if the model is being evaluated
+pause is_periodic flag 1 if nothing marks what happens in it
+pause is_over flag 1 if periodic pauses have not come for more than two of their periods
+pause is_irregular flag 1 if pauses of these ranks have no common distance, or only one was seen
+""",
+    scope="pause",
+    measure=measure,
+    limits_by_finding=True,
+)
+# Judged on the same subjects; what happened now and then is no constraint of the steps.
+IRREGULAR_PAUSES: Final = Cause(rules=("irregular_pause",), scope="pause", is_remark=True)

@@ -1,0 +1,64 @@
+"""Steps became longer at some step and stayed so, and nothing else that began just then explains it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.causes.cause import PHASE_WORDS, Cause
+
+if TYPE_CHECKING:
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+
+SAME_ONSET_STEPS: Final = 10  # an onset is dated to within so many steps
+
+
+def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
+    """How much longer, since when, in which phase."""
+    shift = diagnosis.level_shift
+    if shift is None:
+        quiet = 0.0 if diagnosis.num_all_steady else None
+        return {
+            "level_shift_share": quiet,
+            "level_shift_since": None,
+            "level_shift_unexplained": 0,
+            "level_shift_phase": None,
+            "level_shift_words": None,
+            "level_shift_cover": None,
+            "level_shift_steps": 0,
+        }
+    near = any(abs(onset - shift.since_step) <= SAME_ONSET_STEPS for onset in _other_onsets(diagnosis, facts))
+    return {
+        "level_shift_share": shift.after_s / shift.before_s - 1 if shift.before_s > 0 else None,
+        "level_shift_since": shift.since_step,
+        "level_shift_unexplained": int(not near),
+        "level_shift_phase": shift.phase,
+        "level_shift_words": PHASE_WORDS.get(shift.phase, f"in {shift.phase}") if shift.phase else None,
+        "level_shift_cover": shift.cover,
+        "level_shift_steps": shift.num_steps,
+    }
+
+
+def _other_onsets(diagnosis: Diagnosis, facts: Facts) -> list[int]:
+    """Since when ranks are late, the input or the network has its level, a stage is heavy."""
+    onsets = [entry.since_step for entry in diagnosis.stragglers]
+    onsets += [since for since in (diagnosis.input_since, diagnosis.transfer_since) if since is not None]
+    limits = facts.pipelines.limits if facts.pipelines is not None else ()
+    return onsets + [one.since_step for one in limits if one.since_step is not None]
+
+
+SLOWER_SINCE: Final = Cause(
+    rules=("slower_since",),
+    metrics="""
+job level_shift_share share by which the step became longer at level_shift_since, of the step before
+job level_shift_since steps job step at which the step became longer
+job level_shift_unexplained flag 1 if no other finding explains the longer step
+job level_shift_phase text phase that grew most
+job level_shift_words text the same in words
+job level_shift_steps steps steady steps seen since the step became longer
+job level_shift_cover share share of the growth that this phase holds
+""",
+    measure_job=measure_job,
+    phase_metric="level_shift_phase",
+)

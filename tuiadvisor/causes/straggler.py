@@ -1,0 +1,202 @@
+"""Ranks that the others wait for at the gradient barrier: who, in which phase, since when, what a cure brings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Loss, Measured, rank_words, share_of
+from tuiadvisor.causes.whole_job import COMPUTE
+from tuiadvisor.metrics.lateness.late_phase import MIN_COVER
+from tuiadvisor.metrics.series.what_if import gain
+from tuiadvisor.metrics.steps.arrays import mean_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.late_ranks import LateRank
+    from tuiadvisor.views.run_view import Finding, RunView
+
+# What fixes a late loader is not what fixes a hot device.
+LAYERS: Final = {
+    "data_wait": "storage",
+    "forward": "application",
+    "backward": "application",
+    "optimizer": "application",
+    "host": "cpu-os",
+    "device": "gpu-compute",
+    "checkpoint": "storage",
+}
+SMALL_PART: Final = 0.05  # of the largest: a phase with less excess is not listed
+
+
+def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
+    """What all late ranks cost together; unknown where arrivals were not compared."""
+    step_s = mean_or_none(diagnosis.steady_barrier.cycle_K)
+    compared = diagnosis.compared_rows.size > 1
+    loss_K = diagnosis.straggler_loss_K
+    return {
+        "straggler_share": share_of(float(loss_K.mean()), step_s) if compared and loss_K.size else None,
+        "num_stragglers": len(diagnosis.stragglers) if compared else None,
+        "straggler_slowdown": diagnosis.slowdown.S if diagnosis.slowdown else None,
+    }
+
+
+def measure(diagnosis: Diagnosis, _facts: Facts, job: Values) -> list[Measured]:
+    """One subject a phase: ranks that are late for the same reason are one finding."""
+    groups: dict[tuple[str, str], list[LateRank]] = {}
+    for entry in diagnosis.stragglers:
+        host = entry.host if entry.whole_host else ""
+        groups.setdefault((entry.cause.name, host), []).append(entry)
+    return [_measured(diagnosis, job, group) for group in groups.values()]
+
+
+def _measured(diagnosis: Diagnosis, job: Values, group: list[LateRank]) -> Measured:
+    cycle = diagnosis.steady_barrier.cycle_K
+    worst = group[0]
+    what_if = gain(cycle, np.sum([entry.late.loss_K for entry in group], axis=0))
+    if worst.late.is_rare and len(group) == 1:
+        what_if = worst.late.gain
+    ranks = tuple(sorted(entry.rank for entry in group))
+    hosts = tuple(sorted({entry.host for entry in group}))
+    since = min(entry.since_step for entry in group)
+    seen = all(entry.late.onset_seen for entry in group)
+    cause = worst.cause
+    phase = cause.name
+    excess_s = max(entry.late.excess_s for entry in group)
+    values: Values = {
+        **job,
+        "ranks": f"host {worst.host}" if worst.whole_host else rank_words(ranks),
+        "host": worst.host,
+        "phase": phase,
+        "phase_words": _words(worst),
+        "loss_s": what_if.loss_s,
+        "loss_share": what_if.loss_s / what_if.step_s,
+        "loss_share_low": what_if.loss_low_s / what_if.step_s,
+        "excess_s": excess_s,
+        "excess_share": max(entry.late.mean_excess_s for entry in group) / what_if.step_s,
+        "cover": cause.cover,
+        "hit_share": max(entry.late.hit_share for entry in group),
+        "score": min(entry.late.score for entry in group),
+        "since": since,
+        "steps_seen": int(cycle.size),
+        "beyond_past": _least(entry.late.beyond_past for entry in group),
+        "since_words": f"since step {since}" if seen else "from the first step compared on",
+        "whole_host": int(worst.whole_host),
+        "in_data": int(phase == "data_wait"),
+        "in_compute": int(phase in COMPUTE),
+        "in_host": int(phase in {"host", "device"}),
+    }
+    details: Details = {
+        f"excess_{name}_s": value
+        for name, value in sorted(cause.parts.items(), key=lambda part: -part[1])
+        if value > SMALL_PART * max(cause.parts.values())
+    }
+    details["onset_seen"] = int(seen)
+    details["loss_low_s"], details["loss_high_s"] = what_if.loss_low_s, what_if.loss_high_s
+    if cause.cpu_share is not None:
+        details["cpu_share_of_compute"] = cause.cpu_share
+    if cause.clock is not None:
+        details["sm_clock_mhz"], details["peers_sm_clock_mhz"] = cause.clock.mhz, cause.peers_mhz
+        details["clock_held_back_by"] = ", ".join(cause.clock.reasons)
+    if cause.more is not None:
+        details[f"{cause.more.unit}_ratio"] = cause.more.ratio
+    if cause.is_collecting:
+        details["excess_gc_s"] = cause.gc_s
+    if cause.core_wait_s is not None:
+        details["excess_core_wait_s"] = cause.core_wait_s
+    if cause.unobserved:
+        details["unobserved"] = ", ".join(cause.unobserved)
+    return Measured("straggler", values, ranks, hosts, phase, what_if, details)
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    """The smallest; None where one is not known."""
+    known = list(values)
+    return None if None in known else min(value for value in known if value is not None)
+
+
+def _words(entry: LateRank) -> str:
+    if entry.whole_host:
+        largest = max(entry.cause.parts, key=lambda name: (entry.cause.parts[name], name), default="other")
+        return f"all its ranks alike, mostly {PHASE_WORDS.get(largest, largest)}"
+    if entry.cause.is_collecting:
+        return "while Python collects garbage"
+    if (
+        entry.cause.name == "host"
+        and (entry.cause.core_wait_s or 0.0) >= MIN_COVER * entry.late.mean_excess_s
+    ):
+        return "ready to run but without a core, so on its host"
+    clock = entry.cause.clock
+    if clock is not None:
+        why = f" ({', '.join(clock.reasons)})" if clock.reasons else ""
+        return (
+            f"on its device, which runs at {clock.mhz:.0f} MHz against {entry.cause.peers_mhz or 0:.0f}{why}"
+        )
+    if entry.cause.is_spread and entry.cause.name == "host":
+        return "in all of its phases alike: its host or its device"
+    words = PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
+    more = entry.cause.more
+    return words if more is None else f"{words}, with {more.ratio:.2f} times the {more.unit} of the others"
+
+
+def loss(diagnosis: Diagnosis) -> Loss | None:
+    """Of every step, all late ranks together."""
+    return Loss("straggler", max(float(diagnosis.straggler_loss_K.mean()), 0.0))
+
+
+def amount(finding: Finding, view: RunView) -> float | None:
+    """By how much its ranks take longer in its phase than the typical other rank."""
+    phase = finding.phase
+    if phase is None:
+        return None
+    own = [row.seconds.get(phase) for row in view.ranks if row.rank in finding.ranks]
+    peers = [row.seconds.get(phase) for row in view.ranks if row.rank not in finding.ranks]
+    known = [value for value in own if value is not None]
+    usual = sorted(value for value in peers if value is not None)
+    return max(known) - usual[len(usual) // 2] if known and usual else None
+
+
+STRAGGLER: Final = Cause(
+    rules=("straggler",),
+    metrics="""
+job straggler_share share of the step that all stragglers together cost
+job num_stragglers count ranks that others wait for
+job straggler_slowdown ratio mean step against every rank at the mean of its peers (S)
+straggler ranks text ranks of the group, e.g. "rank 2" or "ranks 1 and 3"
+straggler host text host of the group
+straggler phase text where the delay arises: a phase, "host", "device", "other" or "unknown"
+straggler phase_words text the phase in plain words
+straggler loss_s s a step, gone if the group worked like its peers
+straggler loss_share share of the step
+straggler loss_share_low share lower end of its interval
+straggler excess_s s by which the group arrives later than its peers, in a typical step in which it is late
+straggler excess_share share lateness of the group as a share of the step, mean over all steps
+straggler cover share of the delay that the named phase holds
+straggler hit_share share of the steps in which the group is late
+straggler score ratio peers' work between barriers against the group's
+straggler since steps job step since which the group is late
+straggler steps_seen steps steps of the window in which it was compared
+straggler beyond_past ratio lateness since its onset against the largest of any rank before, over as many steps
+straggler since_words text "since step 57" or "from the first step compared on"
+straggler whole_host flag 1 if all ranks of one host are late and no others
+straggler in_data flag 1 if the delay arises while waiting for input
+straggler in_compute flag 1 if it arises in forward, backward or optimizer
+straggler in_host flag 1 if it arises on the host or device as a whole
+""",
+    scope="straggler",
+    measure_job=measure_job,
+    measure=measure,
+    layer_of=LAYERS.get,
+    loss=loss,
+    counts_once_found=True,
+    limits_by_finding=True,
+    names_ranks=True,
+    amount=amount,
+)
+# All ranks of one host alike: a rule of its own on the same subjects.
+SLOW_HOST: Final = Cause(rules=("slow_host",), scope="straggler", limits_by_finding=True)

@@ -1,0 +1,39 @@
+"""Ranks take turns at being last, each step anew: noise, or work that differs from batch to batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.causes.cause import Cause
+
+if TYPE_CHECKING:
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.series.what_if import Gain
+
+
+def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
+    """What is lost to it."""
+    turns = diagnosis.turn_taking
+    return {
+        "turn_taking_s": turns.loss_s if turns else None,
+        "turn_taking_share": turns.loss_s / turns.step_s if turns else None,
+    }
+
+
+def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
+    """If each step's work were spread evenly."""
+    return diagnosis.turn_taking
+
+
+TAKING_TURNS: Final = Cause(
+    rules=("taking_turns",),
+    metrics="""
+job turn_taking_share share of the step lost to ranks taking turns at being last, each step anew
+job turn_taking_s s a step, gone if each step's work were spread evenly over the ranks
+""",
+    measure_job=measure_job,
+    gain=gain,
+    blames_nobody=True,
+)

@@ -1,0 +1,56 @@
+"""What every rule may ask of the job itself: its size, its step, how much of it is compute, waiting at the barrier."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.causes.cause import Cause, share_of
+from tuiadvisor.metrics.steps.accounting import shares
+from tuiadvisor.metrics.steps.arrays import mean_or_none
+
+if TYPE_CHECKING:
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+
+COMPUTE: Final = ("forward", "backward", "optimizer")
+
+
+def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
+    """Metrics that no single cause owns."""
+    table = diagnosis.table
+    step_s = mean_or_none(diagnosis.steady_barrier.cycle_K)
+    phase_share = shares(diagnosis.job_seconds)
+    compute = [share for name in COMPUTE if (share := phase_share[name]) is not None]
+    waits_s = mean_or_none(diagnosis.steady_barrier.transfer_K)
+    return {
+        "num_ranks": table.num_ranks,
+        "num_ranks_missing": facts.num_missing,
+        "cores_per_rank": facts.cores_per_rank,
+        "num_hosts": len(set(table.hosts)),
+        "steady_steps": diagnosis.steady.num_steps,
+        "step_s": step_s,
+        "barrier_wait_s": waits_s,
+        "barrier_wait_share": share_of(waits_s, step_s),
+        "comm_exposed_share": phase_share["comm_exposed"],
+        "compute_share": sum(compute) if compute else None,
+    }
+
+
+WHOLE_JOB: Final = Cause(
+    rules=(),
+    metrics="""
+job num_ranks count ranks of the job that were seen
+job num_ranks_missing count ranks of the job that were not seen
+job cores_per_rank ratio processor cores for each rank, on the host that has fewest
+job num_hosts count hosts of the ranks that were seen
+job steady_steps steps steady steps in the window
+job step_s s mean step of the window
+job barrier_wait_s s a step that even the last recorded rank waits at the barrier, whoever it waits for
+job barrier_wait_share share of the step, the same
+job comm_exposed_share share of the step in exposed communication, waiting for late ranks included
+job compute_share share of the step in forward, backward and optimizer
+job num_findings_above_info count findings of the other rules above info
+""",
+    measure_job=measure_job,
+)
