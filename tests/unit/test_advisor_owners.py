@@ -178,10 +178,30 @@ def test_a_rank_let_go_belongs_to_who_introduces_it_next(farewell: list[Frame]) 
     """An agent started anew, or the agent of the node on which an elastic restart put the rank."""
     before = [introduction(OWNER, 0, 1, 2, 3, pid=100), steps(OWNER, (3,), 1)]
     after = [introduction(OTHER, 3, pid=9000), steps(OTHER, (3,), 1, again=True)]
-    advisor = folded([*before, *farewell, *after])
+    advisor, in_one_go = folded([*before, *farewell, *after]), Advisor()
+    in_one_go.feed_many(map(encoded, [*before, *farewell, *after]))
+    assert in_one_go.view() == advisor.view()
     assert (advisor.roster.ranks[3].source, advisor.roster.ranks[3].pid) == (OTHER, 9003)
     assert advisor.store.num_restarts == 1
     assert ignored(advisor.view()) == []
+
+
+def test_steps_sent_before_a_rank_changes_hands_are_the_former_owners() -> None:
+    """Wherever batches are cut: what came before the change is judged by the owners of then."""
+    sequence = [
+        introduction(OWNER, 0, 1, 2, 3),
+        steps(OWNER, (0, 3), 1),
+        steps(OTHER, (3,), 1, slower=3),
+        gap(AGENT_SILENT, OWNER),
+        introduction(OTHER, 3, seq=2),
+        steps(OWNER, (3,), 2, slower=3),
+        steps(OTHER, (3,), 3, again=True),
+    ]
+    advisor, in_one_go = folded(sequence), Advisor()
+    in_one_go.feed_many(map(encoded, sequence))
+    assert in_one_go.view() == advisor.view()
+    assert (advisor.store.num_restarts, advisor.store.num_bad_rows) == (1, 0)
+    assert int(advisor.store.tracks.num_rows[advisor.store.tracks.rank == 3][0]) == JOB.num_steps
 
 
 def test_who_came_too_early_has_the_rank_when_its_owner_lets_it_go() -> None:
