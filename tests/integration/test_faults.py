@@ -6,6 +6,7 @@ One training for all of them. TUIADVISOR_LONG_FAULTS=1 takes the full times: a c
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -27,6 +28,7 @@ from training import running
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.live_session import Session
+from tuiadvisor.errors import FailureError
 from tuiadvisor.stream.attendance import (
     AGENT_RETURNED,
     AGENT_SILENT,
@@ -408,20 +410,39 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(leave, check=True)
 
 
-def test_a_full_disk_stops_neither_training_nor_viewers(job: Job, small_disk: Path) -> None:
-    """The recording's file system is full: said while it lasts, counted when there is room again, file whole."""
-    path, ballast = small_disk / "run.tuirec", small_disk / "ballast"
-    ballast.write_bytes(bytes(80_000))
+def test_a_disk_that_is_nearly_full_ends_the_recording_alone(job: Job, small_disk: Path) -> None:
+    """Before it is full: whoever watches learns why, the file is whole, and the training notices nothing."""
+    path = small_disk / "run.tuirec"
+    (small_disk / "ballast").write_bytes(bytes(60_000))
     with Session([job.pid], str(path), "train.py", "") as session:
         viewer, frames = session.source(), list[Frame]()
         with unaffected(job):
             deadline_s = time.monotonic() + PATIENCE_S
-            while "No space left" not in viewer.status.note:
+            while not viewer.status.ended:
+                assert time.monotonic() < deadline_s, viewer.status
+                frames += map(decode, viewer.read(0.2))
+            assert "are left to the training; the recording ends here" in viewer.status.note
+            assert session.hub.wait(PATIENCE_S) == FailureError.exit_code
+            assert session.why_hub_ended() == viewer.status.note
+        viewer.close()
+    assert () == read_summary(path).notes
+    check_counted_once(recorded(path))
+
+
+def test_a_quota_that_is_used_up_stops_neither_training_nor_viewers(job: Job, tmp_path: Path) -> None:
+    """Writing fails although the disk has room: said while it lasts, counted when it works again, file whole."""
+    path = tmp_path / "run.tuirec"
+    with Session([job.pid], str(path), "train.py", "") as session:
+        resource.prlimit(session.hub.pid, resource.RLIMIT_FSIZE, (16_384, resource.RLIM_INFINITY))
+        viewer, frames = session.source(), list[Frame]()
+        with unaffected(job):
+            deadline_s = time.monotonic() + PATIENCE_S
+            while "File too large" not in viewer.status.note:
                 assert time.monotonic() < deadline_s, viewer.status
                 frames += map(decode, viewer.read(0.2))
             assert path.stat().st_size <= 16_384
             assert () == read_summary(path).notes
-            ballast.unlink()
+            resource.prlimit(session.hub.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
             follow(viewer, frames, lambda got: gaps(got, NOT_RECORDED))
             before = step_frames(frames)
             follow(viewer, frames, lambda got: step_frames(got) > before + 2)

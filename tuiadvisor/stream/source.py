@@ -177,7 +177,7 @@ class LiveSource:
 
     def _say(self, silent_s: float) -> str:
         if self._ended:
-            return "hub stopped"
+            return self._note or "hub stopped"
         if silent_s > HUB_SILENCE_S:
             return f"hub {self._url} silent for {silent_s:.0f} s"
         if self._num_bad_replies:
