@@ -12,7 +12,7 @@ from unit.synthetic_run import Fault, Job, encoded, frames
 from unit.test_tui_navigator import Keyboard
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.advisor.steps.step_store import step_store
+from tuiadvisor.advisor.steps import step_store
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.stream.source import SourceStatus
 from tuiadvisor.tui.contract.feed import PastState
