@@ -23,6 +23,7 @@ from tuiadvisor.views.run_view import RunView
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
+ENOUGH_BYTES = 20_000  # some seconds of steps
 
 
 def follow(
@@ -72,6 +73,26 @@ def test_killed_rank_is_named(tmp_path: Path) -> None:
     assert [note for note in view.losses.notes if note.startswith("rank 1: ")], view.losses
     again = reopened(path)
     assert next(row.state for row in again.ranks if row.rank == 1) == "killed"
+
+
+def test_a_recording_of_a_rank_that_is_killed_is_a_good_one(tmp_path: Path) -> None:
+    """`record` ends with the training, names rank and signal in its last lines, and answers 0 for the recording."""
+    path = tmp_path / "run.tuirec"
+    command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(path), "--pid"]
+    with running(2, "--step-ms", "10") as (training, ranks):
+        recorder = subprocess.Popen(
+            [*command, str(training.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while not path.exists() or path.stat().st_size < ENOUGH_BYTES:
+            assert time.monotonic() < deadline
+            assert recorder.poll() is None
+            time.sleep(0.1)
+        os.kill(ranks[1].pid, signal.SIGKILL)
+        said, complained = recorder.communicate(timeout=PATIENCE_S)
+    assert 0 == recorder.returncode, complained
+    assert f"recorded 2 ranks, up to step {reopened(path).last_step} in {path}" in said
+    assert "ank 1 was killed by SIGKILL" in said.splitlines()[-1]
 
 
 def test_killed_agent_leaves_ranks_training(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.app.attach_state import HoldUp, why_unwatched
 from tuiadvisor.app.background import run_in_background
 from tuiadvisor.app.live_feed import LiveFeed, attach_phase
+from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks
 from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.cli.options.target import open_session
@@ -31,8 +32,16 @@ ATTACH_PATIENCE_S: Final = (
 )
 
 
+EXIT_CODES: Final = (
+    "The exit code is the recording's, not the training's: 0 when steps were recorded, also of a training that failed "
+    "meanwhile, whose killed ranks the last lines name with their signals, and when some ranks were refused, which "
+    "they name too; 1 when nothing was recorded or the recording broke off; 2 for a mistake in what was asked."
+)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
+    parser.epilog = EXIT_CODES
     add_target(parser)
     add_remote_target(parser)
     add_probe_options(parser)
@@ -86,7 +95,9 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     unwatched = why_unwatched(view)
     if unwatched is not None:
         raise FailureError(f"{unwatched} (nothing was seen: {options.output} holds no step)")
-    print(f"recorded {_progress(view)} in {one_line(options.output)}")
+    print(f"recorded {recorded_ranks(view)} in {one_line(options.output)}")
+    for line in left_out(view):
+        print(line)
     if view is not None and view.verdict.sentence:
         print(view.verdict.sentence)
     return 0
@@ -116,7 +127,7 @@ def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_step
             break
         if num_steps is not None and view is not None and (view.last_step or 0) + 1 >= num_steps:
             break
-        line = f"recording {elapsed:.0f} s: {feed.latest().phase}, {_progress(view)}"
+        line = f"recording {elapsed:.0f} s: {feed.latest().phase}, {recorded_ranks(view)}"
         if sys.stderr.isatty() and line != shown:
             print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
             shown = line
@@ -130,10 +141,3 @@ def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_step
 def _is_attached(view: RunView | None) -> bool:
     """Whether no rank is still being attached to."""
     return view is not None and bool(view.ranks) and attach_phase(view)[1] is None
-
-
-def _progress(view: RunView | None) -> str:
-    if view is None or not view.ranks:
-        return "no ranks yet"
-    step = "no steps yet" if view.last_step is None else f"up to step {view.last_step}"
-    return f"{len(view.ranks)} ranks, {step}"
