@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import MS, Fault, Job, encoded, frames
+from synthetic_run import MS, Fault, Job, elastic, encoded, frames
 
 from tuiadvisor.cli import main
 from tuiadvisor.events import EVENT_COLUMNS, PHASES
+from tuiadvisor.exporters import survey as survey_module
 from tuiadvisor.exporters.chrome_trace import export_chrome_trace
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.exporters.slices import ORDER, ROUNDING_NS, lay_out
@@ -225,3 +226,22 @@ def test_a_recording_of_nothing_is_a_valid_trace(tmp_path: Path) -> None:
     """No step, no event: still a document that opens."""
     export_chrome_trace(lambda _what: iter([RUN]), tmp_path / "t.json")
     assert ["M"] == [event["ph"] for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"]]
+
+
+@pytest.mark.parametrize(
+    "cut", ["one rank a frame", "ten steps of one rank a frame", "both in one frame", ""]
+)
+@pytest.mark.parametrize("attach", [(), (0, 40, 0, 70)])
+def test_reading_by_the_hundred_gives_the_same_trace(
+    cut: str, attach: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where ranks came later or began anew: every step has the number that it has frame by frame."""
+    job = Job(num_ranks=4, num_steps=100, attach=attach)
+    told = [encoded(frame) for frame in (elastic(job, cut) if cut and not attach else frames(job, 7))]
+    written = []
+    for chunk_frames in (survey_module.CHUNK_FRAMES, 1):
+        monkeypatch.setattr(survey_module, "CHUNK_FRAMES", chunk_frames)
+        path = tmp_path / f"{chunk_frames}.json"
+        export_chrome_trace(lambda _: iter(told), path)
+        written.append(path.read_bytes())
+    assert written[0] == written[1]

@@ -35,7 +35,7 @@ def lay_out(
     begin_ns: int, end_ns: int, phase_ns: Mapping[str, int], arrive_ns: int, release_ns: int
 ) -> list[Piece]:
     """The step's phases in order. phase_ns: lengths, negative or absent where unknown; -1 for unknown clocks."""
-    lengths = {name: max(phase_ns.get(name, 0), 0) for name in PHASES}
+    lengths = {name: length if (length := phase_ns.get(name, 0)) > 0 else 0 for name in PHASES}
     anchored = _around_barrier(begin_ns, end_ns, lengths, (arrive_ns, release_ns))
     if anchored is not None:
         return anchored
@@ -73,8 +73,9 @@ def _chain(
 ) -> int:
     """One after the other from cursor, never beyond limit; returns where it ends."""
     for name in names:
-        until = min(cursor + lengths[name], limit)
-        if until > cursor:
+        length = lengths[name]
+        if length and cursor < limit:  # most phases of a step are empty
+            until = min(cursor + length, limit)
             pieces.append(Piece(name, cursor, until))
             cursor = until
     return cursor

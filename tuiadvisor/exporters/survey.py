@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.membership import Roster
-from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.cluster.payload_fields import integer
+from tuiadvisor.advisor.fold import CHUNK_ROWS, Advisor
 from tuiadvisor.advisor.steps.job_axis import JobAxis
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS
@@ -23,6 +24,7 @@ _NAMES: Final = {
     FrameKind.STEPS: ("rank", *STEP_COLUMNS),
     FrameKind.EVENTS: ("rank", "kind", *EVENT_COLUMNS),
 }
+CHUNK_FRAMES: Final = 128
 # Reads the recording from the start, saying on the progress line what it is read for.
 Reading = Callable[[str], Iterator[bytes]]
 
@@ -92,6 +94,18 @@ def _own(frame: Frame, roster: Roster) -> Frame:
         return frame
     rows = list(zip(*(own[name].tolist() for name in names), strict=True))
     return replace(frame, payload=pack_columns(rows, names))
+
+
+def next_chunk(frames: Iterator[Frame], max_frames: int | None = None) -> list[Frame]:
+    """The next frames, a bounded number of frames and rows; none at the end."""
+    chunk: list[Frame] = []
+    num_rows = 0
+    for frame in frames:
+        chunk.append(frame)
+        num_rows += integer(frame.payload, "rows") or 0
+        if len(chunk) >= (max_frames or CHUNK_FRAMES) or num_rows >= CHUNK_ROWS:
+            break
+    return chunk
 
 
 def is_steps(frame: Frame) -> bool:
