@@ -22,7 +22,7 @@ from tuiadvisor.stream.tables import unpack_tables
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tuiadvisor.metrics.arrays import Ints
+    from tuiadvisor.metrics.steps.arrays import Ints
 
 Kind = Literal["int64", "int32", "float64", "bool", "text", "time"]
 Values = dict[str, Any]  # column -> numpy array (UNKNOWN = null in integers) or list with None
