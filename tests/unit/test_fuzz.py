@@ -44,7 +44,9 @@ OFFSETS: Final = (12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120,
 
 
 def resealed(data: bytes, chance: random.Random) -> bytes:
-    """The frame with a damaged payload and a checksum that fits it."""
+    """The frame with a damaged payload and a checksum that fits it; cut within its header it stays as it is."""
+    if len(data) < HEADER.size:
+        return data
     magic, _, version, kind, flags, source_bytes, _, seq, time_ns = HEADER.unpack_from(data)
     source, body = data[HEADER.size : HEADER.size + source_bytes], data[HEADER.size + source_bytes :]
     if chance.random() < 0.8:  # what is inside the compression; else the compressed bytes themselves
