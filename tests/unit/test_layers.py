@@ -59,8 +59,13 @@ ALLOWED = {
         "tuiadvisor.events",
         "tuiadvisor.report",
     ),
+    "tuiadvisor/causes": (
+        *("tuiadvisor.causes", "tuiadvisor.metrics", "tuiadvisor.views", "tuiadvisor.events"),
+        *("tuiadvisor_rules", "numpy"),
+    ),
     "tuiadvisor/advisor": (
         "tuiadvisor.advisor",
+        "tuiadvisor.causes",
         "tuiadvisor.views",
         "tuiadvisor.stream",
         "tuiadvisor.metrics",
@@ -91,7 +96,14 @@ ALLOWED = {
         "tuiadvisor_rules",
     ),
     "tuiadvisor/app": (
-        *("tuiadvisor.app", "tuiadvisor.views", "tuiadvisor.text", "tuiadvisor.tui", "tuiadvisor.advisor"),
+        *(
+            "tuiadvisor.app",
+            "tuiadvisor.causes",
+            "tuiadvisor.views",
+            "tuiadvisor.text",
+            "tuiadvisor.tui",
+            "tuiadvisor.advisor",
+        ),
         *(
             "tuiadvisor.session",
             "tuiadvisor.scaling",

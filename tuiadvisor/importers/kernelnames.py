@@ -1,6 +1,6 @@
 """What a GPU kernel is by its name: computation, communication, copy, or communication of no known library.
 
-In: the kernel's name, its category, its arguments.  Out: a kind of `metrics.gputimeline` and a collective.
+In: the kernel's name, its category, its arguments.  Out: a kind of `metrics.traces.gpu_timeline` and a collective.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`import ops TABLE`: a per-operation trace, parquet or CSV, into the what-if analysis.
 
 In: one row an operation with rank, step, operation type, start, duration, stage and data-parallel rank.
-Out: an OpTable for `metrics.optable`. Start and duration are seconds unless the column's name says otherwise.
+Out: an OpTable for `metrics.traces.op_table`. Start and duration are seconds unless the column's name says otherwise.
 """
 
 from __future__ import annotations
