@@ -26,9 +26,9 @@ from tuiadvisor.scaling.table import read_table
 from tuiadvisor.session.intent import Intent, read_intent, write_intent
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor.stream.keys import Invitation, make_session_keys, parse_invitation, read_hub_keys
+from tuiadvisor.stream.probe_request import ProbeRequest, parse_probe_request
 from tuiadvisor.stream.shapes import FrameError
 from tuiadvisor.stream.wire import Reply, Request, check_endpoint, unpack_reply, unpack_request
-from tuiadvisor.stream.wish import Wish, parse_wish
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def file_targets(folder: Path) -> list[Target]:
     """Each with the name of what it is, not of the function that reads it."""
     keys = make_session_keys()
     invitations = [Invitation("tcp://10.0.0.1:5555", keys.agent), Invitation("ipc:///tmp/hub")]
-    wishes = [Wish(50, 3000, frozenset({0, 3})).line(), Wish().line()]
+    requests = [ProbeRequest(50, 3000, frozenset({0, 3})).line(), ProbeRequest().line()]
     ceilings = [
         {"kind": "nccl-tests", "num_ranks": 4, "num_hosts": 1, "rows": [{"bytes": 8, "time_s": 1e-5}]}
     ]
@@ -97,7 +97,7 @@ def file_targets(folder: Path) -> list[Target]:
             hurt_json,
             lambda data: read_hub_keys(io.BytesIO(data)),
         ),
-        Target("wishes", wishes, hurt_json, read_wish),
+        Target("requests", requests, hurt_json, read_request),
         Target(
             "scaling tables",
             tables,
@@ -182,8 +182,8 @@ def read_messages(data: bytes) -> object:
     return reply
 
 
-def read_wish(data: bytes) -> object:
+def read_request(data: bytes) -> object:
     """None, or one within its bounds."""
-    wish = parse_wish(data)
-    assert wish is None or wish.burst_ms is None or 0 < wish.burst_ms <= 600_000
-    return wish
+    request = parse_probe_request(data)
+    assert request is None or request.burst_ms is None or 0 < request.burst_ms <= 600_000
+    return request

@@ -1,7 +1,7 @@
 """What the user prefers of the screens: theme, glyphs, units, thresholds, first screen. A small TOML file.
 
-In: the file's text.  Out: Preferences; or one TuiadvisorError that names line and key. No files here: `app.preferences_file`
-reads and writes.
+In: the file's text.  Out: Preferences; or one TuiadvisorError that names line and key. No files here:
+`app.preferences_file` reads and writes.
 """
 
 from __future__ import annotations

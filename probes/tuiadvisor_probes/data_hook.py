@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
 from .books import MAX_NOTES
-from .guard import DOUBT, attempt, timed
+from .guard import INSPECTION, attempt, timed
 from .step_clock import BROKEN, CARE, DEVICE, GONE, MEASURING, NOW, STOPPED
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _patch_epoch_start(probe: Host, loader_class: Any, name: str) -> None:
 def count_batch(clock: sc.StepClock, batch: Any) -> None:
     """Add the batch's samples and tokens to the step, where its shape tells them. 0.5 us."""
     torch = sys.modules["torch"]
-    tensor = attempt(DOUBT, first_tensor, batch)
+    tensor = attempt(INSPECTION, first_tensor, batch)
     if tensor is None:
         return
     shape = tensor.shape

@@ -57,7 +57,9 @@ class Hook:
                 pass
 
 
-DOUBT = Hook("doubt", 0, lambda _: None)  # for `attempt`: an object of the host that cannot be looked at
+INSPECTION = Hook(
+    "inspection", 0, lambda _: None
+)  # for `attempt`: an object of the host that cannot be looked at
 
 
 def _comes_from_a_signal(error: BaseException) -> bool:

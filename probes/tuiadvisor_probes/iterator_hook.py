@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
 from .data_hook import count_batch, first_tensor
-from .guard import DOUBT, attempt
+from .guard import INSPECTION, attempt
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -85,7 +85,7 @@ class IteratorSearch:
         if not is_iterator:
             return self.monitoring.DISABLE  # for good: what will be timed must never be disabled
         is_waited_for = self.clock.phase == sc.OTHER and len(self.codes) < MAX_CODES
-        if is_waited_for and code not in self.codes and attempt(DOUBT, first_tensor, value) is not None:
+        if is_waited_for and code not in self.codes and attempt(INSPECTION, first_tensor, value) is not None:
             self.codes.append(code)
         return None
 

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import step_clock as sc
-from .guard import DOUBT, attempt
+from .guard import INSPECTION, attempt
 
 if TYPE_CHECKING:
     from .host import Host
@@ -109,7 +109,7 @@ def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:
                     if not issubclass(kind, module_class) or id(candidate) in seen:
                         continue
                     seen.add(id(candidate))
-                    count = attempt(DOUBT, _count_owned, candidate, parameters) or 0
+                    count = attempt(INSPECTION, _count_owned, candidate, parameters) or 0
                     is_compiled = bool(compiled_class) and issubclass(kind, compiled_class)
                     if count > best.get(is_compiled, (0, None))[0]:
                         best[is_compiled] = (count, candidate)

@@ -84,11 +84,11 @@ def test_an_announcement_goes_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -
     """3 s of detail are announced, and no longer when they have long passed."""
     watch = Watch()
     asked = []
-    watch.feed._wish = asked.append
+    watch.feed._request = asked.append
     watch.give(0.5)
     watch.turn("detail", ())
     assert "every call of the next 3 s" in watch.feed.latest().notice
-    assert [BURST_MS] == [wish.burst_ms for wish in asked]
+    assert [BURST_MS] == [request.burst_ms for request in asked]
     later_s = time.monotonic() + BURST_MS / 1000 + READ_AFTER_S + 0.1
     monkeypatch.setattr(feed_module.time, "monotonic", lambda: later_s)
     watch.turn()

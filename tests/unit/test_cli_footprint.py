@@ -61,14 +61,14 @@ FIRST_FRAME = """
 import sys
 from pathlib import Path
 from tuiadvisor.cli import main
-from tuiadvisor.app.opening import Curtain
+from tuiadvisor.app.opening import OpeningDesk
 
 def begin(curtain):
     Path(sys.argv[1]).write_text(" ".join(sys.modules))
     curtain.failure = SystemExit(0)
     curtain._state = curtain._state.__class__(None, "live", "closed", "", None, None, 1)
 
-Curtain.begin = begin
+OpeningDesk.begin = begin
 main(sys.argv[2:])
 """
 

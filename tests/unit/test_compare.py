@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.compare.comparable import busier
-from tuiadvisor.advisor.compare.comparing import Measured, Wishes, compare, measure
+from tuiadvisor.advisor.compare.comparing import ComparisonOptions, Measured, compare, measure
 from tuiadvisor.advisor.fold import STEP_NAMES
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
@@ -209,7 +209,7 @@ def test_another_model_is_not_compared(before: Measured) -> None:
     found = compare(before, measured(JOB, comm_bytes=2 * BYTES))
     assert ("not comparable", None, ()) == (found.verdict, found.basis, found.phases)
     assert "gradient bytes a rank 268,840 before, 537,680 after" in found.sentence
-    vouched = compare(before, measured(JOB, comm_bytes=2 * BYTES), Wishes(same_work=True))
+    vouched = compare(before, measured(JOB, comm_bytes=2 * BYTES), ComparisonOptions(same_work=True))
     assert "samples" == vouched.basis
 
 
@@ -238,7 +238,7 @@ def test_unknown_work_is_not_compared_unless_vouched_for() -> None:
     assert "not comparable" == found.verdict
     assert "samples a step" in found.sentence
     assert "--same-work" in found.sentence
-    assert "regressed" == compare(old, new, Wishes(same_work=True)).verdict
+    assert "regressed" == compare(old, new, ComparisonOptions(same_work=True)).verdict
 
 
 def test_a_rank_that_was_not_recorded_leaves_the_batch_unknown(before: Measured) -> None:
@@ -262,7 +262,7 @@ def test_a_busier_machine_withholds_what_it_may_explain() -> None:
     found = compare(quiet, slow_comm)
     assert "not comparable" == found.verdict
     assert "the machine was busier after" in found.sentence
-    assert "regressed" == compare(quiet, slow_comm, Wishes(ignore_load=True)).verdict
+    assert "regressed" == compare(quiet, slow_comm, ComparisonOptions(ignore_load=True)).verdict
     slow_forward = compare(quiet, measured(JOB.with_faults(Fault("forward", None, 5 * MS)), busy=1.0))
     assert "regressed" == slow_forward.verdict, "computing longer is not the load's"
     assert any("busier" in text for text in slow_forward.cautions)
@@ -290,7 +290,7 @@ def test_waiting_for_a_core_is_not_the_codes_doing() -> None:
 )
 def test_the_gate(before: Measured, factor: float, limit: float, exceeded: bool) -> None:
     """Exceeded only when the whole interval lies beyond the limit."""
-    gate = compare(before, measured(scaled(factor)), Wishes(fail_if_slower=limit)).gate
+    gate = compare(before, measured(scaled(factor)), ComparisonOptions(fail_if_slower=limit)).gate
     assert gate is not None
     assert exceeded is gate.exceeded
 
@@ -298,7 +298,7 @@ def test_the_gate(before: Measured, factor: float, limit: float, exceeded: bool)
 def test_a_gate_that_is_blind_does_not_pass() -> None:
     """Recordings in which no slowdown of the limit would be seen, and that do not exclude one, decide nothing."""
     noisy = replace(JOB, num_steps=60, noise=0.5, seed=3)
-    found = compare(measured(noisy), measured(scaled(1.0, 4, noisy)), Wishes(fail_if_slower=0.01))
+    found = compare(measured(noisy), measured(scaled(1.0, 4, noisy)), ComparisonOptions(fail_if_slower=0.01))
     assert found.gate is not None
     assert found.smallest_detectable is not None
     assert found.smallest_detectable > 0.01
@@ -308,7 +308,7 @@ def test_a_gate_that_is_blind_does_not_pass() -> None:
 
 def test_the_gate_cannot_tell_what_is_not_comparable(before: Measured) -> None:
     """Another model neither passes nor fails."""
-    gate = compare(before, measured(JOB, comm_bytes=1), Wishes(fail_if_slower=0.05)).gate
+    gate = compare(before, measured(JOB, comm_bytes=1), ComparisonOptions(fail_if_slower=0.05)).gate
     assert gate is not None
     assert gate.exceeded is None
 
@@ -323,7 +323,7 @@ def test_long_runs_are_compared_on_all_their_steps() -> None:
 
 def test_json_and_text_say_the_same(before: Measured) -> None:
     """The document has the promised keys; the text fits 80 columns and begins with the verdict."""
-    found = compare(before, measured(scaled(1.3)), Wishes(fail_if_slower=0.05))
+    found = compare(before, measured(scaled(1.3)), ComparisonOptions(fail_if_slower=0.05))
     document = comparison_document(found)
     assert (1, "regressed") == (document["schema"], document["verdict"])
     assert {"limit": 0.05, "exceeded": True} == document["fail_if_slower"]

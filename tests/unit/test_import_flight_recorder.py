@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from shared_data import SHARED, needs_data
 
-from tuiadvisor.cli import import_flight_recorder
+from tuiadvisor.cli import import_
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.flight_recorder import read_dump, read_flight_recorder
 from tuiadvisor.importers.hangreport import hang_document
@@ -243,11 +243,11 @@ def test_odd_entries_are_harmless(tmp_path: Path) -> None:
 def test_the_command_prints_text_or_one_document(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """--json is one document of schema 1; the text says who is missing."""
     parser = argparse.ArgumentParser()
-    import_flight_recorder.add_parser(parser.add_subparsers())
+    import_.add_options(parser)
     folder = str(stuck(tmp_path))
-    assert import_flight_recorder.run(parser.parse_args(["flight-recorder", folder, "--json"])) == 0
+    assert import_.run(parser.parse_args(["flight-recorder", folder, "--json"])) == 0
     assert json.loads(capfd.readouterr().out)["schema"] == 1
-    assert import_flight_recorder.run(parser.parse_args(["flight-recorder", folder])) == 0
+    assert import_.run(parser.parse_args(["flight-recorder", folder])) == 0
     assert "rank 3 has not entered nccl:all_reduce of group 0" in capfd.readouterr().out
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from shared_data import SHARED, needs_data
 
-from tuiadvisor.cli import import_kineto
+from tuiadvisor.cli import import_
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import traceevents
 from tuiadvisor.importers.kineto import read_kineto, read_trace
@@ -459,12 +459,12 @@ def test_a_local_rank_in_the_file_name_is_not_the_rank(tmp_path: Path) -> None:
 def test_the_command_prints_text_or_one_document(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Control characters of a kernel's name never reach the terminal."""
     parser = argparse.ArgumentParser()
-    import_kineto.add_parser(parser.add_subparsers())
+    import_.add_options(parser)
     hostile = event("\x1b[2J_all_reduce_", 5, 10)
     trace(tmp_path / "rank0.json", [event("gemm", 0, 10), hostile], 0, 1)
-    assert import_kineto.run(parser.parse_args(["kineto", str(tmp_path), "--json"])) == 0
+    assert import_.run(parser.parse_args(["kineto", str(tmp_path), "--json"])) == 0
     assert json.loads(capfd.readouterr().out)["schema"] == 1
-    assert import_kineto.run(parser.parse_args(["kineto", str(tmp_path)])) == 0
+    assert import_.run(parser.parse_args(["kineto", str(tmp_path)])) == 0
     assert "\x1b" not in capfd.readouterr().out
 
 

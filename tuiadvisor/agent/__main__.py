@@ -47,9 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
     sys.setswitchinterval(SWITCH_S)
     try:
         invitation = _invitation(given)
-        leash_fd = sys.stdin.fileno() if given.from_stdin else None
+        control_fd = sys.stdin.fileno() if given.from_stdin else None
         config = AgentConfig(
-            invitation.url, tuple(given.pid), given.parent_pid, given.wait, invitation.key, leash_fd
+            invitation.url, tuple(given.pid), given.parent_pid, given.wait, invitation.key, control_fd
         )
         return run_agent(config)
     except TuiadvisorError as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink
-from tuiadvisor.agent.control_pipe import Leash
+from tuiadvisor.agent.control_pipe import ControlPipe
 from tuiadvisor.agent.crew import Crew
 from tuiadvisor.agent.discovery import NoRanksError, RankFinder, RankProcess
 from tuiadvisor.agent.drain import Drain, status_of
@@ -55,7 +55,9 @@ class AgentConfig:
     parent_pid: int | None = None  # leave when this process is gone
     wait_for_ranks_s: float = 0.0  # how long the training may take to appear
     key: PeerKey | None = None  # for a hub on another machine
-    leash_fd: int | None = None  # leave when this closes: whoever started us is gone; wishes come from there
+    control_fd: int | None = (
+        None  # leave when this closes: whoever started us is gone; requests come from there
+    )
 
 
 def run_agent(config: AgentConfig, injector: Injector = REAL_INJECTOR) -> int:
@@ -93,7 +95,7 @@ class Agent:
         self._ended = select.poll()
         self._exit_fds: dict[int, int] = {}  # pid -> pidfd
         self._hello_key: object = None
-        self._leash = Leash(config.leash_fd) if config.leash_fd is not None else None
+        self._control_pipe = ControlPipe(config.control_fd) if config.control_fd is not None else None
         self._budget_ppm: int | None = None  # as wished
         self._reason = ""
         self._alone_since_ns: int | None = None
@@ -166,15 +168,15 @@ class Agent:
 
     def _obey(self) -> None:
         """What whoever started us wants."""
-        for wish in self._leash.take() if self._leash else ():
-            if wish.budget_ppm is not None:
-                self._budget_ppm = wish.budget_ppm
+        for request in self._control_pipe.take() if self._control_pipe else ():
+            if request.budget_ppm is not None:
+                self._budget_ppm = request.budget_ppm
                 for link in self.links:
-                    link.want_budget(wish.budget_ppm)
-            if wish.burst_ms is not None:
+                    link.want_budget(request.budget_ppm)
+            if request.burst_ms is not None:
                 for link in self.links:
-                    if wish.ranks is None or link.rank in wish.ranks:
-                        link.ask_for_burst(wish.burst_ms)
+                    if request.ranks is None or link.rank in request.ranks:
+                        link.ask_for_burst(request.burst_ms)
 
     def _advance(self, now_ns: int) -> bool:
         """Move every link on and read its ring; whether any changed its state."""
@@ -286,7 +288,7 @@ class Agent:
             self._reason = "all ranks ended"
 
     def _is_orphan(self) -> bool:
-        if self._leash is not None and self._leash.is_loose:
+        if self._control_pipe is not None and self._control_pipe.is_loose:
             return True
         if self._config.parent_pid is None:
             return False

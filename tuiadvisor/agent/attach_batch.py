@@ -1,4 +1,4 @@
-"""Several ranks attached for one short errand: in together, and out again as they were before.
+"""Several ranks attached for a moment: in together, and out again as they were before.
 
 In: the ranks' processes.  Out: their links, live where that was possible; a rank somebody else watches is shared.
 """
@@ -23,7 +23,7 @@ LEAVE_S: Final = 1.0  # a rank at work makes an event within this time
 PUSH_OUT_S: Final = 6.0
 
 
-class Company:
+class AttachBatch:
     """The links of some ranks; a context manager, which takes out on leaving what it put in."""
 
     def __init__(self, processes: Sequence[RankProcess], injector: Injector = REAL_INJECTOR) -> None:

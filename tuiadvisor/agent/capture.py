@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.ownfolder import new_folder
 from tuiadvisor.agent.payload import extension_code, write_bundle
-from tuiadvisor.agent.told import json_object
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import PHASES, RankState
 from tuiadvisor.inject import inject
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
     from tuiadvisor.agent.attach import RankLink
-    from tuiadvisor.agent.attach_batch import Company
+    from tuiadvisor.agent.attach_batch import AttachBatch
     from tuiadvisor.agent.session import RingSession
 
 NS: Final = 10**9
@@ -106,25 +106,25 @@ def _numbers(value: object) -> tuple[int, ...]:
 
 
 def capture(
-    company: Company,
+    batch: AttachBatch,
     num_steps: int,
     folder: Path,
     patience_s: float,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[RankCapture]:
-    """A window of num_steps in every rank of the company, traces into the folder; one result a rank, in their order.
+    """A window of num_steps in every rank of the batch, traces into the folder; one result a rank, in their order.
 
     patience_s: how long a rank may be without the end of a step before it is given up.
     """
     begin_ns = time.monotonic_ns() + HEADSTART_NS
-    windows = [_Window(link, num_steps, folder, int(patience_s * NS)) for link in company.links]
+    windows = [_Window(link, num_steps, folder, int(patience_s * NS)) for link in batch.links]
     try:
         for window in windows:
-            window.ask(begin_ns, company.executor)
+            window.ask(begin_ns, batch.executor)
         while any(window.result is None for window in windows):
             for window in windows:
                 if window.result is None:
-                    window.look(is_running=company.advance(window.link))
+                    window.look(is_running=batch.advance(window.link))
             progress(_where(windows))
             time.sleep(LOOK_S)
     finally:

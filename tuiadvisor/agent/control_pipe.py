@@ -1,7 +1,7 @@
-"""The agent's standard input when somebody started it for a session: its end is our end, its lines are wishes.
+"""The agent's standard input when somebody started it for a session: its end is our end, its lines are requests.
 
 Nobody else can write there: over ssh and srun it is the same pipe that brought the key.  In: a descriptor, lines of
-JSON.  Out: wishes, checked field by field; a line that is none is left out.
+JSON.  Out: requests, checked field by field; a line that is none is left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import select
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.stream.wish import Wish, parse_wish
+from tuiadvisor.stream.probe_request import ProbeRequest, parse_probe_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ MAX_LINE_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
 
 
-class Leash:
+class ControlPipe:
     """Held by whoever started us."""
 
     def __init__(self, descriptor: int) -> None:
@@ -30,7 +30,7 @@ class Leash:
         self._ready = select.poll()
         self._ready.register(descriptor, select.POLLIN)
 
-    def take(self) -> Sequence[Wish]:
+    def take(self) -> Sequence[ProbeRequest]:
         """What was wished since the last time. Never waits."""
         try:
             while not self.is_loose and (events := self._ready.poll(0)):
@@ -44,5 +44,5 @@ class Leash:
         *lines, self._begun = self._begun.split(b"\n")
         if len(self._begun) > MAX_LINE_BYTES:
             self._begun = b""
-        wishes = [parse_wish(line) for line in lines]
-        return [wish for wish in wishes if wish is not None]
+        requests = [parse_probe_request(line) for line in lines]
+        return [request for request in requests if request is not None]

@@ -6,9 +6,9 @@ In: JSON written by a stranger's process.  Out: ProbeInfo; a field of the wrong 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from tuiadvisor.agent.told import json_object
+import orjson
 
 _MAX_TEXT_CHARS: Final = 300
 _MAX_ENTRIES: Final = 100
@@ -34,6 +34,15 @@ class ProbeInfo:
     parallel: dict[str, int] = field(default_factory=dict)
     pipeline: dict[str, int] = field(default_factory=dict)  # stages, ranks, micro_batches, first_rank
     hooks: dict[str, str] = field(default_factory=dict)  # name -> "ok" or why not
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """The object in it; {} where there is none."""
+    try:
+        found = orjson.loads(raw) if raw else {}
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def parse_info(raw: bytes) -> ProbeInfo:

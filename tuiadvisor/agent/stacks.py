@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.ownfolder import new_folder, present_session
 from tuiadvisor.agent.payload import standalone_code
 from tuiadvisor.agent.timespace import clock_of
-from tuiadvisor.agent.told import json_object
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject import inject
 from tuiadvisor.ownpython import own_environment

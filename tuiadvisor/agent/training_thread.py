@@ -50,7 +50,7 @@ class StandingThread:
         if stat.state in "Tt":
             return "stopped"
         if is_first:
-            return None  # one look does not tell a short errand from work
+            return None  # one look does not tell a moment's from lasting work
         if used_s >= RUNNING_SHARE * elapsed_s:
             return "running"
         return _asleep(pid, stat.state)

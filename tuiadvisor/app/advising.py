@@ -33,7 +33,7 @@ def session_file(recording: str) -> Path | None:
     return Path(recording).with_suffix(".session.json") if recording else None
 
 
-class Conductor:
+class GuidedAdvice:
     """One session on one run."""
 
     def __init__(self, path: str, file: Path | None, others: tuple[str, ...], intent: Intent | None) -> None:

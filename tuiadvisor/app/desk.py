@@ -31,7 +31,7 @@ from tuiadvisor.tui.contract.feed import FeedState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tuiadvisor.app.advising import Conductor
+    from tuiadvisor.app.advising import GuidedAdvice
     from tuiadvisor.app.feed import Feed
     from tuiadvisor.app.sizing import Sizing
     from tuiadvisor.scaling.picture import Picture
@@ -70,7 +70,7 @@ class Desk:
         self.others = others
         self._intent = intent
         self._session_file = session_file
-        self._conductor: Conductor | None = None
+        self._conductor: GuidedAdvice | None = None
         self._sizing = sizing
         self.home = feed if not open_path else None
         self.folder = Path(folder)
@@ -253,12 +253,12 @@ class Desk:
             self._conductor.take(view)
         self._change(session=self._conductor.conduct(), session_note="")
 
-    def _new_conductor(self, path: str) -> Conductor:
-        from tuiadvisor.app.advising import Conductor, session_file  # noqa: PLC0415
+    def _new_conductor(self, path: str) -> GuidedAdvice:
+        from tuiadvisor.app.advising import GuidedAdvice, session_file  # noqa: PLC0415
 
         file = Path(self._session_file) if self._session_file else session_file(path or self.live_path)
         try:
-            conductor = Conductor(path, file, self.others, self._intent)
+            conductor = GuidedAdvice(path, file, self.others, self._intent)
             if path:
                 conductor.read(
                     lambda each: self._frames(each, f"reading {Path(each).name}", self._note_session)

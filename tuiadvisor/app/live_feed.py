@@ -1,4 +1,4 @@
-"""The feed of a live session: phases of attaching, errands in ranks, looking back while the run goes on.
+"""The feed of a live session: phases of attaching, subcommands in ranks, looking back while the run goes on.
 
 In: a session's frames, commands of the screens.  Out: FeedStates.
 """
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.app.feed import Feed
 from tuiadvisor.app.look_back import LOOKS_BACK, Lookback
-from tuiadvisor.app.subcommand import Errand, capture_errand, stacks_errand
+from tuiadvisor.app.subcommand import Subcommand, capture_subcommand, stacks_subcommand
 from tuiadvisor.causes import hang
-from tuiadvisor.stream.wish import Wish
+from tuiadvisor.stream.probe_request import ProbeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,23 +33,23 @@ class LiveFeed(Feed):
         self,
         source: Source,
         agent_error: Callable[[], str | None],
-        wish: Callable[[Wish], None] | None = None,
+        request: Callable[[ProbeRequest], None] | None = None,
     ) -> None:
-        """wish: tells the agents what is wanted; None: they are another's."""
+        """request: tells the agents what is wanted; None: they are another's."""
         super().__init__(source)
         self._agent_error = agent_error
-        self._wish = wish
-        self._errand: Errand | None = None
+        self._request = request
+        self._subcommand: Subcommand | None = None
         self._answer = ""
         self._stale_answer = ("", 0.0)  # an announcement, and when it is no longer true
         self._lookback = Lookback()
-        self.answers: list[str] = []  # of errands, for the terminal when the screens are gone
+        self.answers: list[str] = []  # of subcommands, for the terminal when the screens are gone
 
     def stop(self) -> None:
         """Stop reading, and what runs beside the screens."""
         super().stop()
-        if self._errand is not None:
-            self._errand.stop()
+        if self._subcommand is not None:
+            self._subcommand.stop()
 
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
         status = self.source.status
@@ -74,15 +74,15 @@ class LiveFeed(Feed):
         return self._lookback.state(self.advisor)
 
     def _notice(self) -> str:
-        errand = self._errand
-        if errand is None:
+        subcommand = self._subcommand
+        if subcommand is None:
             answer, end_s = self._stale_answer
             if self._answer == answer and time.monotonic() > end_s:
                 self._answer = ""  # what it announced is over
             return self._answer
-        if errand.look():
-            self.answers.append(errand.sentence)
-        return errand.sentence
+        if subcommand.look():
+            self.answers.append(subcommand.sentence)
+        return subcommand.sentence
 
     def _obey(self, name: str, value: object) -> None:
         if name == "pause":
@@ -96,24 +96,24 @@ class LiveFeed(Feed):
             self._lookback.leave()
         elif name in LOOKS_BACK:
             self._answer = self._lookback.go(name, value, self.advisor, self.view, is_frozen=self.frozen)
-            if self._errand is not None and not self._errand.is_running:
-                self._errand = None
+            if self._subcommand is not None and not self._subcommand.is_running:
+                self._subcommand = None
 
     def _detail(self, ranks: tuple[int, ...]) -> None:
-        if self._errand is not None and not self._errand.is_running:
-            self._errand = None  # its answer gives way to this one
-        if self._wish is None:
+        if self._subcommand is not None and not self._subcommand.is_running:
+            self._subcommand = None  # its answer gives way to this one
+        if self._request is None:
             self._answer = "these ranks are watched by another session: whoever began it can ask for detail"
             return
-        self._wish(Wish(burst_ms=BURST_MS, ranks=frozenset(ranks) or None))
+        self._request(ProbeRequest(burst_ms=BURST_MS, ranks=frozenset(ranks) or None))
         whom = f"rank {ranks[0]}" if ranks else "all ranks"
         self._answer = f"{whom}: every call of the next {BURST_MS // 1000} s is seen one by one"
         self._stale_answer = (self._answer, time.monotonic() + BURST_MS / 1000 + READ_AFTER_S)
 
     def _capture(self, rank: int) -> None:
-        if self._errand is not None and self._errand.is_running:
+        if self._subcommand is not None and self._subcommand.is_running:
             return
-        self._errand, self._answer = None, ""
+        self._subcommand, self._answer = None, ""
         rows = self.view.ranks if self.view else ()
         hangs = self.view is not None and any(finding.id == hang.RULE for finding in self.view.findings)
         row = next((row for row in rows if row.rank == rank), None)
@@ -127,9 +127,9 @@ class LiveFeed(Feed):
         elif hangs:
             # Without steps there is nothing to profile. All ranks are asked: who is missing shows beside the others.
             beside = [one.pid for one in rows if one.host == row.host and one.pid is not None]
-            self._errand = stacks_errand(rank, beside)
+            self._subcommand = stacks_subcommand(rank, beside)
         else:
-            self._errand = capture_errand(rank, row.pid)
+            self._subcommand = capture_subcommand(rank, row.pid)
 
 
 def attach_phase(view: RunView | None) -> tuple[str, tuple[int, int] | None]:

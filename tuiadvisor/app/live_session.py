@@ -24,10 +24,10 @@ from tuiadvisor.launch.address import listening_endpoint, reachable_url
 from tuiadvisor.launch.local import LocalLauncher
 from tuiadvisor.ownpython import own_environment, python_command
 from tuiadvisor.stream.keys import Invitation, SessionKeys, make_session_keys, write_invitation
+from tuiadvisor.stream.probe_request import ProbeRequest
 from tuiadvisor.stream.relay import Relay
 from tuiadvisor.stream.source import LiveSource
 from tuiadvisor.stream.wire import fits_socket
-from tuiadvisor.stream.wish import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ class Session:
             is_open = keys is not None and not agents_url.startswith("ipc:")
             self._agents = chosen.start(agents_url, keys.agents if keys and is_open else ())
             if terms.budget_ppm is not None:
-                self.wish(Wish(budget_ppm=terms.budget_ppm))
+                self.request(ProbeRequest(budget_ppm=terms.budget_ppm))
         except BaseException:
             self.close()
             raise
@@ -117,10 +117,10 @@ class Session:
         """A new viewer of this session's hub."""
         return LiveSource(self.viewer_url)
 
-    def wish(self, wish: Wish) -> None:
+    def request(self, request: ProbeRequest) -> None:
         """Tell the agents what is wanted, by the pipe that only we can write to."""
         if self._agents is not None:
-            self._agents.wish(wish)
+            self._agents.request(request)
 
     @property
     def agent(self) -> subprocess.Popen[bytes]:
@@ -219,7 +219,7 @@ class Visit:
         """The one viewer of this visit."""
         return self._source
 
-    wish = None  # they obey whoever started them
+    request = None  # they obey whoever started them
 
     def agent_error(self) -> str | None:
         """Agents are another's: what they lack comes with the frames."""

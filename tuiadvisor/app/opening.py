@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import Mode
 
 
-class Curtain:
+class OpeningDesk:
     """Feed and desk of the screens from their first frame on. `begin` once, `stop` at the end."""
 
     def __init__(self, make: Callable[[], Desk], mode: Mode, phase: str, path: str = "") -> None:

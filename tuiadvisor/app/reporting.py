@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuiadvisor import __version__
-from tuiadvisor.app.advising import Conductor, session_file
+from tuiadvisor.app.advising import GuidedAdvice, session_file
 from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.sizing import Sizing
 from tuiadvisor.errors import FailureError
@@ -29,7 +29,7 @@ def session_of(path: str) -> Guided | None:
     file = session_file(path)
     if file is None or not file.exists():
         return None
-    conductor = Conductor(path, file, (), None)
+    conductor = GuidedAdvice(path, file, (), None)
     conductor.read(read_frames)
     return conductor.conduct()
 

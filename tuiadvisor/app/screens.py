@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.app import preferences_file
 from tuiadvisor.app.memory_trim import give_back_large_blocks
-from tuiadvisor.app.opening import Curtain
+from tuiadvisor.app.opening import OpeningDesk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,13 +23,13 @@ def show_opened(
     phase: what is said until then. Whatever `make` raises ends the screens and comes out here. Raises TuiadvisorError
     where there is no usable terminal.
     """
-    curtain = Curtain(make, mode, phase, path)
+    opening = OpeningDesk(make, mode, phase, path)
     try:
-        _run(curtain, first_page=first_page, intro=None, on_drawn=curtain.begin)
+        _run(opening, first_page=first_page, intro=None, on_drawn=opening.begin)
     finally:
-        curtain.stop()
-    if curtain.failure is not None:
-        raise curtain.failure
+        opening.stop()
+    if opening.failure is not None:
+        raise opening.failure
 
 
 def show_screens(desk: Desk, *, first_page: str = "", intro: str | None = None) -> None:
@@ -42,7 +42,11 @@ def show_screens(desk: Desk, *, first_page: str = "", intro: str | None = None) 
 
 
 def _run(
-    desk: Desk | Curtain, *, first_page: str, intro: str | None, on_drawn: Callable[[], None] | None = None
+    desk: Desk | OpeningDesk,
+    *,
+    first_page: str,
+    intro: str | None,
+    on_drawn: Callable[[], None] | None = None,
 ) -> None:
     from tuiadvisor.tui.control.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
 

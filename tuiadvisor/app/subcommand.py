@@ -20,7 +20,7 @@ MAX_ANSWER_BYTES: Final = 64 << 20
 LEAVE_S: Final = 15.0  # it takes probes out of ranks, from outside if they hang
 
 
-class Errand:
+class Subcommand:
     """One running command with --json."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Errand:
         """doing: what to say meanwhile. summary: the sentence for its document."""
         self.sentence = doing
         self._summary = summary
-        self._answer = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the errand
+        self._answer = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
         self._complaint = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             python_command("tuiadvisor", *arguments, "--json"),
@@ -70,16 +70,16 @@ class Errand:
         self.look()
 
 
-def capture_errand(rank: int, pid: int) -> Errand:
+def capture_subcommand(rank: int, pid: int) -> Subcommand:
     """A profiler window in one rank."""
     arguments = ["capture", str(rank), "--pid", str(pid)]
-    return Errand(arguments, f"capturing 3 steps of rank {rank} …", _capture_sentence)
+    return Subcommand(arguments, f"capturing 3 steps of rank {rank} …", _capture_sentence)
 
 
-def stacks_errand(rank: int, pids: Sequence[int]) -> Errand:
+def stacks_subcommand(rank: int, pids: Sequence[int]) -> Subcommand:
     """Where a rank of a job that hangs is, and which collective is waited for. pids: of all ranks on this machine."""
     arguments = ["stacks", str(rank), "--pid", *map(str, pids)]
-    return Errand(arguments, f"looking where rank {rank} hangs …", _stacks_sentence)
+    return Subcommand(arguments, f"looking where rank {rank} hangs …", _stacks_sentence)
 
 
 def _stacks_sentence(document: dict[str, Any]) -> str:

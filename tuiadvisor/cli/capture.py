@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.agent.attach_batch import Company
+from tuiadvisor.agent.attach_batch import AttachBatch
 from tuiadvisor.agent.capture import RankCapture, capture
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.options.duration import seconds
@@ -83,15 +83,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _capture(processes: list[RankProcess], folder: Path, options: argparse.Namespace) -> list[RankCapture]:
-    with Company(processes) as company:
-        company.attach(min(ATTACH_S, options.patience), options.ranks)
-        if not company.links:
+    with AttachBatch(processes) as batch:
+        batch.attach(min(ATTACH_S, options.patience), options.ranks)
+        if not batch.links:
             known = frozenset(process.rank for process in processes if process.rank is not None)
             here = f"; here are {said(known)}" if known else ""
             raise TuiadvisorError(f"{said(options.ranks)}: not on this machine{here}")
         progress = _Progress()
         try:
-            return capture(company, options.steps, folder, options.patience, progress.show)
+            return capture(batch, options.steps, folder, options.patience, progress.show)
         finally:
             progress.end()
 

@@ -15,7 +15,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from tuiadvisor.advisor.compare.comparing import NOISE_FLOOR, Wishes, compare, measure
+from tuiadvisor.advisor.compare.comparing import NOISE_FLOOR, ComparisonOptions, compare, measure
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.screens import show_screens
@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
     """Compare, print, and tell CI."""
     before = measure(options.before, read_frames(options.before))
     after = measure(options.after, read_frames(options.after))
-    wishes = Wishes(options.noise, options.fail_if_slower, options.same_work, options.ignore_load)
-    comparison = compare(before, after, wishes)
+    asked = ComparisonOptions(options.noise, options.fail_if_slower, options.same_work, options.ignore_load)
+    comparison = compare(before, after, asked)
     if options.tui:
         desk = Desk(None, Path(options.after).parent)
         desk.command("list_runs")

@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         with Session(
             [training.pid], None, script.name, f"demo/{script.name} " + " ".join(arguments)
         ) as session:
-            feed = LiveFeed(session.source(), session.agent_error, session.wish)
+            feed = LiveFeed(session.source(), session.agent_error, session.request)
             feed.start()
             try:
                 if headless:

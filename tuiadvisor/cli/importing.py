@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tuiadvisor.cli.document import print_document
-from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.machine import FILE_NAME, save_ceiling
 
 if TYPE_CHECKING:
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
 def add_import(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser], kind: str, metavar: str, text: str
 ) -> None:
-    """One kind's parser: a path, --json, and -o for later."""
+    """One kind's parser: a path and --json."""
     parser = subparsers.add_parser(kind, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("path", metavar=metavar)
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
-    parser.add_argument("-o", dest="output", metavar="FILE", help="write a recording (not available yet)")
 
 
 def show(
@@ -32,11 +30,7 @@ def show(
     read: Callable[[Path], dict[str, Any]],
     summary: Callable[[dict[str, Any]], str],
 ) -> int:
-    """Read the path and print the document or its summary; refuse to write a recording."""
-    if options.output is not None:
-        raise TuiadvisorError(
-            "-o: imports cannot be written as recordings yet; leave it out to see the result"
-        )
+    """Read the path and print the document or its summary."""
     document = read(Path(options.path))
     if options.json:
         print_document(document, orjson.OPT_NON_STR_KEYS)
@@ -56,7 +50,6 @@ def add_ceiling(
     parser.add_argument(
         "--save", action="store_true", help=f"keep it in {FILE_NAME}: advise compares runs with it"
     )
-    parser.set_defaults(output=None)
 
 
 def show_ceiling(

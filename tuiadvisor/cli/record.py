@@ -77,7 +77,7 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill ends it as ^C does
     with open_session(options) as session:
         announce(session.viewer_url)
-        feed = LiveFeed(session.source(), session.agent_error, session.wish)
+        feed = LiveFeed(session.source(), session.agent_error, session.request)
         feed.start()
         try:
             _follow(session, feed, options.duration, options.steps)

@@ -93,7 +93,7 @@ def _watch(
 ) -> None:
     record = options.record
     with Session([training.pid], record, "", command, terms=terms_of(options)) as session:
-        feed = LiveFeed(session.source(), session.agent_error, session.wish)
+        feed = LiveFeed(session.source(), session.agent_error, session.request)
         feed.start()
         try:
             if has_screens:

@@ -33,7 +33,7 @@ def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visi
     catalog()  # a wrong rule file is said before anything is put into a training
     session = open_target(options)
     stack.enter_context(session)
-    feed = LiveFeed(session.source(), session.agent_error, session.wish)
+    feed = LiveFeed(session.source(), session.agent_error, session.request)
     stack.callback(feed.stop)
     feed.start()
     return session, feed

@@ -1,6 +1,6 @@
 """`import flight-recorder DIR`: PyTorch's flight-recorder dumps in JSON, one file a rank.
 
-In: a folder of .json dumps.  Out: what `metrics.hang.missing_ranks` needs, and a line for every file that is not usable.
+In: a folder of .json dumps.  Out: what `metrics.hang.missing_ranks` needs, and a line for each unusable file.
 Pickled dumps are never opened: unpickling runs whatever the file says.
 """
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tuiadvisor.stream.keys import Invitation, PeerKey
-    from tuiadvisor.stream.wish import Wish
+    from tuiadvisor.stream.probe_request import ProbeRequest
 
 MAX_LINES: Final = 50  # of what a process said last
 MAX_LINE_BYTES: Final = 2000
@@ -48,7 +48,7 @@ class Launcher(Protocol):
 
 
 class Launched:
-    """One process whose words are heard from the start; its standard input is its leash."""
+    """One process whose words are heard from the start; its standard input is its control pipe."""
 
     def __init__(self, label: str, command: Sequence[str], on_line: Callable[[Launched, str], None]) -> None:
         self.label = label
@@ -57,7 +57,7 @@ class Launched:
         self._on_line = on_line
         self._lock = threading.RLock()
         self._invited = False
-        self._wishes: list[bytes] = []  # said before it knew where the hub is
+        self._requests: list[bytes] = []  # said before it knew where the hub is
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -73,20 +73,20 @@ class Launched:
     def invite(self, invitation: Invitation) -> None:
         """Tell it where the hub is and give it its key."""
         with self._lock:
-            lines, self._wishes = [orjson.dumps(invitation.document()) + b"\n", *self._wishes], []
+            lines, self._requests = [orjson.dumps(invitation.document()) + b"\n", *self._requests], []
             self._invited = True
             self._with_stdin(lambda stdin: stdin.writelines(lines))
 
-    def wish(self, wish: Wish) -> None:
+    def request(self, request: ProbeRequest) -> None:
         """Tell it what is wanted; kept until it is invited, whose first line is the invitation."""
         with self._lock:
             if not self._invited:
-                self._wishes.append(wish.line())
+                self._requests.append(request.line())
                 return
-        self._with_stdin(lambda stdin: stdin.write(wish.line()))
+        self._with_stdin(lambda stdin: stdin.write(request.line()))
 
     def release(self) -> None:
-        """Let go of the leash: it takes its probes out and ends."""
+        """Close its control pipe: it takes its probes out and ends."""
         self._with_stdin(lambda stdin: stdin.close())
 
     def fail(self, error: str) -> None:
@@ -159,10 +159,10 @@ class Agents:
         label, failure = failures[0]
         return (f"{label}: {failure}" if label else failure) + more
 
-    def wish(self, wish: Wish) -> None:
+    def request(self, request: ProbeRequest) -> None:
         """Tell all of them; each passes it to those of its ranks that are meant."""
         for one in self.launched:
-            one.wish(wish)
+            one.request(request)
 
     def ended(self) -> bool:
         """Whether none of them watches any more."""

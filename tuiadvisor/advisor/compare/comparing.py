@@ -52,7 +52,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ComparisonOptions:
     """What the user said beyond the two files."""
 
     noise_floor: float = NOISE_FLOOR
@@ -92,10 +92,10 @@ def _without_hiccups(series: StepSeries) -> StepSeries:
     return replace(series, steady_K=series.steady_K & (series.step_s_K <= limit))
 
 
-def compare(before: Measured, after: Measured, wishes: Wishes | None = None) -> Comparison:
+def compare(before: Measured, after: Measured, options: ComparisonOptions | None = None) -> Comparison:
     """The verdict on what changed between the two, and everything it rests on."""
-    wishes = wishes or Wishes()
-    found = terms(before.unit, after.unit, same_work=wishes.same_work)
+    options = options or ComparisonOptions()
+    found = terms(before.unit, after.unit, same_work=options.same_work)
     reasons = list(found.reasons)
     cautions = list(found.cautions)
     if found.basis is not None:
@@ -104,7 +104,7 @@ def compare(before: Measured, after: Measured, wishes: Wishes | None = None) -> 
             if missing > 0:
                 reasons.append(f"{name}: {missing} more steady steps are needed; record longer")
                 found = replace(found, basis=None)
-    floor = wishes.noise_floor
+    floor = options.noise_floor
     steady = _change(before.series.steady_s, after.series.steady_s, found, floor)
     every = _change(before.series.step_s_K, after.series.step_s_K, found, floor)
     change = _deciding(steady, every)
@@ -116,7 +116,7 @@ def compare(before: Measured, after: Measured, wishes: Wishes | None = None) -> 
         busier(before.load, after.load, change.ratio, as_many_ranks=as_many) if change.significant else None
     )
     if busy is not None and verdict != "not comparable":
-        if wishes.ignore_load or _beyond_load(before, after, change, floor):
+        if options.ignore_load or _beyond_load(before, after, change, floor):
             cautions.append(busy)
         else:
             verdict = "not comparable"
@@ -125,9 +125,9 @@ def compare(before: Measured, after: Measured, wishes: Wishes | None = None) -> 
     throughput = _throughput(before, after, floor)
     detectable = _detectable(change, floor)
     gate = None
-    if wishes.fail_if_slower is not None:
-        exceeded = _exceeded(verdict, change, wishes.fail_if_slower, detectable)
-        gate = Gate(wishes.fail_if_slower, exceeded)
+    if options.fail_if_slower is not None:
+        exceeded = _exceeded(verdict, change, options.fail_if_slower, detectable)
+        gate = Gate(options.fail_if_slower, exceeded)
     if found.basis == "samples_per_device" and throughput.ratio is not None:
         cautions.append(f"all devices together do {_more(1 / throughput.ratio)} samples a second")
     if gate is not None and gate.exceeded is None and verdict != "not comparable" and detectable is not None:

@@ -1,4 +1,4 @@
-"""Pauses that come once or at no fixed distance, mostly of one rank: stopped by a signal, a slow read, an errand.
+"""Pauses that come once or at no fixed distance, mostly of one rank: stopped by a signal, a slow read, other work.
 
 In: StepTable, Barrier, the columns that could be steady.  Out: Interruption per pause and the columns it spoils. A
 pause is a step longer than everything ordinary in this run; a rank is named only where it alone arrives so late.

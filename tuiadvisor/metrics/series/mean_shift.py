@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change
-from tuiadvisor.metrics.series.periodic_onset import first_tooth
+from tuiadvisor.metrics.series.periodic_onset import first_hit
 from tuiadvisor.metrics.steps.arrays import mad_sigma, median
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def find_mean_changes(values: Floats, min_shift: float) -> tuple[Change, ...]:
             pending += [(start, start + index), (start + index, stop)]
     found = sorted(
         {
-            first_tooth(clipped, start, stop)
+            first_hit(clipped, start, stop)
             for start, stop in itertools.pairwise([*sorted(found), clipped.size])
         }
     )

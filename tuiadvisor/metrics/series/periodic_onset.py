@@ -22,7 +22,7 @@ MIN_SIDE_TEETH: Final = 3
 MOVED_STEPS: Final = 40  # so far from the first guess at most
 
 
-def first_tooth(values: Floats, index: int, stop: int) -> int:
+def first_hit(values: Floats, index: int, stop: int) -> int:
     """The index at which late steps at a fixed distance begin; the one given where there is no such row.
 
     values: none beyond the usual late one. index: first guess. stop: how far the lateness goes.

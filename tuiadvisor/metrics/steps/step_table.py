@@ -1,7 +1,7 @@
 """The steps of all ranks on one job axis: the input of every metric.
 
-In: raw int64 columns, R ranks x K job steps, aligned by `metrics.steps.step_alignment`.  Out: StepTable, seconds as floats,
-NaN where something was not observed. The parts of a step sum to the step: `other` is the residual, and parts
+In: raw int64 columns, R ranks x K job steps, aligned by `step_alignment`.  Out: StepTable, seconds as floats, NaN
+where something was not observed. The parts of a step sum to the step: `other` is the residual, and parts
 that contradict the step (hostile or torn input) are scaled down to it.
 """
 

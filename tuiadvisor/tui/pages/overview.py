@@ -83,7 +83,7 @@ def _narrow(view: RunView, width: int, height: int) -> list[Line]:
 def shared_rows(room: int, num_ranks: int, num_findings: int) -> tuple[int, int, int]:
     """Return the rows for chart, ranks and findings: a little for each, then in the order below."""
     rows = {"chart": 1, "ranks": 1, "findings": 1}
-    wishes = (
+    requests = (
         ("ranks", min(num_ranks, 4)),
         ("findings", min(num_findings, 2)),
         ("chart", 2),
@@ -95,7 +95,7 @@ def shared_rows(room: int, num_ranks: int, num_findings: int) -> tuple[int, int,
         ("findings", num_findings),
         ("chart", 8),
     )
-    for part, wanted in wishes:
+    for part, wanted in requests:
         rows[part] += min(max(wanted - rows[part], 0), max(room - sum(rows.values()), 0))
     return rows["chart"], rows["ranks"], rows["findings"]
 

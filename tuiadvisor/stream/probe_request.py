@@ -1,6 +1,6 @@
 """What a session wants of its agents while they run: another budget for the probes, a burst of detail.
 
-One line of JSON, from whoever started the agents. `Wish` is what is left after every field was checked.
+One line of JSON, from whoever started the agents. `ProbeRequest` is what is left after every field was checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_RANK: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ProbeRequest:
     """Nothing is wanted where a field is None."""
 
     budget_ppm: int | None = None  # millionths of the step time that the probe may take
@@ -34,8 +34,8 @@ class Wish:
         return orjson.dumps(document) + b"\n"
 
 
-def parse_wish(line: bytes) -> Wish | None:
-    """The wish in a line; None if it is none, or any field of it cannot be."""
+def parse_probe_request(line: bytes) -> ProbeRequest | None:
+    """The request in a line; None if it is none, or any field of it cannot be."""
     try:
         found = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -48,7 +48,7 @@ def parse_wish(line: bytes) -> Wish | None:
         and (burst_ms is None or _within(burst_ms, 1, MAX_BURST_MS))
         and (ranks is None or _is_ranks(ranks))
     )
-    return Wish(budget_ppm, burst_ms, None if ranks is None else frozenset(ranks)) if fits else None
+    return ProbeRequest(budget_ppm, burst_ms, None if ranks is None else frozenset(ranks)) if fits else None
 
 
 def _within(value: object, low: int, high: int) -> bool:

@@ -12,11 +12,11 @@ from snapshot import views
 
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.app.live_feed import LiveFeed
-from tuiadvisor.app.subcommand import Errand, _capture_sentence, _stacks_sentence
-from tuiadvisor.stream.wish import Wish
+from tuiadvisor.app.subcommand import Subcommand, _capture_sentence, _stacks_sentence
+from tuiadvisor.stream.probe_request import ProbeRequest
 
 
-def ended(errand: Errand) -> str:
+def ended(errand: Subcommand) -> str:
     """Its sentence once it has ended."""
     deadline = time.monotonic() + PATIENCE_S
     while not errand.look():
@@ -27,7 +27,7 @@ def ended(errand: Errand) -> str:
 
 def test_the_document_becomes_a_sentence() -> None:
     """Of a command that succeeds."""
-    errand = Errand(["doctor"], "looking", lambda found: str(found["schema"]))
+    errand = Subcommand(["doctor"], "looking", lambda found: str(found["schema"]))
     assert "looking" == errand.sentence
     assert "1" == ended(errand)
     assert not errand.look()
@@ -35,13 +35,13 @@ def test_the_document_becomes_a_sentence() -> None:
 
 def test_the_last_line_of_a_complaint_is_the_sentence() -> None:
     """Of a command that fails: what, where, what next."""
-    sentence = ended(Errand(["info", "/nowhere.tuirec"], "looking", lambda _: "never"))
+    sentence = ended(Subcommand(["info", "/nowhere.tuirec"], "looking", lambda _: "never"))
     assert "/nowhere.tuirec" in sentence
 
 
 def test_stopping_ends_it() -> None:
     """The screens leave no process behind."""
-    errand = Errand(["info", "/nowhere.tuirec"], "looking", lambda _: "never")
+    errand = Subcommand(["info", "/nowhere.tuirec"], "looking", lambda _: "never")
     errand.stop()
     assert not errand.is_running
 
@@ -80,12 +80,12 @@ def test_a_rank_of_a_job_that_hangs_is_looked_at_and_not_profiled() -> None:
 
 
 def test_detail_is_asked_of_ones_own_agents_only() -> None:
-    """All ranks, or the one that is open; the agents of another session take no wishes from here."""
-    wishes: list[Wish] = []
-    feed = LiveFeed(SimpleNamespace(status=None), lambda: None, wishes.append)  # type: ignore[arg-type]
+    """All ranks, or the one that is open; the agents of another session take no requests from here."""
+    requests: list[ProbeRequest] = []
+    feed = LiveFeed(SimpleNamespace(status=None), lambda: None, requests.append)  # type: ignore[arg-type]
     feed._obey("detail", ())
     feed._obey("detail", (2,))
-    assert [Wish(burst_ms=3000), Wish(burst_ms=3000, ranks=frozenset({2}))] == wishes
+    assert [ProbeRequest(burst_ms=3000), ProbeRequest(burst_ms=3000, ranks=frozenset({2}))] == requests
     assert "rank 2: every call of the next 3 s" in feed._notice()
     visitor = LiveFeed(SimpleNamespace(status=None), lambda: None)  # type: ignore[arg-type]
     visitor._obey("detail", ())

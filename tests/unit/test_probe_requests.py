@@ -11,29 +11,31 @@ from collections.abc import Iterator
 import pytest
 from patience import PATIENCE_S
 
-from tuiadvisor.agent.control_pipe import MAX_LINE_BYTES, Leash
+from tuiadvisor.agent.control_pipe import MAX_LINE_BYTES, ControlPipe
 from tuiadvisor.cli.options.work import share_ppm
 from tuiadvisor.launch.agents import Agents, Launched
 from tuiadvisor.stream.keys import Invitation
-from tuiadvisor.stream.wish import Wish, parse_wish
+from tuiadvisor.stream.probe_request import ProbeRequest, parse_probe_request
 
-BURST = Wish(burst_ms=3000, ranks=frozenset({2, 7}))
+BURST = ProbeRequest(burst_ms=3000, ranks=frozenset({2, 7}))
 
 
 @pytest.fixture(name="pipe")
-def _pipe() -> Iterator[tuple[Leash, int]]:
+def _pipe() -> Iterator[tuple[ControlPipe, int]]:
     """A leash and the end that its holder writes to."""
     read_fd, write_fd = os.pipe()
-    yield Leash(read_fd), write_fd
+    yield ControlPipe(read_fd), write_fd
     os.close(read_fd)
 
 
-@pytest.mark.parametrize("wish", [BURST, Wish(budget_ppm=0), Wish(burst_ms=1, ranks=None), Wish()])
-def test_a_wish_arrives_as_it_was_said(wish: Wish, pipe: tuple[Leash, int]) -> None:
+@pytest.mark.parametrize(
+    "asked", [BURST, ProbeRequest(budget_ppm=0), ProbeRequest(burst_ms=1, ranks=None), ProbeRequest()]
+)
+def test_a_request_arrives_as_it_was_said(asked: ProbeRequest, pipe: tuple[ControlPipe, int]) -> None:
     """Budget, length and ranks, also none of them."""
     leash, write_fd = pipe
-    os.write(write_fd, wish.line())
-    assert [wish] == leash.take()
+    os.write(write_fd, asked.line())
+    assert [asked] == leash.take()
     os.close(write_fd)
 
 
@@ -56,16 +58,16 @@ def test_a_wish_arrives_as_it_was_said(wish: Wish, pipe: tuple[Leash, int]) -> N
 )
 def test_what_is_no_wish_is_left_out(line: bytes) -> None:
     """Neither half of it is done."""
-    assert parse_wish(line) is None
+    assert parse_probe_request(line) is None
 
 
-def test_halves_of_lines_and_torrents(pipe: tuple[Leash, int]) -> None:
+def test_halves_of_lines_and_torrents(pipe: tuple[ControlPipe, int]) -> None:
     """A line is taken when it is whole; one without an end is dropped, and what follows it is read again."""
     leash, write_fd = pipe
     line = BURST.line()
     os.write(write_fd, line[:7])
     assert [] == leash.take()
-    os.write(write_fd, line[7:] + b"no wish\n")
+    os.write(write_fd, line[7:] + b"no request\n")
     assert [BURST] == leash.take()
     for _ in range(MAX_LINE_BYTES // 32_768 + 2):
         os.write(write_fd, b"x" * 32_768)
@@ -76,7 +78,7 @@ def test_halves_of_lines_and_torrents(pipe: tuple[Leash, int]) -> None:
     os.close(write_fd)
 
 
-def test_the_end_of_the_leash_is_noticed_after_the_last_wish(pipe: tuple[Leash, int]) -> None:
+def test_the_end_of_the_leash_is_noticed_after_the_last_request(pipe: tuple[ControlPipe, int]) -> None:
     """Whoever lets go may have said something before."""
     leash, write_fd = pipe
     os.write(write_fd, BURST.line())
@@ -92,16 +94,16 @@ def test_wishes_follow_the_invitation() -> None:
     agent = Launched("", [sys.executable, "-c", echo], lambda _, line: said.append(line))
     agents = Agents([agent])
     try:
-        agents.wish(Wish(budget_ppm=5))
+        agents.request(ProbeRequest(budget_ppm=5))
         agent.invite(Invitation("ipc:///nowhere"))
-        agents.wish(BURST)
+        agents.request(BURST)
         deadline = time.monotonic() + PATIENCE_S
         while len(said) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
     finally:
         agents.close()
     assert "ipc:///nowhere" in said[0]
-    assert [Wish(budget_ppm=5), BURST] == [parse_wish(line.encode()) for line in said[1:]]
+    assert [ProbeRequest(budget_ppm=5), BURST] == [parse_probe_request(line.encode()) for line in said[1:]]
 
 
 @pytest.mark.parametrize(
