@@ -51,9 +51,7 @@ from tuiadvisor.advisor.steps.trend import TrendHistory, until
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
-from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, diagnose_table, with_device_clocks
-from tuiadvisor.metrics.pauses.stopped_process import with_stops
-from tuiadvisor.metrics.pauses.warmup import find_warmup
+from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, Witnesses, diagnose_table
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
 from tuiadvisor.views.run_view import RunView
@@ -330,27 +328,31 @@ class Advisor:
     def _diagnose(self, table: StepTable, from_beginning: bool, *, any_missing: bool) -> Diagnosis:
         facts = self.roster.ranks
         devices = {fact.texts.get("device") for fact in facts.values()}
-        diagnosis = diagnose_table(
+        return diagnose_table(
             table,
             self._alive(table),
             from_beginning=from_beginning,
             all_ranks_seen=not any_missing and len(table.ranks) == self.store.tracks.num,
             on_accelerator=bool(devices - {None, "cpu"}),
-            core_wait=lambda last_s: self.roster.core_wait.shares(table.ranks, last_s),
+            witnesses=self._witnesses(table),
         )
+
+    def _witnesses(self, table: StepTable) -> Witnesses:
+        """What the kernel, the devices and the agents' looks at processes say of these ranks."""
+        roster = self.roster
         places = [
             (fact.host, fact.pid, fact.texts.get("device_uuid")) if fact else ("", None, None)
-            for fact in (facts.get(rank) for rank in table.ranks)
+            for fact in (roster.ranks.get(rank) for rank in table.ranks)
         ]
-        diagnosis = with_device_clocks(
-            diagnosis, lambda last_s: self.roster.device_clocks.clocks(places, last_s)
+        _, early_ns = self.store.early_seconds()
+        return Witnesses(
+            core_wait=lambda last_s: roster.core_wait.shares(table.ranks, last_s),
+            device_clocks=lambda last_s: roster.device_clocks.clocks(places, last_s),
+            was_stopped=roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True))),
+            early_s=np.where(early_ns > 0, early_ns * 1e-9, np.nan)[
+                1:
+            ],  # the first one may be a part of a step
         )
-        was_stopped = self.roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True)))
-        told = with_stops(diagnosis.steadiness, table, diagnosis.barrier, was_stopped)
-        diagnosis = replace(diagnosis, steadiness=told)
-        if not from_beginning and diagnosis.steadiness.warmup is None:
-            diagnosis = self._with_early_warmup(diagnosis)
-        return diagnosis
 
     def _alive(self, table: StepTable) -> Bools:
         silent = self.roster.silent_agents()
@@ -359,15 +361,6 @@ class Advisor:
             fact = self.roster.ranks.get(rank)
             alive.append(fact is None or (fact.state not in GONE and fact.source not in silent))
         return np.array(alive, dtype=np.bool_)
-
-    def _with_early_warmup(self, diagnosis: Diagnosis) -> Diagnosis:
-        """The warm-up that has scrolled out of the window, from the first steps that are kept for good."""
-        _, early_ns = self.store.early_seconds()
-        seconds = np.where(early_ns > 0, early_ns * 1e-9, np.nan)
-        warmup = find_warmup(seconds[1:], np.zeros(max(seconds.size - 1, 0), dtype=np.bool_))
-        if warmup is None:
-            return diagnosis
-        return replace(diagnosis, steadiness=replace(diagnosis.steadiness, warmup=warmup))
 
 
 def _has_steps(frame: Frame | TuiadvisorError) -> TypeGuard[Frame]:

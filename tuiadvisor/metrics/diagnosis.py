@@ -33,6 +33,8 @@ from tuiadvisor.metrics.lateness.late_ranks import (
 from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
+from tuiadvisor.metrics.pauses.stopped_process import with_stops
+from tuiadvisor.metrics.pauses.warmup import find_warmup
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.series.drift import Drift, find_drift
 from tuiadvisor.metrics.series.what_if import Gain, Slowdown, slowdown, what_if_stride
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
     # Seconds -> what each row's device says of its clock over its last so many seconds.
     DeviceClocksOf = Callable[[float], list[DeviceClock | None]]
+    # (rank, begin, end in ns of its host's clock) -> whether its process was seen stopped between them.
+    WasStopped = Callable[[int, int, int], bool]
 
 # Below this a median of noisy steps still moves by a tenth; the aim is a verdict within seconds, not minutes.
 MIN_STEADY_STEPS: Final = 20
@@ -138,6 +142,19 @@ class Diagnosis:
         return max(0, MIN_STEADY_STEPS - self.num_all_steady)
 
 
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """What others than the probes saw of the same ranks; None: nobody looked."""
+
+    core_wait: CoreWaitShares | None = None  # what the kernel counted
+    device_clocks: DeviceClocksOf | None = None
+    was_stopped: WasStopped | None = None
+    early_s: Floats | None = None  # the run's first steps, NaN where not known, once they have left the table
+
+
+NO_WITNESS: Final = Witnesses()
+
+
 def diagnose_table(
     table: StepTable,
     alive_R: Bools,
@@ -145,16 +162,34 @@ def diagnose_table(
     from_beginning: bool,
     all_ranks_seen: bool,
     on_accelerator: bool = False,
-    core_wait: CoreWaitShares | None = None,
+    witnesses: Witnesses = NO_WITNESS,
 ) -> Diagnosis:
     """Every metric of a table.
 
     from_beginning: column 0 is the first step ever seen. all_ranks_seen: no rank of the job is missing; a late
     rank that was not recorded looks like slow communication, so without it the transfer stays unknown.
-    core_wait: what the kernel counted, for the cause of a straggler.
     """
-    barrier = find_barrier(table, alive_R)
-    asked = _Asked(alive_R, all_ranks_seen, on_accelerator, core_wait)
+    asked = _Asked(alive_R, all_ranks_seen, on_accelerator, witnesses)
+    found = _diagnose(table, from_beginning=from_beginning, asked=asked)
+    if witnesses.device_clocks is not None:
+        found = replace(found, stragglers=_with_device_clocks(found, witnesses.device_clocks))
+    return replace(found, steadiness=_explained(found, witnesses, from_beginning=from_beginning))
+
+
+def _explained(found: Diagnosis, witnesses: Witnesses, *, from_beginning: bool) -> Steadiness:
+    """Pauses with the stops that explain them, and the warm-up that has scrolled out of the table."""
+    steadiness = found.steadiness
+    if witnesses.was_stopped is not None:
+        steadiness = with_stops(steadiness, found.table, found.barrier, witnesses.was_stopped)
+    early_s = witnesses.early_s
+    if from_beginning or steadiness.warmup is not None or early_s is None:
+        return steadiness
+    warmup = find_warmup(early_s, np.zeros(early_s.size, dtype=np.bool_))
+    return steadiness if warmup is None else replace(steadiness, warmup=warmup)
+
+
+def _diagnose(table: StepTable, *, from_beginning: bool, asked: _Asked) -> Diagnosis:
+    barrier = find_barrier(table, asked.alive_R)
     steadiness = find_steady(table, barrier, from_beginning=from_beginning)
     if any(pause.kind == "periodic" and pause.is_own_work for pause in steadiness.pauses):
         # One rank is late every few steps within its own data, forward or backward: a straggler, if it can
@@ -182,7 +217,7 @@ class _Asked:
     alive_R: Bools
     all_ranks_seen: bool
     on_accelerator: bool
-    core_wait: CoreWaitShares | None
+    witnesses: Witnesses
 
 
 def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
@@ -193,7 +228,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     late, loss_K = find_stragglers(found.work_RK, found.cycle_K, regime)
     stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
-    stragglers = with_waits_for_cores(stragglers, rows, steady_barrier, asked.core_wait)
+    stragglers = with_waits_for_cores(stragglers, rows, steady_barrier, asked.witnesses.core_wait)
     peers = _peers(steady, rows, stragglers)
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
     settled, settled_barrier = _without(found.wandering, steady, steady_barrier, rows, regime.start)
@@ -283,20 +318,20 @@ def _phase(table: StepTable, name: str, columns: Ints) -> Floats:
     return np.asarray(table.phase_s_PRK[PHASE_INDEX[name]][:, columns])
 
 
-def with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> Diagnosis:
+def _with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> tuple[LateRank, ...]:
     """Each straggler's cause, where its device's clock is held back below its peers' and that explains the delay."""
     if not diagnosis.stragglers:
-        return diagnosis
+        return ()
     found = clocks(float(diagnosis.steady_barrier.cycle_K.sum()))
     late_rows = {entry.late.row for entry in diagnosis.stragglers}
     peers = [row for row in diagnosis.compared_rows.tolist() if row not in late_rows]
     known = [clock.mhz for row in peers if (clock := found[row]) is not None]
     if not known or len(known) < len(peers):
-        return diagnosis
+        return diagnosis.stragglers
     peers_mhz = float(np.median(known))
     indices = [PHASE_INDEX[name] for name in COMPUTE_PHASES]
     compute_s = float(np.nansum(np.nanmedian(diagnosis.seconds_PR[np.ix_(indices, peers)], axis=1)))
-    stragglers = tuple(
+    return tuple(
         entry
         if entry.whole_host
         else replace(
@@ -307,7 +342,6 @@ def with_device_clocks(diagnosis: Diagnosis, clocks: DeviceClocksOf) -> Diagnosi
         )
         for entry in diagnosis.stragglers
     )
-    return replace(diagnosis, stragglers=stragglers)
 
 
 def _slowdown(table: StepTable, barrier: Barrier, rows: Ints, window: Ints) -> Slowdown | None:
