@@ -172,7 +172,7 @@ def test_a_person_is_asked_pattern_by_pattern(here: Path, capsys: pytest.Capture
     from tuiadvisor.app.progress import read_frames
 
     view, questions = diagnose(read_frames("late.rec")), load_questions()
-    replies = iter(["?", "perhaps", "yes", "", "q"])
+    replies = iter(["?", "perhaps", "?", "yes", "", "perhaps", "q"])
     asked: list[str] = []
 
     def read(prompt: str) -> str:
@@ -184,11 +184,29 @@ def test_a_person_is_asked_pattern_by_pattern(here: Path, capsys: pytest.Capture
 
     session = ask_all(hold, {}, read)
     shown = capsys.readouterr().out
-    assert 5 == len(asked)
-    assert "Measure it:" in shown
-    assert "answer yes or no" in shown
+    assert 7 == len(asked)
+    assert 2 == shown.count("Measure it:")
+    assert "  'perhaps'; answer yes or no" in shown
     assert ["yes"] == list(session.answers.values())
     assert "tune" == session.decision.decision
+
+
+def test_answers_are_kept_when_the_user_leaves_amid_a_question(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--session promises to save what was given."""
+    replies = iter(["yes"])
+
+    def ask(_asked: object, _read: object) -> str:
+        try:
+            return next(replies)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("tuiadvisor.cli.advise._ask", ask)
+    assert 130 == run(["advise", "late.rec", "--session", "s.json"])
+    assert ["yes"] == list(json.loads((here / "s.json").read_text())["answers"].values())
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tuiadvisor.session.stages import Asked
+    from tuiadvisor_rules.questions import Question
 
 MAX_RUNS: Final = 32
 
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         return conduct(runs, intent, given, questions, history, machine=machine)
 
     asks = not (options.answers or options.json or options.why) and sys.stdin.isatty()
-    session = ask_all(hold, answers) if asks else hold(answers)
+    session = _asked(hold, answers, options.session) if asks else hold(answers)
     if options.session:
         _write(options.session, _json(session))
     if options.output:
@@ -83,6 +84,18 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(markdown(session), end="")
     return 0
+
+
+def _asked(
+    hold: Callable[[dict[str, str | float]], Session], answers: dict[str, str | float], file: str | None
+) -> Session:
+    """The session after its questions; who leaves amid them finds the answers so far in the file."""
+    try:
+        return ask_all(hold, answers)
+    except KeyboardInterrupt:
+        if file:
+            _write(file, _json(hold(answers)))
+        raise
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -124,8 +137,11 @@ def ask_all(
     answers: dict[str, str | float],
     read: Callable[[str], str] = input,
 ) -> Session:
-    """Walk the six patterns, asking what is open; an empty line skips, ? tells how to measure, q ends the asking."""
-    session, given = hold(answers), dict(answers)
+    """Walk the six patterns, asking what is open; an empty line skips, ? tells how to measure, q ends the asking.
+
+    answers: what is known beforehand; each answer is added as it is given, so that none is lost when the user leaves.
+    """
+    session = hold(answers)
     questions = {question.id: question for question in load_questions()}
     for place in range(len(session.stages)):
         stage = session.stages[place]
@@ -133,20 +149,29 @@ def ask_all(
         for asked in stage.asked:
             if asked.answer is not None:
                 continue
-            while (answer := _ask(asked, read)) == "?":
-                print(f"  Measure it: {asked.measure}")
-            if answer == "q":
-                return hold(given)
-            while answer:
-                try:
-                    given[asked.id] = checked_answer(questions[asked.id], answer)
-                    break
-                except TuiadvisorError as error:
-                    print(f"  {error}")
-                    answer = _ask(asked, read)
-        session = hold(given)
+            if not _take_answer(asked, questions[asked.id], answers, read):
+                return hold(answers)
+        session = hold(answers)
         print(f"\n{session.stages[place].conclusion}\n")
     return session
+
+
+def _take_answer(
+    asked: Asked, question: Question, answers: dict[str, str | float], read: Callable[[str], str]
+) -> bool:
+    """Ask until it is answered or skipped; False: the user wants no further question."""
+    while (answer := _ask(asked, read)) != "q":
+        if answer == "?":
+            print(f"  Measure it: {asked.measure}")
+            continue
+        try:
+            if answer:
+                answers[asked.id] = checked_answer(question, answer)
+        except TuiadvisorError as error:
+            print(f"  {str(error).removeprefix(f'{asked.id}: ')}")
+        else:
+            return True
+    return False
 
 
 def _ask(asked: Asked, read: Callable[[str], str]) -> str:
