@@ -219,10 +219,8 @@ def test_a_run_whose_rank_was_killed_is_not_kept() -> None:
     assert "keep" == final_view(healthy).verdict.decision
     view = _after_deaths(healthy, r1="killed by SIGTERM after step 199", r2="killed by SIGBUS after step 198")
     assert "stop" == view.verdict.decision
-    first = (
-        "Stop: rank 2 was killed by SIGBUS after step 198 (1 more with it). Of its steps until then: nothing"
-    )
-    assert view.verdict.sentence.startswith(first)
+    first = "Stop: rank 2 was killed by SIGBUS after step 198 (1 more rank ended with it). Of the steps until then: "
+    assert view.verdict.sentence.startswith(f"{first}nothing")
     assert "dmesg" in view.verdict.because
     assert [] == [finding.id for finding in view.findings if finding.id == "healthy"]
 
@@ -232,8 +230,20 @@ def test_another_verdict_than_keep_stays_and_says_who_died() -> None:
     gone = "gone without its exit hooks after step 150: killed, or os._exit"
     view = _after_deaths(FAULTY, r3=gone, r1="killed by SIGTERM after step 151")
     assert "tune" == view.verdict.decision
-    end = f" Rank 3 is {gone} (1 more with it)."
-    assert view.verdict.sentence.endswith(end)
+    begin = f"Rank 3 is {gone} (1 more rank ended with it). Of the steps until then: Tune: "
+    assert view.verdict.sentence.startswith(begin)
+
+
+def test_a_death_before_there_is_a_verdict_is_the_verdict() -> None:
+    """More steps will not come, so it does not ask for them."""
+    view = _after_deaths(
+        Job(num_steps=9), r1="killed by SIGSEGV after step 8", r0="killed by SIGTERM after step 8"
+    )
+    assert "stop" == view.verdict.decision
+    assert view.verdict.sentence.startswith(
+        "Stop: rank 1 was killed by SIGSEGV after step 8 (1 more rank ended"
+    )
+    assert "more steady steps" not in view.verdict.sentence
 
 
 @pytest.mark.parametrize("end", ["killed by SIGTERM after step 199", "gone without its exit hooks"])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
+NOT_JUDGED: Final = "Too few steady steps were seen until then to judge them."
 DEATH_IS_FIRST: Final = (
     "a rank that dies of a signal takes the job with it; its own output and the kernel's log (dmesg) say more"
 )
@@ -129,13 +130,18 @@ def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
     """
     if not deaths:
         return found
-    others = f" ({len(deaths) - 1} more with it)" if len(deaths) > 1 else ""
+    more = len(deaths) - 1
+    died = deaths[0] + (f" ({more} more {'rank' if more == 1 else 'ranks'} ended with it)" if more else "")
+    if found.decision is None:
+        return replace(found, decision="stop", sentence=f"Stop: {died}. {NOT_JUDGED}", because=DEATH_IS_FIRST)
     if found.decision != "keep":
-        return replace(found, sentence=f"{found.sentence} {deaths[0][0].upper()}{deaths[0][1:]}{others}.")
+        return replace(
+            found, sentence=f"{died[0].upper()}{died[1:]}. Of the steps until then: {found.sentence}"
+        )
     return replace(
         found,
         decision="stop",
-        sentence=f"Stop: {deaths[0]}{others}. Of its steps until then: {_after_colon(found.sentence)}",
+        sentence=f"Stop: {died}. Of the steps until then: {_after_colon(found.sentence)}",
         finding=None,
         pattern=None,
         because=DEATH_IS_FIRST,
