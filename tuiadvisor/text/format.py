@@ -224,7 +224,7 @@ EVIDENCE_NAMES = {
     "wandering_share_low": "lost to it at least (95 %)",
     "wandering_steps": "a rank stays late for about",
     "onset_seen": "its beginning was seen",
-    "cpu_share_of_compute": "computing on a core",
+    "cpu_share_of_compute": "of its compute, on a core",
     "unobserved": "phases not observed",
     "transfer_s": "exchange after the last arrival",
     "transfer_share": "exchange, share of the step",
