@@ -18,6 +18,7 @@ from tuiadvisor.cli.options.target import open_session
 from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target
 from tuiadvisor.errors import FailureError, one_line
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.views.run_view import RUN_FINISHED
 
 if TYPE_CHECKING:
     import argparse
@@ -79,8 +80,9 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
         announce(session.viewer_url)
         feed = LiveFeed(session.source(), session.agent_error, session.request)
         feed.start()
+        ended_alone = False
         try:
-            _follow(session, feed, options.duration, options.steps)
+            ended_alone = _follow(session, feed, options.duration, options.steps)
         except KeyboardInterrupt:
             pass
         finally:
@@ -98,6 +100,8 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     print(f"recorded {recorded_ranks(view)} in {one_line(options.output)}")
     for line in left_out(view):
         print(line)
+    if ended_alone and view is not None and view.ended and view.ended != RUN_FINISHED:
+        print(f"the recording ended before it was asked to: {view.ended}")
     if view is not None and view.verdict.sentence:
         print(view.verdict.sentence)
     return 0
@@ -110,7 +114,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_steps: int | None) -> None:
+def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_steps: int | None) -> bool:
+    """Until what was asked for is there; True if the agents ended before that."""
     begin = time.monotonic()
     is_counting = False
     shown = ""
@@ -136,6 +141,7 @@ def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_step
         print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
     if session.hub.poll() is not None:
         raise FailureError(session.why_hub_ended())
+    return session.agent_ended()
 
 
 def _is_attached(view: RunView | None) -> bool:

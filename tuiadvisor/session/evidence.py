@@ -189,12 +189,16 @@ def fixed_and_growing(run: Facts) -> tuple[float, float] | None:
 
 
 def compute_to_communication(run: Facts) -> tuple[float, str] | None:
-    """Compute against communication in a step, and against which; None when one was not seen or is zero."""
+    """Compute against communication in a step, and against which; None when one was not seen or is zero.
+
+    Waiting for a late rank moves no data: with more devices it is neither more nor less.
+    """
     compute = sum(run.seconds.get(name) or 0.0 for name in COMPUTE)
+    total_s, skew_s = run.comm_total_s, run.skew_sampled_s
+    moving_s = None if total_s is None or skew_s is None else max(total_s - skew_s, 0.0)
     for spent, which in (
-        (run.comm_total_s, "all communication"),
-        (run.transfer_s, "the exposed exchange only"),
-        (run.comm_exposed_s, "exposed communication, waiting included"),
+        (moving_s, "all communication, waiting for late ranks left out"),
+        (run.transfer_s, "exposed communication, waiting for late ranks left out"),
     ):
         if spent and compute:
             return compute / spent, which

@@ -7,7 +7,7 @@ shown as "unknown", never as 0.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.rank_group import Grouping
     from tuiadvisor.views.shares import Shares
 
+RUN_FINISHED: Final = "run finished"  # every rank ended in order
 Decision = Literal["tune", "rescale", "stop", "keep"]
 Severity = Literal["info", "warning", "critical"]
 

@@ -14,6 +14,7 @@ from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.views.run_view import (
+    RUN_FINISHED,
     ChainLink,
     Losses,
     Overlap,
@@ -365,7 +366,7 @@ def ended(roster: Roster) -> str:
     states = [fact.state for fact in roster.ranks.values()]
     if states and all(state in GONE for state in states):
         if all(state == "exited" for state in states):
-            return "run finished"
+            return RUN_FINISHED
         if all(state == "detached" for state in states):
             return "probes detached"
         if any(state == "killed" for state in states):
