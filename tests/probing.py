@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tuiadvisor.agent.payload import attach_code, detach_code
-from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, EventKind
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind
+from tuiadvisor.phases import PHASES
 from tuiadvisor_probes import ring
 
 TOLERANCE_NS = 100_000

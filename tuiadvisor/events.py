@@ -11,37 +11,17 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
+from tuiadvisor.phases import PHASES
+
 UNKNOWN: Final = -1
 
-# Parts of a step that sum to it. "other" is the residual: logging, Python, anything without a hook.
-PHASES: Final = (
-    "data_wait",
-    "h2d",
-    "forward",
-    "backward",
-    "comm_exposed",
-    "optimizer",
-    "checkpoint",
-    "eval",
-    "pipeline_idle",
-    "other",
-)
 
 # One row a rank and optimizer step. *_ns durations are self times: nested phases are never counted twice.
 STEP_COLUMNS: Final = (
     "step",  # optimizer steps since the probe was installed, from 0
     "begin_ns",
     "end_ns",
-    "data_wait_ns",
-    "h2d_ns",
-    "forward_ns",
-    "backward_ns",
-    "comm_exposed_ns",
-    "optimizer_ns",
-    "checkpoint_ns",
-    "eval_ns",
-    "pipeline_idle_ns",
-    "other_ns",
+    *(f"{name}_ns" for name in PHASES),
     "arrive_ns",  # clock at which this rank had its last gradient, i.e. entered the gradient barrier
     "release_ns",  # clock at which it left the gradient barrier
     "comm_total_ns",  # communication incl. what compute hides; known only on steps sampled in detail

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from . import phases
 from . import step_clock as sc
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Barrier:
     def booked(self, arrive_ns: int, release_ns: int) -> None:
         """The same, called when all before it is booked."""
         books = self.clock.books
-        waited_ns = books.comm_before_ns + books.totals[sc.COMM_EXPOSED]
+        waited_ns = books.comm_before_ns + books.totals[phases.COMM_EXPOSED]
         if books.step != self.step:
             self.step, self.base_ns = books.step, self.latest_ns
         self.latest_ns = waited_ns

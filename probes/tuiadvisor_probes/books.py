@@ -13,9 +13,9 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
+from .phases import BACKWARD, COMM_EXPOSED, NUM_PHASES, OTHER
+
 CLOSED, LATER = -1, -2
-NUM_PHASES = 10
-BACKWARD, COMM_EXPOSED, OTHER = 3, 4, 9  # step_clock's
 UNKNOWN = -1
 MAX_NOTES = 16_384  # items; a step of so many collectives is booked before it ends
 COUNTS_MICRO_STEP = 1 << 16  # beside the bits of `observed` in a group

@@ -5,7 +5,8 @@ from __future__ import annotations
 from time import monotonic_ns
 
 from . import ring
-from .step_clock import FORWARD, StepClock
+from .phases import FORWARD
+from .step_clock import StepClock
 
 NUM_ROUNDS = 200
 

@@ -14,6 +14,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from . import phases
 from . import step_clock as sc
 from .guard import timed
 
@@ -65,7 +66,7 @@ def _patch_groups(probe: Host, c10d: Any) -> None:
     hook = probe.hook("collectives")
 
     def timed_call(after: Any) -> Any:
-        return partial(timed, hook=hook, clock=clock, phase_of=sc.COMM_EXPOSED, after=after)
+        return partial(timed, hook=hook, clock=clock, phase_of=phases.COMM_EXPOSED, after=after)
 
     for name, kind in KINDS.items():
         if name in vars(c10d.ProcessGroup):
@@ -78,7 +79,7 @@ def _patch_groups(probe: Host, c10d: Any) -> None:
     wait_hook = probe.hook("work_wait")
 
     def wait_phase(_args: tuple[Any, ...]) -> int:
-        return sc.PIPELINE_IDLE if clock.phase == sc.PIPELINE_IDLE else sc.COMM_EXPOSED
+        return phases.PIPELINE_IDLE if clock.phase == phases.PIPELINE_IDLE else phases.COMM_EXPOSED
 
     def timed_wait(after: Any) -> Any:
         return partial(timed, hook=wait_hook, clock=clock, phase_of=wait_phase, after=after)
@@ -105,7 +106,7 @@ class GradientWaits:
 
     def issued(self, kind: int, work: Any) -> None:
         """A collective that can reduce gradients was issued."""
-        self.clock.said |= 1 << sc.COMM_EXPOSED
+        self.clock.said |= 1 << phases.COMM_EXPOSED
         if work is not None:
             if len(self.open) >= MAX_OPEN_WORKS:
                 del self.open[next(iter(self.open))]
@@ -114,7 +115,7 @@ class GradientWaits:
     def after_wait(self, begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
         """Work.wait has returned."""
         clock = self.clock
-        clock.said |= 1 << sc.COMM_EXPOSED
+        clock.said |= 1 << phases.COMM_EXPOSED
         kind = self.open.pop(id(args[0]), None)
         if kind is not None and not clock.stepped:
             clock.later(self._book, begin_ns, end_ns)
@@ -122,7 +123,7 @@ class GradientWaits:
     def _book(self, begin_ns: int, end_ns: int) -> None:
         """Gradients reduced from Python, inside backward (FSDP) or after it (by the caller, DeepSpeed)."""
         books = self.clock.books
-        if books.totals[sc.BACKWARD] or books.phase == sc.BACKWARD:
+        if books.totals[phases.BACKWARD] or books.phase == phases.BACKWARD:
             self.barrier.booked(begin_ns, end_ns)
 
 
@@ -144,7 +145,7 @@ class CallEvents:
                 self.always.issued(kind, work)
             if not self.clock.detail_flag:
                 return  # somebody patched on top of ours, so that it could not be taken out
-            self.clock.said |= 1 << sc.COMM_EXPOSED
+            self.clock.said |= 1 << phases.COMM_EXPOSED
             if kind in POINT_TO_POINT_KINDS:
                 self.probe.detail.has_point_to_point = True
             group = args[0]

@@ -12,6 +12,7 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from . import phases
 from . import step_clock as sc
 from .books import MAX_NOTES
 from .guard import INSPECTION, attempt, timed
@@ -51,7 +52,7 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
     """What `guard.timed` makes, for one argument and with the batch counted in the same frame: once in every step."""
     own, thin, log, words, admit = clock.own, clock.thin, clock.log, clock.words, clock.admit
     note = log.append
-    code = clock.books.group(1 << sc.DATA_WAIT) | sc.DATA_WAIT
+    code = clock.books.group(1 << phases.DATA_WAIT) | phases.DATA_WAIT
     torch: Any = sys.modules["torch"]
     tensor_class, id_types = torch.Tensor, (torch.int64, torch.int32)
 
@@ -67,7 +68,7 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
                     clock.stand_in(iterator)
                 begin_ns = admit(0) if alert & CARE else monotonic_ns()
                 if begin_ns:
-                    thin.phase = 0  # sc.DATA_WAIT
+                    thin.phase = 0  # phases.DATA_WAIT
                     note(code)
                     note(begin_ns)
                     words[NOW] = begin_ns << 4
@@ -116,7 +117,7 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
 def _patch_epoch_start(probe: Host, loader_class: Any, name: str) -> None:
     clock = probe.clock
     hook = probe.hook(name + "_start")
-    probe.patch(loader_class, "__iter__", lambda original: timed(original, hook, clock, sc.DATA_WAIT))
+    probe.patch(loader_class, "__iter__", lambda original: timed(original, hook, clock, phases.DATA_WAIT))
 
 
 def count_batch(clock: sc.StepClock, batch: Any) -> None:

@@ -19,6 +19,7 @@ import sys
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from . import phases
 from . import step_clock as sc
 from .device_memory import DeviceMemory
 
@@ -86,7 +87,7 @@ class DeviceTimes:
 
     def ends(self, phase: int, outer: int, now: int) -> None:
         """The thread has left a phase and is back in `outer`."""
-        if self.borders and _BEGINS[phase] and _HOLDS[outer] and (_ENDS[phase] or outer != sc.OTHER):
+        if self.borders and _BEGINS[phase] and _HOLDS[outer] and (_ENDS[phase] or outer != phases.OTHER):
             self._border(outer, now)
 
     def _border(self, phase: int, now: int) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from . import phases
 from . import step_clock as sc
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 KIND_EVAL = 33
 STEPS_UNTIL_USUAL = 3
-_KEPT = (sc.CHECKPOINT, sc.EVAL)
+_KEPT = (phases.CHECKPOINT, phases.EVAL)
 
 
 class EvalSpan:
@@ -51,10 +52,10 @@ class EvalSpan:
     def phase(self, *, grad_enabled: bool) -> int:
         """Phase of a forward that is not plain training."""
         if grad_enabled and self.eval_mode_trains:
-            return sc.FORWARD
+            return phases.FORWARD
         self.inside = True
         self.had_grad = grad_enabled
-        return sc.EVAL
+        return phases.EVAL
 
     def after_forward(self, begin_ns: int, end_ns: int) -> None:
         """One evaluating forward is over; the time since the one before becomes evaluation too."""
@@ -63,7 +64,7 @@ class EvalSpan:
         if self.end_ns and self.step == clock.step:
             for phase, before in enumerate(self.totals):
                 if phase not in _KEPT:
-                    clock.move(clock.totals[phase] - before, phase, sc.EVAL)
+                    clock.move(clock.totals[phase] - before, phase, phases.EVAL)
         else:
             self.close()
             self.begin_ns, self.step, self.num_forwards = begin_ns, clock.step, 0
@@ -87,9 +88,9 @@ class EvalSpan:
         """A backward follows: if the forward kept gradients it was training in eval mode."""
         if self.had_grad and self.num_forwards == 1 and self.step == self.clock.step:
             self.eval_mode_trains = True
-            self.clock.move(self.end_ns - self.begin_ns, sc.EVAL, sc.FORWARD)
+            self.clock.move(self.end_ns - self.begin_ns, phases.EVAL, phases.FORWARD)
             self.clock.flags &= ~sc.FLAG_EVAL
-            self.clock.said |= 1 << sc.FORWARD
+            self.clock.said |= 1 << phases.FORWARD
             self.end_ns = 0
             self.clock.alert(sc.EVALUATING, False)
         else:

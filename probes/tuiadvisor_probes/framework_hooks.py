@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import step_clock as sc
+from . import phases
 from .guard import timed
 from .optimizer_hook import skipped
 
@@ -49,7 +49,7 @@ def _patch_evaluation(probe: Host, owner: Any, name: str) -> None:
         return span.phase(grad_enabled=False)
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        clock.said |= 1 << sc.EVAL
+        clock.said |= 1 << phases.EVAL
         span.after_forward(begin_ns, end_ns)
 
     probe.patch(owner, name, lambda original: timed(original, hook, clock, phase, after))
@@ -63,10 +63,10 @@ def _patch_strategy(probe: Host, strategy: Any) -> None:
     def phase(_args: tuple[Any, ...]) -> int:
         if probe.eval_span.end_ns:
             probe.eval_span.close()
-        return sc.FORWARD
+        return phases.FORWARD
 
     def after(_begin_ns: int, _end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        clock.said |= 1 << sc.FORWARD
+        clock.said |= 1 << phases.FORWARD
 
     probe.patch(strategy, "training_step", lambda original: timed(original, hook, clock, phase, after))
 
@@ -80,10 +80,10 @@ def _patch_deepspeed(probe: Host, engine: Any) -> None:
     def backward_phase(_args: tuple[Any, ...]) -> int:
         if probe.eval_span.end_ns:
             probe.eval_span.before_backward()
-        return sc.BACKWARD
+        return phases.BACKWARD
 
     def after_backward(_begin_ns: int, _end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
-        clock.said |= 1 << sc.BACKWARD
+        clock.said |= 1 << phases.BACKWARD
         clock.micro_steps += 1
 
     probe.patch(
@@ -93,10 +93,10 @@ def _patch_deepspeed(probe: Host, engine: Any) -> None:
 
     def step_phase(args: tuple[Any, ...]) -> int:
         num_skipped[0] = args[0].skipped_steps
-        return sc.OPTIMIZER
+        return phases.OPTIMIZER
 
     def after_step(_begin_ns: int, _end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        clock.said |= 1 << sc.OPTIMIZER
+        clock.said |= 1 << phases.OPTIMIZER
         if args[0].skipped_steps > num_skipped[0]:
             skipped(probe)
 

@@ -17,7 +17,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .books import MAX_NOTES
-from .step_clock import BROKEN, CARE, DEVICE, EVALUATING, FORWARD, GONE, MEASURING, NOW, STOPPED
+from .phases import FORWARD
+from .step_clock import BROKEN, CARE, DEVICE, EVALUATING, GONE, MEASURING, NOW, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,6 +25,7 @@ from . import (
     mark_hooks,
     model_hooks,
     optimizer_hook,
+    phases,
     pipeline_hooks,
 )
 from . import ring as ring_file
@@ -81,7 +82,9 @@ class Probe:
         self.known_ddp: dict[int, Any] = {}  # id -> weak reference
         self.layouts: dict[int, Layout] = {}  # of the buckets, by id of a DDP module
         self.awaited_modules: list[tuple[str, str | None, Callable[[Any], None]]] = []
-        self.clock.momentary = 1 << sc.FORWARD | 1 << sc.EVAL  # a forward may vanish into compiled code later
+        self.clock.momentary = (
+            1 << phases.FORWARD | 1 << phases.EVAL
+        )  # a forward may vanish into compiled code later
         self.num_modules = 0  # in sys.modules, when we last looked
         self.next_look = 0  # a step
         self.awaited: list[tuple[Callable[[], bool], str | None, Callable[[], None]]] = []

@@ -12,6 +12,7 @@ import sys
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from . import phases
 from . import step_clock as sc
 from .data_hook import count_batch, first_tensor
 from .guard import INSPECTION, attempt
@@ -44,7 +45,7 @@ def install(probe: Host) -> None:
 
 
 def _is_observed(clock: sc.StepClock) -> bool:
-    return bool(clock.observed & 1 << sc.DATA_WAIT)
+    return bool(clock.observed & 1 << phases.DATA_WAIT)
 
 
 class IteratorSearch:
@@ -84,7 +85,7 @@ class IteratorSearch:
         is_iterator = bool(code.co_flags & _GENERATOR) or code.co_name == "__next__"
         if not is_iterator:
             return self.monitoring.DISABLE  # for good: what will be timed must never be disabled
-        is_waited_for = self.clock.phase == sc.OTHER and len(self.codes) < MAX_CODES
+        is_waited_for = self.clock.phase == phases.OTHER and len(self.codes) < MAX_CODES
         if is_waited_for and code not in self.codes and attempt(INSPECTION, first_tensor, value) is not None:
             self.codes.append(code)
         return None
@@ -116,7 +117,7 @@ class IteratorSearch:
             monitoring.set_local_events(self.tool, code, wanted)
         monitoring.set_events(self.tool, events.PY_UNWIND)  # cannot be had for single code
         # Another generator may take over and would not be seen: each step says for itself whether this one ran.
-        self.clock.momentary |= 1 << sc.DATA_WAIT
+        self.clock.momentary |= 1 << phases.DATA_WAIT
         self.probe.absences.pop("data_wait", None)
         self.probe.put_info()
 
@@ -127,7 +128,7 @@ class IteratorSearch:
             if self.open and self.open[-1] is code:  # its end was missed
                 self.open.pop()
                 self.clock.leave()
-            if self.clock.phase in (sc.OTHER, sc.DATA_WAIT) and self.clock.enter(sc.DATA_WAIT):
+            if self.clock.phase in (phases.OTHER, phases.DATA_WAIT) and self.clock.enter(phases.DATA_WAIT):
                 self.open.append(code)
         except Exception as error:  # noqa: BLE001 - the guard: an exception here would reach the host's generator
             self.hook.failed(error)
@@ -138,8 +139,8 @@ class IteratorSearch:
         try:
             self.open.pop()
             self.clock.leave()
-            if value is not None and self.clock.phase != sc.DATA_WAIT:
-                self.clock.said |= 1 << sc.DATA_WAIT
+            if value is not None and self.clock.phase != phases.DATA_WAIT:
+                self.clock.said |= 1 << phases.DATA_WAIT
                 count_batch(self.clock, value)
         except Exception as error:  # noqa: BLE001 - the guard, as above
             self.hook.failed(error)

@@ -15,6 +15,7 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from . import phases
 from . import step_clock as sc
 from .guard import guarded_callback, timed
 from .step_record import LONG_GC_NS
@@ -74,7 +75,7 @@ def _patch_checkpoints(probe: Host) -> None:
 
     def replacement(original: Any) -> Any:
         if original not in made:
-            made[original] = timed(original, hook, clock, sc.CHECKPOINT, after)
+            made[original] = timed(original, hook, clock, phases.CHECKPOINT, after)
         return made[original]
 
     def patch(owner: Any, names: tuple[str, ...]) -> None:
@@ -93,7 +94,7 @@ def _patch_checkpoints(probe: Host) -> None:
         wait_for(*place)
     for parts in CHECKPOINT_PARTS:
         _patch_parts(probe, hook, after, *parts)
-    clock.said |= 1 << sc.CHECKPOINT
+    clock.said |= 1 << phases.CHECKPOINT
 
 
 def _patch_parts(
@@ -113,7 +114,9 @@ def _patch_parts(
         class_name, _, name = place.rpartition(".")
         owner = getattr(module, class_name, None) if class_name else module
         if hasattr(owner, name):
-            probe.patch(owner, name, lambda original: timed(original, hook, probe.clock, sc.CHECKPOINT, role))
+            probe.patch(
+                owner, name, lambda original: timed(original, hook, probe.clock, phases.CHECKPOINT, role)
+            )
 
     def install_parts(module: Any) -> None:
         for places, role in zip(parts, (begins, None, ends), strict=True):

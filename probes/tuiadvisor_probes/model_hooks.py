@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from . import phases
 from . import step_clock as sc
 from .books import COUNTS_MICRO_STEP
 from .guard import attempt, timed
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .host import Host
 
 STAY_OUT = -1
-SEEN = 1 << sc.FORWARD | 1 << sc.EVAL  # by the forward of a root
+SEEN = 1 << phases.FORWARD | 1 << phases.EVAL  # by the forward of a root
 
 
 class Forwards:
@@ -40,7 +41,7 @@ class Forwards:
         if args[0].training and self.is_grad_enabled():
             if span.end_ns:
                 span.close()
-            return sc.FORWARD
+            return phases.FORWARD
         return span.phase(grad_enabled=self.is_grad_enabled())
 
     def timed(
@@ -54,7 +55,7 @@ class Forwards:
             phase,
             self.after_eval,
             observes=SEEN,
-            after_phase=sc.EVAL,
+            after_phase=phases.EVAL,
             roots=roots,
             is_grad_enabled=self.is_grad_enabled,
         )
@@ -117,7 +118,7 @@ def _patch_ddp(probe: Host, ddp_class: Any, pending: PendingBarrier) -> None:
     )
 
     def buffers_phase(args: tuple[Any, ...]) -> int:
-        return sc.COMM_EXPOSED if args[0].will_sync_module_buffers() else STAY_OUT
+        return phases.COMM_EXPOSED if args[0].will_sync_module_buffers() else STAY_OUT
 
     buffers_hook = probe.hook("ddp_buffers")
     if hasattr(ddp_class, "_sync_buffers") and hasattr(ddp_class, "will_sync_module_buffers"):
@@ -133,7 +134,7 @@ def _patch_fsdp1(probe: Host, fsdp_class: Any) -> None:
     clock, forwards = probe.clock, probe.forwards
 
     def phase(args: tuple[Any, ...]) -> int:
-        return STAY_OUT if clock.phase == sc.FORWARD else forwards.phase(args)
+        return STAY_OUT if clock.phase == phases.FORWARD else forwards.phase(args)
 
     hook = probe.hook("forward_fsdp1")
     probe.patch(fsdp_class, "forward", lambda original: forwards.timed(original, hook, phase))
@@ -147,12 +148,12 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
         _book_barrier(probe, pending, begin_ns, end_ns)
         pending.module = None
 
-    hook, seen = probe.hook("backward"), 1 << sc.BACKWARD | COUNTS_MICRO_STEP
+    hook, seen = probe.hook("backward"), 1 << phases.BACKWARD | COUNTS_MICRO_STEP
     probe.patch(
         autograd,
         "backward",
         lambda original: timed(
-            original, hook, clock, sc.BACKWARD, after, observes=seen, after_alert=sc.BARRIER
+            original, hook, clock, phases.BACKWARD, after, observes=seen, after_alert=sc.BARRIER
         ),
     )
 
@@ -165,8 +166,8 @@ def _book_barrier(probe: Host, pending: PendingBarrier, begin_ns: int, now: int)
     arrive = pending.base_ns + max(ready)
     if not begin_ns <= arrive <= now:  # a graph without these parameters, or numbers of an earlier step
         return
-    clock.move(now - arrive, sc.BACKWARD, sc.COMM_EXPOSED)
-    clock.said |= 1 << sc.COMM_EXPOSED
+    clock.move(now - arrive, phases.BACKWARD, phases.COMM_EXPOSED)
+    clock.said |= 1 << phases.COMM_EXPOSED
     probe.barrier.book(arrive, now)
     if clock.detail_flag:
         layout = probe.buckets(pending.module, ready) if probe.bucket_hook.active else None

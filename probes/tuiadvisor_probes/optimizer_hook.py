@@ -16,6 +16,7 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from . import phases
 from . import step_clock as sc
 from .compiled import has_compiled, must_not_recompile
 from .device_times import look_for_device
@@ -65,7 +66,7 @@ class OptimizerSteps:
         clock = self.clock
         while self.open and self.open[-1][0] not in alive:
             outer = self.open.pop()[1]
-            if outer != STAYED_OUT and clock.phase == sc.OPTIMIZER:
+            if outer != STAYED_OUT and clock.phase == phases.OPTIMIZER:
                 clock.change(outer, monotonic_ns())
 
 
@@ -133,7 +134,7 @@ def _around(
 def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
     clock, span, under_way, done_in = probe.clock, probe.eval_span, steps.open, steps.done_in
     own, words, thin, note = clock.own, clock.words, clock.thin, clock.log.append
-    code = clock.books.group(1 << sc.OPTIMIZER) | sc.OPTIMIZER
+    code = clock.books.group(1 << phases.OPTIMIZER) | phases.OPTIMIZER
 
     def care(optimizer: Any) -> bool:
         """What is there beside a plain step; whether there is anything to note."""
@@ -141,7 +142,7 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
             return False
         if span.end_ns:
             span.close()
-        if clock.stepped and clock.phase == sc.OTHER and done_in.get(id(optimizer)) == clock.step:
+        if clock.stepped and clock.phase == phases.OTHER and done_in.get(id(optimizer)) == clock.step:
             clock.close_step(monotonic_ns())  # model and data run inside its closure and begin no iteration
         return clock.active
 
@@ -158,17 +159,17 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
             if under_way:
                 steps.close_dead()
             outer = thin.phase
-            if 5 < outer < 8:  # sc.ABSORBS
+            if 5 < outer < 8:  # phases.ABSORBS
                 under_way.append((id(optimizer), STAYED_OUT))
                 return
             now = monotonic_ns()
             under_way.append((id(optimizer), outer))
-            thin.phase = 5  # sc.OPTIMIZER
+            thin.phase = 5  # phases.OPTIMIZER
             note(code)
             note(now)
             words[NOW] = now << 4 | 5
             if alert & sc.DEVICE:
-                clock.device.begins(sc.OPTIMIZER, outer, now)
+                clock.device.begins(phases.OPTIMIZER, outer, now)
             if called_ns:
                 clock.count_own(monotonic_ns() - called_ns)
         except BaseException as error:  # noqa: BLE001 - this is the guard
@@ -186,7 +187,7 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
         now = monotonic_ns()
         try:
             if get_ident() != own[0]:
-                if own[0] and clock.phase == sc.BACKWARD and hook.active and clock.active:
+                if own[0] and clock.phase == phases.BACKWARD and hook.active and clock.active:
                     clock.stepped = True
                 return
             alert = thin.alert
@@ -199,7 +200,7 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
                 note(now)
                 words[NOW] = now << 4 | outer
                 if alert & sc.DEVICE:
-                    clock.device.ends(sc.OPTIMIZER, outer, now)
+                    clock.device.ends(phases.OPTIMIZER, outer, now)
             thin.alert |= STEPPED  # also where we were installed inside this very step
             number = id(optimizer)
             done_in[number] = step = clock.step
@@ -235,7 +236,7 @@ def _patch_scaler(probe: Host, module: Any, steps: OptimizerSteps) -> None:
 
     def phase(args: tuple[Any, ...]) -> int:
         done_before[0] = steps.num_done
-        return sc.OPTIMIZER if args[0]._enabled else -1
+        return phases.OPTIMIZER if args[0]._enabled else -1
 
     def after(_begin_ns: int, _end_ns: int, _args: tuple[Any, ...], result: Any) -> None:
         # The scaler asked for the infinities itself; that its optimizer did not step is all we look at.
@@ -245,7 +246,7 @@ def _patch_scaler(probe: Host, module: Any, steps: OptimizerSteps) -> None:
     scaler = module.GradScaler
     probe.patch(scaler, "step", lambda original: timed(original, hook, clock, phase, after))
     for name in ("unscale_", "update"):
-        probe.patch(scaler, name, lambda original: timed(original, hook, clock, sc.OPTIMIZER))
+        probe.patch(scaler, name, lambda original: timed(original, hook, clock, phases.OPTIMIZER))
 
 
 def skipped(probe: Host) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from . import phases
 from . import step_clock as sc
 from .guard import attempt, timed
 
@@ -74,10 +75,10 @@ def _patch_stage(probe: Host, module: Any) -> None:
             probe.ring.put_event(kind, (clock.step, begin_ns, end_ns, stage_index, chunk, sc.UNKNOWN, detail))
 
     def forward_phase(args: tuple[Any, ...]) -> int:
-        return sc.FORWARD if args[0].has_backward else span.phase(grad_enabled=False)
+        return phases.FORWARD if args[0].has_backward else span.phase(grad_enabled=False)
 
     def after_forward(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        clock.said |= 1 << sc.FORWARD | 1 << sc.EVAL
+        clock.said |= 1 << phases.FORWARD | 1 << phases.EVAL
         if args[0].stage_index not in stages.known:
             stages.met(args[0])
         if span.inside:
@@ -86,10 +87,10 @@ def _patch_stage(probe: Host, module: Any) -> None:
             write(KIND_STAGE_FORWARD, begin_ns, end_ns, args, sc.UNKNOWN)
 
     def backward_phase(args: tuple[Any, ...]) -> int:
-        return sc.BACKWARD if args[0].has_backward else STAY_OUT
+        return phases.BACKWARD if args[0].has_backward else STAY_OUT
 
     def after_backward(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        clock.said |= 1 << sc.BACKWARD
+        clock.said |= 1 << phases.BACKWARD
         clock.micro_steps += 1
         if clock.detail_flag:
             # Zero-bubble schedules keep the weights' gradients for backward_weight_one_chunk.
@@ -119,10 +120,10 @@ def _patch_schedules(probe: Host, module: Any) -> None:
     known: set[int] = set()  # ids of schedules
 
     def phase(args: tuple[Any, ...]) -> int:
-        return sc.PIPELINE_IDLE if args[0] else STAY_OUT
+        return phases.PIPELINE_IDLE if args[0] else STAY_OUT
 
     def after(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
-        clock.said |= 1 << sc.PIPELINE_IDLE
+        clock.said |= 1 << phases.PIPELINE_IDLE
         if clock.detail_flag and os.getpid() == clock.pid:
             unknown = sc.UNKNOWN
             probe.ring.put_event(
@@ -149,7 +150,7 @@ def _patch_schedules(probe: Host, module: Any) -> None:
         schedule, stage = args[0], args[1]
         # An evaluation's loss belongs to its span, whose time is one piece.
         has_loss = stage.is_last and stage.has_backward and schedule._loss_fn is not None
-        return sc.FORWARD if has_loss else STAY_OUT
+        return phases.FORWARD if has_loss else STAY_OUT
 
     def after_loss(begin_ns: int, end_ns: int, args: tuple[Any, ...], _result: Any) -> None:
         if clock.detail_flag and os.getpid() == clock.pid:

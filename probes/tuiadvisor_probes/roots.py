@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import step_clock as sc
+from . import phases
 from .guard import INSPECTION, attempt
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Roots:
         if clock.step < self.next_search:
             return False
         clock.catch_up()
-        return not clock.observed & 1 << sc.FORWARD
+        return not clock.observed & 1 << phases.FORWARD
 
     def search(self, optimizer: Any) -> None:
         """Find and patch the root of an optimizer; 60-100 us, seldom."""
@@ -72,7 +72,7 @@ class Roots:
 
     def _check(self) -> None:
         """A root that is never called is no observation."""
-        if not self.probe.clock.settled[-1][4] & 1 << sc.FORWARD:
+        if not self.probe.clock.settled[-1][4] & 1 << phases.FORWARD:
             self.probe.absent("forward_root", NOT_CALLED)
 
     def add(self, module: Any) -> None:

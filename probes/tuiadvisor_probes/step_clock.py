@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 from . import forks
 from . import ring as ring_file
 from .books import CLOSED, LATER, MAX_NOTES, Books
+from .phases import (
+    ABSORBS,
+    BACKWARD,
+    BEGINS_ITERATION,
+    OTHER,
+)
 from .step_record import OwnCost, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-DATA_WAIT, H2D, FORWARD, BACKWARD, COMM_EXPOSED = range(5)
-OPTIMIZER, CHECKPOINT, EVAL, PIPELINE_IDLE, OTHER = range(5, 10)
-BEGINS_ITERATION = (True, False, True, True, False, False, False, True, True, False)
-# What happens inside a checkpoint or an evaluation is part of it: its loads, its barrier. `guard` has 5 < phase < 8.
-ABSORBS = (False, False, False, False, False, False, True, True, False, False)
 
 FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC, FLAG_DETAIL, FLAG_NO_SYNC = (
     1,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from .duty import Median
+from .phases import COMM_EXPOSED, OTHER
 
 UNKNOWN = -1
-COMM_EXPOSED, OTHER = 4, 9  # step_clock's
 FLAG_GC, FLAG_DETAIL, FLAG_NO_SYNC = 32, 64, 128
 LONG_GC_NS = 1_000_000
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tuiadvisor.events import PHASES, STEP_COLUMNS, StepFlag
+from tuiadvisor.events import STEP_COLUMNS, StepFlag
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 
 Floats = npt.NDArray[np.float64]

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tuiadvisor_probes import phases
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 ROUNDS, CALLS = 60, 400
@@ -111,7 +113,6 @@ def border_ns() -> tuple[str, float]:
     """(on what, nanoseconds) of one border of device times: real CUDA events, or calls that do nothing: our half."""
     import torch
 
-    from tuiadvisor_probes import step_clock as sc
     from tuiadvisor_probes.device_times import DeviceTimes
     from tuiadvisor_probes.guard import Hook
 
@@ -140,8 +141,8 @@ def border_ns() -> tuple[str, float]:
     def pair() -> None:
         times.borders, times.seen = [], []
         for _ in range(10):
-            times.begins(sc.FORWARD, sc.OTHER, 0)
-            times.ends(sc.FORWARD, sc.OTHER, 0)
+            times.begins(phases.FORWARD, phases.OTHER, 0)
+            times.ends(phases.FORWARD, phases.OTHER, 0)
         times._forget(times.borders)
 
     return "CUDA calls that do nothing" if make is Event else "real CUDA events", best_ns(pair) / 20

@@ -21,7 +21,8 @@ from training import end, launch, running
 from tuiadvisor.advisor.detail.device_times import KEEPS_PACE_SHARE
 from tuiadvisor.agent.gpu import load_nvml
 from tuiadvisor.agent.nvml import NvmlReader
-from tuiadvisor.events import PHASES, EventKind
+from tuiadvisor.events import EventKind
+from tuiadvisor.phases import PHASES
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402

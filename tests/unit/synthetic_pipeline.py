@@ -12,7 +12,8 @@ from synthetic_run import STEP_NAMES
 
 from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import PHASES, EventKind, StepFlag
+from tuiadvisor.events import EventKind, StepFlag
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import RunView
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import PHASES, STEP_COLUMNS, StepFlag
+from tuiadvisor.events import STEP_COLUMNS, StepFlag
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
 from tuiadvisor.views.run_view import RunView
 

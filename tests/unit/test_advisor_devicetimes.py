@@ -9,7 +9,8 @@ from synthetic_run import Job, folded, frames
 
 from tuiadvisor.advisor.detail.device_times import MIN_STEPS, DeviceTimes, of_job
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import EVENT_COLUMNS, PHASES, EventKind
+from tuiadvisor.events import EVENT_COLUMNS, EventKind
+from tuiadvisor.phases import PHASES
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.columns import unpack_columns
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns

@@ -7,7 +7,7 @@ import pytest
 from synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import PHASES
+from tuiadvisor.phases import PHASES
 from tuiadvisor.report.document import document
 
 KEYS = {

@@ -13,7 +13,7 @@ from unit.synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.advisor.assemble.rank_groups import MAX_OUTLIERS, groupings
 from tuiadvisor.advisor.assemble.rank_rows import UNKNOWN_LEVEL
-from tuiadvisor.events import PHASES
+from tuiadvisor.phases import PHASES
 
 LATE = Job(
     num_ranks=16, ranks_per_host=4, num_steps=120, faults=(Fault("backward", (9,), 10 * MS, onset=30),)

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, elastic, encoded, frames
 
 from tuiadvisor.cli import main
-from tuiadvisor.events import EVENT_COLUMNS, PHASES
+from tuiadvisor.events import EVENT_COLUMNS
 from tuiadvisor.exporters import survey as survey_module
 from tuiadvisor.exporters.chrome_trace import export_chrome_trace
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.exporters.slices import ORDER, ROUNDING_NS, lay_out
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import FrameKind, encode, pack_columns
 
 JOB = Job(num_ranks=4, num_steps=120, ranks_per_host=2).with_faults(Fault("backward", (2,), 8 * MS))

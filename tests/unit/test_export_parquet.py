@@ -10,10 +10,11 @@ import pytest
 from synthetic_run import Job, encoded, frames, simulate
 
 from tuiadvisor.cli import main
-from tuiadvisor.events import EVENT_COLUMNS, PHASES
+from tuiadvisor.events import EVENT_COLUMNS
 from tuiadvisor.exporters.parquet import export_parquet
 from tuiadvisor.exporters.rewrite import write_recording
 from tuiadvisor.exporters.tables import TABLES, schema_document
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import FrameKind, encode, pack_columns
 
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -14,7 +14,8 @@ import pytest
 from shared_data import SHARED, needs_data
 from synthetic_run import MS, STEP_NAMES, Fault, Job, final_view, folded, hello
 
-from tuiadvisor.events import PHASES, StepFlag
+from tuiadvisor.events import StepFlag
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import RunView
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tuiadvisor_probes import forks, ring, step_clock
+from tuiadvisor_probes import forks, phases, ring, step_clock
 from tuiadvisor_probes.barrier import Barrier
 
 
@@ -42,7 +42,7 @@ def clock(tmp_path: Path, time_ns: Clock) -> Iterator[step_clock.StepClock]:
 
 def wait(clock: step_clock.StepClock, time_ns: Clock, duration: int) -> None:
     """Exposed communication."""
-    clock.enter(step_clock.COMM_EXPOSED)
+    clock.enter(phases.COMM_EXPOSED)
     time_ns.now += duration
     clock.leave()
 

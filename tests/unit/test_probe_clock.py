@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tuiadvisor.events import STEP_COLUMNS, StepFlag
-from tuiadvisor_probes import books, guard, ring, step_clock
+from tuiadvisor_probes import books, guard, phases, ring, step_clock
 from tuiadvisor_probes.guard import Hook, timed
 from tuiadvisor_probes.patch import Patch
 
@@ -64,13 +64,13 @@ def test_parts_sum_to_the_step(
     """Data 10, forward 20, backward 30, optimizer 5, 7 in between: 72 in all, nothing lost or doubled."""
     clock, reader = recorded
     for _ in range(2):
-        spend(clock, time_ns, step_clock.DATA_WAIT, 10)
+        spend(clock, time_ns, phases.DATA_WAIT, 10)
         time_ns.now += 7
-        spend(clock, time_ns, step_clock.FORWARD, 20)
-        spend(clock, time_ns, step_clock.BACKWARD, 30)
-        spend(clock, time_ns, step_clock.OPTIMIZER, 5)
+        spend(clock, time_ns, phases.FORWARD, 20)
+        spend(clock, time_ns, phases.BACKWARD, 30)
+        spend(clock, time_ns, phases.OPTIMIZER, 5)
         clock.stepped = True
-    spend(clock, time_ns, step_clock.DATA_WAIT, 10)
+    spend(clock, time_ns, phases.DATA_WAIT, 10)
     first, second = rows(reader)
     assert StepFlag(first["flags"]) & StepFlag.FIRST
     assert not StepFlag(second["flags"]) & StepFlag.FIRST
@@ -86,13 +86,13 @@ def test_nested_phase_counts_once(
 ) -> None:
     """A collective inside forward is communication, not forward; a backward inside the optimizer's closure backward."""
     clock, reader = recorded
-    clock.enter(step_clock.OPTIMIZER)
-    clock.enter(step_clock.FORWARD)
+    clock.enter(phases.OPTIMIZER)
+    clock.enter(phases.FORWARD)
     time_ns.now += 4
-    spend(clock, time_ns, step_clock.COMM_EXPOSED, 100)
+    spend(clock, time_ns, phases.COMM_EXPOSED, 100)
     time_ns.now += 6
     clock.leave()
-    spend(clock, time_ns, step_clock.BACKWARD, 50)
+    spend(clock, time_ns, phases.BACKWARD, 50)
     time_ns.now += 1
     clock.leave()
     clock.stepped = True
@@ -108,10 +108,10 @@ def test_several_optimizers_make_one_step(
     """The step is closed by the next data, forward or backward event, not by each optimizer."""
     clock, reader = recorded
     for _ in range(2):
-        spend(clock, time_ns, step_clock.OPTIMIZER, 5)
+        spend(clock, time_ns, phases.OPTIMIZER, 5)
         clock.stepped = True
     assert rows(reader) == []
-    spend(clock, time_ns, step_clock.FORWARD, 1)
+    spend(clock, time_ns, phases.FORWARD, 1)
     assert [row["optimizer_ns"] for row in rows(reader)] == [10]
 
 
@@ -143,7 +143,7 @@ def test_hook_error_never_reaches_the_host(recorded: tuple[step_clock.StepClock,
     def broken(*_: object) -> None:
         raise RuntimeError("ours")
 
-    call = timed(lambda value: value + 1, hook, clock, step_clock.FORWARD, broken)
+    call = timed(lambda value: value + 1, hook, clock, phases.FORWARD, broken)
     assert call(1) == 2
     assert call(2) == 3
     assert disabled == ["broken"]
@@ -163,9 +163,9 @@ def test_host_error_passes_and_time_is_booked(
         raise StopIteration
 
     with pytest.raises(StopIteration):
-        timed(exhausted, hook, clock, step_clock.DATA_WAIT)()
-    assert clock.phase == step_clock.OTHER
-    assert clock.totals[step_clock.DATA_WAIT] == 9
+        timed(exhausted, hook, clock, phases.DATA_WAIT)()
+    assert clock.phase == phases.OTHER
+    assert clock.totals[phases.DATA_WAIT] == 9
     assert hook.active
 
 
@@ -174,7 +174,7 @@ def test_other_threads_pass_untouched(recorded: tuple[step_clock.StepClock, ring
     import threading
 
     clock, _ = recorded
-    call = timed(lambda: 5, Hook("data", 0, lambda _: None), clock, step_clock.DATA_WAIT)
+    call = timed(lambda: 5, Hook("data", 0, lambda _: None), clock, phases.DATA_WAIT)
     results: list[int] = []
     thread = threading.Thread(target=lambda: results.append(call()))
     thread.start()
@@ -188,16 +188,16 @@ def test_forked_child_goes_inert(recorded: tuple[step_clock.StepClock, ring.Ring
     clock, reader = recorded
     clock.pid += 1
     clock.stepped = True
-    clock.enter(step_clock.FORWARD)
+    clock.enter(phases.FORWARD)
     assert not clock.active
     assert rows(reader) == []
 
 
 def end_step(clock: step_clock.StepClock, time_ns: Clock, duration: int = 10) -> None:
     """A step of one forward; the next one begins at once."""
-    spend(clock, time_ns, step_clock.FORWARD, duration)
+    spend(clock, time_ns, phases.FORWARD, duration)
     clock.stepped = True
-    spend(clock, time_ns, step_clock.DATA_WAIT, 0)
+    spend(clock, time_ns, phases.DATA_WAIT, 0)
 
 
 def keep(clock: step_clock.StepClock, max_kept: int = 4) -> None:
@@ -260,7 +260,7 @@ def test_a_probe_that_leaves_writes_what_it_kept(
     clock, reader = recorded
     keep(clock, 100)
     end_step(clock, time_ns)
-    spend(clock, time_ns, step_clock.FORWARD, 5)
+    spend(clock, time_ns, phases.FORWARD, 5)
     clock.stepped = True
     clock.pid += 1
     clock.flush()
@@ -279,13 +279,13 @@ def test_notes_do_not_pile_up_where_no_step_ends(
     def compute() -> None:
         time_ns.now += 3
 
-    forward = timed(compute, Hook("forward", 0, lambda _: None), clock, step_clock.FORWARD)
+    forward = timed(compute, Hook("forward", 0, lambda _: None), clock, phases.FORWARD)
     longest = 0
     for _ in range(10_000):
         forward()
         longest = max(longest, len(clock.log))
     assert longest <= books.MAX_NOTES + 2
-    assert clock.totals[step_clock.FORWARD] == 30_000
+    assert clock.totals[phases.FORWARD] == 30_000
 
 
 def test_half_a_note_waits_for_its_other_half(
@@ -293,14 +293,14 @@ def test_half_a_note_waits_for_its_other_half(
 ) -> None:
     """Another thread books (the probe leaves) while the training thread is between the two items of a note."""
     clock, _ = recorded
-    clock.enter(step_clock.FORWARD)
+    clock.enter(phases.FORWARD)
     time_ns.now += 10
-    clock.log.append(step_clock.OTHER)
+    clock.log.append(phases.OTHER)
     clock.catch_up()
-    assert clock.log == [step_clock.OTHER]
-    assert clock.totals[step_clock.FORWARD] == 0
+    assert clock.log == [phases.OTHER]
+    assert clock.totals[phases.FORWARD] == 0
     clock.log.append(time_ns.now)
-    assert clock.totals[step_clock.FORWARD] == 10
+    assert clock.totals[phases.FORWARD] == 10
 
 
 class Owner:
@@ -372,7 +372,7 @@ def test_what_a_signal_handler_raises_inside_a_hook_is_the_hosts(
     clock, reader = recorded
     clock.log = notes = InterruptedNotes()
     hook = Hook("forward", 0, lambda _: None)
-    forward = timed(lambda: None, hook, clock, step_clock.FORWARD, observes=1 << step_clock.FORWARD)
+    forward = timed(lambda: None, hook, clock, phases.FORWARD, observes=1 << phases.FORWARD)
     former = signal.signal(signal.SIGUSR1, limit)
     try:
         notes.left = note
@@ -381,7 +381,7 @@ def test_what_a_signal_handler_raises_inside_a_hook_is_the_hosts(
     finally:
         signal.signal(signal.SIGUSR1, former)
     assert raised.value.__context__ is None
-    assert (True, step_clock.OTHER) == (hook.active, clock.phase)
+    assert (True, phases.OTHER) == (hook.active, clock.phase)
     time_ns.now += 5
     forward()
     clock.stepped = True

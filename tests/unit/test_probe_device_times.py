@@ -10,17 +10,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuiadvisor.events import EVENT_COLUMNS, PHASES, EventKind
-from tuiadvisor_probes import device_times, ring, step_clock
+from tuiadvisor.events import EVENT_COLUMNS, EventKind
+from tuiadvisor.phases import PHASES
+from tuiadvisor_probes import device_times, phases, ring, step_clock
 from tuiadvisor_probes.device_times import DeviceTimes
 from tuiadvisor_probes.guard import Hook
 
 MS = 1_000_000
 DATA, FORWARD, BACKWARD, OPTIMIZER = (
-    step_clock.DATA_WAIT,
-    step_clock.FORWARD,
-    step_clock.BACKWARD,
-    step_clock.OPTIMIZER,
+    phases.DATA_WAIT,
+    phases.FORWARD,
+    phases.BACKWARD,
+    phases.OPTIMIZER,
 )
 
 
@@ -266,13 +267,13 @@ def test_micro_steps_and_nested_phases_are_added_where_they_belong(training: Tra
         training.phase(DATA, MS, 0)
         for _ in range(2):
             training.clock.enter(FORWARD)
-            training.phase(step_clock.H2D, MS // 10, 0)
+            training.phase(phases.H2D, MS // 10, 0)
             training.device.launch(3 * MS)
             training.device.now += MS
             training.clock.leave()
             training.clock.enter(BACKWARD)
             training.device.launch(5 * MS)
-            training.phase(step_clock.COMM_EXPOSED, MS, 0)
+            training.phase(phases.COMM_EXPOSED, MS, 0)
             training.clock.leave()
         training.phase(OPTIMIZER, MS, MS)
         training.clock.stepped = True

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tuiadvisor.events import STEP_COLUMNS
-from tuiadvisor_probes import guard, ring, step_clock
+from tuiadvisor_probes import guard, phases, ring, step_clock
 from tuiadvisor_probes.guard import Hook, timed
 from tuiadvisor_probes.step_record import OwnCost
 
@@ -64,7 +64,7 @@ class Training:
         self.clock = Clock(self.writer, get_ident(), self.look)
         self.clock.training = self
         self.clock.flags = 0
-        self.forward = timed(self.compute, Hook("forward", 0, lambda _: None), self.clock, step_clock.FORWARD)
+        self.forward = timed(self.compute, Hook("forward", 0, lambda _: None), self.clock, phases.FORWARD)
 
     def look(self) -> None:
         """What is done beside the writing of kept steps."""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS
-from tuiadvisor_probes import ring, step_clock
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS
+from tuiadvisor.phases import PHASES
+from tuiadvisor_probes import phases, ring
 
 
 @pytest.fixture
@@ -29,9 +30,9 @@ def test_layout_and_vocabulary_agree() -> None:
     """The ring cannot import the vocabulary, so this test keeps the two equal."""
     assert len(STEP_COLUMNS) == ring.NUM_STEP_SLOTS
     assert len(EVENT_COLUMNS) == ring.NUM_EVENT_SLOTS
-    assert PHASES[step_clock.DATA_WAIT] == "data_wait"
-    assert PHASES[step_clock.COMM_EXPOSED] == "comm_exposed"
-    assert PHASES[step_clock.OTHER] == "other"
+    assert PHASES[phases.DATA_WAIT] == "data_wait"
+    assert PHASES[phases.COMM_EXPOSED] == "comm_exposed"
+    assert PHASES[phases.OTHER] == "other"
     assert [name.removesuffix("_ns") for name in STEP_COLUMNS[3:13]] == list(PHASES)
 
 

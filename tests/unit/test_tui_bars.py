@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuiadvisor.events import PHASES
+from tuiadvisor.phases import PHASES
 from tuiadvisor.text.line import Line, length
 from tuiadvisor.tui.draw import bars
 

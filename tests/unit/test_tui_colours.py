@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.color import Color, ColorTriplet
 
-from tuiadvisor.events import PHASES
+from tuiadvisor.phases import PHASES
 from tuiadvisor.tui.draw import colours
 
 

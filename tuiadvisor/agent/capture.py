@@ -19,8 +19,9 @@ from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.ownfolder import new_folder
 from tuiadvisor.agent.payload import extension_code, write_bundle
 from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.events import PHASES, RankState
+from tuiadvisor.events import RankState
 from tuiadvisor.inject import inject
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

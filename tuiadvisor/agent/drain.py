@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, EventKind, RankState
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind, RankState
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import FrameKind, pack_columns
 from tuiadvisor_probes import ring as ring_file
 

@@ -130,6 +130,7 @@ MODULE_ORDER: Final = (
     "ring",
     "forks",
     "duty",
+    "phases",
     "step_record",
     "books",
     "step_clock",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from tuiadvisor.phases import TABLE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -111,14 +113,7 @@ def rank_words(ranks: tuple[int, ...]) -> str:
 
 
 PHASE_WORDS: Final = {
-    "data_wait": "waiting for its next batch",
-    "h2d": "copying to the device",
-    "forward": "in forward",
-    "backward": "in backward",
-    "optimizer": "in the optimizer",
-    "checkpoint": "writing a checkpoint",
-    "eval": "evaluating",
-    "other": "in code without a hook",
+    **{phase.name: phase.where for phase in TABLE},
     "host": "outside the phases of its step (logging, garbage collection, its host)",
     "device": "in all compute phases alike, so on its device",
     "unknown": "for a reason the phases do not show",

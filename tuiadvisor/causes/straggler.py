@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Loss, Measured, rank_words, share_of
-from tuiadvisor.causes.whole_job import COMPUTE
 from tuiadvisor.metrics.lateness.late_phase import MIN_COVER
 from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import mean_or_none
+from tuiadvisor.phases import COMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.causes.cause import Cause, share_of
 from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none
+from tuiadvisor.phases import COMPUTE
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
-
-COMPUTE: Final = ("forward", "backward", "optimizer")
 
 
 def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:

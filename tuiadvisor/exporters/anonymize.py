@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, THREAD_STATES, RankState
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, THREAD_STATES, RankState
 from tuiadvisor.exporters.survey import Reading, decoded
 from tuiadvisor.exporters.versions import device_model, is_layout_name, platform_name, version
 from tuiadvisor.exporters.words import is_harmless_key, scrub
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.attendance import (
     AGENT_RETURNED,
     AGENT_SILENT,

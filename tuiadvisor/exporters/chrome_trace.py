@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import orjson
 
 from tuiadvisor.advisor.cluster.payload_fields import number, text
-from tuiadvisor.events import PHASES, UNKNOWN, EventKind
+from tuiadvisor.events import UNKNOWN, EventKind
 from tuiadvisor.exporters.outfile import new_file
 from tuiadvisor.exporters.slices import lay_out
 from tuiadvisor.exporters.survey import Reading, Survey, believed, is_steps, next_chunk, survey
@@ -30,6 +30,7 @@ from tuiadvisor.exporters.tables import (
     kind_name,
     step_values_of,
 )
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind
 
 if TYPE_CHECKING:

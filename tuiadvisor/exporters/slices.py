@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.events import PHASES
+from tuiadvisor import phases
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BEFORE_BARRIER: Final = ("data_wait", "h2d", "forward", "backward", "pipeline_idle")
-AFTER_BARRIER: Final = ("optimizer", "checkpoint", "eval")
+AFTER_BARRIER: Final = ("optimizer", *phases.PAUSES)
 ORDER: Final = (*BEFORE_BARRIER, "comm_exposed", *AFTER_BARRIER, "other")
 ROUNDING_NS: Final = 10  # lengths and clocks rounded each for itself may disagree by so much
 

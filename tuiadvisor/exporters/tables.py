@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from tuiadvisor import phases
 from tuiadvisor.advisor.cluster.payload_fields import integer, number, text
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import EVENT_COLUMNS, PHASES, STEP_COLUMNS, UNKNOWN, EventKind, StepFlag
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind, StepFlag
 from tuiadvisor.exporters.survey import Survey, is_steps
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind
 from tuiadvisor.stream.tables import unpack_tables
 
@@ -55,16 +57,7 @@ _CLOCKS: Final = (
     ColumnSpec("end_ns", "int64", "end on the host's monotonic clock"),
 )
 _MEANINGS: Final = {
-    "data_wait_ns": "waiting for the next batch",
-    "h2d_ns": "copying to the device",
-    "forward_ns": "forward",
-    "backward_ns": "backward without waiting for communication",
-    "comm_exposed_ns": "communication that nothing hides",
-    "optimizer_ns": "optimizer",
-    "checkpoint_ns": "writing a checkpoint",
-    "eval_ns": "evaluation",
-    "pipeline_idle_ns": "waiting for a neighbour stage",
-    "other_ns": "rest of the step: logging, Python, phases without a hook",
+    **{f"{phase.name}_ns": phase.meaning for phase in phases.TABLE},
     "arrive_ns": "clock at which the rank entered the gradient barrier",
     "release_ns": "clock at which it left it",
     "comm_total_ns": "communication including what compute hides; on steps sampled in detail",

@@ -10,7 +10,8 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.events import PHASES
+from tuiadvisor import phases
+from tuiadvisor.phases import PHASES
 from tuiadvisor.report.inert import inert
 from tuiadvisor.text import format as text_of
 
@@ -22,19 +23,7 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 960
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 14, 34
-# Hues after Okabe and Ito (2008): told apart with every common colour blindness.
-COLOURS: Final = {
-    "data_wait": "#e69f00",
-    "h2d": "#e8dc4a",
-    "forward": "#56b4e9",
-    "backward": "#1f6fae",
-    "comm_exposed": "#cc79a7",
-    "optimizer": "#1fa37c",
-    "checkpoint": "#d9682b",
-    "eval": "#a08fe8",
-    "pipeline_idle": "#7d6542",
-    "other": "#8f98a5",
-}
+COLOURS: Final = {phase.name: phase.colour for phase in phases.TABLE}
 # Lateness 0 (in time) .. 7 (very late), then unknown: light to dark, so that it prints.
 HEAT: Final = (
     (232, 237, 243), (214, 226, 238), (170, 205, 230), (120, 178, 217),
@@ -161,7 +150,7 @@ def phase_bar(shares: Shares, seconds: Shares, *, height: int = 34, named: bool 
             f"<title>{tip}</title></rect>"
         )
         if named and width > 12 * len(text_of.phase_name(phase)):
-            dark = phase in {"backward", "pipeline_idle", "optimizer", "checkpoint"}
+            dark = phases.BY_NAME[phase].is_dark
             parts.append(
                 f'<text x="{place + 7:.1f}" y="{height / 2 + 5:.1f}" class="in{" light" if dark else ""}">'
                 f"{text_of.phase_name(phase)} {text_of.share(value)}</text>"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.events import PHASES
+from tuiadvisor import phases
+from tuiadvisor.phases import PHASES
 from tuiadvisor.report.charts import COLOURS, WIDTH, svg
 from tuiadvisor.report.inert import inert
 from tuiadvisor.text import format as text_of
@@ -24,7 +25,7 @@ ROW: Final = 20
 GAP: Final = 8
 LETTER: Final = 7.0
 SEGMENTS: Final = {"backward": (" light", COLOURS["backward"]), "bucket": ("", COLOURS["comm_exposed"])}
-LIGHT: Final = frozenset({"backward", "optimizer", "pipeline_idle", "checkpoint"})
+LIGHT: Final = frozenset(phase.name for phase in phases.TABLE if phase.is_dark)
 
 
 def overlap_lanes(view: RunView) -> str:

@@ -6,15 +6,13 @@ In: RunView.  Out: Facts of one run, the values questions ask about, and configu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from tuiadvisor.phases import COMPUTE, GROWING
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
-
-COMPUTE: Final = ("forward", "backward", "optimizer")
-GROWING: Final = ("data_wait", "h2d", "forward", "backward")  # parts of a step that grow with its batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import phases
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.columns import Quantity
 from tuiadvisor.scaling.onerun import Parts
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 STEP: Final = Quantity("step_s", "step", "s", 1.0)
-COMPUTE: Final = ("h2d", "forward", "backward")
+COMPUTE: Final = tuple(name for name in phases.of_kind("copy", "compute") if name in phases.GROWING)
 OTHER_WORK: Final = 0.01  # gradients that differ by more are another model's
 SMALL_BYTES: Final = 8 << 10  # up to here an all-reduce is latency alone
 LARGE_FAULT: Final = 0.1  # of the step: the curve would be drawn through a fault

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import phases
 from tuiadvisor.session.answer import Why
 from tuiadvisor.session.ceilings import link, storage
 from tuiadvisor.session.evidence import fixed_and_growing, largest_parts, part_words, share_of_step
@@ -43,7 +44,7 @@ def _idle(run: Facts) -> Why:
     waits = [
         part
         for part in largest_parts(run)
-        if part[0] in {"data_wait", "comm_exposed", "pipeline_idle", "checkpoint", "eval", "h2d"}
+        if part[0] in phases.of_kind("input", "copy", "sync", "pause", "idle")
     ]
     if run.step_s is None:
         return Why("idle", question, "Unknown: no steady step was seen.", "Record longer: --for 60s.")

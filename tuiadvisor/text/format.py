@@ -9,6 +9,8 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING
 
+from tuiadvisor import phases
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -21,18 +23,7 @@ DECIMAL = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"))
 BINARY = ((1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"))
 _UNITS_OF_BYTES: list[tuple[float, str]] = list(DECIMAL)
 
-PHASE_NAMES = {
-    "data_wait": "data wait",
-    "h2d": "copy to device",
-    "forward": "forward",
-    "backward": "backward",
-    "comm_exposed": "exposed comm",
-    "optimizer": "optimizer",
-    "checkpoint": "checkpoint",
-    "eval": "evaluation",
-    "pipeline_idle": "pipeline idle",
-    "other": "other",
-}
+PHASE_NAMES = {phase.name: phase.label for phase in phases.TABLE}
 
 
 def phase_name(phase: str) -> str:

@@ -8,11 +8,12 @@ import numpy as np
 
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
 from tuiadvisor.causes.communication_bound import overlap_seconds
-from tuiadvisor.events import NOTHING_GIVEN, PHASES, StepFlag
+from tuiadvisor.events import NOTHING_GIVEN, StepFlag
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
 from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.steps.barrier import has_stages
+from tuiadvisor.phases import BY_NAME, CHAIN, PHASES
 from tuiadvisor.views.run_view import (
     RUN_FINISHED,
     ChainLink,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
-CHAIN: Final = ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer")
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 MAX_NAMED_RANKS: Final = 64
 # How a scheduler, a launcher or a person ends a process.
@@ -270,20 +270,9 @@ def unknowns(
 
 
 def _why_phase(name: str, device: str | None) -> str:
-    if name == "h2d":
-        return (
-            "no device"
-            if device in {None, "cpu"}
-            else "copies to the device are not timed; their time is in other"
-        )
-    words = {
-        "data_wait": "no DataLoader hook has fired; its time is in other",
-        "comm_exposed": "no gradient barrier or collective was observed; its time is in backward or other",
-        "checkpoint": "no checkpoint was seen; one that a library writes by itself is in other",
-        "eval": "no evaluation was seen; one without the model's own forward is in other",
-        "pipeline_idle": "no pipeline stages",
-    }
-    return words.get(name, "no hook has fired; its time is in other")
+    if name == "h2d" and device in {None, "cpu"}:
+        return "no device"
+    return BY_NAME[name].why_unknown
 
 
 def _why_no_order(diagnosis: Diagnosis, missing: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor import phases
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.events import StepFlag
 from tuiadvisor.views.run_view import ProbeWork
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.views.run_view import Finding
 
-SEEN_IN_DETAIL: Final = frozenset({"comm_exposed", "pipeline_idle"})  # phases whose single calls tell more
+SEEN_IN_DETAIL: Final = frozenset(phases.of_kind("sync", "idle"))  # phases whose single calls tell more
 
 
 def probe_work(diagnosis: Diagnosis | None, ranks: Iterable[RankFacts]) -> ProbeWork | None:

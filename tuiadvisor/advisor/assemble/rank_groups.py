@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tuiadvisor.advisor.assemble.rank_rows import UNKNOWN_LEVEL
-from tuiadvisor.events import PHASES
 from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import finite_or_none
+from tuiadvisor.phases import PHASES
 from tuiadvisor.views.rank_group import Grouping, RankGroup
 
 if TYPE_CHECKING:

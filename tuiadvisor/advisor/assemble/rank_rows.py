@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.events import PHASES
+from tuiadvisor import phases
 from tuiadvisor.metrics.steps.accounting import rank_step_seconds, seconds_of_ranks, shares
 from tuiadvisor.metrics.steps.arrays import Floats, column_median, finite_or_nones, median_or_none, row_mean
 from tuiadvisor.metrics.steps.step_table import COMM, PHASE_INDEX
+from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import RankRow
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ MAX_LATENESS_STEPS: Final = 120
 UNKNOWN_LEVEL: Final = 255
 # Shares of the median step at which lateness reaches levels 1..7: doubling, so a glance tells the order.
 LEVEL_EDGES: Final = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
-COMPUTE: Final = ("forward", "backward", "optimizer")
 # A rank stands out whose lateness reached this level, 16 % of a step, in a quarter of the latest steps.
 OUTLIER_LEVEL: Final = 4
 OUTLIER_STEPS: Final = 40
@@ -177,7 +177,7 @@ def _caused(barrier: Barrier) -> tuple[Floats, Floats]:
 
 
 def _idle(seconds: Shares, step_s: float | None) -> float | None:
-    waits = [seconds[name] for name in ("data_wait", "comm_exposed", "pipeline_idle")]
+    waits = [seconds[name] for name in phases.of_kind("input", "sync", "idle")]
     known = [wait for wait in waits if wait is not None]
     return min(sum(known) / step_s, 1.0) if known and step_s else None
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.payload_fields import counts, integer, text
-from tuiadvisor.events import PHASES, THREAD_STATES, RankState
+from tuiadvisor.events import THREAD_STATES, RankState
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.payload_fields import Payload

@@ -17,10 +17,10 @@ from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
 from tuiadvisor.advisor.fold import STEP_NAMES, Advisor
 from tuiadvisor.advisor.steps.step_series import SeriesCollector, StepSeries
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import PHASES
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.series.bootstrap import Ratio, difference_of_means, ratio_of_means
 from tuiadvisor.metrics.steps.step_table import COMM
+from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, unpack_columns
 from tuiadvisor.views.comparison import Change, Comparison, Gate, MachineLoad, PhaseChange, Rates, RunSide
 from tuiadvisor_rules.message import seconds

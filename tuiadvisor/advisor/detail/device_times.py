@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.events import PHASES, EventKind
+from tuiadvisor.events import EventKind
+from tuiadvisor.phases import PHASES
 from tuiadvisor.views.run_view import DeviceView
 
 if TYPE_CHECKING:

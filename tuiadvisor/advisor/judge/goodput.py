@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.registry import CAUSES, is_found
 from tuiadvisor.metrics.steps.barrier import has_stages
+from tuiadvisor.phases import PAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[s
 
 def _pause_name(diagnosis: Diagnosis, pause: Pause) -> str:
     """What a loss to pauses is called: what is done in them, else who makes them."""
-    if pause.kind in {"checkpoint", "eval"}:
+    if pause.kind in PAUSES:
         return pause.kind
     name = "periodic_pause" if pause.kind == "periodic" else "pause"
     ranks = [diagnosis.table.ranks[row] for row in pause.rows]

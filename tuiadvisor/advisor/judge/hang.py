@@ -12,6 +12,7 @@ import numpy as np
 from tuiadvisor.causes.hang import measured
 from tuiadvisor.metrics.hang.detection import MIN_STILL_S, RankNow, standstill
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.phases import PAUSES
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.membership import Roster
@@ -62,7 +63,7 @@ def _was_live(facts: RankFacts) -> bool:
 def _longest_step_s(table: StepTable | None) -> float | None:
     if table is None or table.num_steps < 2:
         return None
-    at_rest = np.nansum(table.phase_s_PRK[[PHASE_INDEX["checkpoint"], PHASE_INDEX["eval"]]], axis=0)
+    at_rest = np.nansum(table.phase_s_PRK[[PHASE_INDEX[name] for name in PAUSES]], axis=0)
     working = (table.step_s_RK - at_rest)[:, 1:]
     known = working[np.isfinite(working)]
     return float(known.max()) if known.size else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.pauses import cause_of
+from tuiadvisor.phases import PAUSES
 from tuiadvisor.views.run_view import PauseView
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def pause_views(diagnosis: Diagnosis | None) -> tuple[PauseView, ...]:
             loss_s=float(pause.loss_K.sum()),
             share=float(pause.loss_K.sum()) / elapsed_s if elapsed_s > 0 else None,
             phase=pause.phase,
-            cause=cause_of(pause) or (pause.kind if pause.kind in {"checkpoint", "eval"} else None),
+            cause=cause_of(pause) or (pause.kind if pause.kind in PAUSES else None),
         )
         for pause in diagnosis.steadiness.pauses
     ]

@@ -14,6 +14,7 @@ from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
 from tuiadvisor.metrics.series.what_if import Gain
 from tuiadvisor.metrics.steps.barrier import has_stages
+from tuiadvisor.phases import COMPUTE_AND_REST
 from tuiadvisor.views.run_view import Decision, Speedup, Verdict
 from tuiadvisor_rules.message import seconds
 
@@ -28,7 +29,6 @@ NOT_JUDGED: Final = "Too few steady steps were seen until then to judge them."
 DEATH_IS_FIRST: Final = (
     "a rank that dies of a signal takes the job with it; its own output and the kernel's log (dmesg) say more"
 )
-COMPUTE: Final = ("forward", "backward", "optimizer", "other")
 
 
 def verdict(
@@ -235,6 +235,6 @@ def next_constraint(
     largest = max(losses, key=lambda name: (losses[name], name), default=None)
     if largest is not None and remaining > 0 and losses[largest] >= MIN_NEXT_SHARE * remaining:
         return largest
-    compute = {name: job_seconds.get(name) or 0.0 for name in COMPUTE}
+    compute = {name: job_seconds.get(name) or 0.0 for name in COMPUTE_AND_REST}
     longest = max(compute, key=lambda name: compute[name])
     return longest if compute[longest] > 0 else None

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.events import PHASES, StepFlag
+from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.pauses.steady_steps import find_steady
 from tuiadvisor.metrics.steps.barrier import find_barrier
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.steps.step_store import StepStore

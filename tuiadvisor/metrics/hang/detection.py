@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import phases
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,9 +18,9 @@ MIN_STILL_S: Final = 5.0  # a step of a few milliseconds that takes this long is
 LONGER_THAN_USUAL: Final = 3.0  # times the longest step seen: the run's own pattern
 PATIENCE_S: Final = 600.0  # while a checkpoint or an evaluation is under way, or before the first steps
 STEPS_AFTER_DEATH: Final = 2  # that the others may still count: the one it died in, and one begun
-AT_REST: Final = frozenset({"checkpoint", "eval"})
+AT_REST: Final = frozenset(phases.PAUSES)
 WAITING: Final = frozenset(
-    {"comm_exposed", "backward", "pipeline_idle"}
+    {*phases.of_kind("sync", "idle"), "backward"}
 )  # a gradient barrier is within backward
 
 

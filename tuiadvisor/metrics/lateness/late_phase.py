@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.events import PHASES
+from tuiadvisor import phases
 from tuiadvisor.metrics.lateness.more_work import MoreWork, more_work
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, mad_sigma, median
-from tuiadvisor.metrics.steps.step_table import AFTER_BARRIER, OTHER, PHASE_INDEX
+from tuiadvisor.metrics.steps.step_table import OTHER, PHASE_INDEX
+from tuiadvisor.phases import AFTER_BARRIER, PHASES
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
@@ -30,9 +31,9 @@ MIN_CLOCK_DEFICIT: Final = (
 )
 MAX_STEPS: Final = 400  # enough for a median; keeps a view of a thousand ranks cheap
 MAX_PEERS: Final = 16
-WORK_PHASES: Final = ("data_wait", "h2d", "forward", "backward", "optimizer", "checkpoint", "eval", "other")
-COMPUTE_PHASES: Final = ("forward", "backward", "optimizer", "other")
-EXPECTED_HOOKS: Final = ("data_wait", "forward", "backward", "optimizer")
+WORK_PHASES: Final = phases.WORK
+COMPUTE_PHASES: Final = phases.COMPUTE_AND_REST
+EXPECTED_HOOKS: Final = phases.HOOKED
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor import phases
 from tuiadvisor.metrics.steps.arrays import column_median, median
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
 
-GROWS_WITH_THE_BATCH: Final = ("forward", "backward")
+GROWS_WITH_THE_BATCH: Final = tuple(name for name in phases.COMPUTE if name in phases.GROWING)
 MIN_COVER: Final = 0.8  # of the delay must lie there, and the batches explain as much of that
 MIN_MORE: Final = 0.02  # of the peers' batch
 

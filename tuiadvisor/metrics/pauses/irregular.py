@@ -15,7 +15,8 @@ import numpy as np
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.lateness.stragglers import MIN_STALL_LOSS, MIN_STALLS, STALL_CHANCE, chance_by_lot
 from tuiadvisor.metrics.steps.arrays import median, row_median
-from tuiadvisor.metrics.steps.step_table import AFTER_BARRIER, PHASE_INDEX
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.phases import AFTER_BARRIER
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor import phases
 from tuiadvisor.metrics.pauses.first_rank import starter_row
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
-from tuiadvisor.metrics.steps.step_table import AFTER_BARRIER, PHASE_INDEX
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.phases import AFTER_BARRIER
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.pauses.irregular import Interruption
@@ -51,12 +53,7 @@ class Pause:
     @property
     def is_own_work(self) -> bool:
         """Whether one rank alone is late within the phases of its step."""
-        return self.starter_row is not None and self.phase in {
-            "data_wait",
-            "forward",
-            "backward",
-            "optimizer",
-        }
+        return self.starter_row is not None and self.phase in phases.HOOKED
 
 
 def collecting_RK(table: StepTable, barrier: Barrier, affected_K: Bools, median_s: float) -> Bools:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.events import PHASES
+from tuiadvisor import phases
 from tuiadvisor.metrics.steps.arrays import Floats, finite_or_none, finite_or_nones, row_mean
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
 
-RARE: Final = [PHASES.index("checkpoint"), PHASES.index("eval")]
+RARE: Final = [PHASES.index(name) for name in phases.PAUSES]
 PhaseTimes = dict[str, float | None]
 
 

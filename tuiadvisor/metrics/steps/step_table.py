@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tuiadvisor.events import PHASES, UNKNOWN, StepFlag
+from tuiadvisor.events import UNKNOWN, StepFlag
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +27,6 @@ NS: Final = 1e-9
 PHASE_INDEX: Final = {name: index for index, name in enumerate(PHASES)}
 OTHER: Final = PHASE_INDEX["other"]
 COMM: Final = PHASE_INDEX["comm_exposed"]
-# These run after the barrier of their record, so they delay the arrival of the next step.
-AFTER_BARRIER: Final = ("optimizer", "checkpoint", "other")
 
 
 @dataclass(frozen=True, slots=True)

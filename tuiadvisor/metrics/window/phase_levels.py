@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor import phases
 from tuiadvisor.metrics.series.change_points import Change, find_changes
 from tuiadvisor.metrics.series.mean_shift import find_mean_changes
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, medians
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 # What a rank waits for its neighbours says nothing of itself; the exchange's own part is the transfer.
-OWN_PHASES: Final = ("data_wait", "h2d", "forward", "backward", "optimizer", "other")
+OWN_PHASES: Final = phases.of_kind("input", "copy", "compute", "rest")
 MAX_RANKS: Final = 64  # looked at: enough for what all have in common
 ALIKE_SHARE: Final = 0.75  # of the ranks ...
 ALIKE_SHIFT: Final = 0.5  # ... show so much of the change

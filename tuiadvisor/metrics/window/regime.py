@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.events import PHASES
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change, find_changes, split_scores
 from tuiadvisor.metrics.series.mean_shift import MIN_SIDE_STEPS, find_mean_changes
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, median, medians
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.metrics.window.phase_levels import alternates
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from tuiadvisor.events import PHASES
+from tuiadvisor import phases
+from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, clean, fit, to_ascii
 
@@ -21,42 +22,9 @@ if TYPE_CHECKING:
 
     from tuiadvisor.views.shares import Shares
 
-# A letter doubles the colour of each phase; the legend spells it out.
-PHASE_LETTERS = {
-    "data_wait": "D",
-    "h2d": "H",
-    "forward": "F",
-    "backward": "B",
-    "comm_exposed": "C",
-    "optimizer": "O",
-    "checkpoint": "K",
-    "eval": "E",
-    "pipeline_idle": "I",
-    "other": "r",
-}
-# Nine cells at most: three legend items fit beside each other on 80 columns.
-SHORT_NAMES = {
-    "data_wait": "data wait",
-    "h2d": "copy",
-    "forward": "forward",
-    "backward": "backward",
-    "comm_exposed": "exp. comm",
-    "optimizer": "optimizer",
-    "checkpoint": "checkpt",
-    "eval": "eval",
-    "pipeline_idle": "pipe idle",
-    "other": "other",
-}
-# Three to five cells, over the columns of a narrow heat map.
-TINY_NAMES = {
-    "data_wait": "data",
-    "h2d": "copy",
-    "forward": "fwd",
-    "backward": "bwd",
-    "comm_exposed": "comm",
-    "optimizer": "opt",
-    "other": "rest",
-}
+PHASE_LETTERS = {phase.name: phase.letter for phase in phases.TABLE}  # the legend spells them out
+SHORT_NAMES = {phase.name: phase.short for phase in phases.TABLE}
+TINY_NAMES = {phase.name: phase.tiny for phase in phases.TABLE}
 LEGEND_WIDTH = 25
 LEGEND_GAP = 1
 COLUMNS = "▁▂▃▄▅▆▇█"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuiadvisor.events import PHASES
+from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.tui.contract.page import Page

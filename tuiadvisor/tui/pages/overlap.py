@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuiadvisor.events import PHASES
+from tuiadvisor import phases
+from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.text.wording import collective_figures, late_and_waiting
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 MARGIN = 1
 NAME_WIDTH = 14
-COMPUTE = ("h2d", "forward", "backward", "optimizer", "other")
+COMPUTE = phases.of_kind("copy", "compute", "rest")
 HOW_TO_SEE = (
     "press D to see each call of the next 3 s, P on a rank (2, enter) to trace its next steps with "
     "torch's profiler, or read traces you have: tuiadvisor import kineto DIR"

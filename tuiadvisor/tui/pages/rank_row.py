@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuiadvisor.events import PHASES
+from tuiadvisor import phases
+from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Cell, Line, Span, fit
 from tuiadvisor.tui.draw import bars
@@ -175,7 +176,7 @@ def _measured(
 
 
 # Phases that every training has; the others are told by the letters of the steps' bars.
-MAPPED_PHASES = ("data_wait", "h2d", "forward", "backward", "comm_exposed", "optimizer", "other")
+MAPPED_PHASES = phases.EVERY_STEP
 PHASE_WIDTH = 10  # of a cell that holds a figure
 
 

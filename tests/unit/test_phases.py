@@ -1,0 +1,75 @@
+"""A phase is one row: what the probe, the columns and the screens say of it follows from the table."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from tuiadvisor import phases
+from tuiadvisor.events import STEP_COLUMNS
+from tuiadvisor.phases import PHASES, TABLE
+from tuiadvisor_probes import phases as of_probe
+from tuiadvisor_probes import ring
+
+PROBES = Path(ring.__file__).parent
+RANGE_OF_ABSORBING = re.compile(r"(\d+) < outer < (\d+)")
+
+
+def test_the_probe_has_the_table_s_constants() -> None:
+    """It cannot import the table: `python -m tuiadvisor.phases` writes them."""
+    assert phases.probe_constants() == (PROBES / "phases.py").read_text()
+    assert tuple(range(len(TABLE))) == tuple(getattr(of_probe, name.upper()) for name in PHASES)
+
+
+def test_numbers_that_hooks_write_out_are_the_table_s() -> None:
+    """On the hot path a name would be looked up in every step; the numbers stand there, and here is who keeps them."""
+    absorbing = [number for number, phase in enumerate(TABLE) if phase.absorbs]
+    found = [
+        (path.name, int(low) + 1, int(high) - 1)
+        for path in PROBES.glob("*.py")
+        for low, high in RANGE_OF_ABSORBING.findall(path.read_text())
+    ]
+    assert {"data_hook.py", "guard.py", "optimizer_hook.py"} == {name for name, _, _ in found}
+    assert {(absorbing[0], absorbing[-1])} == {(low, high) for _, low, high in found}
+    assert list(range(absorbing[0], absorbing[-1] + 1)) == absorbing
+    begun = re.findall(
+        r"thin\.phase = (\d+)  # sc\.(\w+)|thin\.phase = (\d+)", (PROBES / "data_hook.py").read_text()
+    )
+    assert begun
+    assert {str(of_probe.DATA_WAIT)} == {first or last for first, _, last in begun}
+
+
+def test_a_step_s_record_is_as_long_as_its_columns() -> None:
+    """Its size is written out in the ring's writer."""
+    assert len(STEP_COLUMNS) == ring.NUM_STEP_SLOTS
+    sizes = [
+        node.right.value
+        for node in ast.walk(ast.parse((PROBES / "ring.py").read_text()))
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mult)
+        and isinstance(node.right, ast.Constant)
+    ]
+    assert ring.STEP_STRUCT.size in sizes
+
+
+def test_every_row_can_be_told_apart_wherever_it_is_drawn() -> None:
+    """By name, letter, colour and legend, within the cells there are."""
+    for of in ("name", "letter", "colour", "label", "short"):
+        assert len(TABLE) == len({getattr(phase, of) for phase in TABLE})
+    assert all(
+        len(phase.short) <= 9 and 3 <= len(phase.tiny) <= 5 and len(phase.letter) == 1 for phase in TABLE
+    )
+
+
+def test_a_new_row_is_all_that_a_phase_takes() -> None:
+    """Its number in the probe, and what the clock asks of it, come from the row."""
+    added = replace(TABLE[2], name="augment", letter="A", begins_iteration=True, absorbs=False)
+    table = (*TABLE[:-1], added, TABLE[-1])
+    text = phases.constants_of(table)
+    known: dict[str, object] = {}
+    exec(text, known)  # noqa: S102 - what the probe would run
+    assert (9, 10, 11) == (known["AUGMENT"], known["OTHER"], known["NUM_PHASES"])
+    assert len(table) == len(known["BEGINS_ITERATION"]) == len(known["ABSORBS"])  # type: ignore[arg-type]
+    assert known["BEGINS_ITERATION"][9] is True  # type: ignore[index]
