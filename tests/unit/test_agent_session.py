@@ -5,7 +5,10 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -182,6 +185,61 @@ def test_leftover_of_a_killed_agent_is_removed_later(tmp_path: Path, monkeypatch
     assert remove_leftovers((str(tmp_path),), old_s) == 1
     assert [kept_folder] == list(tmp_path.iterdir())
     reader.close()
+
+
+@pytest.mark.parametrize("trap", ["deep", "leased", "fifo", "many"])
+def test_what_others_left_under_our_name_neither_ends_nor_holds_up_an_agent(
+    trap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may make such folders in /tmp, and root's agent looks at them."""
+    folder = tmp_path / f"tuiadvisor-65534-{'0' * 16}"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    ring = folder / session_module.RING_NAME
+    holder = None
+    if trap == "deep":  # deeper than Python recurses
+        inner_fd = os.open(folder, os.O_RDONLY)
+        for _ in range(sys.getrecursionlimit() + 200):
+            os.mkdir("d", dir_fd=inner_fd)
+            next_fd = os.open("d", os.O_RDONLY, dir_fd=inner_fd)
+            os.close(inner_fd)
+            inner_fd = next_fd
+        os.close(inner_fd)
+    elif trap == "leased":  # whoever opens it waits for its holder, 45 s by default
+        ring.write_bytes(b"x")
+        holder = os.open(ring, os.O_RDWR)
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    elif trap == "fifo":
+        os.mkfifo(ring)
+    else:
+        monkeypatch.setattr(session_module, "_MAX_ENTRIES", 100)
+        for number in range(200):
+            (folder / f"f{number}").touch()
+    begin_s = time.monotonic()
+    removed = remove_leftovers((str(tmp_path),), time.time() + 3600)
+    assert time.monotonic() - begin_s < 20  # half of what the kernel makes one wait for a lease
+    assert {"deep": 0, "many": 0}.get(trap, 1) == removed
+    assert folder.exists() is not bool(removed)
+    if holder is not None:
+        os.close(holder)
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+    subprocess.run(["/bin/rm", "-rf", str(folder)], check=True)  # pytest's own way recurses
+
+
+def test_a_ring_without_pages_is_read_and_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full file system a look at such a page through a map is SIGBUS."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = tmp_path / f"tuiadvisor-65534-{'1' * 16}"
+    folder.mkdir()
+    with (folder / session_module.RING_NAME).open("wb") as ring:
+        ring.truncate(session_module.RING_BYTES)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("mapped")
+
+    monkeypatch.setattr(ring_file.RingReader, "__init__", refuse)
+    assert 1 == remove_leftovers((str(tmp_path),), time.time() + 3600)
 
 
 def test_no_place_for_a_ring_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

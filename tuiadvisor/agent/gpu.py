@@ -38,7 +38,8 @@ class GpuSampler:
     def stop(self) -> None:
         """End, without waiting for a driver that does not answer."""
         self._stop.set()
-        self._thread.join(timeout=0.2)
+        if self._thread.ident is not None:  # it was begun
+            self._thread.join(timeout=0.2)
 
     def latest(self, now_s: float | None = None) -> list[Gpu]:
         """The devices' counters; only their names when the driver has not answered for a while."""

@@ -14,6 +14,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -36,6 +37,8 @@ _MAPPED: Final = re.compile(rb"\s(/[^\n]*/tuiadvisor-\d+-[0-9a-f]{16}/rank\.ring
 _STALE_AFTER_S: Final = 60.0  # longer than any lease, and than an agent needs to lock what it made
 RING_BYTES: Final = ring_file.ring_bytes(ring_file.DEFAULT_STEP_CAPACITY, ring_file.DEFAULT_EVENT_CAPACITY)
 LEASE_NS: Final = 30 * 10**9
+_SWEEP_S: Final = 2.0  # anybody may fill /tmp with names like ours; an attach does not wait for that
+_MAX_DEPTH, _MAX_ENTRIES = 3, 10_000  # of a folder of ours: probe/__pycache__, and a trace a rank
 
 
 @dataclass(slots=True)
@@ -74,11 +77,16 @@ class RingSession:
             return True
         return False
 
-    def remove(self) -> None:
-        """Delete the directory and let go of it."""
-        with suppress(OSError):
-            shutil.rmtree(Path(self.directory).name, dir_fd=self.parent_fd)
-        self.close()
+    def remove(self) -> bool:
+        """Delete the directory and let go of it; whether it is gone."""
+        try:
+            _delete(Path(self.directory).name, self.parent_fd, [_MAX_ENTRIES])
+        except OSError:
+            return False
+        else:
+            return True
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Let go of the directory and leave it to the others."""
@@ -166,12 +174,15 @@ def _root_path(pid: int) -> str:
 def remove_leftovers(parents: tuple[str, ...] = PLACES, now_s: float | None = None) -> int:
     """Delete our directories that no agent holds and whose lease ran out; how many there were."""
     num_removed = 0
+    deadline_s = time.monotonic() + _SWEEP_S
     for parent in dict.fromkeys((*parents, tempfile.gettempdir())):
-        with suppress(OSError):
-            for path in Path(parent).iterdir():
-                if _DIRECTORY.fullmatch(path.name):
+        with suppress(OSError), os.scandir(parent) as entries:
+            for entry in entries:
+                if time.monotonic() > deadline_s:
+                    return num_removed
+                if _DIRECTORY.fullmatch(entry.name):
                     num_removed += _remove_if_stale(
-                        parent, path.name, time.time() if now_s is None else now_s
+                        parent, entry.name, time.time() if now_s is None else now_s
                     )
     return num_removed
 
@@ -185,21 +196,49 @@ def _remove_if_stale(parent: str, name: str, now_s: float) -> bool:
     is_ours = found.st_uid == os.geteuid() or os.geteuid() == 0
     is_old = now_s - found.st_mtime > _STALE_AFTER_S
     if is_ours and is_old and not session.has_other_watchers() and not _has_lease(session):
-        session.remove()
-        return True
+        return session.remove()
     session.close()
     return False
 
 
 def _has_lease(session: RingSession) -> bool:
+    # Never mapped: a file of somebody else may have no pages, and reading those through a map would end us.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        reader = ring_file.RingReader(session.ring_path)
-    except (OSError, ring_file.RingError):
+        ring_fd = os.open(RING_NAME, flags, dir_fd=session.directory_fd)
+    except OSError:
         return False
-    lease_ns = reader.get_u64(ring_file.OFFSET_LEASE)
-    reader.close()
+    try:
+        is_plain = stat.S_ISREG(os.fstat(ring_fd).st_mode)
+        raw = os.pread(ring_fd, 8, ring_file.OFFSET_LEASE) if is_plain else b""
+    except OSError:
+        raw = b""
+    finally:
+        os.close(ring_fd)
+    lease_ns = int.from_bytes(raw, sys.byteorder)
     # A lease from before a reboot lies in the future: no lease is longer than LEASE_NS.
     return time.monotonic_ns() < lease_ns <= time.monotonic_ns() + LEASE_NS
+
+
+def _delete(name: str, parent_fd: int, left: list[int], depth: int = 0) -> None:
+    """Delete a folder of a rank's user: no deeper and no more than ours are, whatever he has put there.
+
+    left: how many entries may still be looked at. OSError where something stays.
+    """
+    folder_fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent_fd)
+    try:
+        with os.scandir(folder_fd) as entries:
+            for entry in entries:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise OSError(errno.E2BIG, "more than any of ours", name)
+                if not entry.is_dir(follow_symlinks=False):
+                    os.unlink(entry.name, dir_fd=folder_fd)
+                elif depth < _MAX_DEPTH:
+                    _delete(entry.name, folder_fd, left, depth + 1)
+    finally:
+        os.close(folder_fd)
+    os.rmdir(name, dir_fd=parent_fd)
 
 
 def _create_below(owner: int | None, parent: str, uid: int, *, has_ring: bool = True) -> RingSession:
