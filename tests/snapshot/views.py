@@ -254,7 +254,7 @@ def detailed() -> RunView:
 
 
 def in_buckets() -> RunView:
-    """The same, and the exchange bucket by bucket: most of it leaves when backward has ended."""
+    """The same, and the gradient all-reduce bucket by bucket: most of it leaves when backward has ended."""
     view = detailed()
     return replace(
         view,

@@ -75,7 +75,7 @@ def test_all_in_backward_names_nobody() -> None:
     """Who waits at the barrier within backward and who still computes was not observed."""
     view = still(Job(), 8.0, dict.fromkeys(range(4), "backward"))
     assert [("warning", (), "backward")] == hangs(view)
-    assert "who has not come was not observed" in view.verdict.sentence
+    assert "which rank is missing was not observed" in view.verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -269,9 +269,9 @@ def test_what_all_ranks_lose_to_a_crowded_host_is_neither_the_loaders_nor_the_ne
 
     assert [] == above_info(view)
     found = {entry.id: entry for entry in view.findings}
-    assert "6.0 threads are ready for each core, ranks wait for one in 19 %" in found[finding].message
+    assert "6.0 runnable threads per core, ranks wait for a core 19 %" in found[finding].message
     assert 6.0 == found[finding].evidence["ready_per_core"]
-    assert "19 % of its time" in found["crowded_host"].message
+    assert "19 % of the time" in found["crowded_host"].message
 
 
 def test_a_crowded_host_does_not_excuse_input_that_takes_half_of_the_step() -> None:

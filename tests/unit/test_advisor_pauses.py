@@ -363,7 +363,7 @@ def test_phases_that_nothing_was_seen_of_are_unknown_in_the_document() -> None:
 @pytest.mark.parametrize("num_stalls", [4, 6, 9])
 @pytest.mark.parametrize("seed", range(4))
 def test_stalls_of_one_rank_at_any_distance_are_its_own(num_stalls: int, seed: int) -> None:
-    """400 ms now and then, most of them near each other, beside a spike of another rank: not "ranks take turns"."""
+    """400 ms now and then, most of them near each other, beside a spike of another rank: not "stragglers vary"."""
     stream = np.random.default_rng(seed)
     at = [40, *(240 + stream.choice(70, num_stalls - 1, replace=False))]
     faults = [Fault("forward", (2,), 400 * MS, onset=int(step), until=int(step) + 1) for step in at]

@@ -32,7 +32,7 @@ def test_a_loader_that_slows_while_the_model_speeds_up_is_sized_from_then_on(
         assert SINCE == pytest.approx(view.window.first_step, abs=2)
         assert 8.3 * MS == pytest.approx(finding.loss_s_per_step, rel=0.05)
         assert "critical" == finding.severity
-        assert "waiting for input is" in view.window.change
+        assert "waiting for data is" in view.window.change
 
 
 def test_an_exchange_that_takes_longer_while_backward_shortens_is_sized_from_then_on() -> None:
@@ -41,7 +41,7 @@ def test_an_exchange_that_takes_longer_while_backward_shortens_is_sized_from_the
     (finding,) = [entry for entry in view.findings if entry.id == "communication_bound"]
     assert SINCE == pytest.approx(finding.since_step, abs=2)
     assert 8.8 * MS == pytest.approx(finding.loss_s_per_step, rel=0.05)
-    assert "the exchange is" in view.window.change
+    assert "exposed communication is" in view.window.change
 
 
 def test_waiting_that_is_over_is_not_said_any_more() -> None:

@@ -103,7 +103,7 @@ def test_a_remark_beside_keep_is_in_the_verdict() -> None:
     assert "taking_turns" in remarks
     assert "keep" == view.verdict.decision
     assert "nothing found" not in view.verdict.sentence
-    assert "ranks take turns at being late" in view.verdict.sentence
+    assert "stragglers that vary from step to step" in view.verdict.sentence
 
 
 def test_short_or_single_series_have_none() -> None:

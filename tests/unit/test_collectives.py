@@ -103,7 +103,7 @@ def test_the_screen_shows_lanes_shares_and_calls() -> None:
         "▏hidden",
         "▏exposed",
         "31 % of it, behind compute",
-        "gradient exchange",
+        "gradient comm",
         "rank 2, 98 %",
     ):
         assert part in text

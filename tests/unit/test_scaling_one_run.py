@@ -128,11 +128,11 @@ def test_the_truth_lies_within_the_bounds(
 @pytest.mark.parametrize(
     ("changes", "devices", "says"),
     [
-        ({}, 32, "one host with 16 devices was recorded: at 32 the exchange goes over a network nobody measured"),
+        ({}, 32, "one host with 16 devices was recorded: at 32 gradient communication uses a network nobody measured"),
         ({"room_a_host": None}, 9, "one host was recorded: at 9"),
-        ({"num_hosts": 2, "devices_a_host": 4}, 4, "4 devices fit into one, where the exchange is another one"),
+        ({"num_hosts": 2, "devices_a_host": 4}, 4, "4 devices fit into one, where communication takes another path"),
         ({"num_hosts": 2, "devices_a_host": 4}, 136, "more than 16 times the 8 devices measured"),
-        ({"devices": 1}, 2, "one device exchanges nothing"),
+        ({"devices": 1}, 2, "one device has no gradient communication"),
     ],
 )  # fmt: skip
 def test_a_size_that_lies_beyond_what_was_measured_is_refused(

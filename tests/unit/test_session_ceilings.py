@@ -63,7 +63,7 @@ def test_what_was_not_seen_is_said() -> None:
     assert "that nothing hides" in found.answer
     assert "How many messages a step sends was not observed" in found.unknown
     assert "The ceiling is of 8 ranks" in found.unknown
-    assert "The hidden part of the exchange was not observed" in found.unknown
+    assert "Communication that compute hides was not observed" in found.unknown
     seen = link(run(comm_total_s=3 * IDEAL, skew_sampled_s=IDEAL, skew_s=9 * IDEAL, transfer_s=0.0), MACHINE)
     assert "The link is slow" in seen.answer
     assert "2.0x" in seen.answer
@@ -75,9 +75,9 @@ def test_what_was_not_seen_is_said() -> None:
     [
         ({}, Machine(), "what the link within one host can do was not measured"),
         ({"num_hosts": 2}, MACHINE, "what the link between hosts can do was not measured"),
-        ({"gradient_bytes": None}, MACHINE, "how many bytes are exchanged was not observed"),
+        ({"gradient_bytes": None}, MACHINE, "how many bytes a step sends was not observed"),
         ({"transfer_s": None}, MACHINE, "when the last rank arrived was not observed"),
-        ({"backend": "gloo"}, MACHINE, "the training exchanges by gloo, the ceiling is NCCL's"),
+        ({"backend": "gloo"}, MACHINE, "the training communicates by gloo, the ceiling is NCCL's"),
         ({"num_devices": 1}, MACHINE, "Neither: the job has one rank"),
     ],
 )  # fmt: skip

@@ -104,7 +104,7 @@ def test_nothing_is_decided_on_a_curve_through_a_large_fault() -> None:
     decision = analyse(table, [Target(16)], Intent())[0].decision
     assert "keep" == decision.decision
     assert "8.tuirec" in decision.because
-    assert "mend it first" in decision.because
+    assert "fix it first" in decision.because
     assert None is table_of([recorded(2), recorded(4), recorded(8)]).doubt
 
 

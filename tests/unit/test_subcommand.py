@@ -54,7 +54,7 @@ def test_capture_sentence_tells_overlap_place_and_cost() -> None:
     said = _capture_sentence(document)
     assert "25 % of communication hidden" in said
     assert "d/rank2.json" in said
-    assert "21 ms standstill" in said
+    assert "21 ms pause" in said
     document["per_rank"][0]["overlap"] = None
     assert "overlap unknown" in _capture_sentence(document)
 

@@ -143,3 +143,16 @@ def test_a_chart_ends_where_its_values_can_be_read() -> None:
     assert 1.25 == pytest.approx(text_of.readable_top([0.5] * 20 + [None, 22.0]))
     assert 0.6 == text_of.readable_top([0.5, 0.6, None])
     assert 0.0 == text_of.readable_top([None])
+
+
+@pytest.mark.parametrize(
+    ("expected", "name"),
+    [
+        ("exposed comm", "comm_exposed"),
+        ("rotating straggler", "wandering_lateness"),
+        ("heavy stage", "heavy_stage"),
+    ],
+)
+def test_what_limits_a_step_has_the_fields_word(expected: str, name: str) -> None:
+    """An identifier that is no word of the field has one; others are read off it."""
+    assert expected == text_of.phase_name(name)

@@ -266,7 +266,7 @@ def test_one_rank_has_nobody_to_exchange_with() -> None:
     alone = views.one_rank()
     silent = replace(alone, overlap=replace(alone.overlap, comm_exposed_s=None))
     text = "\n".join(screen(views.live(silent), 80, 24, ("4",)))
-    assert 2 == text.count("one rank: it has nobody to exchange gradients with")
+    assert 2 == text.count("one rank: there is no gradient communication")
     assert "press D" not in text
 
 

@@ -44,7 +44,7 @@ def run_in_background(work: Callable[[Callable[[str], None]], int], log: str) ->
         raise error(line.removeprefix(_REFUSED))
     if not line:
         os.waitpid(pid, 0)
-        raise FailureError(f"the background process ended before it was at work; its words are in {log}")
+        raise FailureError(f"the background process ended before it was at work; its output is in {log}")
     return pid, line
 
 

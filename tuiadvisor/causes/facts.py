@@ -44,10 +44,10 @@ class Crowd:
             return ""
         seen = []
         if self.ready_per_core is not None:
-            seen.append(f"{self.ready_per_core:.1f} threads are ready for each core")
+            seen.append(f"{self.ready_per_core:.1f} runnable threads per core")
         if self.core_wait_share is not None:
-            seen.append(f"ranks wait for one in {self.core_wait_share:.0%} of their time".replace("%", " %"))
-        return f"; but the host is crowded ({', '.join(seen)}), so this may be waiting for a core"
+            seen.append(f"ranks wait for a core {self.core_wait_share:.0%} of the time".replace("%", " %"))
+        return f"; but the host is oversubscribed ({', '.join(seen)}), so this may be CPU contention"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,9 @@ def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
     if num_known == 1 and world_size in {None, 1}:
         return f"{rank_words(found.waiting)} is {place}{since}"
     unseen = max((world_size or 0) - num_known, 0)
-    who = "who has not come was not observed" if not unseen else f"{unseen} of the ranks were not recorded"
+    who = (
+        "which rank is missing was not observed" if not unseen else f"{unseen} of the ranks were not recorded"
+    )
     return f"all {len(found.waiting)} ranks are {place}{since}; {who}"
 
 
@@ -60,7 +62,7 @@ HANG: Final = Cause(
     metrics="""
 standstill still_s s since any rank's training thread went from one phase to another
 standstill still_words text who waits, for whom, where and since which step
-standstill still_since steps job step at which the ranks stand
+standstill still_since steps job step at which the ranks hang
 standstill num_still_missing count ranks the others wait for, as far as it was observed
 """,
     scope="standstill",

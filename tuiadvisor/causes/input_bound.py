@@ -27,7 +27,7 @@ def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
 
 
 def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
-    """If no rank waited for input."""
+    """If no rank waited for data."""
     return diagnosis.input.gain if diagnosis.input is not None else None
 
 
@@ -46,7 +46,7 @@ INPUT_BOUND: Final = Cause(
     metrics="""
 job data_wait_share share of the step that even the quarter of ranks that waits least waits for its next batch
 job data_wait_share_low share lower end of the interval of data_wait_share
-job data_wait_loss_s s a step, gone if no rank waited for input
+job data_wait_loss_s s a step, gone if no rank waited for data
 job data_wait_since steps job step since which the data wait has its level
 """,
     measure_job=measure_job,

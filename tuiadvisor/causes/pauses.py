@@ -1,4 +1,4 @@
-"""Pauses: checkpoints, evaluation, what comes at a fixed distance, and what one rank does now and then."""
+"""Pauses: checkpoints, evaluation, periodic ones, and the irregular ones that one rank makes now and then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT: Final = "checkpoint_pause"  # the rule: what a checkpoint costs is asked for elsewhere, too
 MAX_LISTED: Final = 4  # steps named in a sentence
-IN_THE_EXCHANGE: Final = "within the exchange of gradients"
+IN_THE_EXCHANGE: Final = "during gradient communication"
 CAUSE_WORDS: Final = {
     "": "the cause is unknown",
     "garbage collection": "Python collected garbage",
@@ -144,7 +144,7 @@ pause is_checkpoint flag 1 if checkpoints are being written
 pause is_eval flag 1 if the model is being evaluated
 pause is_periodic flag 1 if nothing marks what happens in it
 pause is_over flag 1 if periodic pauses have not come for more than two of their periods
-pause is_irregular flag 1 if pauses of these ranks have no common distance, or only one was seen
+pause is_irregular flag 1 if pauses of these ranks are irregular, or only one was seen
 """,
     scope="pause",
     measure=measure,

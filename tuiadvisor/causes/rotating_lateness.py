@@ -59,13 +59,13 @@ def loss(diagnosis: Diagnosis) -> Loss | None:
 ROTATING_LATENESS: Final = Cause(
     rules=("wandering_lateness",),
     metrics="""
-job wandering_s s a step, gone if no rank were late for a stretch of steps, one after another
+job wandering_s s a step, gone without the rotating straggler: one rank after another late for a stretch of steps
 job wandering_share share of the step
 job wandering_share_low share lower end of its interval
-job wandering_steps steps typical length of such a stretch
+job wandering_steps steps typical number of steps that a rank is the straggler before the next one is
 job wandering_since steps job step since which stragglers rotate; unknown where they always did
-job wandering_phase text phase that most of that lateness lies in
-job wandering_words text the ranks that were late in stretches, and the phase that most of it lies in
+job wandering_phase text phase that holds most of the delay
+job wandering_words text the ranks among which the straggler rotates, and the phase that holds most of the delay
 """,
     measure_job=measure_job,
     gain=gain,

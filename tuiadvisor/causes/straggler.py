@@ -184,7 +184,7 @@ straggler steps_seen steps steps of the window in which it was compared
 straggler beyond_past ratio lateness since its onset against the largest of any rank before, over as many steps
 straggler since_words text "since step 57" or "from the first step compared on"
 straggler whole_host flag 1 if all ranks of one host are late and no others
-straggler in_data flag 1 if the delay arises while waiting for input
+straggler in_data flag 1 if the delay arises while waiting for data
 straggler in_compute flag 1 if it arises in forward, backward or optimizer
 straggler in_host flag 1 if it arises on the host or device as a whole
 """,

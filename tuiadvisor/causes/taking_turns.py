@@ -1,4 +1,4 @@
-"""Ranks take turns at being last, each step anew: noise, or work that differs from batch to batch."""
+"""Stragglers that vary from step to step: noise, or work that differs from batch to batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
 TAKING_TURNS: Final = Cause(
     rules=("taking_turns",),
     metrics="""
-job turn_taking_share share of the step lost to ranks taking turns at being last, each step anew
+job turn_taking_share share of the step lost to stragglers that vary from step to step
 job turn_taking_s s a step, gone if each step's work were spread evenly over the ranks
 """,
     measure_job=measure_job,

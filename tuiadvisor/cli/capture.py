@@ -200,7 +200,7 @@ def _cost(entry: dict[str, Any]) -> str:
         if cost[key] is not None
     ]
     name = f"process {entry['pid']}" if entry["rank"] is None else f"rank {entry['rank']}"
-    words = f"cost {name}: stood still {', '.join(parts)}"
+    words = f"cost {name}: paused {', '.join(parts)}"
     before, inside = cost["step_before_s"], cost["step_inside_s"]
     if before and inside:
         words += f"; a step took {1000 * inside:.1f} ms in the window, {1000 * before:.1f} ms before it"

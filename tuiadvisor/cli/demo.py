@@ -71,7 +71,7 @@ Scenario: {scenario}: {what}.
 1 overview   2 ranks   3 pipeline   4 overlap   enter details   ? keys   q leave (and end the demo's training)"""
 LOOK: Final = """Look at the verdict at the top, then at the row of each rank:
 who arrives last is the culprit, who waits is the victim."""
-LOOK_AT_EXCHANGE: Final = """Look at the verdict at the top, then press 4: what of the exchange
+LOOK_AT_EXCHANGE: Final = """Look at the verdict at the top, then press 4: how much of the all-reduce
 compute hides, and whether other buckets would hide more."""
 LOOK_AT_PIPELINE: Final = """Look at the verdict at the top, then press 3: one step by rank and
 micro-batch, what keeps the ranks idle, how even the stages are."""

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         return _record(options, lambda _: None)
     pid, url = run_in_background(lambda announce: _record(options, announce), f"{options.output}.log")
     output = one_line(options.output)
-    print(f"recording in {output} as process {pid}; its words are in {output}.log")
+    print(f"recording in {output} as process {pid}; its output is in {output}.log")
     print(f"watch it: tuiadvisor watch {shell_word(url)}")
     print(f"end it:   kill {pid}")
     return 0

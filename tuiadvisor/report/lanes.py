@@ -67,7 +67,7 @@ def bucket_lanes(seen: ExchangeView) -> str:
             at += width
         top += ROW
     note = "A bucket leaves when its last gradient is ready on the last rank and the one before it has gone."
-    picture = svg(WIDTH, round(top), "the exchange, bucket by bucket", "".join(parts))
+    picture = svg(WIDTH, round(top), "the gradient all-reduce, bucket by bucket", "".join(parts))
     return f'{picture}<p class="note">{note}</p>'
 
 

@@ -85,7 +85,7 @@ def communication(view: RunView) -> str:
     more = ""
     if view.exchange is not None:
         words = bullets(view.exchange.words)
-        more = f"<h3>The exchange, bucket by bucket</h3>{bucket_lanes(view.exchange)}{words}"
+        more = f"<h3>The gradient all-reduce, bucket by bucket</h3>{bucket_lanes(view.exchange)}{words}"
     return f"<section><h2>Communication</h2>{lanes}{named}{facts(overlap_facts(view))}{more}{seen}</section>"
 
 

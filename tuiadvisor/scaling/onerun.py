@@ -96,20 +96,20 @@ def why_not(parts: Parts, devices: int) -> str:
     """Why this run says nothing about a size; empty if it does."""
     if parts.devices < 2:
         return (
-            "one device exchanges nothing: what an exchange costs there was not measured; record two devices"
+            "one device has no gradient communication: what that costs was not measured; record two devices"
         )
     if devices > REACH * parts.devices:
         return f"more than {REACH} times the {parts.devices} devices measured: record a larger size"
     if parts.num_hosts == 1 and devices > (parts.room_a_host or parts.devices):
         room = "" if parts.room_a_host is None else f" with {sized(parts.room_a_host)}"
         return (
-            f"one host{room} was recorded: at {devices} the exchange goes over a network nobody measured; "
+            f"one host{room} was recorded: at {devices} gradient communication uses a network nobody measured; "
             "record two hosts"
         )
     if parts.num_hosts > 1 and devices <= parts.devices_a_host:
         return (
-            f"{parts.num_hosts} hosts were recorded: {sized(devices)} fit into one, where the exchange is another "
-            "one; record one host"
+            f"{parts.num_hosts} hosts were recorded: {sized(devices)} fit into one, where communication "
+            "takes another path; record one host"
         )
     return ""
 
@@ -195,10 +195,12 @@ def _latest(devices: int) -> float:
 
 
 def _assumed(parts: Parts) -> tuple[str, ...]:
-    said = ["data parallelism with a ring all-reduce, as many devices a host as now, the same kind of device"]
+    said = [
+        "data parallelism with a ring all-reduce, as many devices per host as now, the same kind of device"
+    ]
     if parts.hidden_s is None:
         said.append(
-            "the exchange that compute hides was not observed: in the worst case all of backward is full of it"
+            "communication that compute hides was not observed: in the worst case it fills all of backward"
         )
     if parts.latency_s is not None:
         said.append(
@@ -224,8 +226,8 @@ def _decide(parts: Parts, sizes: tuple[Sized, ...], refused: list[tuple[int, str
         return Decision(
             "stop",
             parts.devices,
-            f"at {sized(nearest)} efficiency is at best {told}, below {floor:g}: more work an exchange or less to "
-            "exchange first",
+            f"at {sized(nearest)} efficiency is at best {told}, below {floor:g}: more work per all-reduce or less to "
+            "send first",
         )
     told = ", ".join(
         f"{one.throughput.low:.2f} to {one.throughput.high:.2f} x the throughput in {one.mode} scaling"

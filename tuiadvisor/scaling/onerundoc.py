@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 PARTS: Final = (
     ("compute", "compute_s"),
-    ("exchange exposed", "transfer_s"),
-    ("hidden", "hidden_s"),
-    ("waiting for late ranks", "skew_s"),
-    ("waiting for input", "data_wait_s"),
+    ("exposed communication", "transfer_s"),
+    ("hidden communication", "hidden_s"),
+    ("waiting for stragglers", "skew_s"),
+    ("waiting for data", "data_wait_s"),
     ("optimizer and other", "fixed_s"),
 )
 

@@ -42,13 +42,13 @@ def link(run: Facts, machine: Machine) -> Why:
     if run.num_devices == 1:
         return Why("link", question, "Neither: the job has one rank.", "")
     if run.backend not in {None, "nccl"}:
-        said = f"Unknown: the training exchanges by {run.backend}, the ceiling is NCCL's."
+        said = f"Unknown: the training communicates by {run.backend}, the ceiling is NCCL's."
         return Why(
             "link", question, said, "Run the training with the nccl backend, or judge it by its own times."
         )
     if run.gradient_bytes is None or run.transfer_s is None:
         missing = (
-            "how many bytes are exchanged" if run.gradient_bytes is None else "when the last rank arrived"
+            "how many bytes a step sends" if run.gradient_bytes is None else "when the last rank arrived"
         )
         return Why("link", question, f"Unknown: {missing} was not observed.", MEASURE_LINK)
     network = machine.network_for(run.num_devices, run.num_hosts)
@@ -69,7 +69,7 @@ def _link(run: Facts, network: Network) -> tuple[str, str]:
     is_total = total_s is not None and skew_s is not None
     spent = max((total_s or 0.0) - (skew_s or 0.0), 0.0) if is_total else run.transfer_s or 0.0
     answer = (
-        f"A step exchanges {_mb(size)} in {messages} message{'s' * (messages > 1)} of {_mb(each)}"
+        f"A step all-reduces {_mb(size)} in {messages} message{'s' * (messages > 1)} of {_mb(each)}"
         f"{' on average' * (messages > 1)}. nccl-tests needed {seconds(ideal)} for that on a link without other "
         f"work; the training takes {seconds(spent)}{'' if is_total else ' that nothing hides'}, without waiting for "
         "late ranks."
@@ -96,7 +96,7 @@ def _link(run: Facts, network: Network) -> tuple[str, str]:
         unknown.append(f"The ceiling is of {had} ranks, carried over by the ring's bandwidth term.")
     if not is_total:
         unknown.append(
-            "The hidden part of the exchange was not observed: the link may be slower than this shows."
+            "Communication that compute hides was not observed: the link may be slower than this shows."
         )
     return f"{answer} {' '.join(said)}", " ".join(unknown)
 
@@ -121,7 +121,10 @@ def storage(run: Facts, machine: Machine) -> Why:
     share = share_of_step(run, run.seconds.get("data_wait"))
     if share is not None and share < WORTH:
         return Why(
-            "storage", question, f"It does not matter: {100 * share:.1f} % of the step waits for input.", ""
+            "storage",
+            question,
+            f"It does not matter: {100 * share:.1f} % of the step is waiting for data.",
+            "",
         )
     found = machine.storage
     if found is None or found.read_bytes_s is None:

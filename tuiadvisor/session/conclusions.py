@@ -19,6 +19,7 @@ from tuiadvisor.session.evidence import (
 )
 from tuiadvisor.session.intent import not_stated
 from tuiadvisor.session.sizes import ranking, sizes
+from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -52,14 +53,14 @@ def _p1_concludes(material: Material) -> str:
     run, verdict = material.run, material.verdict
     if not run.enough:
         return "Open: too few steady steps to name the stage that sets the pace."
-    following = (verdict.next_constraint or "unknown").replace("_", " ")
+    following = limit_name(verdict.next_constraint or "unknown")
     finding = next((entry for entry in run.findings if entry.id == verdict.finding), None)
     if finding is None:
         return f"No stage stands out above info; the longest part is {following}."
     bound = ""
     if finding.loss_s_per_step is not None and run.step_s is not None:
         left = step_without(run.step_s, (finding.loss_s_per_step,))
-        bound = f" Relieving it entirely leaves a step of {seconds(left)}, no less;"
+        bound = f" Without it a step would still take {seconds(left)};"
     title = finding.title[0].lower() + finding.title[1:]
     return f"What sets the pace: {title} (layer {finding.layer}).{bound} after that the constraint is {following}."
 
@@ -202,7 +203,10 @@ def _p4_concludes(material: Material) -> str:
             text += " The total batch differs: a larger one may need more samples for the same result."
         return text
     if material.run.num_devices == 1:
-        return "One device: nothing is exchanged; what more devices would lose is unknown until a second size is run."
+        return (
+            "One device: there is no gradient communication; what more devices would lose is unknown until a second "
+            "size is run."
+        )
     if ratio is None:
         return "Open: compute or communication was not observed."
     leaning = "communication outweighs compute: more devices would mostly add waiting" if ratio[0] < 1 else (

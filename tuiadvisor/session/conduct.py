@@ -246,7 +246,7 @@ def _last_time(material: Material, before: tuple[Bottleneck, ...]) -> str:
     last = before[-1]
     if last.predicted_step_s is None or material.run.step_s is None or last.step_s is None:
         return f"The last session ({last.run}) decided {last.decision} and predicted no step time."
-    foretold = " as foretold" if last.next_constraint == material.verdict.next_constraint else ""
+    foretold = " as predicted" if last.next_constraint == material.verdict.next_constraint else ""
     now = material.case.prospect.finding if material.case.prospect else "nothing above info"
     return (
         f"The last session ({last.run}) measured {seconds(last.step_s)} and predicted {seconds(last.predicted_step_s)} "

@@ -175,7 +175,7 @@ def _break_even(case: Case, speedup: Interval) -> float | None:
 def why_not(case: Case, tuned: Decision | None) -> str | None:
     """Why the change is not worth making; None: nothing speaks against it."""
     if tuned is None or tuned.speedup is None:
-        return "no measured loss to relieve"
+        return "no measured loss to remove"
     if tuned.speedup.low <= 1.0:
         return "its gain may be nothing: the interval of the measured loss reaches zero"
     limit, given = case.intent.max_complexity, case.change_complexity

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuiadvisor.phases import COMPUTE, GROWING
+from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -213,4 +214,4 @@ def part_words(part: tuple[str, float, float | None]) -> str:
     """A phase with its time and share: forward 12 ms (40 %)."""
     name, spent, share = part
     percent = "" if share is None else f" ({100 * share:.0f} %)"
-    return f"{name.replace('_', ' ')} {seconds(spent)}{percent}"
+    return f"{limit_name(name)} {seconds(spent)}{percent}"

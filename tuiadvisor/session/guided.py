@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.markdown import UNKNOWN, cost_words, gain_words, steps_words
+from tuiadvisor.views.names import limit_name
 
 if TYPE_CHECKING:
     from tuiadvisor.session.conduct import Session
@@ -53,7 +54,7 @@ def guided(session: Session, saved: str) -> Guided:
             ("gain", gain_words(decision)),
             ("cost", cost_words(decision)),
             ("break-even", steps_words(decision.break_even_steps)),
-            ("then", (session.next_constraint or UNKNOWN).replace("_", " ")),
+            ("then", limit_name(session.next_constraint or UNKNOWN)),
         ),
         would_change=session.would_change,
         verify=session.verify,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def code(text: str) -> str:
 def decision_lines(session: Session) -> list[str]:
     """The decision with all that belongs to it."""
     decision = session.decision
-    following = (session.next_constraint or UNKNOWN).replace("_", " ")
+    following = limit_name(session.next_constraint or UNKNOWN)
     lines = [
         f"## Decision: {decision.decision}",
         "",

@@ -101,7 +101,7 @@ def parts_of(run: Recorded, machine: Machine | None = None) -> Parts:
         )
     if known.num_devices != 1 and (known.transfer_s is None or known.skew_s is None):
         raise TuiadvisorError(
-            f"{name}: who waits for whom was not observed, so the exchange cannot be told from waiting; "
+            f"{name}: who waits for whom was not observed, so communication cannot be told from waiting; "
             "give a recording a size"
         )
     return replace(_parts(view, known), latency_s=_latency_s(known, machine or Machine()))
@@ -187,7 +187,7 @@ def _faults(known: Facts, least: float = 0.0) -> list[str]:
     """What made this size slow without being a matter of size; least: of the step."""
     return [
         f"{printable(known.name)}: its step holds {seconds(finding.loss_s_per_step)} of {finding.id}, which is no "
-        "matter of size: mend it first, or it is read as one"
+        "matter of size: fix it first, or it is read as one"
         for finding in known.findings
         if finding.loss_s_per_step
         and finding.phase not in OF_SIZE

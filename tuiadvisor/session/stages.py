@@ -21,7 +21,7 @@ TITLES: Final = {
     "P1": ("Bottlenecks are inevitable and they move", "Which stage sets the pace now, and which one is next?"),
     "P2": ("Amortized overheads define scalability", "What is paid per step, what once, what would more work buy?"),
     "P3": ("Throughput, efficiency and time differ", "What is the objective, and which configuration serves it?"),
-    "P4": ("Bigger workloads scale better and cost more", "How much compute stands against an exchange, at what cost?"),
+    "P4": ("Bigger workloads scale better and cost more", "How much compute is there per communication, at what cost?"),
     "P5": ("Optimization costs more than performance", "Which change pays, with its effort and risk?"),
     "P6": ("Cost is a first-class constraint", "What does the rest cost, and when does more speed stop paying?"),
 }  # fmt: skip

@@ -61,7 +61,7 @@ def _idle(run: Facts) -> Why:
     if run.skew_s and run.transfer_s is not None and run.comm_exposed_s:
         answer += (
             f" Of the exposed communication {seconds(run.skew_s)} is waiting for the rank that arrives last "
-            f"and {seconds(run.transfer_s)} the exchange itself."
+            f"and {seconds(run.transfer_s)} the communication itself."
         )
     answer += "".join(f" {finding.message}" for finding in run.findings[:1])
     unknown = (
@@ -85,7 +85,7 @@ def _allreduce(run: Facts) -> Why:
     )
     if run.transfer_s is not None and run.skew_s is not None:
         answer += (
-            f" {seconds(run.transfer_s)} remain when all ranks are there: the exchange; "
+            f" {seconds(run.transfer_s)} remain once all ranks have arrived: the communication itself; "
             f"{seconds(run.skew_s)} are waiting for the last rank and would be paid without any data to send."
         )
     if run.overlap is not None and run.comm_total_s is not None:
@@ -107,9 +107,9 @@ def _batch(run: Facts, others: tuple[Facts, ...]) -> Why:
         return Why("batch", question, "Unknown: the step was not seen in parts.", "Record ranks with hooks.")
     fixed, growing = parts
     answer = (
-        f"{seconds(fixed)} of a step (exchange and optimizer) cost the same at any batch, {seconds(growing)} grow "
-        f"with it. Twice the batch would pay the fixed part once for twice the samples: at best "
-        f"{2 * (fixed + growing) / (fixed + 2 * growing):.2f}x the samples a second."
+        f"{seconds(fixed)} of a step (gradient communication and optimizer) cost the same at any batch, "
+        f"{seconds(growing)} grow with it. Twice the batch would pay the fixed part once for twice the samples: at "
+        f"best {2 * (fixed + growing) / (fixed + 2 * growing):.2f}x the samples a second."
     )
     measured = [
         (entry.samples_per_step, entry.samples_per_step / entry.step_s)

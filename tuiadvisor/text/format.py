@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from tuiadvisor import phases
+from tuiadvisor.views.names import limit_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +28,8 @@ PHASE_NAMES = {phase.name: phase.label for phase in phases.TABLE}
 
 
 def phase_name(phase: str) -> str:
-    """Return how a phase is called on the screen."""
-    return PHASE_NAMES.get(phase, phase.replace("_", " "))
+    """Return how a phase, or a cause that limits the step, is called on the screen."""
+    return PHASE_NAMES.get(phase) or limit_name(phase)
 
 
 def activity(now: str) -> str:
@@ -181,7 +182,7 @@ EVIDENCE_NAMES = {
     "loss_high_s": "lost a step at most (95 %)",
     "cover": "explained by this phase",
     "hit_share": "steps in which it is late",
-    "score": "speed against its peers (1: as fast)",
+    "score": "speed relative to its peers (1: as fast)",
     "straggler_slowdown": "job slowed by uneven ranks",
     "cores_per_rank": "cores for each rank",
     "gc_share": "garbage collection, share of the pauses",
@@ -200,30 +201,30 @@ EVIDENCE_NAMES = {
     "bucket_saved_low_s": "it would save at least (95 %)",
     "bucket_saved_high_s": "it would save at most (95 %)",
     "bucket_cap_wanted": "bucket_cap_mb that would",
-    "first_bucket_s": "first bucket leaves, after backward began",
+    "first_bucket_s": "first bucket ready, after backward began",
     "exchange_backward_s": "backward until its last gradient",
-    "exchange_ratio": "exchange against backward (up to 1: can be hidden)",
+    "exchange_ratio": "all-reduce against backward (up to 1: can be hidden)",
     "exchange_steps": "steps seen bucket by bucket",
     "length_fit": "lateness that tokens explain",
     "length_spread": "tokens differ between ranks by",
     "length_loss_share": "lost to uneven lengths, share of the step",
     "length_loss_share_low": "lost to uneven lengths at least (95 %)",
-    "ready_per_core": "threads ready for each core",
+    "ready_per_core": "runnable threads per core",
     "core_wait_share": "time a typical rank waits for a core",
-    "turn_taking_share": "lost to ranks taking turns",
-    "wandering_share": "lost to lateness that goes from rank to rank",
+    "turn_taking_share": "lost to stragglers that vary",
+    "wandering_share": "lost to a rotating straggler",
     "wandering_share_low": "lost to it at least (95 %)",
     "wandering_steps": "a rank stays late for about",
     "onset_seen": "its beginning was seen",
     "cpu_share_of_compute": "of its compute, on a core",
     "unobserved": "phases not observed",
-    "transfer_s": "exchange after the last arrival",
-    "transfer_share": "exchange, share of the step",
-    "transfer_share_low": "exchange at least (95 %)",
+    "transfer_s": "communication after the last arrival",
+    "transfer_share": "that communication, share of the step",
+    "transfer_share_low": "that communication at least (95 %)",
     "comm_exposed_share": "exposed communication",
     "overlap": "communication hidden by compute",
-    "data_wait_share": "wait for data, share of the step",
-    "data_wait_share_low": "wait for data at least (95 %)",
+    "data_wait_share": "waiting for data, share of the step",
+    "data_wait_share_low": "waiting for data at least (95 %)",
     "data_wait_loss_s": "a step would be shorter by",
     "device_step_s": "step on the device's own clock",
     "device_behind_share": "device behind the training thread at most",
@@ -238,7 +239,7 @@ EVIDENCE_NAMES = {
     "steps": "at steps",
     "lengths_s": "lengths of the pauses, s",
     "cause": "cause",
-    "still_s": "nothing moved for",
+    "still_s": "no progress for",
     "num_still_missing": "ranks the others wait for",
     "num_ranks_missing": "ranks not recorded",
     "barrier_wait_s": "the last recorded rank still waits",
@@ -256,7 +257,7 @@ EVIDENCE_NAMES = {
     "steps_seen": "steps of it seen",
     "even_loss_s": "a step shorter, its work spread evenly, by",
     "is_partition": "heavy in every pipeline of the job",
-    "pipeline_bubble": "idle of the pipeline's time",
+    "pipeline_bubble": "idle share of the pipeline's time",
     "pipeline_ideal_bubble": "idle at best, stages equal",
     "pipeline_fill_share": "idle by filling and draining",
     "pipeline_imbalance_share": "idle by waiting for longer stages",

@@ -98,8 +98,8 @@ def window(diagnosis: Diagnosis | None) -> Window:
 
 
 _PHASE_NAMES: Final = {
-    "data_wait": "waiting for input",
-    "comm_exposed": "the exchange",
+    "data_wait": "waiting for data",
+    "comm_exposed": "exposed communication",
     "other": "what runs between the phases",
 }
 

@@ -103,7 +103,7 @@ def bottleneck(before: RunView, after: RunView) -> Bottleneck:
             name_old, name_new, moved=False, sentence=f"The bottleneck is the same: {name_new}{cost}."
         )
     foretold = before.verdict.next_constraint
-    as_said = ", as the first run foretold" if foretold and foretold == new.phase else ""
+    as_said = ", as the first run predicted" if foretold and foretold == new.phase else ""
     return Bottleneck(
         name_old,
         name_new,

@@ -171,7 +171,7 @@ def _words(view: ExchangeView) -> tuple[str, ...]:
     """Its figures in sentences."""
     if view.lever == "nothing_exposed" or view.transfer_s is None or view.rate_bytes_s is None:
         return (
-            f"In {view.num_steps} steps seen in detail the exchange ended with backward: nothing to hide.",
+            f"In {view.num_steps} steps seen in detail the all-reduce ended with backward: nothing to hide.",
         )
     much = f", {view.ratio:.2g} of it" if view.ratio is not None else ""
     if view.ratio is not None and view.ratio > 1:
@@ -192,7 +192,7 @@ def _lever_words(view: ExchangeView) -> str:
     if view.lever == "fewer_bytes":
         return (
             "No size of buckets helps: moving them takes longer than backward runs once the first gradient is ready. "
-            "Send less, or compute more for each exchange."
+            "Send less, or compute more per all-reduce."
         )
     if view.lever == "last_gradients":
         return (
@@ -200,9 +200,9 @@ def _lever_words(view: ExchangeView) -> str:
         )
     doubt = f"({seconds(view.saved_low_s)} to {seconds(view.saved_high_s)})"
     if view.core_left is None:
-        doubt = "at best, if compute leaves cores to the exchange"
+        doubt = "at best, if compute leaves cores to the all-reduce"
     elif view.core_left < 1:
-        doubt += f", for compute leaves the exchange {view.core_left:.1f} of a core"
+        doubt += f", as compute leaves the all-reduce {view.core_left:.1f} of a core"
     start = ""
     if view.start_cost_s:
         start = f", if a bucket costs less than {seconds(view.start_cost_s)} to start"

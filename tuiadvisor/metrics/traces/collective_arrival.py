@@ -227,7 +227,7 @@ def _verdict(sums: _Sums, *, unseen: bool) -> tuple[int | None, float | None, bo
     total = float(sums.caused_R[origin_R].sum())
     share = float(sums.caused_R[column]) / total if total > 0 else 0.0
     if not origin_R[column] or share < CULPRIT_SHARE or sums.delay_R[column] < MATTERS * sums.recorded_ns:
-        return None, None, False, "several ranks take turns in arriving last: no single culprit"
+        return None, None, False, "stragglers vary: several ranks arrive last, no single culprit"
     rank = sums.ranks[column]
     if unseen and sums.own_R[column] > UNSEEN_SHARE * sums.delay_R[column]:
         because = (

@@ -1,4 +1,4 @@
-"""The gradient exchange bucket by bucket: lanes of one scale, and what follows in words.
+"""The gradient all-reduce bucket by bucket: lanes of one scale, and what follows in words.
 
 In: ExchangeView.  Out: lines. A bucket says its number, idle time is dots, so colour is never alone.
 """

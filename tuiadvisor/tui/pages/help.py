@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 ABOUT = {
     "overview": "Top to bottom: the decision, the step's time over the last steps, what a step is spent on, "
     "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶). Goodput is the share of "
-    "the time seen that none of the named losses takes.",
+    "the time seen that none of the named losses takes. MFU is unknown: FLOPs per step and the device's peak were "
+    "not given.",
     "ranks": "Each column of the heat map is a step: taller and warmer is later at the gradient barrier. "
     "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together. "
     "A group (+8: eight ranks, closed) has the mean of its ranks, causes and last summed, and its latest rank's map; "

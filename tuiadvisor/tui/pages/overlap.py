@@ -203,13 +203,13 @@ def _table(view: RunView, width: int) -> list[Line]:
     rows = [Line((*head.spans, ("  last arriver", "dim"))), _barrier(view, wide=wide)]
     rows += [_collective(each, wide=wide) for each in view.collectives]
     if not view.collectives:
-        text = "DDP's own all-reduces run in C++: they are seen as one exchange, and each of them in a trace."
+        text = "DDP's own all-reduces run in C++: here they are seen as one; a trace shows each of them."
         rows += [line((each, "dim")) for each in wrap(text, width)]
     return rows
 
 
 def _barrier(view: RunView, *, wide: bool) -> Line:
-    """Return the gradient exchange as a whole, which every step shows."""
+    """Return gradient communication as a whole, which every step shows."""
     overlap = view.overlap
     comers = [rank for rank in view.ranks if rank.last_arrivals is not None]
     last = max(comers, key=lambda rank: rank.last_arrivals or 0, default=None)
@@ -219,7 +219,7 @@ def _barrier(view: RunView, *, wide: bool) -> Line:
     figures = [text_of.UNKNOWN, num, text_of.seconds(overlap.comm_total_s)]
     figures += [text_of.seconds(overlap.skew_s), text_of.seconds(overlap.transfer_s)]
     figures += [text_of.UNKNOWN, text_of.seconds(overlap.hidden_s)] if wide else []
-    return _figures("gradient exchange", figures, who, wide=wide)
+    return _figures("gradient comm", figures, who, wide=wide)
 
 
 def _collective(each: CollectiveRow, *, wide: bool) -> Line:
@@ -233,7 +233,7 @@ def _is_alone(view: RunView) -> bool:
     return view.run.world_size == 1 and view.overlap.comm_exposed_s is None and not view.collectives
 
 
-ALONE = "one rank: it has nobody to exchange gradients with"
+ALONE = "one rank: there is no gradient communication"
 HEADS = ("operation", "bytes", "a step", "time", "skew", "transfer", "bandwidth", "hidden")
 
 
