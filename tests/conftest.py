@@ -15,6 +15,7 @@ import skips
 
 # Rules of whoever runs the tests must not decide them; processes that tests start inherit this.
 os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no-config")
+os.environ.pop("TUIADVISOR_LOG", None)
 # A shell starts what runs in its background with ^C ignored, and so would every process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

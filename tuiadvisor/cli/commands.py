@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 import signal
 import sys
 from typing import Final, NoReturn
 
-from tuiadvisor import __version__
+from tuiadvisor import __version__, log
 from tuiadvisor.cli.output import OutputError, give_up_output
-from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
 from tuiadvisor.text.terminal import shows_screens
+
+logger: Final = log.Logger(__name__)
 
 # name -> (module, one line). An explicit list: what is not here does not exist.
 COMMANDS: Final = {
@@ -68,9 +71,11 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="tuiadvisor",
         description="Watch running PyTorch training, find the straggler, decide: tune, rescale or stop.",
+        epilog=log.HELP,
     )
     parser.add_argument("--version", action="version", version=f"tuiadvisor {__version__}")
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
+    _add_log(parser, 0)
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (module, line) in COMMANDS.items():
         command = subparsers.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".")
@@ -79,7 +84,36 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         )
         if only in (None, name):
             importlib.import_module(f"tuiadvisor.cli.{module}").add_options(command)
+        _add_log(command, 1)
     return parser
+
+
+def _add_log(parser: argparse.ArgumentParser, depth: int) -> None:
+    """-v and --log, after the command's name and after that of an action of it as before them."""
+    hidden = argparse.SUPPRESS
+    # A count of its own for each place: a command's parser begins with nothing and replaces what came before it.
+    verbose = f"verbose_{depth}"
+    if depth == 0:
+        parser.add_argument("-v", dest=verbose, action="count", default=0, help="log what is done; -vv: more")
+        parser.add_argument("--log", metavar="FILE", help="log to this file")
+        return
+    parser.add_argument("-v", dest=verbose, action="count", default=hidden, help=hidden)
+    parser.add_argument("--log", default=hidden, help=hidden)
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to them
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for parser_of_action in action.choices.values():
+                _add_log(parser_of_action, depth + 1)
+
+
+def _named(arguments: list[str]) -> str | None:
+    """The command's name, which --log FILE may precede."""
+    words = iter(arguments)
+    for word in words:
+        if not word.startswith("-"):
+            return word
+        if len(word) > len("--") and "--log".startswith(word):
+            next(words, None)
+    return None
 
 
 def wants_screens(options: argparse.Namespace) -> bool:
@@ -121,14 +155,16 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    named = next((argument for argument in arguments if not argument.startswith("-")), None)
+    named = _named(arguments)
     options = build_parser(named if named in COMMANDS else "").parse_args(arguments)
-    module = importlib.import_module(f"tuiadvisor.cli.{COMMANDS[options.command][0]}")
+    chosen = ""
     try:
-        if wants_screens(options):
-            # Before a training is touched: a bad file is said first.
-            importlib.import_module("tuiadvisor.app.preferences_file").load()
-        code: int = module.run(options)
+        has_screens = wants_screens(options)
+        # Before anything else is touched.
+        chosen = log.start(
+            options.command, _verbosity(options), options.log, environ=os.environ, has_screens=has_screens
+        )
+        return _logged(options, has_screens=has_screens)
     except TuiadvisorError as error:
         if options.debug:
             raise
@@ -136,5 +172,33 @@ def _run(arguments: list[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt as stopped:
         return 143 if isinstance(stopped, EndedError) else 130
-    else:
-        return code
+    finally:
+        log.stop()
+        if chosen:
+            print(f"the log is in {one_line(chosen)}", file=sys.stderr)
+
+
+def _logged(options: argparse.Namespace, *, has_screens: bool) -> int:
+    """Run the command; the log gets its beginning and its end."""
+    logger.info("tuiadvisor %s, Python %s: %s", __version__, sys.version.split()[0], options.command)
+    try:
+        if has_screens:
+            # Before a training is touched: a bad file is said first.
+            importlib.import_module("tuiadvisor.app.preferences_file").load()
+        module = importlib.import_module(f"tuiadvisor.cli.{COMMANDS[options.command][0]}")
+        code: int = module.run(options)
+    except TuiadvisorError as error:
+        logger.info("ends with code %d: %s", error.exit_code, error)
+        raise
+    except (KeyboardInterrupt, BrokenPipeError) as error:
+        logger.info("ended by %s", type(error).__name__)
+        raise
+    except BaseException:
+        logger.exception("ends by a bug")
+        raise
+    logger.info("ends with code %d", code)
+    return code
+
+
+def _verbosity(options: argparse.Namespace) -> int:
+    return sum(count for name, count in vars(options).items() if name.startswith("verbose_"))

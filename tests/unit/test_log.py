@@ -1,0 +1,250 @@
+"""-v, --log and TUIADVISOR_LOG: who asks gets lines, nobody else does, and no file becomes a way in."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE_S
+
+from tuiadvisor import log, loglimits, loglines
+from tuiadvisor.cli import main
+from tuiadvisor.errors import TuiadvisorError
+
+LINE = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|ERROR) (\w+)\[(\d+)\] ([\w.]+): (.*)"
+)
+LIST = ["rules", "list"]
+
+
+@pytest.fixture(autouse=True)
+def _ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(log.VARIABLE, raising=False)
+    yield
+    log.stop()
+
+
+def command(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A command line of ours as a user's shell runs it."""
+    return subprocess.run(
+        [sys.executable, "-m", "tuiadvisor", *arguments],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False, env={**os.environ, **(env or {})},
+    )  # fmt: skip
+
+
+def messages(text: str) -> list[str]:
+    """What each line says; all must be lines of ours."""
+    found = [LINE.fullmatch(line) for line in text.splitlines() if not line.startswith(("#", "    "))]
+    assert None not in found, text
+    return [line[5] for line in found if line]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["-v", *LIST], ["rules", "-v", "list"], [*LIST, "-v"], ["-v", "rules", "list", "-v"]],
+    ids=" ".join,
+)
+def test_v_writes_to_standard_error_wherever_it_stands(
+    arguments: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Standard output is the same to the byte."""
+    assert 0 == main(LIST)
+    plain = capfd.readouterr()
+    assert "" == plain.err
+    assert 0 == main(arguments)
+    logged = capfd.readouterr()
+    assert plain.out == logged.out
+    assert "ends with code 0" == messages(logged.err)[-1]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_file_is_for_its_owner_alone_and_is_appended_to(
+    before: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """0600 whatever the umask or the file says; nothing on either stream."""
+    file = tmp_path / "log"
+    given = ["--log", str(file)]
+    old = os.umask(0)
+    try:
+        assert 0 == main([*given, *LIST] if before else [*LIST, *given])
+    finally:
+        os.umask(old)
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+    once = file.read_text()
+    assert once.startswith(loglines.HEADER.decode())
+    file.chmod(0o644)
+    assert 0 == main([*given, *LIST])
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+    assert 2 * len(messages(once)) == len(messages(file.read_text()))
+    assert 1 == file.read_text().count("#")
+    assert "" == capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "option", "variable", "level", "name"),
+    [
+        (0, None, "", None, None),
+        (0, None, "of_env", log.INFO, "of_env"),
+        (0, None, "debug:of_env", log.DEBUG, "of_env"),
+        (0, None, "info:of_env", log.INFO, "of_env"),
+        (2, None, "info:of_env", log.DEBUG, "of_env"),
+        (1, None, "debug:of_env", log.INFO, "of_env"),
+        (0, "given", "debug:of_env", log.INFO, "given"),
+        (2, "given", "", log.DEBUG, "given"),
+        (3, None, "", log.DEBUG, ""),
+    ],
+)
+def test_options_come_before_the_variable(  # noqa: PLR0917
+    verbosity: int, option: str | None, variable: str, level: int | None, name: str | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Level and place each; -v writes where the variable says."""
+    monkeypatch.chdir(tmp_path)
+    assert "" == log.start("test", verbosity, option, environ={log.VARIABLE: variable})
+    assert (level is not None) == log.is_on()
+    assert (level or log.OFF) == log._held.level
+    assert sorted(filter(None, [name])) == sorted(path.name for path in tmp_path.iterdir())
+
+
+def bad_places(folder: Path) -> dict[str, Path]:
+    """What no log may be written to."""
+    (folder / "target").touch()
+    (folder / "link").symlink_to(folder / "target")
+    (folder / "dangling").symlink_to(folder / "new")
+    os.mkfifo(folder / "fifo")
+    (folder / "keys").write_text("ssh-ed25519 AAAA\n")
+    (folder / "folder").mkdir()
+    names = ("link", "dangling", "fifo", "keys", "folder", "missing/log")
+    return {name: folder / name for name in names} | {"device": Path("/dev/null")}
+
+
+@pytest.mark.parametrize("way", ["--log", log.VARIABLE])
+@pytest.mark.parametrize("name", ["link", "dangling", "fifo", "keys", "folder", "missing/log", "device"])
+def test_what_is_no_log_of_ours_is_refused_in_one_line(
+    way: str, name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code 2, and the command has not begun; the file is as before."""
+    place = bad_places(tmp_path)[name]
+    if way == log.VARIABLE:
+        monkeypatch.setenv(log.VARIABLE, f"debug:{place}")
+    assert 2 == main([*LIST, *(["--log", str(place)] if way == "--log" else [])])
+    said = capfd.readouterr()
+    assert "" == said.out
+    assert 1 == said.err.count("\n")
+    assert said.err.startswith(f"tuiadvisor rules: {place}: the log cannot be written: ")
+    assert "" == (tmp_path / "target").read_text()
+    assert "ssh-ed25519 AAAA\n" == (tmp_path / "keys").read_text()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    """Even where we could write it."""
+    file = tmp_path / "log"
+    file.touch(0o666)
+    os.chown(file, 65534, 65534)
+    with pytest.raises(TuiadvisorError, match="belongs to somebody else"):
+        loglines.to_file("test", str(file))
+    assert "" == file.read_text()
+
+
+def test_a_full_disk_ends_no_command(tmp_path: Path) -> None:
+    """A log that takes nothing more is only said to have lost lines."""
+    lines = loglines.to_file("test", str(tmp_path / "log"))
+    log._begin(log.INFO, lines)
+    with Path("/dev/full").open("wb") as full:
+        kept = os.dup(lines.descriptor)
+        os.dup2(full.fileno(), lines.descriptor)
+        log.Logger("tuiadvisor.x").info("lost")
+        os.dup2(kept, lines.descriptor)
+        os.close(kept)
+    log.Logger("tuiadvisor.x").info("kept")
+    first, second = messages((tmp_path / "log").read_text())
+    assert first.startswith("1 lines left out")
+    assert "kept" == second
+
+
+def test_nobody_waits_for_a_reader_that_has_stopped() -> None:
+    """A pipe that is full takes nothing, and says later what it did not get."""
+    reading, writing = os.pipe()
+    lines = loglines.to_descriptor("test", writing)
+    log._begin(log.INFO, lines)
+    for _ in range(1000):
+        log.Logger("tuiadvisor.x").info("x" * 1000)
+    lost = lines._num_lost
+    assert lost > 0
+    os.read(reading, 1 << 20)
+    log.Logger("tuiadvisor.x").info("again")
+    assert messages(os.read(reading, 1 << 20).decode())[-2:] == [
+        f"{lost} lines left out: too many at once, or nobody took them",
+        "again",
+    ]
+    log.stop()
+    os.close(reading)
+
+
+def test_a_flood_is_a_number(tmp_path: Path) -> None:
+    """Two thousand lines at once, then a few a second, whatever is said."""
+    log._begin(log.INFO, loglines.to_file("test", str(tmp_path / "log")))
+    for number in range(10_000):
+        log.Logger("tuiadvisor.x").info("%d", number)
+    log.stop()
+    said = messages((tmp_path / "log").read_text())
+    assert loglimits.BURST_LINES <= len(said) < loglimits.BURST_LINES + 1000
+    assert (
+        sum(int(line.partition(" ")[0]) for line in said if "left out" in line)
+        + len([line for line in said if line.isdigit()])
+        == 10_000
+    )
+    count = loglimits.Count()
+    assert [1, 0, 0] == [count.add(), count.add(), count.add(5)]
+
+
+def test_no_text_of_others_looks_like_a_line_of_ours(tmp_path: Path) -> None:
+    """Newlines are indented, controls are "?", what is long is cut, secrets that were named are left out."""
+    log._begin(log.INFO, loglines.to_file("test", str(tmp_path / "log")))
+    log.hide("s3cret", "")
+    hostile = "a\n2026-01-01T00:00:00.000Z INFO agent[1] agent: fake\x1b[2J s3cret " + "x" * 5000
+    log.Logger("tuiadvisor.x").info("%s", hostile)
+    _, first, second = (tmp_path / "log").read_bytes().splitlines()
+    assert first.endswith(b" tuiadvisor.x: a".replace(b"tuiadvisor.", b""))
+    assert second.startswith(b"    2026-01-01T00:00:00.000Z INFO agent[1] agent: fake?[2J *** xxx")
+    assert loglines.MAX_LINE_BYTES == len(second)
+
+
+def test_lines_of_an_agent_elsewhere_are_known_by_their_mark(capfd: pytest.CaptureFixture[str]) -> None:
+    """Each physical line has it, also behind what srun puts before it; other words have not."""
+    log._begin(log.INFO, loglines.back("agent"))
+    try:
+        int("one\ntwo")
+    except ValueError:
+        log.Logger("tuiadvisor.agent.x").exception("failed")
+    said = capfd.readouterr().err.splitlines()
+    heard = [loglimits.heard(f"3: {line}") for line in said]
+    assert len(said) > 4
+    assert {log.ERROR} == {line[0] for line in heard if line}
+    assert re.fullmatch(r"agent@\S+\[\d+\] agent\.x: failed", heard[0][1] if heard[0] else "")
+    assert all(line and line[1].startswith("    ") for line in heard[1:])
+    assert loglimits.heard("tuiadvisor: no training ranks on this machine") is None
+
+
+def test_nothing_is_loaded_for_a_log_that_nobody_wants() -> None:
+    """Neither by the command line nor by what says something."""
+    code = (
+        "import sys\nfrom tuiadvisor import log\nlog.Logger('x').info('y')\nlog.Logger('x').exception('y')\n"
+    )
+    run = "from tuiadvisor.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    for begin in (code, run):
+        told = f"{begin}\nimport sys\nprint('loaded', *sys.modules)"
+        done = subprocess.run(
+            [sys.executable, "-c", told], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        )
+        modules = set(done.stdout.rpartition("loaded ")[2].split())
+        assert "tuiadvisor.log" in modules
+        assert set() == modules & {"logging", "tuiadvisor.loglines", "platformdirs"}
