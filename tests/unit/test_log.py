@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import stat
@@ -17,6 +18,7 @@ from tuiadvisor import log, loglimits, loglines
 from tuiadvisor.cli import main
 from tuiadvisor.errors import TuiadvisorError
 
+ROOT = Path(__file__).parents[2]
 LINE = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|ERROR) (\w+)\[(\d+)\] ([\w.]+): (.*)"
 )
@@ -248,3 +250,36 @@ def test_nothing_is_loaded_for_a_log_that_nobody_wants() -> None:
         modules = set(done.stdout.rpartition("loaded ")[2].split())
         assert "tuiadvisor.log" in modules
         assert set() == modules & {"logging", "tuiadvisor.loglines", "platformdirs"}
+
+
+BROAD = {"Exception", "BaseException"}
+
+
+def handlers(path: Path) -> Iterator[ast.ExceptHandler]:
+    """Handlers of a file that catch everything."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ExceptHandler) and (
+            node.type is None or (isinstance(node.type, ast.Name) and node.type.id in BROAD)
+        ):
+            yield node
+
+
+def test_whoever_catches_everything_raises_it_again_or_logs_its_traceback() -> None:
+    """All of ours but the one that runs in a process that others start, where nothing of us is loaded or heard."""
+    quiet = {ROOT / "tuiadvisor/inject/arm_site/sitecustomize.py"}
+    found, wrong = 0, []
+    for path in set((ROOT / "tuiadvisor").rglob("*.py")) - quiet:
+        for handler in handlers(path):
+            found += 1
+            body = [one for statement in handler.body for one in ast.walk(statement)]
+            is_raised = any(isinstance(one, ast.Raise) for one in handler.body)
+            is_logged = any(
+                isinstance(one, ast.Call)
+                and isinstance(one.func, ast.Attribute)
+                and one.func.attr == "exception"
+                for one in body
+            )
+            if not (is_raised or is_logged):
+                wrong.append(f"{path.relative_to(ROOT)}:{handler.lineno}")
+    assert found > 10
+    assert [] == sorted(wrong)

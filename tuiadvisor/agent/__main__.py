@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
+from tuiadvisor import log
 from tuiadvisor.agent.agent import AgentConfig, run_agent
 from tuiadvisor.agent.descriptors import raise_limit
 from tuiadvisor.errors import TuiadvisorError
@@ -40,12 +41,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pid", type=int, nargs="+", action="extend", default=[], help="ranks or a launcher")
     parser.add_argument("--parent-pid", type=int, help="leave when this process is gone")
     parser.add_argument("--wait", type=float, default=0.0, metavar="S", help="wait for ranks to appear")
+    log.add_options(parser)
     given = parser.parse_args(arguments)
     with suppress(OSError):
         os.nice(NICENESS)
     raise_limit()
     sys.setswitchinterval(SWITCH_S)
     try:
+        log.start_beside("agent", given, is_remote=given.from_stdin)
         invitation = _invitation(given)
         control_fd = sys.stdin.fileno() if given.from_stdin else None
         config = AgentConfig(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
-from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink
+from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink, named
 from tuiadvisor.agent.control_pipe import ControlPipe
 from tuiadvisor.agent.crew import Crew
 from tuiadvisor.agent.discovery import NoRanksError, RankFinder, RankProcess
@@ -26,6 +26,7 @@ from tuiadvisor.agent.host import HostSampler
 from tuiadvisor.agent.session import remove_leftovers
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
+from tuiadvisor.log import Logger
 from tuiadvisor.stream.frames import FrameKind
 from tuiadvisor.stream.link import AgentLink
 from tuiadvisor_probes import ring as ring_file
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.stream.keys import PeerKey
 
+logger: Final = Logger(__name__)
 NS: Final = 10**9
 DRAIN_NS: Final = NS // 10
 SEND_NS: Final = NS // 2
@@ -110,10 +112,12 @@ class Agent:
             remove_leftovers()
             self._gpus.start()
             self._add(self._first_ranks())
+            logger.info("watches %d processes, from now on also those that come later", len(self.links))
             self._watch()
             self._leave()
         except TuiadvisorError as error:
             self._reason = str(error)
+            logger.info("nothing to watch: %s", error)
             raise
         finally:
             for link in self.links:
@@ -123,6 +127,7 @@ class Agent:
                 link.ask_to_leave()
                 link.release()
             self._gpus.stop()
+            logger.info("ends: %s", self._reason or "by a bug")
             self._hub.send(FrameKind.BYE, {"reason": self._reason})
             self._hub.close()
             for descriptor in self._exit_fds.values():
@@ -182,11 +187,16 @@ class Agent:
         """Move every link on and read its ring; whether any changed its state."""
         self._retire()
         before = [link.state for link in self.links]
+        told = [(link.state, link.detail) for link in self.links]
         for link in self.links:
             try:
                 self._advance_one(link, now_ns)
-            except Exception as error:  # noqa: BLE001  # one rank's trouble may not blind us to the others
+            except Exception as error:  # one rank's trouble may not blind us to the others
+                logger.exception("%s: the agent failed on it", named(link))
                 link.state, link.detail = RankState.REFUSED, f"the agent failed on it: {error!r}"
+        for link, (state, detail) in zip(self.links, told, strict=True):
+            if (state, detail) != (link.state, link.detail):
+                logger.info("%s: %s -> %s%s", named(link), state.name, link.state.name, _why(link))
         return before != [link.state for link in self.links]
 
     def _advance_one(self, link: RankLink, now_ns: int) -> None:
@@ -218,6 +228,7 @@ class Agent:
 
     def _add(self, processes: list[RankProcess]) -> None:
         for process in processes:
+            logger.info("found rank %s: process %d, %s", process.rank, process.pid, process.label)
             link = RankLink(process, self._injector)
             if self._budget_ppm is not None:
                 link.want_budget(self._budget_ppm)
@@ -305,10 +316,13 @@ class Agent:
 
     def _leave(self) -> None:
         """Take all probes out, send what they still wrote, delete what we made."""
+        logger.info("leaves: %s", self._reason)
         for link in self.links:
             link.ask_to_leave()
         self._wait_until_out(LEAVE_S)
         for link in self.links:
+            if link.state == RankState.LIVE:
+                logger.info("%s: made no step in time, its probe is taken out from outside", named(link))
             link.push_out(self._executor)
         self._wait_until_out(PUSH_OUT_S)
         self._send()
@@ -320,3 +334,7 @@ class Agent:
             if not any(link.state == RankState.LIVE or link.is_busy for link in self.links):
                 return
             time.sleep(0.02)
+
+
+def _why(link: RankLink) -> str:
+    return f": {link.detail}" if link.detail else ""

@@ -27,6 +27,7 @@ from tuiadvisor.agent.workingcopy import CommitLookup
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject import Identity, InjectError, Injection, inject
+from tuiadvisor.log import Logger
 from tuiadvisor_probes import ring as ring_file
 from tuiadvisor_probes.duty import DEFAULT_BUDGET_PPM, PPM
 
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 
     from tuiadvisor.agent.discovery import RankProcess
 
-RETRY_NS: Final = 10**9
+logger: Final = Logger(__name__)
+NS: Final = 10**9
+RETRY_NS: Final = NS
 # A rank that is busy in C, stopped, or looked at by a debugger is not refused: it is waited for.
 PASSING_REASONS: Final = frozenset(
     {"busy", "busy_in_c", "timeout", "stopped", "being_debugged", "tracer_killed"}
@@ -219,6 +222,7 @@ class RankLink:
         self._commit: CommitLookup | None = None
         self._raw_info = b""
         self._retry_at_ns = 0
+        self._began_ns = 0  # of the last attempt
         self._exit_code = 0
 
     @property
@@ -341,6 +345,8 @@ class RankLink:
             return
         if self.state != RankState.WAITING_TO_ATTACH:  # else the reason it waits for stays in sight
             self.detail = "attaching"
+        self._began_ns = time.monotonic_ns()
+        logger.debug("%s: attach begins", named(self))
         self._attempt = executor.submit(
             attach, self.process, replace(self._injector, inject=self._inject_unless_leaving)
         )
@@ -357,10 +363,13 @@ class RankLink:
         try:
             attached = attempt.result()
         except InjectError as error:
+            logger.info("%s: no attach after %s: %s: %s", named(self), self._took(), error.reason, error.what)
             self._refuse(error)
         except (TuiadvisorError, OSError, ring_file.RingError) as error:
+            logger.info("%s: no attach after %s: %s", named(self), self._took(), error)
             self.state, self.detail = RankState.REFUSED, str(error)
         else:
+            logger.info("%s: attached after %s, %s", named(self), self._took(), _way(attached.injection))
             self.session, self.reader, self.injection = attached.session, attached.reader, attached.injection
             self.clock = attached.clock
             self._commit = self._commit or CommitLookup(
@@ -371,6 +380,9 @@ class RankLink:
                 self.ask_to_leave()
             else:
                 self._follow(self.reader, now_ns)
+
+    def _took(self) -> str:
+        return f"{(time.monotonic_ns() - self._began_ns) / NS:.2f} s"
 
     def _refuse(self, error: InjectError) -> None:
         if error.reason in PASSING_REASONS:
@@ -468,3 +480,14 @@ class RankLink:
         if self.detach_reason == REASON_EXIT:
             return RankState.EXITED, f"exited{after}"
         return RankState.EXITED, f"exited or was killed{after}"
+
+
+def named(link: RankLink) -> str:
+    """The rank as a log names it."""
+    return f"rank {'?' if link.rank is None else link.rank} (process {link.process.pid})"
+
+
+def _way(injection: Injection | None) -> str:
+    if injection is None:
+        return "by a probe that was there"
+    return f"by {injection.way}, which held it for {injection.stopped_ns / 1e6:.1f} ms"

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.log import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tuiadvisor.agent.procfs import Stat
 
+logger: Final = Logger(__name__)
 # (rank, world size, local rank, local size), launchers' own variables after torch's.
 _TORCH: Final = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _SCHEDULERS: Final = (
@@ -50,6 +52,7 @@ _GROUP_THREADS: Final = ("pt_gloo", "gloo_", "pt_nccl", "pt_mpi", "ucc")
 TORCH_FILE: Final = b"/libtorch_python.so"
 _MIN_TORCH_RSS_BYTES: Final = 50 << 20  # none with torch is smaller: spares reading the maps of the others
 _SETTLED_AFTER_S: Final = 5.0  # a younger process may still be between fork and exec, or before its imports
+WITHOUT_SIGNS: Final = "no rank in its environment, no torch with a process group in its memory"
 _MAX_RANK: Final = 1 << 24
 
 
@@ -84,6 +87,7 @@ class Scanner:
         self.num_unreadable = 0
         self._known: dict[tuple[int, int], Candidate | None] = {}
         self._workers: set[tuple[int, int]] = set()
+        self._said: set[tuple[int, int]] = set()  # that they are no ranks
         self._candidates: dict[int, Candidate] = {}
 
     def scan(self) -> None:
@@ -100,7 +104,9 @@ class Scanner:
                 self._known[key] = candidate
             if candidate is not None and found.is_alive and found.pid not in own:
                 self._candidates[found.pid] = candidate
-        self._workers.intersection_update((found.pid, found.start_ticks) for found in self.table.values())
+        present = {(found.pid, found.start_ticks) for found in self.table.values()}
+        self._workers &= present
+        self._said &= present
 
     def ranks(self) -> list[Candidate]:
         """The candidates that are ranks: the topmost of each, without launchers and workers."""
@@ -111,6 +117,9 @@ class Scanner:
         for top_pid, members in groups.items():
             chosen = self._trainers(self._candidates[top_pid], members)
             pids = {candidate.pid for candidate in chosen}
+            for one in members:
+                if one.pid not in pids and (one.pid, one.start_ticks) not in self._workers:
+                    logger.debug("process %d is no rank: a worker or launcher of rank %s", one.pid, one.rank)
             self._workers.update((one.pid, one.start_ticks) for one in members if one.pid not in pids)
             found += chosen
         return [one for one in found if (one.pid, one.start_ticks) not in self._workers]
@@ -151,14 +160,25 @@ class Scanner:
         variables = procfs.environment(found.pid, _NAMES)
         if variables is None:
             self.num_unreadable += found.comm.startswith("python")
+            if found.comm.startswith("python"):
+                self._say_no_rank(found, "of another user")
             return None
         source = self._source(found, variables)
         if not source:
+            if variables or found.comm.startswith("python"):
+                self._say_no_rank(found, WITHOUT_SIGNS)
             return None
         words = procfs.arguments(found.pid)
         if is_launcher_command(words) or _is_helper(words) or _is_ours(words):
+            self._say_no_rank(found, "a launcher, a helper, or ours")
             return None
         return self.as_candidate(found, variables, source)
+
+    def _say_no_rank(self, found: Stat, why: str) -> None:
+        """Once a process, however often it is looked at."""
+        if (found.pid, found.start_ticks) not in self._said:
+            self._said.add((found.pid, found.start_ticks))
+            logger.debug("process %d (%s) is no rank: %s", found.pid, found.comm, why)
 
     def _source(self, found: Stat, variables: Mapping[str, str]) -> str:
         """Which sign says that this is a rank; empty if none does."""

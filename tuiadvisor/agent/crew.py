@@ -12,6 +12,9 @@ from concurrent.futures import Executor, Future, wait
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.log import Logger
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,6 +22,7 @@ MAX_THREADS: Final = 16
 # After everybody was asked to leave. A tracer gives its rank up within 5 s, and leaving has taken longer; whoever
 # started the agent over a network kills it after 12.
 FINISH_S: Final = 3.0
+logger: Final = Logger(__name__)
 
 _Job = tuple[Future[Any], "Callable[..., Any]", tuple[Any, ...], dict[str, Any]]
 
@@ -58,7 +62,11 @@ class Crew(Executor):
                 continue
             try:
                 result = function(*arguments, **options)
-            except BaseException as error:  # noqa: BLE001  # the one who asks for the result gets it
+            except BaseException as error:  # the one who asks for the result gets it
+                if not isinstance(
+                    error, TuiadvisorError
+                ):  # a bug, or a file that fails; nobody may ask any more
+                    logger.exception("a thread of the crew failed")
                 future.set_exception(error)
             else:
                 future.set_result(result)

@@ -10,6 +10,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from tuiadvisor import log
 from tuiadvisor.errors import FailureError, TuiadvisorError
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES: Final = 4096
 _REFUSED: Final = "!"
+
+logger: Final = log.Logger(__name__)
 
 
 def run_in_background(work: Callable[[Callable[[str], None]], int], log: str) -> tuple[int, str]:
@@ -65,12 +68,15 @@ def _work(work: Callable[[Callable[[str], None]], int], write_fd: int, log_fd: i
         null_fd = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null_fd, 0), (log_fd, 1), (log_fd, 2)):
             os.dup2(source, target)
+        log.to_standard_error()
+        logger.info("goes on in the background")
         code = work(lambda line: _announce(write_fd, line))
     except TuiadvisorError as error:
         code = error.exit_code
         print(error, file=sys.stderr)
         _announce(write_fd, _REFUSED + str(error))
-    except BaseException:  # noqa: BLE001  # the parent's stack lies below us: nothing may get there
+    except BaseException:  # the parent's stack lies below us: nothing may get there
+        logger.exception("the background process ends by a bug")
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stdout.flush()

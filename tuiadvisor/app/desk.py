@@ -21,6 +21,7 @@ from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.row_reader import RowReader
 from tuiadvisor.app.survey import Survey
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.log import Logger
 from tuiadvisor.preferences import Preferences
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.replay import ReplaySource
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_list import RunEntry
     from tuiadvisor.views.run_view import RunView
 
+logger: Final = Logger(__name__)
 PROGRESS_S: Final = 0.1
 NO_RUN: Final = FeedState(
     None, "replay", "no run is open", "8 lists the recordings here; enter opens one of them.", None, None, 0
@@ -132,8 +134,9 @@ class Desk:
             except TuiadvisorError as error:
                 self._opening = None
                 self._say(str(error))
-            except Exception as error:  # noqa: BLE001 - one failed command must not end the desk
+            except Exception as error:
                 self._opening = None
+                logger.exception("the command %s failed", name)
                 self._say(f"{name.replace('_', ' ')} failed: {type(error).__name__}: {error}")
 
     def _list(self, _value: object) -> None:

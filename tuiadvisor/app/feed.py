@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.events import NOTHING_GIVEN
+from tuiadvisor.log import Logger
 from tuiadvisor.tui.contract.feed import FeedState, Mode, PastState, ReplayState
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 READ_S: Final = 0.05  # a key that the feed answers waits no longer than this for it
 VIEW_PERIOD_S: Final = 0.45
 VIEW_SHARE: Final = 0.2  # of the thread's time at most: in worlds of thousands of ranks a view takes a second
+
+logger: Final = Logger(__name__)
 
 
 class Feed:
@@ -77,7 +80,8 @@ class Feed:
         try:
             while not self._stopped.is_set():
                 self._cycle()
-        except Exception as error:  # noqa: BLE001 - a thread's end must reach the screen, then the command line
+        except Exception as error:
+            logger.exception("the feed ends by a failure")
             self.failure = error
             self._publish(f"failed: {type(error).__name__}: {error}")
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.log import Logger
 from tuiadvisor.tui.contract.desk import NO_DESK
 from tuiadvisor.tui.contract.feed import CLOSED, FeedState
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from tuiadvisor.app.desk import Desk
     from tuiadvisor.tui.contract.desk import DeskState
     from tuiadvisor.tui.contract.feed import Mode
+
+logger: Final = Logger(__name__)
 
 
 class OpeningDesk:
@@ -68,7 +71,8 @@ class OpeningDesk:
         try:
             desk = self._make()
             desk.start()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs on the command line
+        except BaseException as error:
+            logger.exception("the screens could not be opened")
             self.failure = error
             self._state = replace(self._state, phase=CLOSED, version=1)
             return

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.log import Logger
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.views.run_list import summarized
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from tuiadvisor.views.run_list import RunEntry
     from tuiadvisor.views.run_view import RunView
+
+logger: Final = Logger(__name__)
 
 
 class RowReader:
@@ -77,8 +80,9 @@ class RowReader:
             view = self._view(path)
         except TuiadvisorError as error:
             problem = str(error).removeprefix(f"{path}: ")
-        except Exception as error:  # noqa: BLE001 - a file that breaks the reader is one row, not the list
+        except Exception as error:
             problem = f"{type(error).__name__}: {error}"
+            logger.exception("%s broke the reader of rows", path)
         else:
             return lambda entry: entry if view is None else summarized(entry, view)
         return lambda entry: replace(entry, state="broken", problem=problem)
