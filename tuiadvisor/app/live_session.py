@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import orjson
 
+from tuiadvisor import log
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.launch.address import listening_endpoint, reachable_url
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.launch.agents import Agents, Launcher
 
+logger: Final = log.Logger(__name__)
 HUB_START_S: Final = 10.0
 HUB_STOP_S: Final = 5.0
 FOLDER_PREFIX: Final = "tuiadvisor-session-"
@@ -154,6 +156,7 @@ class Session:
             self._relay.stop()
         if "hub" in self.__dict__:
             _stop(self.hub, HUB_STOP_S)
+            logger.info("the hub ended with code %d", self.hub.returncode)
         if self._share is not None and self._is_shared:
             self._share.file.unlink(missing_ok=True)  # it opens nothing any more
         for folder in {self.folder, self._sockets}:
@@ -170,15 +173,18 @@ class Session:
             arguments += [f"--{name.replace('_', '-')}={value}"]
         arguments += ["--keys"] if keys else []
         arguments += [f"--share={listening_endpoint(self._share.address)}"] if self._share else []
-        with (self.folder / "hub.log").open("ab") as log:
+        log_options, descriptors = log.for_child()
+        with (self.folder / "hub.log").open("ab") as words:
             hub = subprocess.Popen(
-                python_command("tuiadvisor.stream.hub", *arguments),
+                python_command("tuiadvisor.stream.hub", *log_options, *arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=words,
                 env=own_environment(),
                 start_new_session=True,  # Ctrl-C in the terminal is ours to handle: first out, then off
+                pass_fds=descriptors,
             )
+        logger.info("started the hub as process %d", hub.pid)
         self.hub = hub
         if hub.stdin is None or hub.stdout is None:
             raise FailureError("the hub did not start")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from tuiadvisor import log
 from tuiadvisor.ownpython import own_environment, python_command
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Subcommand:
             stdin=subprocess.DEVNULL,
             stdout=self._answer,
             stderr=self._complaint,
-            env=own_environment(),
+            env=own_environment() | log.for_command(),
             start_new_session=True,  # Ctrl-C in the terminal is for the screens, which end us in order
         )
         self.is_running = True

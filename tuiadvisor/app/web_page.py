@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 from textual_serve.server import Server
 
+from tuiadvisor import log
+
 if TYPE_CHECKING:
     import socket
 
@@ -34,6 +36,7 @@ class Page(Server):  # type: ignore[misc]
         # In the path and in no cookie: a browser sends cookies of one port to every port of the host.
         self._listening = listening
         self.key = secrets.token_urlsafe(24)
+        log.hide(self.key)
 
     @property
     def address(self) -> str:

@@ -13,6 +13,7 @@ import shlex
 import socket
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import log
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.ownpython import own_environment, python_command
 
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
     # exec: the shell that textual-serve starts would stand between the page's end and ours.
     command = f"exec {shlex.join(python_command('tuiadvisor.cli', *arguments))}"
-    environment = own_environment()
+    environment = own_environment() | log.for_command()
     os.environ.clear()  # what textual-serve gives to its pages
     os.environ.update(environment)
     with _listen(options.port) as listening:

@@ -15,6 +15,8 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 
 import orjson
 
+from tuiadvisor.log import Logger
+from tuiadvisor.loglimits import Allowance, Count, heard
 from tuiadvisor.ownpython import own_environment
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tuiadvisor.stream.keys import Invitation, PeerKey
     from tuiadvisor.stream.probe_request import ProbeRequest
 
+logger: Final = Logger(__name__)
 MAX_LINES: Final = 50  # of what a process said last
 MAX_LINE_BYTES: Final = 2000
 LEAVE_S: Final = 12.0  # probes out of all ranks, then over the network and back
@@ -50,13 +53,21 @@ class Launcher(Protocol):
 class Launched:
     """One process whose words are heard from the start; its standard input is its control pipe."""
 
-    def __init__(self, label: str, command: Sequence[str], on_line: Callable[[Launched, str], None]) -> None:
+    def __init__(
+        self,
+        label: str,
+        command: Sequence[str],
+        on_line: Callable[[Launched, str], None],
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        """descriptors: the log's, for a process that writes to it itself."""
         self.label = label
         self.said: deque[str] = deque(maxlen=MAX_LINES)
         self.error = ""  # what we know better than its last words
         self._on_line = on_line
         self._lock = threading.RLock()
         self._invited = False
+        self._allowance, self._not_logged = Allowance(), Count()
         self._requests: list[bytes] = []  # said before it knew where the hub is
         self.process = subprocess.Popen(
             command,
@@ -65,7 +76,9 @@ class Launched:
             stderr=subprocess.PIPE,
             env=own_environment(),
             start_new_session=True,  # Ctrl-C in the terminal is ours to handle: first probes out, then off
+            pass_fds=descriptors,
         )
+        logger.info("started the agent%s as process %d", f" of {label}" if label else "", self.process.pid)
         # A thread each: a full pipe would stop ssh, and a tunnel's port is said there.
         self._listener = threading.Thread(target=self._listen, name=f"launch {label}", daemon=True)
         self._listener.start()
@@ -112,7 +125,7 @@ class Launched:
             except subprocess.TimeoutExpired:
                 self.process.send_signal(number)
                 deadline_s = time.monotonic() + KILL_S
-        self.process.wait()
+        logger.info("process %d of the agent ended with code %d", self.process.pid, self.process.wait())
         self._listener.join(KILL_S)
         if self.process.stderr is not None:
             self.process.stderr.close()
@@ -133,9 +146,18 @@ class Launched:
         assert self.process.stderr is not None  # noqa: S101  # we asked for the pipe
         while raw := self.process.stderr.readline(MAX_LINE_BYTES):
             line = "".join(char for char in raw.decode(errors="replace") if char.isprintable()).strip()
-            if line:
+            if logged := heard(line):
+                self._log(*logged)
+            elif line:
                 self.said.append(line)
                 self._on_line(self, line)
+
+    def _log(self, level: int, text: str) -> None:
+        """What an agent elsewhere wrote into its log; its host may be hostile."""
+        if self._allowance.take():
+            logger.at(level, "%s: %s", self.label, text)
+        elif num := self._not_logged.add():
+            logger.warning("%s: %d lines left out: too many at once", self.label, num)
 
 
 def _reason(said: Sequence[str]) -> str:

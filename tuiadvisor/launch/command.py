@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 _TOO_OLD: Final = re.compile(rf"[Uu]nknown option:? {SAFE_PATH}\b")
 
 
-def agent_command(python: str = "", pids: Sequence[int] = ()) -> list[str]:
+def agent_command(python: str = "", pids: Sequence[int] = (), log_options: Sequence[str] = ()) -> list[str]:
     """The whole command line, ours unless another Python is named: no address and no key."""
     given = ["--pid", *map(str, pids)] if pids else []
-    return python_command("tuiadvisor.agent", "--from-stdin", *given, python=python)
+    return python_command("tuiadvisor.agent", "--from-stdin", *log_options, *given, python=python)
 
 
 def what_is_missing(line: str, not_installed: re.Pattern[str]) -> str:

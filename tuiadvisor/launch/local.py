@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tuiadvisor import log
 from tuiadvisor.launch.agents import Agents, Launched
 from tuiadvisor.launch.command import agent_command
 from tuiadvisor.stream.keys import Invitation
@@ -31,6 +32,8 @@ class LocalLauncher:
 
     def start(self, url: str, keys: Sequence[PeerKey]) -> Agents:
         """Start it."""
-        agent = Launched("", agent_command(pids=self._pids), lambda *_: None)
+        options, descriptors = log.for_child()
+        command = agent_command(pids=self._pids, log_options=options)
+        agent = Launched("", command, lambda *_: None, descriptors)
         agent.invite(Invitation(url, keys[0] if keys else None))
         return Agents([agent])

@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import log
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.launch.address import address_towards, listening_endpoint, reachable_url
 from tuiadvisor.launch.agents import Agents, Launched
@@ -72,7 +73,7 @@ class SlurmLauncher:
         # A node whose ranks have ended, or that has none, must not end the watching of the others.
         patience = ["--kill-on-bad-exit=0", "--wait=0", "--input=all", "--label", "--job-name=tuiadvisor"]
         place = ["srun", f"--jobid={self._job.job}", "--overlap", "--cpu-bind=none"]
-        return [*place, *size, *patience, *agent_command(self._python)]
+        return [*place, *size, *patience, *agent_command(self._python, log_options=log.for_remote())]
 
 
 def find_job(job: str) -> Job:

@@ -12,6 +12,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor import log
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.launch.address import listening_endpoint, reachable_url
 from tuiadvisor.launch.agents import Agents, Launched
@@ -104,5 +105,7 @@ class SshLauncher:
         settings = [word for option in _OPTIONS for word in ("-o", option)]
         config = ["-F", self._options.config] if self._options.config else []
         tunnel = [] if self._options.hub_address else ["-R", f"127.0.0.1:0:127.0.0.1:{port}"]
-        remote = "exec " + shlex.join(agent_command(self._options.remote_python))
+        remote = "exec " + shlex.join(
+            agent_command(self._options.remote_python, log_options=log.for_remote())
+        )
         return ["ssh", "-T", "-x", "-a", *config, *settings, *tunnel, "--", host, remote]

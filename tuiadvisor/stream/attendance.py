@@ -12,12 +12,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.log import Logger
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameError, FrameHead, FrameKind
 from tuiadvisor.stream.voice import NOBODYS, VOICE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+logger: Final = Logger(__name__)
 SILENCE_S: Final = 3.0
 MAX_SOURCES: Final = 16_384
 # What an agent may lose and be believed: it sends some ten frames a second and keeps 512. A larger number is nobody's
@@ -112,6 +114,8 @@ class Attendance:
         return gaps
 
     def _note_bye(self, name: str, source: _Source, *, is_gone: bool) -> None:
+        if is_gone:
+            logger.info("%s said goodbye", name)
         source.is_gone = is_gone
         gone = self._gone.setdefault(source.peer, {})
         if is_gone:
@@ -124,6 +128,7 @@ class Attendance:
             raise FrameError(f"{name}: an agent of an older version; update it")
         self._make_room(peer)
         self._num_of_peer[peer] += 1
+        logger.info("%s is heard for the first time", name)
         self._sources[name] = source = _Source(voice, peer, begin_s=now_s, heard_s=now_s)
         return source
 

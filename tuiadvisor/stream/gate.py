@@ -12,12 +12,14 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
+from tuiadvisor.log import Logger
 from tuiadvisor.stream.attendance import PEERS_REFUSED, PRIVATE, Gap, gap
 from tuiadvisor.stream.keys import AGENTS, VIEWERS
 
 if TYPE_CHECKING:
     from tuiadvisor.stream.keys import HubKeys
 
+logger: Final = Logger(__name__)
 _ZAP_ADDRESS: Final = "inproc://zeromq.zap.01"
 _KEY_BYTES: Final = 32
 # Between two rounds of the hub at most so many: recording comes first.
@@ -89,6 +91,7 @@ class Gate:
         self._num_said = self.num_refused
         self._say_s = now_s + SAY_AGAIN_S
         why = f"{num_new} connection{'s' if num_new > 1 else ''} without a key of this session turned away"
+        logger.warning("%s", why)
         return [gap(PEERS_REFUSED, None, None, why)]  # whether they had frames, nobody knows
 
     def close(self) -> None:
@@ -102,6 +105,10 @@ class Gate:
         key = credentials[0] if len(credentials) == 1 else b""
         listed = self._admitted.get(domain, frozenset())
         is_welcome = mechanism == b"CURVE" and len(key) == _KEY_BYTES and key in listed
+        if is_welcome:
+            logger.debug(
+                "a peer of the %s came in from %s", domain.decode(), address.decode(errors="replace")
+            )
         # Each of the peer's messages carries the name that it gets here.
         verdict = [b"200", b"OK", z85.encode(key) + b" " + address] if is_welcome else _REFUSED
         return [asking, b"", version, request, *verdict, b""]

@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING, Final
 import orjson
 import zmq
 
-from tuiadvisor import __version__
+from tuiadvisor import __version__, log
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
+from tuiadvisor.loglimits import Count
 from tuiadvisor.stream.attendance import BAD_FRAMES, NOT_RECORDED, Attendance, Gap, gap
 from tuiadvisor.stream.diskroom import DiskRoom
 from tuiadvisor.stream.frames import HUB_SOURCE, MAX_FRAME_BYTES, FrameError, FrameKind, encode, peek
@@ -44,6 +45,7 @@ from tuiadvisor.stream.wire import check_endpoint, is_network, prepare_socket_pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+logger: Final = log.Logger(__name__)
 POLL_S: Final = 0.2
 # Frames of thousands of agents are taken a few dozen at a time: waking for each costs more than recording it.
 GATHER_S: Final = 0.02
@@ -87,6 +89,7 @@ class Hub:
         self._next_seq = 0
         self._num_bad_unsaid = 0
         self._bad_why = ""
+        self._bad_log = Count()
         self._num_unwritten = 0
         self._note = ""
         self._why_full = ""  # why nothing more is recorded
@@ -140,6 +143,7 @@ class Hub:
         for asking in (self._viewer_socket, *(self._gate.sockets if self._gate else ())):
             everybody.register(asking, zmq.POLLIN)
             others.register(asking, zmq.POLLIN)
+        logger.info("records in %s", self._config.record)
         take_s = answer_s = 0.0  # when agents are listened to again, when the next viewer gets its answer
         try:
             while not self._is_stopping:
@@ -158,6 +162,7 @@ class Hub:
             self._drain()
         finally:
             self._writer.close()
+            logger.info("ends with %d frames, %d refused", self._writer.num_frames, self.num_bad_frames)
             if self._gate:
                 self._gate.close()
             self._context.destroy(linger=500)
@@ -230,12 +235,16 @@ class Hub:
         except FrameError as error:
             self._count_bad(str(error))
             return []
+        for one in gaps:
+            logger.debug("%s: %s, %s", one["source"], one["what"], one["why"])
         return [*map(self._gap, gaps), data]
 
     def _count_bad(self, why: str) -> None:
         self.num_bad_frames += 1
         self._num_bad_unsaid += 1
         self._bad_why = why
+        if num := self._bad_log.add():
+            logger.warning("%d frames refused, the last one: %s", num, why)
 
     def _write(self, batch: Sequence[bytes | memoryview]) -> None:
         """Append a batch. A full disk loses it, not the hub: tried again each second, the loss recorded then."""
@@ -256,6 +265,8 @@ class Hub:
         except FailureError as error:
             self._num_unwritten += len(batch)
             self._retry_s = now_s + RETRY_DISK_S
+            if not self._note:
+                logger.warning("frames are lost: %s", error)
             self._note = str(error)
         else:
             self._num_unwritten, self._note = 0, ""
@@ -269,6 +280,7 @@ class Hub:
                     f"{self._config.record}: {short}; the recording ends here and is whole "
                     f"({self._writer.num_frames} frames); free space or record elsewhere"
                 )
+                logger.warning("%s", self._why_full)
                 self.stop()
         return bool(self._why_full)
 
@@ -280,9 +292,12 @@ class Hub:
             return
         self._tick_s = now_s
         if parent_pid is not None and os.getppid() != parent_pid:
+            logger.info("process %d, which started us, is gone", parent_pid)
             self.stop()
         # After a stop of this process itself, agents only seem silent: first read what they sent meanwhile.
         gaps = list(self._attendance.overdue(now_s)) if since_s < 2 * TICK_S else []
+        for silent in gaps:
+            logger.info("%s: %s, %s", silent["source"], silent["what"], silent["why"])
         gaps += self._gate.news(now_s) if self._gate else []
         self._is_full(0)  # others fill it as well
         self._write([*map(self._gap, gaps), *self._bad_frames()])
@@ -390,8 +405,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples-per-step", type=int)
     parser.add_argument("--tokens-per-step", type=int)
     parser.add_argument("--keys", action="store_true", help="read one line with keys from standard input")
+    log.add_options(parser)
     given = parser.parse_args(arguments)
     try:
+        log.start_beside("hub", given, is_remote=False)
         keys = read_hub_keys(sys.stdin.buffer) if given.keys else None
         config = HubConfig(
             given.record,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 import zmq
 
+from tuiadvisor import log
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.shellword import shell_word
 
@@ -92,6 +93,7 @@ class Invitation:
 def make_session_keys(num_agents: int = 1) -> SessionKeys:
     """New keys for one hub, its agents and its viewers; one for each agent that can be given its own."""
     hub, viewer, *agents = (_pair() for _ in range(2 + num_agents))
+    log.hide(*(key for pair in (hub, viewer, *agents) for key in pair))
     return SessionKeys(
         HubKeys(*hub, agents=tuple(public for public, _ in agents), viewers=(viewer[0],)),
         tuple(PeerKey(hub[0], *agent) for agent in agents),
@@ -174,6 +176,7 @@ def _listed(value: object, where: str) -> tuple[str, ...]:
 def _z85(value: object, where: str) -> str:
     if not isinstance(value, str) or not _Z85.fullmatch(value):
         raise TuiadvisorError(f"{where}: a key in it is damaged; ask for a new one")
+    log.hide(value)
     return value
 
 
