@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 logger: Final = Logger(__name__)
 MAX_LINES: Final = 50  # of what a process said last
 MAX_LINE_BYTES: Final = 2000
+LOG_BURST: Final = 1000.0  # lines of one of them; less than all of us may write
+LOG_LINES_A_SECOND: Final = 10.0
 LEAVE_S: Final = 12.0  # probes out of all ranks, then over the network and back
 KILL_S: Final = 2.0
 _OWN: Final = "tuiadvisor: "  # how our own errors begin; ssh and srun have words before and after them
@@ -67,7 +69,7 @@ class Launched:
         self._on_line = on_line
         self._lock = threading.RLock()
         self._invited = False
-        self._allowance, self._not_logged = Allowance(), Count()
+        self._allowance, self._not_logged = Allowance(LOG_BURST, LOG_LINES_A_SECOND), Count()
         self._requests: list[bytes] = []  # said before it knew where the hub is
         self.process = subprocess.Popen(
             command,

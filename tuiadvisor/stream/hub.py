@@ -45,7 +45,7 @@ from tuiadvisor.stream.wire import check_endpoint, is_network, prepare_socket_pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-logger: Final = log.Logger(__name__)
+logger: Final = log.Logger("tuiadvisor.stream.hub")  # as a process it is __main__
 POLL_S: Final = 0.2
 # Frames of thousands of agents are taken a few dozen at a time: waking for each costs more than recording it.
 GATHER_S: Final = 0.02

@@ -1,0 +1,74 @@
+"""One log of a whole session: command, hub and agent write to it, the training is told nothing, no key is in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE_S
+from training import running
+
+pytest.importorskip("torch")
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+WHO = re.compile(r"\S+Z [A-Z]+ (record|hub|agent)\[(\d+)\] ([\w.]+): (.*)")
+
+
+def record(training: int, *arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tuiadvisor", "record", "--pid", str(training), "--steps", "20", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})},
+    )  # fmt: skip
+
+
+def lines(text: str) -> list[tuple[str, ...]]:
+    """Who, its process, its module and what it says."""
+    found = [WHO.fullmatch(line) for line in text.splitlines() if not line.startswith(("#", "    "))]
+    assert None not in found, text
+    return [line.groups() for line in found if line]
+
+
+def test_command_hub_and_agent_log_one_session(tmp_path: Path) -> None:
+    """By a file and by standard error; without either there is no line; the keys of the session are in neither."""
+    with running(2, "--step-ms", "20") as (training, ranks):
+        key_file = tmp_path / "key"
+        shared = ["--share", str(key_file), "--hub-address", "127.0.0.1"]
+        to_file = {"TUIADVISOR_LOG": f"debug:{tmp_path / 'log'}"}
+        recorder = record(training.pid, "-o", str(tmp_path / "a.tuirec"), *shared, env=to_file)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not (keys := key_file.read_text() if key_file.exists() else ""):
+            assert time.monotonic() < deadline_s
+            assert recorder.poll() is None, recorder.communicate()
+            time.sleep(0.02)
+        quiet = recorder.communicate(timeout=PATIENCE_S)
+        assert 0 == recorder.returncode, quiet
+        recorder = record(training.pid, "-o", str(tmp_path / "b.tuirec"), "-v")
+        loud = recorder.communicate(timeout=PATIENCE_S)
+        assert 0 == recorder.returncode, loud
+        assert training.poll() is None, "the training must not notice"
+        pids = {rank.pid for rank in ranks}
+    assert "" == quiet[1]
+    text = (tmp_path / "log").read_text()
+    for said in (lines(text), lines(loud[1])):
+        assert {"record", "hub", "agent"} == {who for who, *_ in said}
+        assert 3 == len({process for _, process, *_ in said})
+        assert {"agent.attach", "agent.agent", "stream.hub", "launch.agents", "cli.commands"} <= {
+            module for _, _, module, _ in said
+        }
+        for pid in pids:
+            of_rank = [words for *_, words in said if f"process {pid}" in words]
+            assert any(words.startswith("found rank") for words in of_rank)
+            assert any(
+                re.search(r"attached after [\d.]+ s, by \w+, which held it for", words) for words in of_rank
+            )
+            assert any(words.endswith("-> DETACHED: probe taken out") for words in of_rank)
+        assert "ends with code 0" == said[-1][-1]
+    secrets = [key for key in json.loads(keys)["key"].values() if isinstance(key, str)]
+    assert 3 == len(secrets)
+    assert [] == [key for key in secrets if key in text or key in loud[1]]
+    assert "INFO" not in loud[0] + quiet[0]
