@@ -151,10 +151,19 @@ def test_ranks_of_both_hosts_are_watched_and_the_slow_one_is_named(
         "--for",
         RECORD_FOR,
         *remote,
+        "--log",
+        str(tmp_path / "log"),
         cwd=traps.folder,
         start="-P",
     )
     assert (0, "", []) == (done.returncode, complaints(done.stderr), traps.sprung())
+    logged = (tmp_path / "log").read_text()
+    for node in NAMES:  # what its agent logs comes back through ssh
+        found = re.findall(
+            rf" record\[\d+\] launch\.agents: {node}: agent@{node}\[\d+\] agent\.attach: .* attached after",
+            logged,
+        )
+        assert 2 == len(found), logged
     said = subprocess.run(
         [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"],
         capture_output=True, text=True, timeout=PATIENCE_S, check=True,
