@@ -9,6 +9,7 @@ never waits: what a stopped terminal or a full disk does not take is dropped, co
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import select
@@ -71,20 +72,29 @@ class Lines(logging.Handler):
 
     def reopen(self) -> None:
         """Write to what standard error is now, if we write there."""
-        if not self.path:
-            former, self.descriptor = self.descriptor, _standard_error()
+        if self.path:
+            return
+        self.acquire()  # a thread that writes meanwhile must not write to whatever gets the number next
+        try:
+            os.close(self.descriptor)
+            self.descriptor = _standard_error()
             self._is_file = stat.S_ISREG(os.fstat(self.descriptor).st_mode)
-            os.close(former)
+        finally:
+            self.release()
 
     def close(self) -> None:
         """Say what was lost, and let go of the file."""
         logging.getLogger(ROOT).removeHandler(self)
-        with suppress(OSError):
-            if self._num_lost and not self._is_closed:
-                self._write(self._lost())
-        if not self._is_closed:  # at the end of the interpreter we are closed once more
-            self._is_closed = True
-            os.close(self.descriptor)
+        self.acquire()
+        try:
+            if not self._is_closed:  # at the end of the interpreter we are closed once more
+                self._is_closed = True
+                with suppress(OSError):
+                    if self._num_lost:
+                        self._write(self._lost())
+                os.close(self.descriptor)
+        finally:
+            self.release()
         super().close()
 
     def _write(self, lines: list[bytes]) -> bool:
@@ -127,7 +137,7 @@ def to_file(process: str, path: str) -> Lines:
     """Append to this file. TuiadvisorError if it cannot be written, is another's, or is anything but a log of ours."""
     path = os.path.abspath(path)  # noqa: PTH100 - a link stays a link, and is refused
     try:
-        descriptor = os.open(path, _FLAGS, 0o600)
+        descriptor = _above_standard(os.open(path, _FLAGS, 0o600))
     except OSError as error:
         raise _refused(path, error.strerror or "no such file") from None
     try:
@@ -152,7 +162,10 @@ def to_file(process: str, path: str) -> Lines:
 
 def to_stderr(process: str) -> Lines:
     """Standard error, which nobody is made to wait for."""
-    return Lines(process, _standard_error())
+    try:
+        return Lines(process, _standard_error())
+    except OSError:
+        raise TuiadvisorError("standard error is closed: -v has nowhere to write; add --log FILE") from None
 
 
 def to_descriptor(process: str, descriptor: int) -> Lines:
@@ -186,10 +199,20 @@ def _standard_error() -> int:
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
         try:
             # A second opening: "does not wait" on the first would hold for everybody who shares it.
-            return os.open("/proc/self/fd/2", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            return _above_standard(os.open("/proc/self/fd/2", flags))
         except OSError:
             pass  # a terminal of another user, after su
-    return os.dup(2)
+    return _above_standard(os.dup(2))
+
+
+def _above_standard(descriptor: int) -> int:
+    """Not 0, 1 or 2, which were closed when we came: a child's own streams get these numbers."""
+    if descriptor > 2:
+        return descriptor
+    higher = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(descriptor)
+    return higher
 
 
 def _refused(path: str, why: str) -> TuiadvisorError:

@@ -156,6 +156,29 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert "" == file.read_text()
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- 2>&-"])
+def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
+    """-v fails nothing; a file is written, by a descriptor that no child takes for a stream of its own."""
+    to_stderr, to_file = (
+        subprocess.run(
+            ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "tuiadvisor", *LIST, *given],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )
+        for given in (["-v"], ["--log", str(tmp_path / "log")])
+    )  # fmt: skip
+    assert (0, 0) == (to_stderr.returncode, to_file.returncode)
+    assert "ends with code 0" == messages((tmp_path / "log").read_text())[-1]
+    low = os.dup(0)
+    os.close(0)
+    try:
+        lines = loglines.to_file("test", str(tmp_path / "low"))
+    finally:
+        os.dup2(low, 0)
+        os.close(low)
+    assert lines.descriptor > 2
+    lines.close()
+
+
 def test_a_full_disk_ends_no_command(tmp_path: Path) -> None:
     """A log that takes nothing more is only said to have lost lines."""
     lines = loglines.to_file("test", str(tmp_path / "log"))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import zmq
 
+from tuiadvisor.log import Logger
+from tuiadvisor.loglimits import Count
 from tuiadvisor.stream.frames import HEADER_BYTES, FrameError, frame_length
 from tuiadvisor.stream.index import FILE_HEADER_BYTES
 from tuiadvisor.stream.wire import Reply, Request, unpack_request
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.stream.recording import RecordingWriter
 
+logger: Final = Logger(__name__)
 LONG_POLL_S: Final = 1.0
 GATHER_S: Final = 0.1  # who has seen all there was waits so long for more than the next frame
 GATHER_BYTES: Final = 256 << 10  # ... unless so much came meanwhile
@@ -43,6 +46,7 @@ class Viewers:
 
     def __init__(self, router: zmq.Socket[bytes], recording: RecordingWriter, session: int) -> None:
         self.num_bad_requests = 0
+        self._bad_log = Count()
         self._router = router
         self._recording = recording
         self._session = session
@@ -79,8 +83,10 @@ class Viewers:
     def _accept(self, viewer: bytes, parts: Sequence[bytes], now_s: float) -> None:
         try:
             request = unpack_request(parts)
-        except FrameError:
+        except FrameError as error:
             self.num_bad_requests += 1
+            if num := self._bad_log.add():
+                logger.warning("%d questions of viewers refused, the last one: %s", num, error)
             return
         # The oldest makes room and asks again; a second question of one viewer replaces its first.
         self._waiting.pop(viewer, None)
