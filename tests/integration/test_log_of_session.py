@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
+import select
+import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -72,3 +79,33 @@ def test_command_hub_and_agent_log_one_session(tmp_path: Path) -> None:
     assert 3 == len(secrets)
     assert [] == [key for key in secrets if key in text or key in loud[1]]
     assert "INFO" not in loud[0] + quiet[0]
+
+
+def test_live_screens_show_no_line_of_any_process(tmp_path: Path) -> None:
+    """`watch -v` on a terminal: command, hub and agent log to a file that is named when the screens close."""
+    with running(2, "--step-ms", "20") as (training, _):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.environ |= {"TERM": "xterm-256color", "XDG_STATE_HOME": str(tmp_path)}
+            command = [sys.executable, "-m", "tuiadvisor", "watch", "--pid", str(training.pid), "-v"]
+            os.execv(command[0], command)  # noqa: S606  # no shell wanted
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        shown, deadline_s, has_left = b"", time.monotonic() + PATIENCE_S, False
+        with contextlib.suppress(OSError):  # Linux says EIO when the other end is closed
+            while select.select([terminal], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+                if not (data := os.read(terminal, 65536)):
+                    break
+                shown += data
+                (file,) = [*(tmp_path / "tuiadvisor").glob("watch-*.log")] or [None]
+                if not has_left and file is not None and "-> LIVE" in file.read_text():
+                    os.write(terminal, b"q")
+                    has_left = True
+        os.kill(pid, signal.SIGKILL)  # a zombie, unless it hangs
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown[-500:]
+        os.close(terminal)
+    (file,) = (tmp_path / "tuiadvisor").glob("watch-*.log")
+    text = file.read_text()
+    assert {"watch", "hub", "agent"} == set(re.findall(r"(?m)^\S+Z [A-Z]+ (\w+)\[", text))
+    assert f"the log is in {file}" in shown.decode(errors="replace").rpartition("\x1b[?1049l")[2]
+    said = [line.partition(": ")[2] for line in text.splitlines() if "Z INFO " in line]
+    assert [] == [words for words in said if words.encode() in shown]
