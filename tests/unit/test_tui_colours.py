@@ -33,7 +33,7 @@ def test_roles_in_the_code_are_in_the_themes() -> None:
     known = set(colours.THEMES["dark"])
     folder = Path(colours.__file__).parent
     used = set()
-    for path in folder.glob("*.py"):
+    for path in folder.parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             # A span is written as a pair whose second part is the role.
             if isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.elts[1], ast.Constant):

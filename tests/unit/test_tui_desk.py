@@ -9,6 +9,7 @@ from unit.test_tui_pages import SIZES, screen
 
 from tuiadvisor.tui.contract.desk import DESK_VALUES
 from tuiadvisor.tui.control.app import Screens
+from tuiadvisor.tui.pages.runs import Runs
 
 STATES = {
     "runs": (desks.desk(), ("8", "down", "m")),
@@ -63,7 +64,7 @@ def test_search_keeps_the_rows_with_all_words(keyboard: Keyboard) -> None:
     assert "contains" in keyboard.press("x", "x")
     assert "torn" in keyboard.press("escape")
     keyboard.press("/", "o", "l", "d", "enter", "escape")
-    assert "" == keyboard.place.runs.filter
+    assert "" == keyboard.place.at(Runs).filter
     keyboard.press("escape")
     assert "overview" == keyboard.page
 
@@ -89,7 +90,7 @@ def test_two_marked_recordings_are_compared_in_the_order_of_marking(keyboard: Ke
     assert ("compare", ("/runs/before.tuirec", "/runs/after.tuirec")) == keyboard.shell.asked[-1]
     assert "compare" == keyboard.page
     keyboard.press("8", "m")
-    assert ["/runs/before.tuirec"] == keyboard.place.runs.marked
+    assert ["/runs/before.tuirec"] == keyboard.place.at(Runs).marked
     assert "choose a recording first" in keyboard.press("g", "m")
 
 

@@ -9,8 +9,8 @@ import pytest
 from snapshot import views
 from unit.test_tui_app import screens, text_of
 
-from tuiadvisor.tui.contract.commands import COMMANDS
 from tuiadvisor.tui.contract.feed import FeedState
+from tuiadvisor.tui.control.registry import command_table
 
 # What Textual calls the characters.
 NAMES = {
@@ -25,7 +25,7 @@ NAMES = {
 }
 # Pressed before, where the second screen alone leaves nothing to do.
 BEFORE = {"ranks": ("1",), "open_all": ("2", "a")}
-KEYS = [(command.name, key) for command in COMMANDS for key in command.keys]
+KEYS = [(command.name, key) for command in command_table().commands for key in command.keys]
 
 
 @pytest.mark.parametrize("state", [views.live(views.straggler()), views.replay()], ids=["live", "replay"])

@@ -8,10 +8,14 @@ import pytest
 from snapshot import views
 
 from tuiadvisor.preferences import Preferences
-from tuiadvisor.tui.contract import commands
 from tuiadvisor.tui.contract.desk import NO_DESK, DeskState
 from tuiadvisor.tui.contract.feed import COMMAND_VALUES, FeedState
-from tuiadvisor.tui.control.navigator import ACTIONS, FEED_COMMANDS, Navigator
+from tuiadvisor.tui.control.in_time import next_speed
+from tuiadvisor.tui.control.navigator import Navigator
+from tuiadvisor.tui.control.registry import command_table
+from tuiadvisor.tui.pages.overview import Overview
+from tuiadvisor.tui.pages.rank import RankPage
+from tuiadvisor.tui.pages.ranks import Ranks
 
 
 class FakeShell:
@@ -76,7 +80,7 @@ class Keyboard:
     @property
     def order(self) -> list[int]:
         """The ranks that have a row."""
-        return self.place.ranks.order(self.place.state.view)
+        return self.place.at(Ranks).order(self.place.state.view)
 
 
 @pytest.fixture
@@ -90,15 +94,17 @@ def replaying() -> Keyboard:
 
 
 def test_each_key_belongs_to_one_command() -> None:
-    """No key does two things, and every command does something."""
-    keys = [key for command in commands.COMMANDS for key in command.keys]
+    """No key does two things."""
+    keys = [key for command in command_table().commands for key in command.keys]
     assert sorted(set(keys)) == sorted(keys)
-    assert {command.name for command in commands.COMMANDS} == set(ACTIONS) | set(FEED_COMMANDS)
 
 
 def test_what_is_sent_to_the_feed_is_in_the_contract() -> None:
     """Names and types of values are those that ViewFeed promises to take."""
-    for name, value in FEED_COMMANDS.values():
+    keyboard = Keyboard(views.replay())
+    keyboard.press("[", "]", "{", "}", "right", "left", "space", "x", "end")
+    assert len(keyboard.shell.asked) == 9
+    for name, value in keyboard.shell.asked:
         assert isinstance(value, COMMAND_VALUES[name])
 
 
@@ -122,7 +128,7 @@ def test_ctrl_c_quits_while_typing_but_q_is_typed(live: Keyboard) -> None:
     """A filter may contain a q."""
     live.press("2", "/", "q")
     assert 0 == live.shell.left
-    assert "q" == live.place.ranks.filter
+    assert "q" == live.place.at(Ranks).filter
     live.press("ctrl+c")
     assert 1 == live.shell.left
 
@@ -148,17 +154,17 @@ def test_the_cursor_moves_over_ranks_and_findings(live: Keyboard) -> None:
     assert "Communication is not hidden" in live.press("enter")
     live.press("escape", "g", "enter")
     assert "rank" == live.page
-    assert 2 == live.place.rank_page.rank
+    assert 2 == live.place.at(RankPage).rank
 
 
 def test_n_walks_the_findings(live: Keyboard) -> None:
     """Selecting on the overview, showing on the finding's page, round the end."""
     live.press("n")
-    assert ("finding", "straggler_data") == live.place.overview.cursor
+    assert ("finding", "straggler_data") == live.place.at(Overview).cursor
     live.press("n", "n", "n")
-    assert ("finding", "straggler_data") == live.place.overview.cursor
+    assert ("finding", "straggler_data") == live.place.at(Overview).cursor
     live.press("N")
-    assert ("finding", "warmup") == live.place.overview.cursor
+    assert ("finding", "warmup") == live.place.at(Overview).cursor
     assert "The first steps were slow" in live.press("enter")
     assert "Rank 2 reads its data late" in live.press("n")
     assert "The first steps were slow" in live.press("N")
@@ -174,7 +180,7 @@ def test_sort_cycles_through_the_columns(live: Keyboard) -> None:
     assert 2 == live.order[-1]
     for _ in range(6):
         live.press("s")
-    assert "rank" == live.place.ranks.sort
+    assert "rank" == live.place.at(Ranks).sort
 
 
 def test_unknown_values_sort_last() -> None:
@@ -206,13 +212,13 @@ def test_filter_can_be_edited() -> None:
     """Backspace, a word back, all; pasted text is cleaned."""
     keyboard = Keyboard(views.live(views.many(64)))
     keyboard.press("2", "/", "a", "b", "backspace")
-    assert "a" == keyboard.place.ranks.filter
+    assert "a" == keyboard.place.at(Ranks).filter
     keyboard.press("ctrl+u")
-    assert "" == keyboard.place.ranks.filter
+    assert "" == keyboard.place.at(Ranks).filter
     keyboard.place.paste("gpu\x1b[2J00\n")
-    assert "gpu[2J00 " == keyboard.place.ranks.filter
+    assert "gpu[2J00 " == keyboard.place.at(Ranks).filter
     keyboard.press("ctrl+w")
-    assert "" == keyboard.place.ranks.filter
+    assert "" == keyboard.place.at(Ranks).filter
 
 
 def test_a_long_table_scrolls_with_its_cursor() -> None:
@@ -235,9 +241,9 @@ def test_a_rank_opens_with_its_phases_and_neighbours(live: Keyboard) -> None:
     assert "rank 2" in text
     assert "arrives last in   98 % of the steps" in text
     live.press("right")
-    assert 0 == live.place.rank_page.rank
+    assert 0 == live.place.at(RankPage).rank
     live.press("left", "left")
-    assert 2 == live.place.rank_page.rank
+    assert 2 == live.place.at(RankPage).rank
     live.press("escape")
     assert "ranks" == live.page
 
@@ -308,10 +314,10 @@ def test_replay_keys(replaying: Keyboard, key: str, command: tuple[str, object],
 
 def test_speed_goes_round() -> None:
     """After the fastest comes the slowest."""
-    assert 8.0 == commands.next_speed(4.0)
-    assert 100.0 == commands.next_speed(32.0)
-    assert 0.5 == commands.next_speed(1000.0)
-    assert 4.0 == commands.next_speed(3.0)
+    assert 8.0 == next_speed(4.0)
+    assert 100.0 == next_speed(32.0)
+    assert 0.5 == next_speed(1000.0)
+    assert 4.0 == next_speed(3.0)
 
 
 def test_seek_asks_for_a_step(replaying: Keyboard) -> None:
@@ -435,9 +441,9 @@ def test_capture_is_asked_for_the_rank_that_is_shown_or_selected(live: Keyboard)
     """On a rank's page and from the palette above it; elsewhere the key says what to do first."""
     assert "choose a rank first" in live.press("P")
     live.press("2", "down", "P", "enter")
-    shown = live.place.rank_page.rank
+    shown = live.place.at(RankPage).rank
     live.press(":", "c", "a", "p", "t", "enter", "right", "P")
-    beside = live.place.rank_page.rank
+    beside = live.place.at(RankPage).rank
     assert [("capture", shown), ("capture", shown), ("capture", beside)] == live.shell.asked
 
 

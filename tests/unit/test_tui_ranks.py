@@ -9,7 +9,9 @@ from snapshot import views
 from unit.test_tui_navigator import Keyboard
 
 from tuiadvisor.text.line import length
+from tuiadvisor.tui.pages.rank import RankPage
 from tuiadvisor.tui.pages.rank_list import SORTS
+from tuiadvisor.tui.pages.ranks import Ranks
 
 GROUPED = views.grouped_many()
 
@@ -87,9 +89,9 @@ def test_a_rank_of_a_group_opens(keyboard: Keyboard) -> None:
     """Its details, and left and right go on in the order of the table."""
     keyboard.press("a", "s", "down", "down", "enter")
     assert "rank" == keyboard.page
-    assert 612 == keyboard.place.rank_page.rank
+    assert 612 == keyboard.place.at(RankPage).rank
     keyboard.press("right")
-    assert 300 == keyboard.place.rank_page.rank
+    assert 300 == keyboard.place.at(RankPage).rank
 
 
 def test_groups_sort_by_what_their_ranks_cause(keyboard: Keyboard) -> None:
@@ -119,7 +121,7 @@ def test_the_filter_takes_ranks_hosts_groups_and_what_stands_out(
     assert first == keyboard.order[0]
     assert f"{num:,} of 1,024" in text
     keyboard.press("escape")
-    assert "" == keyboard.place.ranks.filter
+    assert "" == keyboard.place.at(Ranks).filter
 
 
 def test_a_filter_without_a_match_says_what_it_looked_for(keyboard: Keyboard) -> None:
@@ -143,11 +145,11 @@ def test_the_map_of_phases(keyboard: Keyboard) -> None:
 
 def test_the_rows_are_put_in_order_once(keyboard: Keyboard) -> None:
     """Drawing again without news does not sort a thousand ranks again."""
-    before = keyboard.place.ranks.arrange(GROUPED)
+    before = keyboard.place.at(Ranks).arrange(GROUPED)
     keyboard.draw()
-    assert before is keyboard.place.ranks.arrange(GROUPED)
+    assert before is keyboard.place.at(Ranks).arrange(GROUPED)
     keyboard.press("s")
-    assert before is not keyboard.place.ranks.arrange(GROUPED)
+    assert before is not keyboard.place.at(Ranks).arrange(GROUPED)
 
 
 def test_a_group_that_vanishes_leaves_the_page_readable(keyboard: Keyboard) -> None:

@@ -1,37 +1,132 @@
-"""What every page has: lines for a size, a cursor over the things that can be opened, a scroll offset.
+"""What a screen is: its rows, its keys, its words; and the place in which its keys act.
 
-A page holds only what the user chose (cursor, scroll, sort, filter); what it shows is in the FeedState.
+A page is a class that declares everything of itself: name, title, help, the commands it brings, what usual commands do
+here instead, what enter opens. `control/registry.py` lists the pages; nothing else needs to know one.
+A page holds only what the user chose (cursor, scroll, sort, filter); what it shows is in the states it is given.
 Pages import no Textual, so their behaviour is tested without a terminal.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from tuiadvisor.text.line import Line, Target, select
+from tuiadvisor.tui.contract.desk import NO_DESK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from tuiadvisor.preferences import Preferences
+    from tuiadvisor.tui.contract.desk import DeskState
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.prompt import Prompt
+    from tuiadvisor.tui.contract.shell import Shell
 
 
 COPY_WIDTH = 100
 COPY_ROWS = 2000
 
 
-class Page:
-    """A body of the screen between header and footer."""
+def always(_state: FeedState, _page: Page) -> str:
+    """Nothing stands in a command's way."""
+    return ""
 
-    of_run = True  # shows the run that is open: its notices and replay keys belong here
-    tells_losses = False  # one row above it says what was lost; the overview has a place of its own for that
-    can_go_live = False  # a recording is shown and a live run is behind it
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Something a key does: what it is called, where it works and why it does not, what it does."""
+
+    name: str
+    keys: tuple[str, ...]  # Textual's key names, or the character typed
+    shown: str  # the key as written in footer and help
+    label: str  # two words for the footer
+    about: str  # a sentence for the help
+    group: str  # one of commands.GROUPS: where it stands in help and palette
+    do: Callable[[Place], None]
+    why_not: Callable[[FeedState, Page], str] = always  # "" where it can be used now
+    next_label: Callable[[FeedState, Page], str] | None = None  # what the key would do next, "" for its label
+
+
+def opening(name: str, key: str, label: str, about: str) -> Command:
+    """The command that shows the page of this name."""
+    return Command(name, (key,), key, label, about, "screens", lambda place: place.show(name))
+
+
+def only_on(name: str, reason: str) -> Callable[[FeedState, Page], str]:
+    """A command that works on the page of this name alone."""
+    return lambda _state, page: "" if page.name == name else reason
+
+
+AnyPage = TypeVar("AnyPage", bound="Page")
+
+
+class Place(Protocol):
+    """The user's place in the screens as commands and prompts know it. The Navigator is one."""
+
+    shell: Shell
+    state: FeedState
+    desk: DeskState
+    stack: list[Page]
+    page_rows: int  # that the page on top drew
+    commands: tuple[Command, ...]  # all there are
+
+    @property
+    def page(self) -> Page:
+        """The page on top."""
+
+    def at(self, kind: type[AnyPage]) -> AnyPage:
+        """The one page of this class."""
+
+    def say(self, text: str) -> None:
+        """Answer the last key in the footer."""
+
+    def ask_for(self, prompt: Prompt) -> None:
+        """Ask for a text in the footer."""
+
+    def end_prompt(self, *, keep: bool) -> None:
+        """Do what was typed, or take it back."""
+
+    def perform(self, name: str) -> None:
+        """Do a command, or say why it cannot be done."""
+
+    def show(self, name: str) -> None:
+        """Put the page of this name on top."""
+
+    def show_page(self, page: Page) -> None:
+        """Put a page on top as it was left."""
+
+    def show_detail(self, page: Page) -> None:
+        """Put a page on top from its first row on."""
+
+    def open_target(self, target: Target | None) -> None:
+        """Open what enter or a click points at."""
+
+    def go_back(self) -> None:
+        """Close the page on top."""
+
+
+class Page:
+    """A body of the screen between header and footer. The class attributes are what it declares of itself."""
+
     name = ""
     title = ""
+    about = ""  # the paragraph above its keys in the help
+    is_screen = False  # it has a number and replaces whatever is open; else it lies over it
+    of_run = True  # shows the run that is open: its notices and replay keys belong here
+    tells_losses = False  # one row above it says what was lost; the overview has a place of its own for that
+    filter_hint = ""  # what may be typed into its filter; "" for a page that is no list
     keys: tuple[str, ...] = ()  # names of commands, most useful first: footer and help read them
+    commands: ClassVar[
+        tuple[Command, ...]
+    ] = ()  # that this page brings; they work, or say why not, everywhere
 
     labels: ClassVar[Mapping[str, str]] = {}  # what a command is called here, where it is not its usual name
-    abouts: ClassVar[Mapping[str, str]] = {}  # what it does here, where that is not what it usually does
+    abouts: ClassVar[
+        Mapping[str, str]
+    ] = {}  # what it does here, in words, where that is not what it usually does
+    does: ClassVar[Mapping[str, Callable[[Place], None]]] = {}  # and the doing
+    opens: ClassVar[Mapping[str, Callable[[Place, str], None]]] = {}  # kind of target: what enter on one does
 
     def __init__(self) -> None:
         self.cursor: Target | None = None
@@ -41,10 +136,27 @@ class Page:
         self.targets: list[Target] = []
         self.follows = False  # the cursor moved: bring it into view
         self.target_rows: dict[Target, int] = {}
+        self.filter = ""
+        self.wanted: tuple[str, ...] = ()  # recordings on the screen whose rows wait to be read
+        self.can_go_live = False  # a recording is shown and a live run is behind it
+        self.desk = NO_DESK
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return exactly the rows to draw, at most `height`."""
         raise NotImplementedError
+
+    # --- what it is told, whether it is on top or not
+
+    def take_preferences(self, held: Preferences, file: str) -> None:
+        """What is preferred as the screens begin, and where it is kept."""
+
+    def take_state(self, when: str, state: FeedState) -> None:
+        """A newer state of the run; when: the time of day."""
+
+    def take_answer(self, when: str, text: str) -> None:
+        """What came of a command."""
+
+    # --- cursor
 
     def move(self, rows: int) -> None:
         """Move the cursor over the targets, or scroll where there are none."""
@@ -67,6 +179,14 @@ class Page:
     def opened(self) -> Target | None:
         """Return what enter opens."""
         return self.cursor if self.cursor in self.targets else None
+
+    def can_open(self, state: FeedState) -> bool:  # noqa: ARG002 - pages that need it override
+        """Whether enter does anything."""
+        return bool(self.targets)
+
+    def meant(self, state: FeedState) -> Target | None:  # noqa: ARG002
+        """What enter opens without a cursor: the only thing there is."""
+        return self.targets[0] if len(self.targets) == 1 else None
 
     def copied(self, state: FeedState) -> str:
         """Return the whole page as text, beyond what fits on the screen; blank rows in a row are one."""

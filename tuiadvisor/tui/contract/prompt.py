@@ -1,25 +1,32 @@
-"""One line of text being typed in the footer: filter, seek, palette.
+"""One line of text being typed in the footer: a filter, a step, a note, an answer, a command.
 
-In: keys.  Out: the text.
+In: keys.  Out: the text, to whoever asked for it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tuiadvisor.text.line import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_LENGTH = 80
 
 
 @dataclass(slots=True)
 class Prompt:
-    """A question and what was typed so far."""
+    """A question, what was typed so far, and what becomes of it."""
 
-    name: str
     question: str
     hint: str
+    keep: Callable[[str], None]  # enter: what was typed
     typed: str = ""
+    change: Callable[[str], None] | None = None  # after each key: what is typed so far
+    drop: Callable[[], None] | None = None  # escape
+    move: Callable[[int], None] | None = None  # up and down, where they choose among something
 
     def key(self, key: str, character: str | None) -> bool:
         """Take a key; returns whether the text changed."""

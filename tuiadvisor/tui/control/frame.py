@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, Span, clean, crop, fit, indent, length, line, pad, wrap
-from tuiadvisor.tui.contract import commands
+from tuiadvisor.tui.contract.commands import label
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
 
 if TYPE_CHECKING:
+    from tuiadvisor.tui.contract.commands import CommandTable
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Page
 
@@ -150,7 +151,7 @@ def replay_bar(state: FeedState, width: int) -> list[Line]:
     return [crop(Line((*left.spans, (first, "dim"), *track, (last, "dim"))), width)]
 
 
-def footer(state: FeedState, page: Page, width: int, message: str, wire: str) -> Line:
+def footer(table: CommandTable, state: FeedState, page: Page, width: int, *, message: str, wire: str) -> Line:
     """Return the next useful keys, or the answer to the last one."""
     tail: list[Span] = [(f"{wire} ", "header_dim")] if wire else []
     if message:
@@ -162,12 +163,12 @@ def footer(state: FeedState, page: Page, width: int, message: str, wire: str) ->
         names = ["end", "step_back", "step_forward", "seek", *names]
     spans: list[Span] = [(" ", "header")]
     used = 1 + length(tail)
-    shown = commands.usable(dict.fromkeys(names), state, page)
+    shown = table.usable(dict.fromkeys(names), state, page)
     # Quit is always told: it is kept where the others run out of room.
     last = [command for command in shown if command.name == "quit"]
     reserve = sum(len(command.shown) + len(command.label) + 3 for command in last)
     for command in [*(each for each in shown if each.name != "quit"), *last]:
-        text = commands.label(command, state, page)
+        text = label(command, state, page)
         if command.name == "page_down" and page.num_below:
             text = f"{page.num_below:,} more"
         size = len(command.shown) + len(text) + 3

@@ -1,6 +1,8 @@
-"""Which page is open, what is being typed, what each key does, and the rows of the whole screen.
+"""Which page is open, what each key does, and the rows of the whole screen.
 
 No Textual here: the application passes keys in and draws the rows it gets. In: FeedState, keys.  Out: lines.
+Keys, palette and footer are our own list of commands, not Textual's bindings: live and replay, a keyboard in a test and
+a click in the palette all go through `perform`, which says why a key does nothing. See `frame` for the footer's bytes.
 """
 
 from __future__ import annotations
@@ -10,23 +12,10 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.preferences import Preferences
 from tuiadvisor.text.line import BLANK
-from tuiadvisor.tui.contract import commands
 from tuiadvisor.tui.contract.desk import NO_DESK
 from tuiadvisor.tui.control import frame
-from tuiadvisor.tui.control.actions import ACTIONS, FEED_COMMANDS
 from tuiadvisor.tui.control.prompts import Prompts
-from tuiadvisor.tui.pages.comparison import ComparePage
-from tuiadvisor.tui.pages.details import FindingPage, RankPage
-from tuiadvisor.tui.pages.guidance import Guidance
-from tuiadvisor.tui.pages.help import HelpPage, PalettePage
-from tuiadvisor.tui.pages.journal import Journal, LogPage
-from tuiadvisor.tui.pages.overlap import OverlapPage
-from tuiadvisor.tui.pages.overview import Overview
-from tuiadvisor.tui.pages.pipeline import Pipeline
-from tuiadvisor.tui.pages.preferences import PreferencesPage
-from tuiadvisor.tui.pages.ranks import Ranks
-from tuiadvisor.tui.pages.runs import Runs
-from tuiadvisor.tui.pages.scaling import ScalingPage
+from tuiadvisor.tui.control.registry import PAGES, command_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +23,8 @@ if TYPE_CHECKING:
     from tuiadvisor.text.line import Line, Target
     from tuiadvisor.tui.contract.desk import DeskState
     from tuiadvisor.tui.contract.feed import FeedState
-    from tuiadvisor.tui.contract.page import Page
+    from tuiadvisor.tui.contract.page import AnyPage, Command, Page
+    from tuiadvisor.tui.contract.prompt import Prompt
     from tuiadvisor.tui.contract.shell import Shell
 
 MESSAGE_S = 4.0
@@ -55,44 +45,25 @@ class Navigator:
         preferences: Preferences | None = None,
         preferences_file: str = "",
         clock: Callable[[], float] = monotonic,
+        pages: tuple[type[Page], ...] = PAGES,
     ) -> None:
+        """pages: the screens there are."""
         self.shell: Shell = shell
         self.state: FeedState = state
         self.intro: str | None = intro
         self.clock: Callable[[], float] = clock
-        self.overview: Overview = Overview()
-        self.ranks: Ranks = Ranks()
-        self.overlap: OverlapPage = OverlapPage()
-        self.pipeline: Pipeline = Pipeline()
-        self.runs: Runs = Runs()
-        self.compare: ComparePage = ComparePage()
-        self.advisor: Guidance = Guidance()
-        self.scaling: ScalingPage = ScalingPage()
-        self.preferences: PreferencesPage = PreferencesPage(preferences or Preferences(), preferences_file)
-        self.journal: Journal = Journal()
-        self.log: LogPage = LogPage(self.journal)
-        self.help: HelpPage = HelpPage()
-        self.palette: PalettePage = PalettePage()
-        self.finding_page: FindingPage = FindingPage()
-        self.rank_page: RankPage = RankPage()
-        # The screens with a number: each replaces whatever is open.
-        self.screens: dict[str, Page] = {
-            page.name: page
-            for page in (
-                self.overview,
-                self.ranks,
-                self.pipeline,
-                self.overlap,
-                self.advisor,
-                self.scaling,
-                self.compare,
-                self.runs,
-            )
-        }
-        self.stack: list[Page] = [self.screens[first_page]]
+        self.table = command_table(pages)
+        self.commands: tuple[Command, ...] = self.table.commands
+        self.pages: dict[type[Page], Page] = {kind: kind() for kind in pages}
+        self.by_name: dict[str, Page] = {page.name: page for page in self.pages.values()}
+        self.openers = {kind: opener for page in pages for kind, opener in page.opens.items()}
+        for page in self.pages.values():
+            page.take_preferences(preferences or Preferences(), preferences_file)
+        self.home: Page = self.by_name["overview"]
+        self.stack: list[Page] = [self.by_name[first_page]]
         self.desk: DeskState = NO_DESK
         self.num_answers = 0
-        self.asking: Prompts = Prompts(self)
+        self.asking: Prompts = Prompts()
         self.message = ""
         self.message_until_s = 0.0
         self.wire_note = ""
@@ -104,21 +75,30 @@ class Navigator:
         """The page on top."""
         return self.stack[-1]
 
+    def at(self, kind: type[AnyPage]) -> AnyPage:
+        """The one page of this class."""
+        page = self.pages[kind]
+        assert isinstance(page, kind)  # noqa: S101 - the table is made so
+        return page
+
     def take_desk(self, desk: DeskState) -> None:
         """Show what lies beside the run; say the answer to the last command."""
-        self.desk = self.runs.desk = self.compare.desk = self.advisor.desk = self.scaling.desk = desk
+        self.desk = desk
+        for page in self.pages.values():
+            page.desk = desk
         for page in self.stack:
             page.can_go_live = desk.has_live and bool(desk.open_path)
         if desk.num_answers != self.num_answers:
             self.num_answers = desk.num_answers
             if desk.answer:
                 self.say(desk.answer)
-                self.journal.add(self.wall_time(), desk.answer)
+                for page in self.pages.values():
+                    page.take_answer(self.wall_time(), desk.answer)
 
     def take_state(self, state: FeedState) -> None:
-        """Show a newer state of the run; what it tells of the tool itself goes into the log."""
-        if state is not self.state or not self.journal.entries:
-            self.journal.observe(self.wall_time(), state)
+        """Show a newer state of the run; every page is told of it, the log keeps what it tells of the tool itself."""
+        for page in self.pages.values():
+            page.take_state(self.wall_time(), state)
         self.state = state
 
     def wall_time(self) -> str:
@@ -127,7 +107,7 @@ class Navigator:
 
     def wanted_runs(self) -> tuple[str, ...]:
         """Return the recordings whose rows are on the screen and wait to be read."""
-        return self.runs.wanted if self.page is self.runs else ()
+        return self.page.wanted
 
     def rows(self, width: int, height: int) -> list[Line]:
         """Return the whole screen."""
@@ -154,7 +134,9 @@ class Navigator:
             return frame.prompt(asked.question, asked.typed, asked.hint, width)
         if self.message and self.clock() > self.message_until_s:
             self.message = ""
-        return frame.footer(self.state, self.page, width, self.message, self.wire_note)
+        return frame.footer(
+            self.table, self.state, self.page, width, message=self.message, wire=self.wire_note
+        )
 
     def say(self, text: str) -> None:
         """Answer the last key in the footer, for a few seconds."""
@@ -173,10 +155,10 @@ class Navigator:
             pass
         elif self.intro is not None:
             self.intro = None
-            if pressed in commands.BY_KEY and pressed not in _ONLY_CLOSE:
-                self.perform(commands.BY_KEY[pressed].name)
-        elif pressed in commands.BY_KEY:
-            self.perform(commands.BY_KEY[pressed].name)
+            if pressed in self.table.by_key and pressed not in _ONLY_CLOSE:
+                self.perform(self.table.by_key[pressed].name)
+        elif pressed in self.table.by_key:
+            self.perform(self.table.by_key[pressed].name)
         elif printable:
             self.say(f"{pressed} does nothing here: ? shows the keys")
 
@@ -189,130 +171,64 @@ class Navigator:
         target = self.drawn[row].target if 0 <= row < len(self.drawn) else None
         if self.intro is not None:
             self.intro = None
-        elif target is not None and target[0] == "command":
-            self.palette.cursor = target
-            self.asking.close(keep=True)
         elif target is not None:
             self.page.cursor = target
             self.open_target(target)
 
     def perform(self, name: str) -> None:
-        """Do a command, or say why it cannot be done."""
+        """Do a command as the page on top does it, or say why it cannot be done."""
         self.message = ""
-        reason = commands.why_not(name, self.state, self.page)
+        command = self.table.by_name[name]
+        reason = command.why_not(self.state, self.page)
         if reason:
-            self.say(f"{commands.BY_NAME[name].shown}: {reason}")
-        elif name in FEED_COMMANDS:
-            self.shell.ask(*FEED_COMMANDS[name])
+            self.say(f"{command.shown}: {reason}")
         else:
-            ACTIONS[name](self)
+            self.page.does.get(name, command.do)(self)
 
-    def filtered(self) -> Ranks | Runs:
-        """The list that `/` filters here."""
-        return self.runs if self.page is self.runs else self.ranks
+    def ask_for(self, prompt: Prompt) -> None:
+        """Ask for a text in the footer."""
+        self.asking.open(prompt)
 
-    def show_preferences(self) -> None:
-        """What is preferred, over whatever is open."""
-        self._show_detail(self.preferences)
+    def end_prompt(self, *, keep: bool) -> None:
+        """Do what was typed, or take it back."""
+        self.asking.close(keep=keep)
 
     # --- pages
+
+    def show(self, name: str) -> None:
+        """Put the page of this name on top."""
+        self.show_page(self.by_name[name])
 
     def show_page(self, page: Page) -> None:
         """Put a page on top; a screen with a number replaces whatever is open."""
         page.can_go_live = self.desk.has_live and bool(self.desk.open_path)
-        if page in self.screens.values():
+        if page.is_screen:
             self.stack = [page]
         elif page in self.stack:
             del self.stack[self.stack.index(page) + 1 :]
         else:
             self.stack.append(page)
 
-    def _first_target(self) -> Target | None:
-        """What is meant without a cursor: the first finding of the overview, or the only thing there is."""
-        findings = self.state.view.findings if self.state.view else ()
-        if self.page is self.overview and findings:
-            return ("finding", findings[0].id)
-        return self.page.targets[0] if len(self.page.targets) == 1 else None
+    def show_detail(self, page: Page) -> None:
+        """Put a page on top from its first row on."""
+        page.top = 0
+        self.show_page(page)
 
     def open_target(self, target: Target | None) -> None:
         """Open what enter or a click points at; without a cursor what is meant, else set the cursor."""
-        target = target or self._first_target()
+        target = target or self.page.meant(self.state)
         if target is None:
             self.page.move(1)
-        elif target[0] == "finding":
-            self.finding_page.finding_id = target[1]
-            self._show_detail(self.finding_page)
-        elif target[0] == "run":
-            self.shell.ask("open_run", target[1])
-            self.show_page(self.overview)
-        elif target[0] == "pattern":
-            self.advisor.show_pattern(target[1])
-        elif target[0] in ASKING:
-            ASKING[target[0]](self.asking)
-        elif target[0] == "live":
-            self.go_live()
-        elif target[0] == "group":
-            self.ranks.toggle(target[1])
-        elif target[0] == "rank":
-            self.rank_page.rank = int(target[1])
-            self.rank_page.cursor = None
-            self._show_detail(self.rank_page)
-
-    def _show_detail(self, page: Page) -> None:
-        page.top = 0
-        self.show_page(page)
+        elif target[0] in self.openers:
+            self.openers[target[0]](self, target[1])
 
     def go_back(self) -> None:
         """Close the page on top, or clear the filter, or return to the overview."""
         if len(self.stack) > 1:
             self.stack.pop()
-        elif self.page in (self.ranks, self.runs) and self.filtered().filter:
-            self.filtered().filter = ""
-        elif self.page is not self.overview:
-            self.show_page(self.overview)
+        elif self.page.filter:
+            self.page.filter = ""
+        elif self.page is not self.home:
+            self.show_page(self.home)
         else:
-            self.overview.cursor = None
-
-    def go_live(self) -> None:
-        """From a recording back to the live run."""
-        self.shell.ask("go_live")
-        self.show_page(self.overview)
-
-    def show_runs(self) -> None:
-        """The list of recordings, looked up anew."""
-        self.shell.ask("list_runs")
-        self.show_page(self.runs)
-
-    def show_advisor(self) -> None:
-        """The guided session on what is shown."""
-        self.shell.ask("advise")
-        self.show_page(self.advisor)
-
-    def show_scaling(self) -> None:
-        """How what is shown scales."""
-        self.shell.ask("scale")
-        self.show_page(self.scaling)
-
-    def show_help(self) -> None:
-        """Open the help for the page below, or close it."""
-        if self.page is self.help:
-            self.go_back()
-            return
-        self.help.below = self.page
-        self._show_detail(self.help)
-
-    def show_palette(self) -> None:
-        """List the commands with a prompt that filters them."""
-        self.palette.below = self.page
-        self.palette.typed = ""
-        self.palette.cursor = None
-        self._show_detail(self.palette)
-        self.asking.open("palette", ":", "type to filter, up and down choose, enter does it")
-
-
-# What enter asks for in the footer.
-ASKING: dict[str, Callable[[Prompts], None]] = {
-    "question": Prompts.ask_question,
-    "entry": Prompts.ask_size,
-    "preference": Prompts.ask_preference,
-}
+            self.home.cursor = None

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
-from tuiadvisor.tui.contract.desk import NO_DESK
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
+from tuiadvisor.tui.pages.runs import MOST_MARKS, Runs
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
     from tuiadvisor.views.comparison import Comparison, FindingChange, PhaseChange
 
 WIDTH = 80
@@ -57,17 +58,73 @@ def plain_comparison(comparison: Comparison, *, plain_ascii: bool | None = None)
     return to_ascii(text) if plain_ascii else text
 
 
+def compare_marked(place: Place) -> None:
+    """Compare the two marked recordings."""
+    marked = place.at(Runs).marked
+    if len(marked) < MOST_MARKS:
+        place.say("c: mark two recordings first, with m: the one before the change, then the one after")
+        return
+    place.shell.ask("compare", tuple(marked))
+    place.show("compare")
+
+
+def swap(place: Place) -> None:
+    """Compare the other way round."""
+    comparison = place.desk.comparison
+    if comparison is None:
+        place.say("w: nothing is compared yet")
+        return
+    place.shell.ask("compare", (comparison.after.path, comparison.before.path))
+
+
+ON_RUNS = only_on("runs", "only on the list of recordings: press 8")
+
+
 class ComparePage(Page):
     """The seventh screen: before and after."""
 
     name = "compare"
     title = "Compare"
+    about = (
+        "Only what lies beyond the noise of two runs of the same code is called a change; * marks phases "
+        "that changed surely. The interval is 95 %."
+    )
+    is_screen = True
+    commands: ClassVar = (
+        opening("compare", "7", "Compare", "two recordings, before and after"),
+        Command(
+            "mark",
+            ("m",),
+            "m",
+            "Mark",
+            "mark a recording; two can be compared",
+            "runs",
+            lambda place: place.say(place.at(Runs).mark()),
+            ON_RUNS,
+        ),
+        Command(
+            "compare_marked",
+            ("c",),
+            "c",
+            "Compare marked",
+            "the two marked recordings, before and after",
+            "runs",
+            compare_marked,
+            ON_RUNS,
+        ),
+        Command(
+            "swap",
+            ("w",),
+            "w",
+            "Swap",
+            "before and after the other way round",
+            "runs",
+            swap,
+            only_on("compare", "only on a comparison: press 7"),
+        ),
+    )
     of_run = False
     keys = ("runs", "swap", "copy", "help", "quit")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.desk = NO_DESK
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - of two other runs
         """Return the comparison, or what to do for one."""

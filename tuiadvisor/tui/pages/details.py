@@ -5,7 +5,7 @@ In: FeedState and the target that was opened.  Out: lines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
@@ -17,9 +17,24 @@ from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
     from tuiadvisor.views.run_view import Action, Finding, RankRow, RunView
 
 MARGIN = 1
+
+
+def open_finding(place: Place, finding: str) -> None:
+    """Show a finding."""
+    page = place.at(FindingPage)
+    page.finding_id = finding
+    place.show_detail(page)
+
+
+def open_neighbour(place: Place, by: int) -> None:
+    """Show the finding beside this one."""
+    found = place.at(FindingPage).neighbour(place.state.view, by)
+    if found is not None:
+        open_finding(place, found)
 
 
 class FindingPage(Page):
@@ -27,6 +42,12 @@ class FindingPage(Page):
 
     name = "finding"
     title = "Finding"
+    about = "The evidence is what made the rule fire, in the steps named beside it."
+    does: ClassVar = {
+        "next_finding": lambda place: open_neighbour(place, 1),
+        "previous_finding": lambda place: open_neighbour(place, -1),
+    }
+    opens: ClassVar = {"finding": open_finding}
     keys = ("next_finding", "previous_finding", "back", "copy", "help", "pause", "quit")
 
     def __init__(self) -> None:
@@ -119,31 +140,6 @@ def action(number: int, act: Action, width: int) -> list[Line]:
     if act.command:
         rows += [indent(each, 3) for each in bullet("$", act.command, width - 5, "accent")]
     return rows
-
-
-class RankPage(Page):
-    """One rank: state, phases beside the job's mean, arrival at the barrier, its findings."""
-
-    tells_losses = True
-    name = "rank"
-    title = "Rank"
-    keys = ("next_rank", "previous_rank", "capture", "back", "help", "pause", "quit")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rank = 0
-
-    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
-        """Return the rank, or that it is not in this run."""
-        if state.view is None:
-            return waiting(state, width, height)
-        rank = next((each for each in state.view.ranks if each.rank == self.rank), None)
-        room = width - 2 * MARGIN
-        if rank is None:
-            rows = [BLANK, line((f"Rank {self.rank} is not in this run any more. Press esc.", "dim"))]
-        else:
-            rows = rank_lines(state.view, rank, room)
-        return self.arranged([indent(each, MARGIN) if each.spans else each for each in rows], width, height)
 
 
 def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:

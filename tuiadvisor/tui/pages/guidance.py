@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.session.guided import SHORT
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, wrap
-from tuiadvisor.tui.contract.desk import NO_DESK
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Command, Page
+from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.stages import Asked, Stage
     from tuiadvisor.text.line import Target
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
 
 MARGIN = 1
 LEFT_WIDTH = 20
@@ -29,11 +30,57 @@ CARD_ROWS = 5
 GAP = 2
 
 
+def show_advisor(place: Place) -> None:
+    """The guided session on what is shown."""
+    place.shell.ask("advise")
+    place.show("advisor")
+
+
+def ask_question(place: Place) -> None:
+    """Ask for the answer to the question the session points at."""
+    asked = place.at(Guidance).question()
+    if asked is not None:
+        typed = "" if asked.answer is None else str(asked.answer)
+        empty = "empty skips it" if asked.answer is None else "empty takes it back"
+        hint = f"{answer_hint(asked)}; {empty}, esc stops"
+        place.ask_for(Prompt("answer", hint, lambda text: send_answer(place, text), typed))
+
+
+def send_answer(place: Place, typed: str) -> None:
+    """Send what was typed and ask the next open question of this pattern."""
+    page = place.at(Guidance)
+    asked = page.question()
+    if asked is None:
+        return
+    if typed.strip() or asked.answer is not None:
+        place.shell.ask("answer", (asked.id, typed_answer(asked, typed)))
+    if page.advance():
+        ask_question(place)
+    else:
+        place.say("that was the last open question of this pattern: right goes on to the next")
+
+
 class Guidance(Page):
     """The fifth screen."""
 
     name = "advisor"
     title = "Advisor"
+    about = (
+        "Six patterns, each with what was measured and what only you know. Answers are stated, never measured; "
+        "they can forbid, price or end something. left and right change the pattern, up and down the question."
+    )
+    is_screen = True
+    commands: ClassVar = (
+        Command(
+            "advisor",
+            ("5",),
+            "5",
+            "Advisor",
+            "the guided session: six patterns, one decision",
+            "screens",
+            show_advisor,
+        ),
+    )
     of_run = False
     keys = ("open", "next_rank", "previous_rank", "up", "down", "help", "quit")
     labels: ClassVar = {"open": "Answer", "next_rank": "Next pattern", "previous_rank": "Pattern before"}
@@ -42,10 +89,17 @@ class Guidance(Page):
         "next_rank": "the pattern after this one",
         "previous_rank": "the pattern before this one",
     }
+    does: ClassVar = {
+        "next_rank": lambda place: place.at(Guidance).side(1),
+        "previous_rank": lambda place: place.at(Guidance).side(-1),
+    }
+    opens: ClassVar = {
+        "question": lambda place, _: ask_question(place),
+        "pattern": lambda place, pattern: place.at(Guidance).show_pattern(pattern),
+    }
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = NO_DESK
         self.pattern = "P1"
 
     def side(self, by: int) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, indent, line, rule, wrap
 from tuiadvisor.text.wording import loss_notes
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.pages import rank_row
 
 if TYPE_CHECKING:
@@ -106,13 +106,26 @@ class LogPage(Page):
 
     name = "log"
     title = "Log"
+    about = "What the tool itself did and met since the screens were opened, newest last."
+    commands: ClassVar = (opening("log", "L", "Log", "what the tool did: attaching, ranks, losses, answers"),)
     of_run = False
     keys = ("back", "page_up", "page_down", "copy", "help", "quit")
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.journal = journal
+        self.journal = Journal()
         self.top = 1 << 30  # at the end
+        self._state: FeedState | None = None
+
+    def take_state(self, when: str, state: FeedState) -> None:
+        """Keep what a state tells of the tool itself."""
+        if state is not self._state or not self.journal.entries:
+            self.journal.observe(when, state)
+        self._state = state
+
+    def take_answer(self, when: str, text: str) -> None:
+        """Keep what came of a command."""
+        self.journal.add(when, text)
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - a log is not of one state
         """Return the entries."""

@@ -5,14 +5,14 @@ In: FeedState.  Out: lines. What was not observed is unknown, with the reason an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor import phases
 from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.text.wording import collective_figures, late_and_waiting
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.communication import exchange
@@ -39,6 +39,16 @@ class OverlapPage(Page):
     tells_losses = True
     name = "overlap"
     title = "Overlap"
+    about = (
+        "Communication is cheap where compute hides it and dear where it is exposed: then either the last "
+        "rank is waited for (skew), or data are moving (transfer). Each collective is seen in steps "
+        "watched in detail, and "
+        "DDP's buckets on CPU too: when each left, and what buckets of another size would hide (by a model)."
+    )
+    is_screen = True
+    commands: ClassVar = (
+        opening("overlap", "4", "Overlap", "communication beside compute: hidden, exposed, each collective"),
+    )
     keys = ("detail", "ranks", "overview", "copy", "help", "pause", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:

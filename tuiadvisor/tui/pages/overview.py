@@ -6,11 +6,11 @@ ranks; from 120 columns on findings and sources stand beside.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, Span, beside, crop, fit, indent, line, rule
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import action
@@ -18,6 +18,7 @@ from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
+    from tuiadvisor.text.line import Target
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.views.run_view import RankRow, RunView
 
@@ -30,6 +31,16 @@ class Overview(Page):
 
     name = "overview"
     title = "Overview"
+    about = (
+        "Top to bottom: the decision, the step's time over the last steps, what a step is spent on, "
+        "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶). "
+        "Goodput is the share of "
+        "the time seen that none of the named losses takes."
+    )
+    is_screen = True
+    commands: ClassVar = (
+        opening("overview", "1", "Overview", "verdict, step time, where a step goes, ranks, findings"),
+    )
     keys = ("ranks", "open", "help", "pause", "palette", "report", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
@@ -40,6 +51,15 @@ class Overview(Page):
         room = width - 2 * MARGIN
         rows = _wide(state.view, room, height) if width >= WIDE else _narrow(state.view, room, height)
         return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
+
+    def can_open(self, state: FeedState) -> bool:
+        """Enter opens the first finding without a cursor."""
+        return super().can_open(state) or bool(state.view and state.view.findings)
+
+    def meant(self, state: FeedState) -> Target | None:
+        """The first finding."""
+        findings = state.view.findings if state.view else ()
+        return ("finding", findings[0].id) if findings else super().meant(state)
 
     def copied(self, state: FeedState) -> str:
         """Return the summary that --once prints: the screen itself has only what fits."""

@@ -5,7 +5,7 @@ A job without stages shows the chain a step goes through, the longest link marke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text import gantt
@@ -18,7 +18,7 @@ from tuiadvisor.text.wording import (
     why_no_chart,
     why_no_pipeline,
 )
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages.waiting import waiting
 
@@ -46,6 +46,14 @@ class Pipeline(Page):
     tells_losses = True
     name = "pipeline"
     title = "Pipeline"
+    about = (
+        "One step, a row a rank: F forward, B backward, W weight gradients, a dot where it waits. The bubble "
+        "is the idle share of all ranks; u is what even stages would take off it, f what more micro-batches would."
+    )
+    is_screen = True
+    commands: ClassVar = (
+        opening("pipeline", "3", "Pipeline", "a step by stage and micro-batch, or its chain"),
+    )
     keys = ("open", "overview", "ranks", "help", "pause", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from tuiadvisor.preferences import BY_NAME, OPTIONS, Preferences, shown
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.preferences import BY_NAME, OPTIONS, Preferences, changed, moved, shown
 from tuiadvisor.text.line import BLANK, Line, crop, fit, indent, line, rule, wrap
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Command, Page
+from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages.details import bullet
 
 if TYPE_CHECKING:
     from tuiadvisor.preferences import Option
     from tuiadvisor.text.line import Span, Target
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
 
 MARGIN = 1
 LABEL = 20
@@ -25,11 +28,71 @@ NOTES = (
 )
 
 
+def ask_preference(place: Place) -> None:
+    """Take the next choice of a preference, or ask for its value."""
+    page = place.at(PreferencesPage)
+    option = page.option()
+    if option is None:
+        return
+    if option.choices:
+        prefer(place, moved(page.held, option.name, 1))
+    else:
+        hint = f"{option.about}; esc stops"
+        typed = shown(page.held, option.name)
+        place.ask_for(Prompt(option.label, hint, lambda text: prefer_typed(place, text), typed))
+
+
+def prefer_typed(place: Place, typed: str) -> None:
+    """Keep a value that was typed, or say what may stand there."""
+    page = place.at(PreferencesPage)
+    option = page.option()
+    if option is None:
+        return
+    try:
+        prefer(place, changed(page.held, option.name, typed.strip()))
+    except TuiadvisorError as error:
+        place.say(str(error))
+
+
+def prefer_other(place: Place, by: int) -> None:
+    """The choice beside the one that is held, or a little more or less."""
+    page = place.at(PreferencesPage)
+    pointed = page.opened()
+    if pointed is not None:
+        prefer(place, moved(page.held, pointed[1], by))
+
+
+def prefer(place: Place, preferences: Preferences) -> None:
+    """Show it at once and keep it."""
+    page = place.at(PreferencesPage)
+    if preferences != page.held:
+        page.held = preferences
+        place.shell.prefer(preferences)
+        place.shell.ask("save_preferences", preferences)
+
+
 class PreferencesPage(Page):
     """What is preferred."""
 
     name = "preferences"
     title = "Preferences"
+    about = "What is changed here is shown at once and written to the file, whole, each time."
+    commands: ClassVar = (
+        Command(
+            "preferences",
+            (",",),
+            ",",
+            "Preferences",
+            "colours, units, thresholds, first screen; kept in a file",
+            "looks",
+            lambda place: place.show_detail(place.at(PreferencesPage)),
+        ),
+    )
+    does: ClassVar = {
+        "next_rank": lambda place: prefer_other(place, 1),
+        "previous_rank": lambda place: prefer_other(place, -1),
+    }
+    opens: ClassVar = {"preference": lambda place, _: ask_preference(place)}
     of_run = False
     keys = ("open", "next_rank", "previous_rank", "up", "down", "back", "help", "quit")
     labels: ClassVar = {"open": "Change", "next_rank": "Next", "previous_rank": "Former"}
@@ -39,10 +102,14 @@ class PreferencesPage(Page):
         "previous_rank": "the choice before, or a little less",
     }
 
-    def __init__(self, held: Preferences, file: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.held = held
-        self.file = file
+        self.held = Preferences()
+        self.file = ""
+
+    def take_preferences(self, held: Preferences, file: str) -> None:
+        """What is preferred as the screens begin, and where it is kept."""
+        self.held, self.file = held, file
 
     def option(self) -> Option | None:
         """What the cursor stands on."""

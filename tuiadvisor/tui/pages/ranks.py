@@ -6,11 +6,12 @@ one has scrolled to: in its place, or in the block below the table.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, Span, Target, indent, length, line, rule, select, spread
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
+from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row
 from tuiadvisor.tui.pages.details import rank_lines
@@ -19,6 +20,7 @@ from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
     from tuiadvisor.views.run_view import RunView
 
 
@@ -30,6 +32,28 @@ PINNED_SHARE = 8
 MIN_PINNED = 2
 ROOM_FOR_PINNED = 8
 ONE_EACH = "rank"  # no grouping
+FILTER_HINT = "7, 8-15, host, stage 2, live, outlier …; enter keeps it, esc clears it"
+ON_RANKS = only_on("ranks", "only on the ranks screen: press 2")
+
+
+def ask_filter(place: Place) -> None:
+    """Filter the list that is shown while it is typed."""
+    page = place.page
+
+    def change(typed: str) -> None:
+        page.filter = typed
+
+    place.ask_for(Prompt("/", page.filter_hint, change, page.filter, change, lambda: change("")))
+
+
+def no_list(_state: FeedState, page: Page) -> str:
+    """Only lists can be filtered."""
+    return "" if page.filter_hint else "only on a list: 2 ranks or 8 runs"
+
+
+def map_label(_state: FeedState, page: Page) -> str:
+    """What the heat map would show next."""
+    return "Steps" if isinstance(page, Ranks) and page.shows_phases else ""
 
 
 class Ranks(Page):
@@ -38,6 +62,80 @@ class Ranks(Page):
     tells_losses = True
     name = "ranks"
     title = "Ranks"
+    about = (
+        "Each column of the heat map is a step: taller and warmer is later at the gradient barrier. "
+        "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together. "
+        "A group (+8: eight ranks, closed) has the mean of its ranks, causes and last summed, and "
+        "its latest rank's map; "
+        "what stands out (▶ ◆) is always on the screen."
+    )
+    is_screen = True
+    filter_hint = FILTER_HINT
+    commands: ClassVar = (
+        opening("ranks", "2", "Ranks", "a row and a heat map for each rank"),
+        Command(
+            "sort",
+            ("s",),
+            "s",
+            "Sort",
+            "sort the ranks by the next column",
+            "ranks",
+            lambda place: place.say(f"sorted by {place.at(Ranks).next_sort()}"),
+            ON_RANKS,
+        ),
+        Command(
+            "reverse",
+            ("r",),
+            "r",
+            "Reverse",
+            "turn the order round",
+            "ranks",
+            lambda place: place.at(Ranks).turn_round(),
+            ON_RANKS,
+        ),
+        Command(
+            "group",
+            ("a",),
+            "a",
+            "Group",
+            "a row a host, a stage, a replica, a rank",
+            "ranks",
+            lambda place: place.say(place.at(Ranks).next_grouping(place.state.view)),
+            ON_RANKS,
+        ),
+        Command(
+            "open_all",
+            ("e",),
+            "e",
+            "Open all",
+            "open or close all groups; enter does one",
+            "ranks",
+            lambda place: place.at(Ranks).toggle_all(),
+            ON_RANKS,
+        ),
+        Command(
+            "heat",
+            ("M",),
+            "M",
+            "Phases",
+            "the map: ranks by steps, or ranks by phases",
+            "ranks",
+            lambda place: place.at(Ranks).change_map(),
+            ON_RANKS,
+            map_label,
+        ),
+        Command(
+            "filter",
+            ("/",),
+            "/",
+            "Filter",
+            "ranks by number, host, group, state; runs by name",
+            "ranks",
+            ask_filter,
+            no_list,
+        ),
+    )
+    opens: ClassVar = {"group": lambda place, name: place.at(Ranks).toggle(name)}
     keys = (
         "open",
         "group",
@@ -56,7 +154,6 @@ class Ranks(Page):
         super().__init__()
         self.sort = "rank"
         self.reversed = False
-        self.filter = ""
         self.by: str | None = None  # a grouping, ONE_EACH, or None: as the number of ranks suggests
         self.turned: frozenset[str] = frozenset()  # groups that are not as `all_open` says
         self.all_open = False

@@ -25,14 +25,14 @@ from tuiadvisor.text.line import (
     wrap,
 )
 from tuiadvisor.text.terminal import ascii_only
-from tuiadvisor.tui.contract.desk import NO_DESK
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
     from tuiadvisor.views.run_list import RunEntry
 
 MARGIN = 1
@@ -42,6 +42,35 @@ DECISION_ROLES = {"tune": "warn", "rescale": "accent", "stop": "bad", "keep": "g
 VERDICT_WIDTH = 10
 MOST_MARKS = 2
 LIVE = ("live", "")
+FILTER_HINT = "name, job or verdict; enter keeps it, esc clears it"
+
+
+def show_runs(place: Place) -> None:
+    """The list of recordings, looked up anew."""
+    place.shell.ask("list_runs")
+    place.show("runs")
+
+
+def open_run(place: Place, path: str) -> None:
+    """Replay a recording."""
+    place.shell.ask("open_run", path)
+    place.show("overview")
+
+
+def go_live(place: Place) -> None:
+    """From a recording back to the live run."""
+    place.shell.ask("go_live")
+    place.show("overview")
+
+
+def no_list_here(_state: FeedState, page: Page) -> str:
+    """Only some pages have something to look for again."""
+    return "" if "refresh" in page.does else "only on the recordings or on scaling: press 8 or 6"
+
+
+def is_live(_state: FeedState, page: Page) -> str:
+    """From the live run one cannot return to it."""
+    return "" if page.can_go_live else "this is the live run already, or there is none"
 
 
 class Runs(Page):
@@ -49,16 +78,39 @@ class Runs(Page):
 
     name = "runs"
     title = "Runs"
+    about = (
+        "Each row is a recording (*.tuirec): its step time from first to last step, and the verdict at its "
+        "end. Open one to replay it; mark two, the one before the change first, and compare them."
+    )
+    is_screen = True
+    commands: ClassVar = (
+        Command(
+            "runs", ("8",), "8", "Runs", "the recordings of this folder: open, compare", "screens", show_runs
+        ),
+        Command(
+            "refresh",
+            ("u",),
+            "u",
+            "Look again",
+            "look into the folder for new recordings",
+            "runs",
+            show_runs,  # elsewhere it is out of reach; a page with something else to look for says so in `does`
+            no_list_here,
+        ),
+        Command(
+            "live", ("v",), "v", "Live", "back from a recording to the live run", "runs", go_live, is_live
+        ),
+    )
+    does: ClassVar = {"refresh": lambda place: place.shell.ask("list_runs")}
+    opens: ClassVar = {"run": open_run, "live": lambda place, _: go_live(place)}
+    filter_hint = FILTER_HINT
     abouts: ClassVar = {"open": "replay this recording, or return to the live run"}
     of_run = False
     keys = ("open", "mark", "compare_marked", "filter", "refresh", "live", "help", "quit")
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = NO_DESK
-        self.filter = ""
         self.marked: list[str] = []  # paths, the one marked first is "before"
-        self.wanted: tuple[str, ...] = ()  # what is on the screen and not read yet
         self.height = 1
 
     def mark(self) -> str:
@@ -73,6 +125,10 @@ class Runs(Page):
         if len(self.marked) < MOST_MARKS:
             return "marked as before: mark another one, then c compares the two"
         return "marked as after: c compares the two"
+
+    def can_open(self, state: FeedState) -> bool:  # noqa: ARG002
+        """Enter moves to the first recording without a cursor."""
+        return True
 
     def turn(self, rows: int) -> None:
         """A screenful down the list, the cursor with it."""

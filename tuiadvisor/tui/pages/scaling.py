@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.text.line import BLANK, Cell, Line, beside, crop, fit, indent, length, line, row, rule, wrap
 from tuiadvisor.text.plot import Plot, plot
 from tuiadvisor.text.wording import MEETS, MEETS_LEGEND, because_of_size, size_figures
-from tuiadvisor.tui.contract.desk import NO_DESK
-from tuiadvisor.tui.contract.page import Page
+from tuiadvisor.tui.contract.page import Command, Page
+from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Curve, Entry, Picture, SizeRow
     from tuiadvisor.text.line import Span, Target
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
 
 MARGIN = 1
 WIDE = 116  # columns from which three curves and the table stand side by side
@@ -32,11 +33,64 @@ BESIDE_PLOTS = (16, 29)  # rows that all but the plots want, narrow and wide
 ROLES = {"yes": "good", "no": "bad", "perhaps": "warn", "": "dim"}  # of a limit's glyph
 
 
+def show_scaling(place: Place) -> None:
+    """How what is shown scales."""
+    place.shell.ask("scale")
+    place.show("scaling")
+
+
+def ask_size(place: Place) -> None:
+    """Ask for what may be stated about sizes."""
+    entry = place.at(ScalingPage).entry()
+    if entry is not None:
+        hint = f"{entry.hint}; empty takes it back, esc stops"
+        place.ask_for(Prompt(entry.label, hint, lambda typed: state_size(place, typed), entry.text))
+
+
+def state_size(place: Place, typed: str) -> None:
+    """Send what was typed, if it is anything new."""
+    entry = place.at(ScalingPage).entry()
+    if entry is not None and typed.strip() != entry.text:
+        place.shell.ask("state_size", (entry.name, typed))
+
+
+def nudge(place: Place, by: int) -> None:
+    """A little more or less of what the cursor stands on."""
+    pointed = place.at(ScalingPage).opened()
+    if pointed is not None:
+        place.shell.ask("nudge_size", (pointed[1], by))
+
+
 class ScalingPage(Page):
     """The sixth screen."""
 
     name = "scaling"
     title = "Scaling and cost"
+    about = (
+        "Curves over devices: what is expected, within its 90 % interval (one run alone: best to "
+        "worst case). "
+        "Cost and hours are of the work that is left. A limit counts as kept where the whole "
+        "interval keeps it. Enter on a "
+        "row of what is stated changes it, left and right a tenth; curves and decision follow."
+    )
+    is_screen = True
+    commands: ClassVar = (
+        Command(
+            "scaling",
+            ("6",),
+            "6",
+            "Scaling",
+            "efficiency and cost of other sizes, your limits, one decision",
+            "screens",
+            show_scaling,
+        ),
+    )
+    does: ClassVar = {
+        "next_rank": lambda place: nudge(place, 1),
+        "previous_rank": lambda place: nudge(place, -1),
+        "refresh": lambda place: place.shell.ask("scale"),
+    }
+    opens: ClassVar = {"entry": lambda place, _: ask_size(place)}
     of_run = False
     keys = ("open", "next_rank", "previous_rank", "refresh", "up", "down", "advisor", "copy", "help", "quit")
     labels: ClassVar = {"open": "Change", "next_rank": "More", "previous_rank": "Less"}
@@ -48,7 +102,6 @@ class ScalingPage(Page):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = NO_DESK
 
     def entry(self) -> Entry | None:
         """What the cursor stands on."""

@@ -1,0 +1,124 @@
+"""Rank: what enter opens on one: its state, phases, arrivals, findings; and what can be asked of it alone.
+
+In: FeedState and the rank that was opened.  Out: lines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from tuiadvisor.text.line import BLANK, indent, line
+from tuiadvisor.tui.contract.page import Command, Page
+from tuiadvisor.tui.pages.details import MARGIN, rank_lines
+from tuiadvisor.tui.pages.ranks import Ranks
+from tuiadvisor.tui.pages.waiting import waiting
+
+if TYPE_CHECKING:
+    from tuiadvisor.text.line import Line
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
+
+
+def open_rank(place: Place, rank: int) -> None:
+    """Show a rank."""
+    page = place.at(RankPage)
+    page.rank = rank
+    page.cursor = None
+    place.show_detail(page)
+
+
+def open_beside(place: Place, by: int) -> None:
+    """Show the rank beside this one in the order of the table."""
+    page, ranks = place.at(RankPage), place.at(Ranks)
+    order = ranks.order(place.state.view)
+    if page.rank in order:
+        index = min(max(order.index(page.rank) + by, 0), len(order) - 1)
+        open_rank(place, order[index])
+        ranks.cursor = ("rank", str(order[index]))
+
+
+def rank_at(page: Page) -> int | None:
+    """Return the rank that is shown or selected."""
+    if isinstance(page, RankPage):
+        return page.rank
+    pointed = page.opened()
+    return int(pointed[1]) if pointed is not None and pointed[0] == "rank" else None
+
+
+def capture(place: Place) -> None:
+    """Ask for a profiler window in the rank that is shown or selected."""
+    rank = rank_at(place.page)
+    if rank is not None:
+        place.shell.ask("capture", rank)
+
+
+def detail(place: Place) -> None:
+    """Ask for steps in detail: of the rank whose details are open, else of all."""
+    place.shell.ask("detail", (place.page.rank,) if isinstance(place.page, RankPage) else ())
+
+
+def not_running(state: FeedState, _page: Page) -> str:
+    """What is asked of processes needs them."""
+    if state.mode == "replay":
+        return "only in a live run: this is a recording"
+    ended = state.view is not None and bool(state.view.ended)
+    return "the run has ended: there is nothing more to see" if ended else ""
+
+
+def cannot_capture(state: FeedState, page: Page) -> str:
+    """A capture needs a rank that runs."""
+    reason = not_running(state, page)
+    return reason or ("" if rank_at(page) is not None else "choose a rank first: press 2, then enter")
+
+
+class RankPage(Page):
+    """One rank: state, phases beside the job's mean, arrival at the barrier, its findings."""
+
+    tells_losses = True
+    name = "rank"
+    title = "Rank"
+    about = "'mean' is the mean of all ranks: a phase well above it is what makes this rank late."
+    commands: ClassVar = (
+        Command(
+            "capture",
+            ("P",),
+            "P",
+            "Capture",
+            "3 steps of this rank under PyTorch's profiler: exact overlap, a trace for Perfetto",
+            "ranks",
+            capture,
+            cannot_capture,
+        ),
+        Command(
+            "detail",
+            ("D",),
+            "D",
+            "Detail",
+            "each call of the next 3 s one by one: of all ranks, or of the one whose details are open",
+            "ranks",
+            detail,
+            not_running,
+        ),
+    )
+    does: ClassVar = {
+        "next_rank": lambda place: open_beside(place, 1),
+        "previous_rank": lambda place: open_beside(place, -1),
+    }
+    opens: ClassVar = {"rank": lambda place, rank: open_rank(place, int(rank))}
+    keys = ("next_rank", "previous_rank", "capture", "back", "help", "pause", "quit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rank = 0
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return the rank, or that it is not in this run."""
+        if state.view is None:
+            return waiting(state, width, height)
+        rank = next((each for each in state.view.ranks if each.rank == self.rank), None)
+        room = width - 2 * MARGIN
+        if rank is None:
+            rows = [BLANK, line((f"Rank {self.rank} is not in this run any more. Press esc.", "dim"))]
+        else:
+            rows = rank_lines(state.view, rank, room)
+        return self.arranged([indent(each, MARGIN) if each.spans else each for each in rows], width, height)
