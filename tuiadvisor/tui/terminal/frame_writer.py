@@ -13,10 +13,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rich.color import ColorSystem
-from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
 
 from tuiadvisor.tui.terminal.cell_diff import CellDiff
+from tuiadvisor.tui.terminal.textual_private import ChopsUpdate, LayoutUpdate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
