@@ -19,6 +19,7 @@ from generated import straggling, write_recording
 
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui.contract.feed import Pause, SeekStep
 
 NUM_SEEKS = 40
 
@@ -30,7 +31,7 @@ def measure(num_ranks: int, num_rank_steps: int, folder: Path) -> str:
     write_recording(path, world)
     begin = time.process_time()
     feed = ReplayFeed(ReplaySource(path))
-    feed.command("pause")
+    feed.command(Pause())
     while feed.latest().view is None:
         feed._cycle()
     open_s = time.process_time() - begin
@@ -42,7 +43,7 @@ def measure(num_ranks: int, num_rank_steps: int, folder: Path) -> str:
     for _ in range(NUM_SEEKS):
         step = lots.randrange(world.num_steps)
         begin = time.process_time()
-        feed.command("seek_step", step)
+        feed.command(SeekStep(step))
         feed._cycle()
         while feed._is_seeking or feed._changed:
             feed._cycle()

@@ -131,13 +131,13 @@ class FakeDesk:
 
     def __init__(self, state: DeskState) -> None:
         self.state = state
-        self.commands: list[tuple[str, object]] = []
+        self.commands: list[object] = []
 
     def desk(self) -> DeskState:
         return self.state
 
-    def command(self, name: str, value: object = None) -> None:
-        self.commands.append((name, value))
+    def command(self, command: object) -> None:
+        self.commands.append(command)
 
 
 def guided_session(answers: dict[str, str | float] | None = None) -> Guided:

@@ -627,13 +627,13 @@ class FakeFeed:
 
     def __init__(self, state: FeedState) -> None:
         self.state = state
-        self.commands: list[tuple[str, object]] = []
+        self.commands: list[object] = []
 
     def latest(self) -> FeedState:
         return self.state
 
-    def command(self, name: str, value: object = None) -> None:
-        self.commands.append((name, value))
+    def command(self, command: object) -> None:
+        self.commands.append(command)
 
     def show(self, state: FeedState) -> None:
         self.state = replace(state, version=self.state.version + 1)

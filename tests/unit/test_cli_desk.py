@@ -17,6 +17,19 @@ from tuiadvisor.cli import main
 from tuiadvisor.scaling.cost import Intent
 from tuiadvisor.session.entries import Stated
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui.contract.desk import (
+    Advise,
+    Answer,
+    Compare,
+    GoLive,
+    ListRuns,
+    NudgeSize,
+    OpenRun,
+    Scale,
+    StateSize,
+    WantRuns,
+)
+from tuiadvisor.tui.contract.feed import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,19 +70,19 @@ def rows(desk: Desk) -> dict[str, RunEntry]:
 
 def test_rows_are_read_only_where_they_are_looked_at(desk: Desk, folder: Path) -> None:
     """The list comes at once; a row is read when it is on the screen, a damaged file says so in its row."""
-    desk.command("list_runs")
+    desk.command(ListRuns())
     wait_until(lambda: len(rows(desk)) == 3)
     assert {"unread"} == {entry.state for entry in rows(desk).values()}
-    desk.command("want_runs", (str(folder / "before.tuirec"), str(folder / "torn.tuirec")))
+    desk.command(WantRuns((str(folder / "before.tuirec"), str(folder / "torn.tuirec"))))
     wait_until(lambda: rows(desk)["before"].state == "read" and rows(desk)["torn"].state == "broken")
     read = rows(desk)["before"]
     assert (4, 119, "tune") == (read.world_size, read.last_step, read.decision)
     assert 0 < len(read.spark) <= 24
     assert "recording" in rows(desk)["torn"].problem
     assert "unread" == rows(desk)["old/after"].state
-    desk.command("list_runs")
+    desk.command(ListRuns())
     recording(folder / "new.tuirec", Job(num_steps=30))
-    desk.command("list_runs")
+    desk.command(ListRuns())
     wait_until(lambda: len(rows(desk)) == 4)
     assert "read" == rows(desk)["before"].state
 
@@ -78,12 +91,12 @@ def test_a_recording_is_opened_at_its_end_and_another_after_it(desk: Desk, folde
     """What the row spoke of is what is shown; the next one takes its place."""
     assert "no run is open" == desk.latest().phase
     for name, step in (("before", 119), ("old/after", 119)):
-        desk.command("open_run", str(folder / f"{name}.tuirec"))
+        desk.command(OpenRun(str(folder / f"{name}.tuirec")))
         wait_until(lambda wanted=name: desk.desk().open_path.endswith(f"{wanted}.tuirec"))  # type: ignore[misc]
         wait_until(lambda wanted=step: shown_step(desk) == wanted)  # type: ignore[misc]
-    desk.command("pause")
+    desk.command(Pause())
     wait_until(lambda: desk.latest().phase == "paused")
-    desk.command("open_run", str(folder / "torn.tuirec"))
+    desk.command(OpenRun(str(folder / "torn.tuirec")))
     wait_until(lambda: "torn.tuirec" in desk.desk().answer)
     assert 119 == shown_step(desk)
 
@@ -96,42 +109,42 @@ def shown_step(desk: Desk) -> int | None:
 def test_two_recordings_are_compared(desk: Desk, folder: Path) -> None:
     """The first is before; what cannot be read is said where the comparison would be."""
     before, after = str(folder / "before.tuirec"), str(folder / "old" / "after.tuirec")
-    desk.command("compare", (before, after))
+    desk.command(Compare(before, after))
     wait_until(lambda: desk.desk().comparison is not None)
     comparison = desk.desk().comparison
     assert comparison is not None
     assert (before, after) == (comparison.before.path, comparison.after.path)
     assert "improved" == comparison.verdict
-    desk.command("compare", (before, str(folder / "torn.tuirec")))
+    desk.command(Compare(before, str(folder / "torn.tuirec")))
     wait_until(lambda: "torn.tuirec" in desk.desk().comparison_note and desk.desk().comparison is None)
 
 
 def test_the_session_is_held_saved_and_resumed(desk: Desk, folder: Path) -> None:
     """Each answer is in the file beside the recording before the next is asked; a wrong one is refused."""
-    desk.command("advise")
+    desk.command(Advise())
     wait_until(lambda: "No run is open" in desk.desk().session_note)
-    desk.command("open_run", str(folder / "before.tuirec"))
-    desk.command("advise")
+    desk.command(OpenRun(str(folder / "before.tuirec")))
+    desk.command(Advise())
     wait_until(lambda: desk.desk().session is not None)
     session = desk.desk().session
     assert session is not None
     assert ("tune", 6) == (session.decision, len(session.stages))
     assert "answers go to before.session.json" == session.saved
-    desk.command("answer", ("objective", "nonsense"))
+    desk.command(Answer("objective", "nonsense"))
     wait_until(lambda: "answer one of time" in desk.desk().answer)
-    desk.command("answer", ("objective", "cost"))
+    desk.command(Answer("objective", "cost"))
     wait_until(lambda: desk.desk().session is not session)
     file = folder / "before.session.json"
     assert b'"objective": "cost"' in file.read_bytes()
     again = Desk(None, folder)
     again.start()
-    again.command("open_run", str(folder / "before.tuirec"))
-    again.command("advise")
+    again.command(OpenRun(str(folder / "before.tuirec")))
+    again.command(Advise())
     wait_until(lambda: again.desk().session is not None)
     resumed = again.desk().session
     assert resumed is not None
     assert "cost" in [asked.answer for stage in resumed.stages for asked in stage.asked]
-    again.command("answer", ("objective", ""))
+    again.command(Answer("objective", ""))
     wait_until(lambda: again.desk().session is not resumed)
     assert b'"objective": "cost"' not in file.read_bytes()
     again.stop()
@@ -145,10 +158,10 @@ def test_the_live_run_goes_on_behind_a_recording(folder: Path) -> None:
     desk.start()
     try:
         assert desk.desk().has_live
-        desk.command("open_run", str(folder / "before.tuirec"))
+        desk.command(OpenRun(str(folder / "before.tuirec")))
         wait_until(lambda: desk.desk().open_path != "")
         assert desk.latest() is not live.latest()
-        desk.command("go_live")
+        desk.command(GoLive())
         wait_until(lambda: desk.desk().open_path == "")
         assert desk.latest() is live.latest()
     finally:
@@ -156,7 +169,7 @@ def test_the_live_run_goes_on_behind_a_recording(folder: Path) -> None:
         live.stop()
     lonely = Desk(None, folder)
     lonely.start()
-    lonely.command("go_live")
+    lonely.command(GoLive())
     wait_until(lambda: "no live run" in lonely.desk().answer)
     lonely.stop()
 
@@ -177,7 +190,7 @@ def test_sizes_beside_the_run_are_read_and_what_is_stated_changes_the_picture(fo
     desk = Desk(None, folder, live_path=str(folder / "before.tuirec"))
     desk.start()
     try:
-        desk.command("scale")
+        desk.command(Scale())
         wait_until(lambda: desk.desk().scaling is not None and not desk.desk().scaling_note)
         picture = desk.desk().scaling
         assert picture is not None
@@ -194,15 +207,15 @@ def test_a_table_on_the_screen_follows_what_is_typed(tmp_path: Path) -> None:
     desk = Desk(None, tmp_path, sizing=Sizing(str(table), Stated(Intent(remaining_steps=36_000))))
     desk.start()
     try:
-        desk.command("scale")
+        desk.command(Scale())
         wait_until(lambda: desk.desk().scaling is not None)
-        desk.command("state_size", ("price", "2"))
+        desk.command(StateSize("price", "2"))
         wait_until(lambda: cost_at(desk, 8) == pytest.approx(160.0))
-        desk.command("nudge_size", ("price", 1))
+        desk.command(NudgeSize("price", 1))
         wait_until(lambda: cost_at(desk, 8) == pytest.approx(176.0))
-        desk.command("state_size", ("price", "cheap"))
+        desk.command(StateSize("price", "cheap"))
         wait_until(lambda: "not a positive number" in desk.desk().answer)
-        desk.command("state_size", ("candidates", "48"))
+        desk.command(StateSize("candidates", "48"))
         wait_until(lambda: desk.desk().scaling.rows[-1].devices == 48)  # type: ignore[union-attr]
         assert cost_at(desk, 8) == pytest.approx(176.0)
     finally:

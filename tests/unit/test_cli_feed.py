@@ -18,7 +18,7 @@ from tuiadvisor.app.feed import VIEW_PERIOD_S
 from tuiadvisor.app.live_feed import BURST_MS, READ_AFTER_S
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.stream.replay import ReplaySource
-from tuiadvisor.tui.contract.feed import PastState
+from tuiadvisor.tui.contract.feed import Detail, End, PastState, Pause, SeekStep
 from tuiadvisor.tui.control import frame
 from tuiadvisor.tui.pages.journal import Journal
 from tuiadvisor.views.run_view import RunView
@@ -86,7 +86,7 @@ def test_an_announcement_goes_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -
     asked = []
     watch.feed._request = asked.append
     watch.give(0.5)
-    watch.turn("detail", ())
+    watch.turn(Detail(()))
     assert "every call of the next 3 s" in watch.feed.latest().notice
     assert [BURST_MS] == [request.burst_ms for request in asked]
     later_s = time.monotonic() + BURST_MS / 1000 + READ_AFTER_S + 0.1
@@ -138,7 +138,7 @@ def test_a_replay_that_stands_takes_no_processor_and_answers_at_once(tmp_path: P
     feed._cycle = counted  # type: ignore[method-assign]
     feed.start()
     try:
-        feed.command("end" if state == "at its end" else "pause")
+        feed.command(End() if state == "at its end" else Pause())
         wait_for(lambda: feed.latest().phase == ("ended" if state == "at its end" else "paused"))
         wait_for(lambda: feed._survey.is_done)
         time.sleep(0.3)
@@ -146,7 +146,7 @@ def test_a_replay_that_stands_takes_no_processor_and_answers_at_once(tmp_path: P
         time.sleep(1.0)
         assert cycles - before <= 4 + 4 * (time.monotonic() - began_s)
         before = cycles
-        feed.command("seek_step", 20)
+        feed.command(SeekStep(20))
         wait_for(lambda: cycles > before)
     finally:
         feed.stop()

@@ -18,6 +18,7 @@ from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text import format as text_of
+from tuiadvisor.tui.contract.feed import Pause, SeekStep, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,21 +100,21 @@ def test_single_step_is_one_training_step(tmp_path: Path) -> None:
     feed = ReplayFeed(ReplaySource(recorded(tmp_path)))
     feed.start()
     try:
-        feed.command("pause")
-        feed.command("seek_step", 50)
+        feed.command(Pause())
+        feed.command(SeekStep(50))
         wait_until(lambda: step_of(feed) == 50)
         for command, expected in ((1, 51), (1, 52), (-1, 51), (-1, 50), (-1, 49)):
-            feed.command("step", command)
+            feed.command(Step(command))
             wait_until(lambda wanted=expected: step_of(feed) == wanted)  # type: ignore[misc]
         view = feed.latest().view
         assert view is not None
         assert 49 == max(row.last_step or 0 for row in view.ranks)
         assert 49 == view.window.last_step
         assert 50 == len(view.trend.step_s)
-        feed.command("seek_step", 5000)
+        feed.command(SeekStep(5000))
         wait_until(lambda: step_of(feed) == 99)
-        feed.command("step", 1)
-        feed.command("step", -1)
+        feed.command(Step(1))
+        feed.command(Step(-1))
         wait_until(lambda: step_of(feed) == 98)
     finally:
         feed.stop()

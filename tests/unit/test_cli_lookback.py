@@ -15,7 +15,18 @@ from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.steps import step_store
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.stream.source import SourceStatus
-from tuiadvisor.tui.contract.feed import PastState
+from tuiadvisor.tui.contract.feed import (
+    End,
+    FeedCommand,
+    NextFinding,
+    PastState,
+    Pause,
+    PreviousFinding,
+    Resume,
+    SeekStep,
+    Step,
+    Stride,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,9 +68,9 @@ class Watch:
         self.source.give(self.frames[:num])
         del self.frames[:num]
 
-    def turn(self, name: str = "", value: object = None) -> PastState | None:
-        if name:
-            self.feed.command(name, value)
+    def turn(self, command: FeedCommand | None = None) -> PastState | None:
+        if command is not None:
+            self.feed.command(command)
         self.feed._view_due_s = self.feed._behind_due_s = 0.0
         self.feed._cycle()
         return self.feed.latest().past
@@ -76,7 +87,7 @@ def watch() -> Watch:
 def test_an_earlier_step_is_shown_as_it_was_then(watch: Watch) -> None:
     """The same figures that a fold of the same frames gives for that step."""
     assert None is watch.feed.latest().past
-    past = watch.turn("seek_step", 40)
+    past = watch.turn(SeekStep(40))
     state = watch.feed.latest()
     assert past is not None
     assert ("past", 40, 40) == (state.phase, past.step, state.view and state.view.last_step)
@@ -114,7 +125,7 @@ def test_a_step_older_than_what_a_view_looks_at_is_shown_with_the_steps_before_i
 
 def test_the_stream_goes_on_behind(watch: Watch) -> None:
     """The picture stays, the newest step grows, and End shows it."""
-    watch.turn("step", -1)
+    watch.turn(Step(-1))
     before = watch.feed.latest()
     watch.give(1.0)
     watch.turn()
@@ -124,7 +135,7 @@ def test_the_stream_goes_on_behind(watch: Watch) -> None:
     assert after.past is not None
     assert after.past.last_step > before.past.last_step
     assert after.past.step == before.past.step
-    assert None is watch.turn("end")
+    assert None is watch.turn(End())
     view = watch.feed.latest().view
     assert view is not None
     assert after.past.last_step == view.last_step
@@ -133,17 +144,17 @@ def test_the_stream_goes_on_behind(watch: Watch) -> None:
 def test_steps_strides_and_findings(watch: Watch) -> None:
     """One step, a part of what is held, where something began; beyond the newest step is live."""
     newest = watch.feed.latest().view.last_step  # type: ignore[union-attr]
-    assert newest - 1 == watch.turn("step", -1).step  # type: ignore[union-attr]
-    stride = watch.turn("stride", -1)
+    assert newest - 1 == watch.turn(Step(-1)).step  # type: ignore[union-attr]
+    stride = watch.turn(Stride(-1))
     assert stride is not None
     assert stride.step < newest - 2
-    began = watch.turn("prev_finding")
+    began = watch.turn(PreviousFinding())
     assert began is not None
     assert abs(began.step - 60) <= 3
-    watch.turn("step", 1)
-    assert None is watch.turn("seek_step", 10_000)
-    watch.turn("step", -1)
-    assert None is watch.turn("step", 1)
+    watch.turn(Step(1))
+    assert None is watch.turn(SeekStep(10_000))
+    watch.turn(Step(-1))
+    assert None is watch.turn(Step(1))
 
 
 def test_what_is_no_longer_held_is_said() -> None:
@@ -151,7 +162,7 @@ def test_what_is_no_longer_held_is_said() -> None:
     watch = Watch(replace(JOB, num_steps=2600, num_ranks=2, faults=()))
     watch.give(1.0)
     watch.turn()
-    past = watch.turn("seek_step", 3)
+    past = watch.turn(SeekStep(3))
     held = watch.feed.advisor.held_steps()
     assert past is not None
     assert held is not None
@@ -163,7 +174,7 @@ def test_what_is_no_longer_held_is_said() -> None:
 def test_nothing_to_look_back_on() -> None:
     """Before the first step."""
     feed = LiveFeed(SimpleNamespace(status=None), lambda: None)  # type: ignore[arg-type]
-    feed._obey("step", -1)
+    feed._obey(Step(-1))
     assert "no step has been seen yet" == feed._notice()
     assert None is feed._past_state()
 
@@ -185,17 +196,17 @@ def test_the_screen_says_that_one_looks_at_the_past(page: str, size: tuple[int, 
 @pytest.mark.parametrize(
     ("key", "asked"),
     [
-        ("[", ("step", -1)),
-        ("]", ("step", 1)),
-        ("{", ("prev_finding", None)),
-        ("}", ("next_finding", None)),
-        ("left", ("stride", -1)),
-        ("right", ("stride", 1)),
-        ("end", ("end", None)),
-        ("space", ("resume", None)),
+        ("[", Step(-1)),
+        ("]", Step(1)),
+        ("{", PreviousFinding()),
+        ("}", NextFinding()),
+        ("left", Stride(-1)),
+        ("right", Stride(1)),
+        ("end", End()),
+        ("space", Resume()),
     ],
 )
-def test_keys_in_the_past(key: str, asked: tuple[str, object]) -> None:
+def test_keys_in_the_past(key: str, asked: object) -> None:
     """Back, on, to what was found, and to the live edge."""
     keyboard = Keyboard(PAST)
     keyboard.press(key)
@@ -206,7 +217,7 @@ def test_seeking_in_a_live_run() -> None:
     """By number; a number that is not held is refused where the screen knows it."""
     keyboard = Keyboard(views.live(views.straggler()))
     keyboard.press("S", *"120", "enter")
-    assert [("seek_step", 120)] == keyboard.shell.asked
+    assert [SeekStep(120)] == keyboard.shell.asked
     keyboard.place.take_state(PAST)
     assert "step 7 is not held: the fold holds 120 to 341" in keyboard.press("S", "7", "enter")
 
@@ -223,14 +234,14 @@ def test_onward_from_the_live_edge_says_why_not() -> None:
 
 def test_from_a_frozen_picture_one_goes_back_from_what_it_shows(watch: Watch) -> None:
     """Not from the live edge behind it: that would be a step forward."""
-    watch.turn("pause")
+    watch.turn(Pause())
     shown = watch.feed.latest().view
     watch.give(1.0)
     watch.turn()
     assert shown is watch.feed.latest().view
     assert shown is not None
     assert shown.last_step is not None
-    past = watch.turn("step", -1)
+    past = watch.turn(Step(-1))
     assert past is not None
     assert shown.last_step - 1 == past.step
     assert past.step < past.last_step - 2

@@ -26,6 +26,7 @@ from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import HEADER, FrameError, FrameKind, decode, encode, peek, unpack_columns
 from tuiadvisor.stream.recording import RecordingReader, RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui.contract.feed import End
 from tuiadvisor_probes import ring
 from tuiadvisor_rules.condition import RuleError
 from tuiadvisor_rules.evaluate import judge
@@ -171,7 +172,7 @@ def test_damaged_recordings_show_their_whole_frames(tmp_path: Path, good_recordi
         assert 0 == view.losses.frames_bad
         assert finite(document(view))
         feed = ReplayFeed(ReplaySource(path))
-        feed.command("end")
+        feed.command(End())
         while not (feed._survey.is_done and feed.latest().view is not None):
             feed._cycle()
         assert view == feed._survey.view

@@ -21,6 +21,7 @@ from tuiadvisor.cli import main
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.preferences import OPTIONS, Preferences, changed, moved, parsed, shown, toml
 from tuiadvisor.text import format as text_of
+from tuiadvisor.tui.contract.desk import SavePreferences
 from tuiadvisor.tui.control.app import Screens
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def test_each_key_of_the_page() -> None:
         assert option.label in text
     keyboard.press("right")
     assert "dark" == keyboard.shell.preferred[-1].theme
-    assert ("save_preferences", keyboard.shell.preferred[-1]) == keyboard.shell.asked[-1]
+    assert SavePreferences(keyboard.shell.preferred[-1]) == keyboard.shell.asked[-1]
     keyboard.press("enter", "left", "left")
     assert "auto" == keyboard.shell.preferred[-1].theme
     keyboard.press("down", "down", "down", "down", "enter", "ctrl+u", *"2.5", "enter")
@@ -206,7 +207,7 @@ async def test_the_application_follows_at_once() -> None:
         assert app._ticks is not before
         await pilot.press("up", "right")
     assert "1.02 kB" == text_of.num_bytes(1024)
-    saved = [value for name, value in beside.commands if name == "save_preferences"]
+    saved = [command.preferences for command in beside.commands if isinstance(command, SavePreferences)]
     assert saved[-1] == replace(Preferences(), theme="light", glyphs="ascii", refresh_s=0.6)
 
 
@@ -228,7 +229,7 @@ def test_the_desk_writes_them(file: Path, tmp_path: Path) -> None:
     desk = Desk(None, tmp_path)
     desk.start()
     try:
-        desk.command("save_preferences", OTHER)
+        desk.command(SavePreferences(OTHER))
         wait_until(lambda: "saved in" in desk.desk().answer)
         assert OTHER == kept.read(file)
     finally:

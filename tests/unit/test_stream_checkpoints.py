@@ -22,6 +22,7 @@ from tuiadvisor.stream.frames import FrameKind, encode, split
 from tuiadvisor.stream.index import FILE_HEADER_BYTES
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui.contract.feed import Pause, SeekStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,10 +142,10 @@ def test_a_replay_jumps_both_ways_without_folding_from_the_start(path: Path, dat
     feed = ReplayFeed(ReplaySource(path), survey)
     feed.start()
     try:
-        feed.command("pause")
+        feed.command(Pause())
         wait_until(lambda: survey.is_done)
         for step in (199, 20, 150, 90, 91, 5, 199):
-            feed.command("seek_step", step)
+            feed.command(SeekStep(step))
             wait_until(lambda wanted=step: shown(feed) == wanted)  # type: ignore[misc]
             fold = Advisor()
             for frame in split(path.read_bytes()[FILE_HEADER_BYTES : feed.replay.offset]):

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from snapshot import views
 
-from tuiadvisor.tui.contract.feed import FeedState
+from tuiadvisor.tui.contract.feed import (
+    End,
+    FeedState,
+    NextFinding,
+    Pause,
+    PreviousFinding,
+    Quit,
+    SeekStep,
+    Speed,
+    Step,
+    Stride,
+)
 from tuiadvisor.tui.control.app import Screens
 
 
@@ -63,7 +74,7 @@ async def test_leaving_tells_the_feed(key: str) -> None:
     app, feed = screens(views.live(views.straggler()))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press(key)
-    assert [("quit", None)] == feed.commands
+    assert [Quit()] == feed.commands
     assert 0 == (app.return_code or 0)
 
 
@@ -82,14 +93,14 @@ async def test_replay_keys_reach_the_feed() -> None:
         )
         await pilot.press("S", "1", "2", "enter")
     assert [
-        ("step", -1),
-        ("step", 1),
-        ("prev_finding", None),
-        ("next_finding", None),
-        ("speed", 8.0),
-        ("end", None),
-        ("pause", None),
-        ("seek_step", 12),
+        Step(-1),
+        Step(1),
+        PreviousFinding(),
+        NextFinding(),
+        Speed(8.0),
+        End(),
+        Pause(),
+        SeekStep(12),
     ] == feed.commands
 
 
@@ -245,12 +256,12 @@ async def test_keys_back_in_time_reach_a_live_feed() -> None:
         )
         await pilot.press("right_curly_bracket", "S", "2", "0", "0", "enter", "end")
     assert [
-        ("step", -1),
-        ("step", 1),
-        ("stride", -1),
-        ("stride", 1),
-        ("prev_finding", None),
-        ("next_finding", None),
-        ("seek_step", 200),
-        ("end", None),
+        Step(-1),
+        Step(1),
+        Stride(-1),
+        Stride(1),
+        PreviousFinding(),
+        NextFinding(),
+        SeekStep(200),
+        End(),
     ] == feed.commands

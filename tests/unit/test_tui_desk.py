@@ -7,7 +7,19 @@ from snapshot import desks, views
 from unit.test_tui_navigator import Keyboard
 from unit.test_tui_pages import SIZES, screen
 
-from tuiadvisor.tui.contract.desk import DESK_VALUES
+from tuiadvisor.tui.contract.desk import (
+    Advise,
+    Answer,
+    Compare,
+    DeskCommand,
+    GoLive,
+    ListRuns,
+    NudgeSize,
+    OpenRun,
+    Scale,
+    StateSize,
+    WantRuns,
+)
 from tuiadvisor.tui.control.app import Screens
 from tuiadvisor.tui.pages.runs import Runs
 
@@ -38,7 +50,7 @@ def test_it_fits(name: str, size: tuple[int, int]) -> None:
 def test_the_list_says_what_is_known_of_each_row(keyboard: Keyboard) -> None:
     """Read, being read, unread, without a step, broken: each in its own words; the selected one below."""
     text = keyboard.press("8")
-    assert [("list_runs", None)] == keyboard.shell.asked
+    assert [ListRuns()] == keyboard.shell.asked
     for part in (
         "✓ keep",
         "◆ tune",
@@ -72,13 +84,13 @@ def test_search_keeps_the_rows_with_all_words(keyboard: Keyboard) -> None:
 def test_enter_opens_a_recording_and_the_live_row_leads_back(keyboard: Keyboard) -> None:
     """The overview follows; v does the same from anywhere once a recording is open."""
     keyboard.press("8", "down", "enter")
-    assert ("open_run", "/runs/before.tuirec") == keyboard.shell.asked[-1]
+    assert OpenRun("/runs/before.tuirec") == keyboard.shell.asked[-1]
     assert "overview" == keyboard.page
     keyboard.place.take_desk(desks.desk(open_path="/runs/before.tuirec"))
     keyboard.press("8", "g", "enter")
-    assert ("go_live", None) == keyboard.shell.asked[-1]
+    assert GoLive() == keyboard.shell.asked[-1]
     keyboard.press("2", "v")
-    assert [("go_live", None)] * 2 == keyboard.shell.asked[-2:]
+    assert [GoLive()] * 2 == keyboard.shell.asked[-2:]
 
 
 def test_two_marked_recordings_are_compared_in_the_order_of_marking(keyboard: Keyboard) -> None:
@@ -87,7 +99,7 @@ def test_two_marked_recordings_are_compared_in_the_order_of_marking(keyboard: Ke
     assert "marked as before" in keyboard.press("down", "m")
     assert "marked as after" in keyboard.press("up", "m")
     keyboard.press("c")
-    assert ("compare", ("/runs/before.tuirec", "/runs/after.tuirec")) == keyboard.shell.asked[-1]
+    assert Compare("/runs/before.tuirec", "/runs/after.tuirec") == keyboard.shell.asked[-1]
     assert "compare" == keyboard.page
     keyboard.press("8", "m")
     assert ["/runs/before.tuirec"] == keyboard.place.at(Runs).marked
@@ -103,7 +115,7 @@ def test_a_comparison_can_be_turned_round(keyboard: Keyboard) -> None:
     for part in ("▼ IMPROVED", "A step takes 16.9 ms instead of 28.6 ms", "note:", "-3.00 ms *"):
         assert part in text
     keyboard.press("w")
-    assert ("compare", ("/runs/after.tuirec", "/runs/before.tuirec")) == keyboard.shell.asked[-1]
+    assert Compare("/runs/after.tuirec", "/runs/before.tuirec") == keyboard.shell.asked[-1]
 
 
 def advising(**answers: str | float) -> Keyboard:
@@ -115,7 +127,7 @@ def advising(**answers: str | float) -> Keyboard:
 def test_the_session_is_walked_with_the_arrow_keys() -> None:
     """Left and right change the pattern, up and down the question; the decision stays in sight."""
     keyboard = advising()
-    assert [("advise", None)] == keyboard.shell.asked
+    assert [Advise()] == keyboard.shell.asked
     text = keyboard.draw()
     for part in ("P1 Bottlenecks are inevitable", "▶1 Bottleneck", "saved in", "decision", "◆ TUNE"):
         assert part in text
@@ -135,7 +147,7 @@ def test_enter_asks_what_is_open_and_goes_on() -> None:
     assert prompt is not None
     assert "cost" == prompt.typed  # stated in the intent: shown, and can be taken back
     keyboard.press("ctrl+u", "1", "enter")
-    assert ("answer", ("objective", "time")) == keyboard.shell.asked[-1]
+    assert Answer("objective", "time") == keyboard.shell.asked[-1]
     assert keyboard.place.asking.prompt is not None
     num_asked = len(keyboard.shell.asked)
     keyboard.press("enter")
@@ -155,10 +167,8 @@ def test_an_answer_is_shown_as_stated() -> None:
 def test_what_is_sent_to_the_desk_is_in_the_contract(keyboard: Keyboard) -> None:
     """Names and types of values are those that Desk promises to take."""
     keyboard.press("8", "down", "m", "up", "m", "c", "8", "u", "enter", "v")
-    sent = [(name, value) for name, value in keyboard.shell.asked if name in DESK_VALUES]
-    assert {"list_runs", "compare", "open_run"} <= {name for name, _ in sent}
-    for name, value in sent:
-        assert isinstance(value, DESK_VALUES[name])
+    assert {ListRuns, Compare, OpenRun} <= {type(command) for command in keyboard.shell.asked}
+    assert all(isinstance(command, DeskCommand) for command in keyboard.shell.asked)
 
 
 def test_answers_of_the_desk_are_said_once(keyboard: Keyboard) -> None:
@@ -179,7 +189,7 @@ async def test_the_application_asks_for_the_rows_on_its_screen() -> None:
         app.take_state()
         app.take_state()
         await pilot.press("8")
-    assert [("want_runs", ("/runs/old.tuirec",)), ("list_runs", None)] == desk.commands
+    assert [WantRuns(("/runs/old.tuirec",)), ListRuns()] == desk.commands
 
 
 async def test_without_a_desk_the_screens_say_so() -> None:
@@ -194,21 +204,21 @@ def test_each_key_of_scaling_changes_what_is_stated() -> None:
     """Enter types, left and right nudge, u looks again, up and down choose; the desk makes the next picture."""
     keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(scaling=desks.sized()))
     text = keyboard.press("6")
-    assert [("scale", None)] == keyboard.shell.asked
+    assert [Scale()] == keyboard.shell.asked
     assert "RESCALE to 64 devices" in text
     assert "price of a device-hour" in keyboard.press("enter")
     keyboard.press("backspace", "backspace", "backspace", *"3.1", "enter")
-    assert ("state_size", ("price", "3.1")) == keyboard.shell.asked[-1]
+    assert StateSize("price", "3.1") == keyboard.shell.asked[-1]
     keyboard.press("down", "right", "left")
-    assert [("nudge_size", ("deadline", 1)), ("nudge_size", ("deadline", -1))] == keyboard.shell.asked[-2:]
+    assert [NudgeSize("deadline", 1), NudgeSize("deadline", -1)] == keyboard.shell.asked[-2:]
     num_asked = len(keyboard.shell.asked)
     keyboard.press("enter", "escape")
     keyboard.press("enter", "enter")
     assert num_asked == len(keyboard.shell.asked), "nothing typed, nothing asked"
     keyboard.press("enter", "ctrl+u", "enter")
-    assert ("state_size", ("deadline", "")) == keyboard.shell.asked[-1]
+    assert StateSize("deadline", "") == keyboard.shell.asked[-1]
     keyboard.press("u")
-    assert ("scale", None) == keyboard.shell.asked[-1]
+    assert Scale() == keyboard.shell.asked[-1]
     assert "on scaling and cost" in keyboard.press("?")
     keyboard.press("escape", ":", *"scaling", "enter")
     assert "scaling" == keyboard.page
@@ -233,10 +243,10 @@ async def test_scaling_in_the_application() -> None:
     app = Screens(views.FakeFeed(views.live(views.straggler())), theme="dark", ascii_only=False, desk=beside)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("6", "down", "down", "right", "enter", "ctrl+u", "2", "d", "enter", "u")
-    asked = [command for command in beside.commands if command[0] != "want_runs"]
+    asked = [command for command in beside.commands if not isinstance(command, WantRuns)]
     assert [
-        ("scale", None),
-        ("nudge_size", ("deadline", 1)),
-        ("state_size", ("deadline", "2d")),
-        ("scale", None),
+        Scale(),
+        NudgeSize("deadline", 1),
+        StateSize("deadline", "2d"),
+        Scale(),
     ] == asked

@@ -9,7 +9,7 @@ import pytest
 from snapshot import views
 from unit.test_tui_app import screens, text_of
 
-from tuiadvisor.tui.contract.feed import FeedState
+from tuiadvisor.tui.contract.feed import FeedState, Quit
 from tuiadvisor.tui.control.registry import command_table
 
 # What Textual calls the characters.
@@ -44,7 +44,7 @@ async def test_every_key_is_answered(
         await pilot.press(NAMES.get(key, key))
         await pilot.pause()
         if name == "quit":
-            assert ("quit", None) in feed.commands
+            assert Quit() in feed.commands
         elif name == "redraw":
             assert before == text_of(app)
         else:

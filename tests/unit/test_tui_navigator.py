@@ -9,7 +9,19 @@ from snapshot import views
 
 from tuiadvisor.preferences import Preferences
 from tuiadvisor.tui.contract.desk import NO_DESK, DeskState
-from tuiadvisor.tui.contract.feed import COMMAND_VALUES, FeedState
+from tuiadvisor.tui.contract.feed import (
+    Capture,
+    End,
+    FeedCommand,
+    FeedState,
+    NextFinding,
+    Pause,
+    PreviousFinding,
+    Resume,
+    SeekStep,
+    Speed,
+    Step,
+)
 from tuiadvisor.tui.control.in_time import next_speed
 from tuiadvisor.tui.control.navigator import Navigator
 from tuiadvisor.tui.control.registry import command_table
@@ -22,14 +34,14 @@ class FakeShell:
     """Remembers what the navigator asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, object]] = []
+        self.asked: list[object] = []
         self.left = 0
         self.redrawn = 0
         self.copied: list[str] = []
         self.preferred: list[Preferences] = []
 
-    def ask(self, name: str, value: object = None) -> None:
-        self.asked.append((name, value))
+    def ask(self, command: object) -> None:
+        self.asked.append(command)
 
     def leave(self) -> None:
         self.left += 1
@@ -104,8 +116,7 @@ def test_what_is_sent_to_the_feed_is_in_the_contract() -> None:
     keyboard = Keyboard(views.replay())
     keyboard.press("[", "]", "{", "}", "right", "left", "space", "x", "end")
     assert len(keyboard.shell.asked) == 9
-    for name, value in keyboard.shell.asked:
-        assert isinstance(value, COMMAND_VALUES[name])
+    assert all(isinstance(command, FeedCommand) for command in keyboard.shell.asked)
 
 
 def test_digits_change_the_screen(live: Keyboard) -> None:
@@ -285,28 +296,28 @@ def test_disabled_keys_without_a_view() -> None:
 def test_space_pauses_and_goes_on(live: Keyboard) -> None:
     """The feed is told; the footer says what the key would do next."""
     live.press("space")
-    assert [("pause", None)] == live.shell.asked
+    assert [Pause()] == live.shell.asked
     live.place.state = views.live(views.straggler(), phase="paused")
     assert "space Go on" in live.draw()
     assert "PAUSED" in live.draw()
     live.press("space", "end")
-    assert [("pause", None), ("resume", None), ("end", None)] == live.shell.asked
+    assert [Pause(), Resume(), End()] == live.shell.asked
 
 
 @pytest.mark.parametrize(
     ("key", "command"),
     [
-        ("[", ("step", -1)),
-        ("]", ("step", 1)),
-        ("{", ("prev_finding", None)),
-        ("}", ("next_finding", None)),
-        ("x", ("speed", 8.0)),
-        ("end", ("end", None)),
-        ("space", ("pause", None)),
+        ("[", Step(-1)),
+        ("]", Step(1)),
+        ("{", PreviousFinding()),
+        ("}", NextFinding()),
+        ("x", Speed(8.0)),
+        ("end", End()),
+        ("space", Pause()),
     ],
 )
 @pytest.mark.parametrize("page", ["1", "2"])
-def test_replay_keys(replaying: Keyboard, key: str, command: tuple[str, object], page: str) -> None:
+def test_replay_keys(replaying: Keyboard, key: str, command: object, page: str) -> None:
     """On both screens."""
     replaying.press(page, key)
     assert [command] == replaying.shell.asked
@@ -323,11 +334,11 @@ def test_speed_goes_round() -> None:
 def test_seek_asks_for_a_step(replaying: Keyboard) -> None:
     """Thousands may be separated; what is no step of the recording is refused with its ends."""
     replaying.press("S", *"120", "enter")
-    assert [("seek_step", 120)] == replaying.shell.asked
+    assert [SeekStep(120)] == replaying.shell.asked
     assert "0 to 549" in replaying.press("S", *"1,000", "enter")
     assert "digits only" in replaying.press("S", *"-3", "enter")
     replaying.press("S", "4", "escape", "S", "enter")
-    assert [("seek_step", 120)] == replaying.shell.asked
+    assert [SeekStep(120)] == replaying.shell.asked
 
 
 def test_no_marks_no_jump() -> None:
@@ -346,7 +357,7 @@ def test_beyond_the_last_mark_a_jump_says_why_not() -> None:
     keyboard = Keyboard(replace(state, replay=at_end))
     assert "further on in that direction" in keyboard.press("}")
     keyboard.press("{")
-    assert [("prev_finding", None)] == keyboard.shell.asked
+    assert [PreviousFinding()] == keyboard.shell.asked
     opening = Keyboard(replace(state, replay=None, view=None))
     assert "still being opened" in opening.press("x")
 
@@ -444,7 +455,7 @@ def test_capture_is_asked_for_the_rank_that_is_shown_or_selected(live: Keyboard)
     shown = live.place.at(RankPage).rank
     live.press(":", "c", "a", "p", "t", "enter", "right", "P")
     beside = live.place.at(RankPage).rank
-    assert [("capture", shown), ("capture", shown), ("capture", beside)] == live.shell.asked
+    assert [Capture(shown), Capture(shown), Capture(beside)] == live.shell.asked
 
 
 def test_a_recording_cannot_be_captured(replaying: Keyboard) -> None:

@@ -16,6 +16,8 @@ from unit.test_tui_navigator import Keyboard
 from tuiadvisor.app.bookmarks import bookmark_file, bookmarks, save_bookmark
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.tui.contract.desk import Bookmark, OpenRun, Report
+from tuiadvisor.tui.contract.feed import Pause, PreviousFinding
 from tuiadvisor.tui.control import clipboard
 from tuiadvisor.tui.control.app import Screens
 from tuiadvisor.tui.pages.journal import Journal
@@ -98,17 +100,17 @@ def test_b_marks_the_step_with_a_note_and_the_mark_is_found_again(tmp_path: Path
     """On the time line at once, in the file for the next time; { stands on it and shows the note."""
     keyboard = Keyboard(views.replay(paused=True), desk=desks.desk())
     keyboard.press("b", *"warm", "enter")
-    assert ("bookmark", (341, "warm")) == keyboard.shell.asked[-1]
+    assert Bookmark(341, "warm") == keyboard.shell.asked[-1]
     path = str(recording(tmp_path / "run.tuirec", Job(num_steps=120)))
     desk = Desk(None, tmp_path)
     desk.start()
     try:
-        desk.command("open_run", path)
+        desk.command(OpenRun(path))
         wait_until(lambda: desk.latest().replay is not None)
-        desk.command("bookmark", (50, "warm"))
+        desk.command(Bookmark(50, "warm"))
         wait_until(lambda: "run.bookmarks.json" in desk.desk().answer)
-        desk.command("pause")
-        desk.command("prev_finding")
+        desk.command(Pause())
+        desk.command(PreviousFinding())
         wait_until(lambda: (view := desk.latest().view) is not None and view.last_step == 50)
         replay = desk.latest().replay
         assert replay is not None
@@ -125,11 +127,11 @@ def test_a_report_is_written_from_any_screen(tmp_path: Path) -> None:
     desk = Desk(None, tmp_path)
     desk.start()
     try:
-        desk.command("report")
+        desk.command(Report())
         wait_until(lambda: "no run is open" in desk.desk().answer)
-        desk.command("open_run", path)
+        desk.command(OpenRun(path))
         wait_until(lambda: (view := desk.latest().view) is not None and view.last_step == 59)
-        desk.command("report")
+        desk.command(Report())
         wait_until(lambda: "run-step59.html" in desk.desk().answer)
         assert (tmp_path / "run-step59.html").read_text().startswith("<!doctype html>")
     finally:

@@ -8,11 +8,12 @@ list, so a long recording delays neither the keys nor a comparison.
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from tuiadvisor.app import preferences_file
 from tuiadvisor.app.bookmarks import bookmarks, save_bookmark
@@ -26,8 +27,24 @@ from tuiadvisor.preferences import Preferences
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text import format as text_of
-from tuiadvisor.tui.contract.desk import DESK_VALUES, DeskState
-from tuiadvisor.tui.contract.feed import FeedState
+from tuiadvisor.tui.contract.desk import (
+    Advise,
+    Answer,
+    Bookmark,
+    Compare,
+    DeskCommand,
+    DeskState,
+    GoLive,
+    ListRuns,
+    NudgeSize,
+    OpenRun,
+    Report,
+    SavePreferences,
+    Scale,
+    StateSize,
+    WantRuns,
+)
+from tuiadvisor.tui.contract.feed import End, FeedState, Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,8 +52,10 @@ if TYPE_CHECKING:
     from tuiadvisor.app.advising import GuidedAdvice
     from tuiadvisor.app.feed import Feed
     from tuiadvisor.app.sizing import Sizing
+    from tuiadvisor.preferences import Preferences
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.intent import Intent
+    from tuiadvisor.tui.contract.feed import FeedCommand
     from tuiadvisor.views.run_list import RunEntry
     from tuiadvisor.views.run_view import RunView
 
@@ -45,6 +64,11 @@ PROGRESS_S: Final = 0.1
 NO_RUN: Final = FeedState(
     None, "replay", "no run is open", "8 lists the recordings here; enter opens one of them.", None, None, 0
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSizes:
+    """Of the desk itself: read the next recording for the screen of scaling."""
 
 
 class Desk:
@@ -79,7 +103,7 @@ class Desk:
         self._feed = feed
         self._opened: ReplayFeed | None = None  # by the user, here; it ends with the next one
         self._opening: FeedState | None = None
-        self._commands: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[DeskCommand | ReadSizes | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # state and rows: two threads change them
         self._state = DeskState(
             folder=str(folder), has_live=self.home is not None, open_path=open_path, runs_note="looking …"
@@ -96,7 +120,7 @@ class Desk:
     def stop(self) -> None:
         """End the threads, and every feed that was opened here; the caller's own feed stays the caller's."""
         self._stopped.set()
-        self._commands.put(("", None))
+        self._commands.put(None)
         self._rows.stop()
         self._thread.join(5.0)
         if self._opened is not None:
@@ -113,33 +137,66 @@ class Desk:
         """The newest state of what lies beside."""
         return self._state
 
-    def command(self, name: str, value: object = None) -> None:
+    def command(self, command: FeedCommand | DeskCommand) -> None:
         """Take a command of the screens; those that are not the desk's go to the feed."""
-        if name == "want_runs" and isinstance(value, tuple):
-            self._rows.want(value)
-        elif name in DESK_VALUES:
-            self._commands.put((name, value))
+        if isinstance(command, WantRuns):
+            self._rows.want(command.paths)
+        elif isinstance(command, DeskCommand):
+            self._commands.put(command)
         elif self._feed is not None:
-            self._feed.command(name, value)
+            self._feed.command(command)
 
     # --- commands
 
     def _obey_all(self) -> None:
         while not self._stopped.is_set():
-            name, value = self._commands.get()
-            if not name:
+            command = self._commands.get()
+            if command is None:
                 continue
             try:
-                COMMANDS[name](self, value)
+                self._obey(command)
             except TuiadvisorError as error:
                 self._opening = None
                 self._say(str(error))
             except Exception as error:
                 self._opening = None
-                logger.exception("the command %s failed", name)
-                self._say(f"{name.replace('_', ' ')} failed: {type(error).__name__}: {error}")
+                logger.exception("the command %s failed", _words(command))
+                self._say(f"{_words(command)} failed: {type(error).__name__}: {error}")
 
-    def _list(self, _value: object) -> None:
+    def _obey(self, command: DeskCommand | ReadSizes) -> None:  # noqa: C901, PLR0912 - one row a command
+        match command:
+            case ListRuns():
+                self._list()
+            case WantRuns(paths):
+                self._rows.want(paths)
+            case OpenRun(path):
+                self._open(path)
+            case GoLive():
+                self._go_live()
+            case Compare(before, after):
+                self._compare(before, after)
+            case Report():
+                self._report()
+            case Bookmark(step, note):
+                self._bookmark(step, note)
+            case Advise():
+                self._advise()
+            case Answer(question, text):
+                self._answer(question, text)
+            case SavePreferences(preferences):
+                self._save_preferences(preferences)
+            case Scale():
+                self._scale()
+            case ReadSizes():
+                self._read_sizes()
+            case StateSize(entry, text):
+                self._state_size(entry, text)
+            case NudgeSize(entry, by):
+                self._nudge_size(entry, by)
+            case _:
+                assert_never(command)
+
+    def _list(self) -> None:
         known = {(entry.path, entry.when, entry.num_bytes): entry for entry in self._state.runs}
         found = [
             known.get((entry.path, entry.when, entry.num_bytes), entry) for entry in recordings(self.folder)
@@ -148,8 +205,7 @@ class Desk:
         self._change(runs=tuple(found), runs_note=note)
         self._rows.look()
 
-    def _open(self, value: object) -> None:
-        path = str(value)
+    def _open(self, path: str) -> None:
         self._show_progress(f"opening {Path(path).name}", path)
         survey = Survey(path)
         while not survey.is_done:
@@ -159,11 +215,11 @@ class Desk:
             survey.advance(PROGRESS_S)
             self._show_progress(f"opening {Path(path).name}", path, (round(100 * survey.share), 100))
         feed = ReplayFeed(ReplaySource(path), survey, bookmarks(path))
-        feed.command("end")  # what one wants to see first is what the row of the list spoke of
+        feed.command(End())  # what one wants to see first is what the row of the list spoke of
         feed.start()
         former, self._opened = self._opened, feed
         if former is None and self.home is None and self._feed is not None:
-            self._feed.command("pause")  # nobody looks at it any more
+            self._feed.command(Pause())  # nobody looks at it any more
         self._feed = feed
         while feed.latest().view is None and feed.failure is None and not self._stopped.is_set():
             time.sleep(0.01)
@@ -173,7 +229,7 @@ class Desk:
         self._change(open_path=path)
         self._say(f"opened {Path(path).name} at its end: S seeks, [ steps back, 8 shows the list")
 
-    def _go_live(self, _value: object) -> None:
+    def _go_live(self) -> None:
         if self.home is None:
             self._say("there is no live run behind: tuiadvisor watch starts one")
             return
@@ -183,11 +239,10 @@ class Desk:
             former.stop()
         self._change(open_path="")
 
-    def _compare(self, value: object) -> None:
+    def _compare(self, before: str, after: str) -> None:
         # Here and below: what only some keys need is loaded with the first of them, not before the first frame.
         from tuiadvisor.advisor.compare.comparing import compare, measure  # noqa: PLC0415
 
-        before, after = value if isinstance(value, tuple) else ("", "")
         self._change(comparison=None, comparison_note=f"reading {Path(before).name} …")
         sides = []
         for path in (before, after):
@@ -199,7 +254,7 @@ class Desk:
                 return
         self._change(comparison=compare(sides[0], sides[1]), comparison_note="")
 
-    def _report(self, _value: object) -> None:
+    def _report(self) -> None:
         from tuiadvisor.app.reporting import write_report  # noqa: PLC0415
         from tuiadvisor.report.page import Dossier  # noqa: PLC0415
 
@@ -231,16 +286,15 @@ class Desk:
         sizing.take([Recorded(Path(recording).stem or view.run.label or "this run", view)])
         return sizing.picture()
 
-    def _bookmark(self, value: object) -> None:
+    def _bookmark(self, step: int, note: str) -> None:
         feed = self._feed
-        if not isinstance(feed, ReplayFeed) or not isinstance(value, tuple):
+        if not isinstance(feed, ReplayFeed):
             return
-        step, note = value
         label = f"note: {note}" if note else "bookmark"
         feed.add_mark(step, label)
         self._say(save_bookmark(self._state.open_path, step, note))
 
-    def _advise(self, _value: object) -> None:
+    def _advise(self) -> None:
         path = self._state.open_path
         if self._conductor is None or self._conductor.path != path:
             self._conductor = None
@@ -271,20 +325,19 @@ class Desk:
             raise
         return conductor
 
-    def _answer(self, value: object) -> None:
-        if self._conductor is not None and isinstance(value, tuple):
-            self._conductor.answer(*value)
+    def _answer(self, question: str, text: str) -> None:
+        if self._conductor is not None:
+            self._conductor.answer(question, text)
             self._change(session=self._conductor.conduct())
 
-    def _save_preferences(self, value: object) -> None:
-        if isinstance(value, Preferences):
-            self._say(f"saved in {preferences_file.save(value)}")
-            if self._sizing is not None and self._sizing.prefer(value.efficiency_floor):
-                self._show_scaling(self._sizing)
+    def _save_preferences(self, preferences: Preferences) -> None:
+        self._say(f"saved in {preferences_file.save(preferences)}")
+        if self._sizing is not None and self._sizing.prefer(preferences.efficiency_floor):
+            self._show_scaling(self._sizing)
 
     # --- sizes
 
-    def _scale(self, _value: object) -> None:
+    def _scale(self) -> None:
         """Look anew what there is, then read it."""
         self._change(scaling_note="reading …")
         try:
@@ -298,9 +351,9 @@ class Desk:
         except TuiadvisorError as error:
             self._change(scaling_note=str(error))
             raise
-        self._read_sizes(None)
+        self._read_sizes()
 
-    def _read_sizes(self, _value: object) -> None:
+    def _read_sizes(self) -> None:
         """Read one recording, show the picture, and come back for the next after whatever was asked meanwhile."""
         sizing = self._sizing
         if sizing is None:
@@ -309,17 +362,17 @@ class Desk:
         if path is not None:
             doing = f"reading {Path(path).name}, {text_of.count(sizing.num_waiting(), 'recording')} left"
             sizing.read(path, self._frames(path, doing, self._note_scaling))
-            self._commands.put(("read_sizes", None))
+            self._commands.put(ReadSizes())
         self._show_scaling(sizing)
 
-    def _state_size(self, value: object) -> None:
-        if self._sizing is not None and isinstance(value, tuple):
-            self._sizing.state(*value)
+    def _state_size(self, entry: str, text: str) -> None:
+        if self._sizing is not None:
+            self._sizing.state(entry, text)
             self._show_scaling(self._sizing)
 
-    def _nudge_size(self, value: object) -> None:
-        if self._sizing is not None and isinstance(value, tuple):
-            self._sizing.nudge(*value)
+    def _nudge_size(self, entry: str, by: int) -> None:
+        if self._sizing is not None:
+            self._sizing.nudge(entry, by)
             if self._commands.empty():  # a key held down: the last one is worth a picture
                 self._show_scaling(self._sizing)
 
@@ -368,18 +421,6 @@ class Desk:
         self._opening = FeedState(None, "replay", doing, path, progress, None, version)
 
 
-COMMANDS: Final[dict[str, Callable[[Desk, object], None]]] = {
-    "list_runs": Desk._list,  # noqa: SLF001 - the class's own table
-    "open_run": Desk._open,  # noqa: SLF001
-    "go_live": Desk._go_live,  # noqa: SLF001
-    "compare": Desk._compare,  # noqa: SLF001
-    "report": Desk._report,  # noqa: SLF001
-    "bookmark": Desk._bookmark,  # noqa: SLF001
-    "advise": Desk._advise,  # noqa: SLF001
-    "answer": Desk._answer,  # noqa: SLF001
-    "save_preferences": Desk._save_preferences,  # noqa: SLF001
-    "scale": Desk._scale,  # noqa: SLF001
-    "read_sizes": Desk._read_sizes,  # noqa: SLF001
-    "state_size": Desk._state_size,  # noqa: SLF001
-    "nudge_size": Desk._nudge_size,  # noqa: SLF001
-}
+def _words(command: object) -> str:
+    """A command as it is said: OpenRun is "open run"."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", type(command).__name__).lower()

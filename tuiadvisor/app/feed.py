@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
@@ -19,6 +19,7 @@ from tuiadvisor.tui.contract.feed import FeedState, Mode, PastState, ReplayState
 if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
     from tuiadvisor.stream.source import Source
+    from tuiadvisor.tui.contract.feed import FeedCommand
     from tuiadvisor.views.run_view import RunView
 
 READ_S: Final = 0.05  # a key that the feed answers waits no longer than this for it
@@ -26,6 +27,14 @@ VIEW_PERIOD_S: Final = 0.45
 VIEW_SHARE: Final = 0.2  # of the thread's time at most: in worlds of thousands of ranks a view takes a second
 
 logger: Final = Logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AddMark:
+    """Of the desk, not of the screens: a mark on the time line of a replay."""
+
+    step: int
+    label: str
 
 
 class Feed:
@@ -48,7 +57,7 @@ class Feed:
         self._view_due_s = 0.0
         self._behind_due_s = 0.0
         self._view_costs_s = (0.0, 0.0, 0.0)  # of the last views, processor time of this thread
-        self._commands: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[FeedCommand | AddMark] = queue.SimpleQueue()
         self._asked = threading.Event()
         self._stopped = threading.Event()
         self._state = FeedState(None, self.mode, "starting", "", None, None, 0)
@@ -71,9 +80,9 @@ class Feed:
         """The newest state."""
         return self._state
 
-    def command(self, name: str, value: object = None) -> None:
+    def command(self, command: FeedCommand | AddMark) -> None:
         """Queue a command for the thread."""
-        self._commands.put((name, value))
+        self._commands.put(command)
         self._asked.set()
 
     def _run(self) -> None:
@@ -88,7 +97,7 @@ class Feed:
     def _cycle(self) -> None:
         self._asked.clear()
         while not self._commands.empty():
-            self._obey(*self._commands.get())
+            self._obey(self._commands.get())
             self._changed = True
             self._view_due_s = 0.0
         frames = self.source.read(self._patience_s())
@@ -170,5 +179,5 @@ class Feed:
     def _notice(self) -> str:
         return ""
 
-    def _obey(self, name: str, value: object) -> None:
+    def _obey(self, command: FeedCommand | AddMark) -> None:
         raise NotImplementedError

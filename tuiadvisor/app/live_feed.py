@@ -6,20 +6,35 @@ In: a session's frames, commands of the screens.  Out: FeedStates.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 from tuiadvisor.agent.hello import host_name
-from tuiadvisor.app.feed import Feed
-from tuiadvisor.app.look_back import LOOKS_BACK, Lookback
+from tuiadvisor.app.feed import AddMark, Feed
+from tuiadvisor.app.look_back import Lookback
 from tuiadvisor.app.subcommand import Subcommand, capture_subcommand, stacks_subcommand
 from tuiadvisor.causes import hang
 from tuiadvisor.stream.probe_request import ProbeRequest
+from tuiadvisor.tui.contract.feed import (
+    Capture,
+    Detail,
+    End,
+    NextFinding,
+    Pause,
+    PreviousFinding,
+    Quit,
+    Resume,
+    SeekStep,
+    Speed,
+    Step,
+    Stride,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.app.look_back import LooksBack
     from tuiadvisor.stream.source import Source
-    from tuiadvisor.tui.contract.feed import PastState
+    from tuiadvisor.tui.contract.feed import FeedCommand, PastState
     from tuiadvisor.views.run_view import RunView
 
 BURST_MS: Final = 3000
@@ -84,20 +99,28 @@ class LiveFeed(Feed):
             self.answers.append(subcommand.sentence)
         return subcommand.sentence
 
-    def _obey(self, name: str, value: object) -> None:
-        if name == "pause":
-            self.frozen = True
-        elif name == "capture" and isinstance(value, int):
-            self._capture(value)
-        elif name == "detail" and isinstance(value, tuple):
-            self._detail(value)
-        elif name in ("resume", "end"):
-            self.frozen = False
-            self._lookback.leave()
-        elif name in LOOKS_BACK:
-            self._answer = self._lookback.go(name, value, self.advisor, self.view, is_frozen=self.frozen)
-            if self._subcommand is not None and not self._subcommand.is_running:
-                self._subcommand = None
+    def _obey(self, command: FeedCommand | AddMark) -> None:
+        match command:
+            case Pause():
+                self.frozen = True
+            case Capture(rank):
+                self._capture(rank)
+            case Detail(ranks):
+                self._detail(ranks)
+            case Resume() | End():
+                self.frozen = False
+                self._lookback.leave()
+            case SeekStep() | Step() | Stride() | NextFinding() | PreviousFinding():
+                self._look_back(command)
+            case Speed() | AddMark() | Quit():
+                pass  # of a replay; and a session ends when the screens have
+            case _:
+                assert_never(command)
+
+    def _look_back(self, command: LooksBack) -> None:
+        self._answer = self._lookback.go(command, self.advisor, self.view, is_frozen=self.frozen)
+        if self._subcommand is not None and not self._subcommand.is_running:
+            self._subcommand = None
 
     def _detail(self, ranks: tuple[int, ...]) -> None:
         if self._subcommand is not None and not self._subcommand.is_running:

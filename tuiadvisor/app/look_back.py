@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.app.whole_recording import finding_marks
-from tuiadvisor.tui.contract.feed import PastState
+from tuiadvisor.tui.contract.feed import NextFinding, PastState, PreviousFinding, SeekStep, Step, Stride
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.fold import Advisor
     from tuiadvisor.views.run_view import RunView
 
-LOOKS_BACK: Final = frozenset({"step", "stride", "seek_step", "prev_finding", "next_finding"})
+LooksBack = SeekStep | Step | Stride | NextFinding | PreviousFinding
 STRIDES: Final = 32  # from the oldest step that is held to the newest
 
 
@@ -32,7 +32,7 @@ class Lookback:
         self.step = None
 
     def go(
-        self, name: str, value: object, advisor: Advisor, view: RunView | None, *, is_frozen: bool = False
+        self, command: LooksBack, advisor: Advisor, view: RunView | None, *, is_frozen: bool = False
     ) -> str:
         """Move; returns what to say about it, "" where the screen says it all."""
         held = advisor.held_steps()
@@ -42,15 +42,15 @@ class Lookback:
         # From what is on the screen: a picture that was frozen, else the live edge.
         shown = view.last_step if is_frozen and view is not None and view.last_step is not None else last
         here = min(shown, last) if self.step is None else self.step
-        by = value if isinstance(value, int) else 0
-        if name == "seek_step":
-            wanted: int | None = by
-        elif name == "step":
-            wanted = here + by
-        elif name == "stride":
-            wanted = here + by * max((last - first) // STRIDES, 1)
-        else:
-            wanted = _finding(view, here, forward=name == "next_finding")
+        match command:
+            case SeekStep(step):
+                wanted: int | None = step
+            case Step(by):
+                wanted = here + by
+            case Stride(by):
+                wanted = here + by * max((last - first) // STRIDES, 1)
+            case NextFinding() | PreviousFinding():
+                wanted = _finding(view, here, forward=isinstance(command, NextFinding))
         if wanted is None:
             return "no finding begins there, as far as it is known"
         if wanted >= last:

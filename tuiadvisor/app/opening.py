@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tuiadvisor.app.desk import Desk
-    from tuiadvisor.tui.contract.desk import DeskState
-    from tuiadvisor.tui.contract.feed import Mode
+    from tuiadvisor.tui.contract.desk import DeskCommand, DeskState
+    from tuiadvisor.tui.contract.feed import FeedCommand, Mode
 
 logger: Final = Logger(__name__)
 
@@ -31,7 +31,7 @@ class OpeningDesk:
         self._make = make
         self._desk: Desk | None = None
         self._state = FeedState(None, mode, phase, path, None, None, 0)
-        self._early: list[tuple[str, object]] = []  # commands that came before there was a desk
+        self._early: list[FeedCommand | DeskCommand] = []  # commands that came before there was a desk
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._open, name="tuiadvisor-open", daemon=True)
         self.failure: BaseException | None = None
@@ -58,14 +58,14 @@ class OpeningDesk:
         desk = self._desk
         return NO_DESK if desk is None else desk.desk()
 
-    def command(self, name: str, value: object = None) -> None:
+    def command(self, command: FeedCommand | DeskCommand) -> None:
         """Pass a command on, or keep it until there is somebody to obey."""
         with self._lock:
             desk = self._desk
             if desk is None:
-                self._early.append((name, value))
+                self._early.append(command)
                 return
-        desk.command(name, value)
+        desk.command(command)
 
     def _open(self) -> None:
         try:
@@ -77,6 +77,6 @@ class OpeningDesk:
             self._state = replace(self._state, phase=CLOSED, version=1)
             return
         with self._lock:
-            for name, value in self._early:
-                desk.command(name, value)
+            for command in self._early:
+                desk.command(command)
             self._desk = desk

@@ -5,22 +5,37 @@ In: a recording, commands of the screens.  Out: FeedStates.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
-from tuiadvisor.app.feed import READ_S, Feed
+from tuiadvisor.app.feed import READ_S, AddMark, Feed
 from tuiadvisor.app.survey import Survey
 from tuiadvisor.app.whole_recording import finding_marks
 from tuiadvisor.events import NOTHING_GIVEN
-from tuiadvisor.tui.contract.feed import ReplayState
+from tuiadvisor.tui.contract.feed import (
+    Capture,
+    Detail,
+    End,
+    NextFinding,
+    Pause,
+    PreviousFinding,
+    Quit,
+    ReplayState,
+    Resume,
+    SeekStep,
+    Speed,
+    Step,
+    Stride,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tuiadvisor.events import GivenWork
     from tuiadvisor.stream.replay import ReplaySource
-    from tuiadvisor.tui.contract.feed import Mode
+    from tuiadvisor.tui.contract.feed import FeedCommand, Mode
     from tuiadvisor.views.run_view import RunView
 
+Moves = SeekStep | Step | Stride | End | NextFinding | PreviousFinding
 REST_S: Final = 0.5  # of a replay that stands: a command wakes it
 STRIDES: Final = 32  # of a recording, from its first step to its last
 SURVEY_TURN_S: Final = 0.05  # a key waits no longer than this for the look at the whole recording
@@ -110,36 +125,46 @@ class ReplayFeed(Feed):
             marks=tuple((min(1.0, position_s / duration_s), label) for position_s, label in self.positions),
         )
 
-    def _obey(self, name: str, value: object) -> None:
-        source = self.replay
+    def _obey(self, command: FeedCommand | AddMark) -> None:
+        clock = self.replay.clock
         here = self.at_step if self.at_step is not None else self.view.last_step if self.view else None
         self.at_step = None
-        if name == "pause":
-            source.clock.pause()
-        elif name == "resume":
-            source.clock.resume()
-        elif name == "speed" and isinstance(value, (int, float)):
-            source.clock.set_speed(float(value))
-        elif name == "seek_step" and isinstance(value, int):
-            self._show_step(value)
-        elif name == "step":
-            source.clock.pause()
-            forward = value in (None, 1)
-            self._show_step(0 if here is None else here + (1 if forward else -1))
-        elif name == "stride" and isinstance(value, int):
-            self._show_step((here or 0) + value * max((self.last_step or 0) // STRIDES, 1))
-        elif name == "end":
-            self._go(source.index.end, source.duration_s)
-        elif name == "mark" and isinstance(value, tuple):
-            self.at_step = here if source.clock.paused else None
-            self.steps = sorted([*self.steps, value])
-            self.positions = self._positions()
-        elif name in ("next_finding", "prev_finding"):
-            self._to_finding(forward=name == "next_finding")
+        match command:
+            case Pause():
+                clock.pause()
+            case Resume():
+                clock.resume()
+            case Speed(factor):
+                clock.set_speed(factor)
+            case AddMark(step, label):
+                self.at_step = here if clock.paused else None
+                self.steps = sorted([*self.steps, (step, label)])
+                self.positions = self._positions()
+            case Capture() | Detail() | Quit():
+                pass  # of a live run; and a replay ends when the screens have
+            case _:
+                self._move(command, here)
+
+    def _move(self, command: Moves, here: int | None) -> None:
+        """To another place of the recording."""
+        match command:
+            case SeekStep(step):
+                self._show_step(step)
+            case Step(by):
+                self.replay.clock.pause()
+                self._show_step(0 if here is None else here + by)
+            case Stride(by):
+                self._show_step((here or 0) + by * max((self.last_step or 0) // STRIDES, 1))
+            case End():
+                self._go(self.replay.index.end, self.replay.duration_s)
+            case NextFinding() | PreviousFinding():
+                self._to_finding(forward=isinstance(command, NextFinding))
+            case _:
+                assert_never(command)
 
     def add_mark(self, step: int, label: str) -> None:
         """A mark on the time line from now on; the feed's own thread takes it in."""
-        self.command("mark", (step, label))
+        self.command(AddMark(step, label))
 
     def _positions(self) -> tuple[tuple[float, str], ...]:
         index = self.replay.index

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.app import preferences_file
 from tuiadvisor.app.memory_trim import give_back_large_blocks
 from tuiadvisor.app.opening import OpeningDesk
+from tuiadvisor.tui.contract.desk import ListRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,7 @@ def _run(
     give_back_large_blocks()
     preferred = preferences_file.current()
     if not first_page and preferred.first_screen == "runs":
-        desk.command("list_runs")
+        desk.command(ListRuns())
     run_app(
         desk,
         desk=desk,

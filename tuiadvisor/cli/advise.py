@@ -23,6 +23,8 @@ from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.markdown import decision_lines, markdown, stage_lines, why_lines
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.stream.replay import ReplaySource
+from tuiadvisor.tui.contract.desk import Advise
+from tuiadvisor.tui.contract.feed import End
 from tuiadvisor_rules.questions import load_questions
 
 if TYPE_CHECKING:
@@ -109,7 +111,7 @@ def show(options: argparse.Namespace) -> int:
     """The same session as a screen, beside the recording's own screens."""
     survey = surveyed(options.run)
     feed = ReplayFeed(ReplaySource(options.run), survey)
-    feed.command("end")
+    feed.command(End())
     feed.start()
     desk = Desk(
         feed,
@@ -119,7 +121,7 @@ def show(options: argparse.Namespace) -> int:
         intent=intent_of(options),
         session_file=options.session or "",
     )
-    desk.command("advise")
+    desk.command(Advise())
     try:
         show_screens(desk, first_page="advisor")
     finally:

@@ -21,6 +21,7 @@ from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.report.comparison import comparison_document
+from tuiadvisor.tui.contract.desk import Compare, ListRuns
 from tuiadvisor.tui.pages.comparison import plain_comparison
 
 CODES: Final = {None: 2, True: 1, False: 0}
@@ -65,8 +66,8 @@ def run(options: argparse.Namespace) -> int:
     comparison = compare(before, after, asked)
     if options.tui:
         desk = Desk(None, Path(options.after).parent)
-        desk.command("list_runs")
-        desk.command("compare", (options.before, options.after))
+        desk.command(ListRuns())
+        desk.command(Compare(options.before, options.after))
         show_screens(desk, first_page="compare")
     elif options.json:
         document = comparison_document(comparison)

@@ -15,6 +15,8 @@ from tuiadvisor.cli.options.work import work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text import format as text_of
+from tuiadvisor.tui.contract.desk import ListRuns
+from tuiadvisor.tui.contract.feed import Pause, SeekStep
 from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.runs import plain_runs
 from tuiadvisor.views.run_list import summarized
@@ -34,8 +36,8 @@ def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) 
     stack.callback(feed.stop)
     _check_step(options, feed.last_step)
     if options.at is not None:
-        feed.command("pause")  # who asks for a step wants to look at it
-        feed.command("seek_step", options.at)
+        feed.command(Pause())  # who asks for a step wants to look at it
+        feed.command(SeekStep(options.at))
     feed.start()
     return Desk(feed, Path(options.file).parent, options.file, sizing=sizing), feed
 
@@ -43,7 +45,7 @@ def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) 
 def begin_list(folder: Path) -> Desk:
     """The desk of `runs`: no run, a list that is being read."""
     desk = Desk(None, folder)
-    desk.command("list_runs")
+    desk.command(ListRuns())
     return desk
 
 

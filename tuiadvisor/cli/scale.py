@@ -31,6 +31,7 @@ from tuiadvisor.session.entries import MAX_CANDIDATES, Stated, stated_in
 from tuiadvisor.session.intent import FILE_NAME, read_intent
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.recordedsizes import parts_of, table_of
+from tuiadvisor.tui.contract.desk import Scale
 
 MAX_RUNS: Final = 32
 # What only several sizes can answer.
@@ -150,7 +151,7 @@ def _screen(options: argparse.Namespace) -> int:
     sizing = Sizing(options.table or "", stated, chosen=several)
     alone = options.runs[0] if len(options.runs) == 1 else ""
     desk = Desk(None, Path(options.runs[0] if options.runs else ".").parent, live_path=alone, sizing=sizing)
-    desk.command("scale")
+    desk.command(Scale())
     show_screens(desk, first_page="scaling")
     return 0
 

@@ -2,7 +2,7 @@
 
 The command line implements Desk around its background threads; tests implement it with a fixed state. Every part is
 None or empty until it was asked for, and says in its note what is going on or why there is nothing.
-In: nothing.  Out: DeskState, Desk.
+In: nothing.  Out: DeskState, DeskCommand, Desk.
 """
 
 from __future__ import annotations
@@ -10,30 +10,117 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tuiadvisor.preferences import Preferences
-
 if TYPE_CHECKING:
+    from tuiadvisor.preferences import Preferences
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.views.comparison import Comparison
     from tuiadvisor.views.run_list import RunEntry
 
-# Every name a screen may pass to Desk.command, with the type of its value.
-DESK_VALUES: dict[str, type | tuple[type, ...]] = {
-    "list_runs": type(None),  # look into the folder again
-    "want_runs": tuple,  # the paths whose rows are on the screen: read these first
-    "open_run": str,  # a recording's path
-    "go_live": type(None),  # from a recording back to the live run
-    "compare": tuple,  # (path before, path after)
-    "report": type(None),  # of what is shown, as HTML beside its recording or here
-    "bookmark": tuple,  # (step, note) in the recording that is shown
-    "advise": type(None),  # the guided session on the run that is shown
-    "answer": tuple,  # (question id, text); an empty text takes the answer back
-    "save_preferences": Preferences,
-    "scale": type(None),  # how the run scales: look anew at it and at the recordings beside it
-    "state_size": tuple,  # (entry, text); an empty text takes it back
-    "nudge_size": tuple,  # (entry, 1 or -1): a little more or less of it
-}
+# --- what the screens may ask of it
+
+
+@dataclass(frozen=True, slots=True)
+class ListRuns:
+    """Look into the folder again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantRuns:
+    """Read the rows of these recordings first: they are on the screen."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """Replay a recording."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoLive:
+    """From a recording back to the live run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Compare two recordings."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Write what is shown as HTML, beside its recording or here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """Keep a note to a step of the recording that is shown."""
+
+    step: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advise:
+    """The guided session on the run that is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer a question of it; an empty text takes the answer back."""
+
+    question: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavePreferences:
+    """Keep what is preferred."""
+
+    preferences: Preferences
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How the run scales: look anew at it and at the recordings beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSize:
+    """State something about sizes; an empty text takes it back."""
+
+    entry: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NudgeSize:
+    """A little more or less of it."""
+
+    entry: str
+    by: int  # +1 or -1
+
+
+DeskCommand = (
+    ListRuns
+    | WantRuns
+    | OpenRun
+    | GoLive
+    | Compare
+    | Report
+    | Bookmark
+    | Advise
+    | Answer
+    | SavePreferences
+    | Scale
+    | StateSize
+    | NudgeSize
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +153,6 @@ class Desk(Protocol):
         """Return the newest state; cheap and safe to call from any thread."""
         ...
 
-    def command(self, name: str, value: object = None) -> None:
-        """Take one of DESK_VALUES; returns at once, the answer is a later state."""
+    def command(self, command: DeskCommand) -> None:
+        """Take a command; returns at once, the answer is a later state."""
         ...

@@ -1,7 +1,7 @@
 """What the screens are fed with: the newest frozen state, and the few commands they may send back.
 
 The command line implements ViewFeed around its background thread; tests implement it with a list.
-In: nothing.  Out: FeedState, ReplayState, ViewFeed.
+In: nothing.  Out: FeedState, ReplayState, FeedCommand, ViewFeed.
 """
 
 from __future__ import annotations
@@ -17,21 +17,95 @@ Mode = Literal["live", "replay"]
 # A phase: nothing will ever come, so the screens end; whoever fed them says why on the terminal they leave behind.
 CLOSED = "closed"
 
-# Every name a screen may pass to ViewFeed.command, with the type of its value.
-COMMAND_VALUES: dict[str, type] = {
-    "pause": type(None),
-    "resume": type(None),
-    "speed": float,  # the new factor
-    "seek_step": int,  # the step to show
-    "step": int,  # +1 or -1
-    "stride": int,  # +1 or -1: a part of what can be looked at
-    "next_finding": type(None),
-    "prev_finding": type(None),
-    "end": type(None),  # the live edge, or the end of the recording
-    "capture": int,  # the rank whose next steps are to be profiled
-    "detail": tuple,  # the ranks to see call by call for a while; empty: all
-    "quit": type(None),
-}
+# --- what the screens may send back: whoever takes a command matches its class, and mypy names one that is not handled
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Freeze what is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Replay at another speed."""
+
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeekStep:
+    """Show a step."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step on or back."""
+
+    by: int  # +1 or -1
+
+
+@dataclass(frozen=True, slots=True)
+class Stride:
+    """A part of what can be looked at, on or back."""
+
+    by: int  # +1 or -1
+
+
+@dataclass(frozen=True, slots=True)
+class NextFinding:
+    """To where the next finding begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousFinding:
+    """To where the finding before begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """To the live edge, or the end of the recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Profile the next steps of a rank."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """See ranks call by call for a while."""
+
+    ranks: tuple[int, ...]  # empty: all
+
+
+@dataclass(frozen=True, slots=True)
+class Quit:
+    """Nobody looks any more."""
+
+
+FeedCommand = (
+    Pause
+    | Resume
+    | Speed
+    | SeekStep
+    | Step
+    | Stride
+    | NextFinding
+    | PreviousFinding
+    | End
+    | Capture
+    | Detail
+    | Quit
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +153,6 @@ class ViewFeed(Protocol):
         """Return the newest state; cheap and safe to call from any thread."""
         ...
 
-    def command(self, name: str, value: object = None) -> None:
-        """Take one of COMMAND_VALUES; returns at once, the answer is a later state."""
+    def command(self, command: FeedCommand) -> None:
+        """Take a command; returns at once, the answer is a later state."""
         ...

@@ -1,6 +1,6 @@
 """What the application does for the navigator: the only way from keys to a feed, a terminal, a file.
 
-In: names of commands.  Out: nothing, or where something was left.
+In: commands.  Out: nothing, or where something was left.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tuiadvisor.preferences import Preferences
+    from tuiadvisor.tui.contract.desk import DeskCommand
+    from tuiadvisor.tui.contract.feed import FeedCommand
 
 
 class Shell(Protocol):
     """What the application does for the navigator."""
 
-    def ask(self, name: str, value: object = None) -> None:
-        """Send a command to the feed."""
+    def ask(self, command: FeedCommand | DeskCommand) -> None:
+        """Send a command to the feed or the desk."""
         ...
 
     def leave(self) -> None:

@@ -22,8 +22,8 @@ from textual.screen import Screen  # noqa: E402
 
 from tuiadvisor.preferences import Preferences  # noqa: E402
 from tuiadvisor.text import format as text_of  # noqa: E402
-from tuiadvisor.tui.contract.desk import DESK_VALUES  # noqa: E402
-from tuiadvisor.tui.contract.feed import CLOSED, FeedState, ReplayState, ViewFeed  # noqa: E402
+from tuiadvisor.tui.contract.desk import DeskCommand, WantRuns  # noqa: E402
+from tuiadvisor.tui.contract.feed import CLOSED, FeedState, Quit, ReplayState, ViewFeed  # noqa: E402
 from tuiadvisor.tui.control import clipboard  # noqa: E402
 from tuiadvisor.tui.control.navigator import MESSAGE_S, Navigator  # noqa: E402
 from tuiadvisor.tui.draw import colours  # noqa: E402
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from tuiadvisor.tui.contract.desk import Desk
+    from tuiadvisor.tui.contract.feed import FeedCommand
 
 __all__ = ["FeedState", "ReplayState", "Screens", "ViewFeed", "run_app"]
 
@@ -202,7 +203,7 @@ class Screens(WireApp, inherit_bindings=False):
         wanted = self.place.wanted_runs()
         if self.beside is not None and wanted != self._wanted:
             self._wanted = wanted
-            self.beside.command("want_runs", wanted)
+            self.beside.command(WantRuns(wanted))
 
     def draw(self) -> None:
         """Put everything on the canvas, which repaints the rows that changed."""
@@ -213,15 +214,15 @@ class Screens(WireApp, inherit_bindings=False):
 
     # --- what the navigator asks for
 
-    def ask(self, name: str, value: object = None) -> None:
+    def ask(self, command: FeedCommand | DeskCommand) -> None:
         """Send a command to the feed and look for its answer soon."""
-        if name in DESK_VALUES:
+        if isinstance(command, DeskCommand):
             if self.beside is None:
                 self.place.say("not available here: the screens were started without a desk")
                 return
-            self.beside.command(name, value)
+            self.beside.command(command)
         else:
-            self.feed.command(name, value)
+            self.feed.command(command)
         polling = self._answer_polls > 0
         self._answer_polls = ANSWER_POLLS
         if not polling:
@@ -235,7 +236,7 @@ class Screens(WireApp, inherit_bindings=False):
 
     def leave(self) -> None:
         """Quit at once."""
-        self.feed.command("quit")
+        self.feed.command(Quit())
         self.exit()
 
     def next_theme(self) -> str:

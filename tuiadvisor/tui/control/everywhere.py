@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.tui.contract.desk import Report
 from tuiadvisor.tui.contract.page import Command
 from tuiadvisor.tui.pages.overview import Overview
 
@@ -57,7 +58,7 @@ COMMANDS: Final = (
         "Report",
         "write what is shown as one HTML file",
         "keeping",
-        lambda place: place.shell.ask("report"),
+        lambda place: place.shell.ask(Report()),
     ),
     Command(
         "copy", ("y",), "y", "Copy", "this page as text: clipboard (OSC 52) and a file", "keeping", copy_page

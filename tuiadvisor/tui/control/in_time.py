@@ -8,6 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
+from tuiadvisor.tui.contract.desk import Bookmark
+from tuiadvisor.tui.contract.feed import (
+    End,
+    NextFinding,
+    Pause,
+    PreviousFinding,
+    Resume,
+    SeekStep,
+    Speed,
+    Step,
+    Stride,
+)
 from tuiadvisor.tui.contract.page import Command
 from tuiadvisor.tui.contract.prompt import Prompt
 
@@ -40,13 +52,13 @@ def next_speed(current: float) -> float:
 
 def toggle_pause(place: Place) -> None:
     """Freeze or go on."""
-    place.shell.ask("resume" if is_paused(place.state) else "pause")
+    place.shell.ask(Resume() if is_paused(place.state) else Pause())
 
 
 def speed_up(place: Place) -> None:
     """Ask for the next speed of the replay."""
     if place.state.replay is not None:
-        place.shell.ask("speed", next_speed(place.state.replay.speed))
+        place.shell.ask(Speed(next_speed(place.state.replay.speed)))
 
 
 def ask_step(place: Place) -> None:
@@ -70,7 +82,7 @@ def seek(place: Place, typed: str) -> None:
         what = "not in this recording: it" if place.state.replay is not None else "not held: the fold"
         place.say(f"step {step:,} is {what} holds {ends}")
         return
-    place.shell.ask("seek_step", step)
+    place.shell.ask(SeekStep(step))
 
 
 def ask_note(place: Place) -> None:
@@ -86,7 +98,7 @@ def bookmark(place: Place, note: str) -> None:
     if step is None:
         place.say("b: no step has been replayed yet")
         return
-    place.shell.ask("bookmark", (step, note.strip()))
+    place.shell.ask(Bookmark(step, note.strip()))
 
 
 # --- why they cannot be used
@@ -163,7 +175,7 @@ COMMANDS: Final = (
         "Next rank",
         "the rank below, the next pattern, a little more; elsewhere on in time",
         "moving",
-        lambda place: place.shell.ask("stride", 1),
+        lambda place: place.shell.ask(Stride(1)),
         moving("next_rank", onward=True),
     ),
     Command(
@@ -173,7 +185,7 @@ COMMANDS: Final = (
         "Previous rank",
         "the rank above, the pattern before, a little less; elsewhere back in time",
         "moving",
-        lambda place: place.shell.ask("stride", -1),
+        lambda place: place.shell.ask(Stride(-1)),
         moving("previous_rank"),
     ),
     Command(
@@ -194,7 +206,7 @@ COMMANDS: Final = (
         "Step back",
         "one step back",
         "time",
-        lambda place: place.shell.ask("step", -1),
+        lambda place: place.shell.ask(Step(-1)),
         moving("step_back"),
     ),
     Command(
@@ -204,7 +216,7 @@ COMMANDS: Final = (
         "Step on",
         "one step on",
         "time",
-        lambda place: place.shell.ask("step", 1),
+        lambda place: place.shell.ask(Step(1)),
         moving("step_forward", onward=True),
     ),
     Command(
@@ -214,7 +226,7 @@ COMMANDS: Final = (
         "Finding before",
         "to the finding before, in time",
         "time",
-        lambda place: place.shell.ask("prev_finding"),
+        lambda place: place.shell.ask(PreviousFinding()),
         to_mark("mark_back", onward=False),
     ),
     Command(
@@ -224,7 +236,7 @@ COMMANDS: Final = (
         "Finding after",
         "to the next finding, in time",
         "time",
-        lambda place: place.shell.ask("next_finding"),
+        lambda place: place.shell.ask(NextFinding()),
         to_mark("mark_forward", onward=True),
     ),
     Command(
@@ -265,7 +277,7 @@ COMMANDS: Final = (
         "Newest",
         "the newest step: the live edge or the end",
         "time",
-        lambda place: place.shell.ask("end"),
+        lambda place: place.shell.ask(End()),
         at_the_end,
     ),
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.tui.contract.desk import Compare
 from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
@@ -64,7 +65,7 @@ def compare_marked(place: Place) -> None:
     if len(marked) < MOST_MARKS:
         place.say("c: mark two recordings first, with m: the one before the change, then the one after")
         return
-    place.shell.ask("compare", tuple(marked))
+    place.shell.ask(Compare(*marked))
     place.show("compare")
 
 
@@ -74,7 +75,7 @@ def swap(place: Place) -> None:
     if comparison is None:
         place.say("w: nothing is compared yet")
         return
-    place.shell.ask("compare", (comparison.after.path, comparison.before.path))
+    place.shell.ask(Compare(comparison.after.path, comparison.before.path))
 
 
 ON_RUNS = only_on("runs", "only on the list of recordings: press 8")

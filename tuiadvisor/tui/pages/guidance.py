@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.session.guided import SHORT
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, wrap
+from tuiadvisor.tui.contract.desk import Advise, Answer
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages import sections
@@ -32,7 +33,7 @@ GAP = 2
 
 def show_advisor(place: Place) -> None:
     """The guided session on what is shown."""
-    place.shell.ask("advise")
+    place.shell.ask(Advise())
     place.show("advisor")
 
 
@@ -53,7 +54,7 @@ def send_answer(place: Place, typed: str) -> None:
     if asked is None:
         return
     if typed.strip() or asked.answer is not None:
-        place.shell.ask("answer", (asked.id, typed_answer(asked, typed)))
+        place.shell.ask(Answer(asked.id, typed_answer(asked, typed)))
     if page.advance():
         ask_question(place)
     else:

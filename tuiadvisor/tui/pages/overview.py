@@ -35,7 +35,8 @@ class Overview(Page):
         "Top to bottom: the decision, the step's time over the last steps, what a step is spent on, "
         "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶). "
         "Goodput is the share of "
-        "the time seen that none of the named losses takes."
+        "the time seen that none of the named losses takes. MFU is unknown: FLOPs per step and the device's peak were "
+        "not given."
     )
     is_screen = True
     commands: ClassVar = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.preferences import BY_NAME, OPTIONS, Preferences, changed, moved, shown
 from tuiadvisor.text.line import BLANK, Line, crop, fit, indent, line, rule, wrap
+from tuiadvisor.tui.contract.desk import SavePreferences
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages.details import bullet
@@ -68,7 +69,7 @@ def prefer(place: Place, preferences: Preferences) -> None:
     if preferences != page.held:
         page.held = preferences
         place.shell.prefer(preferences)
-        place.shell.ask("save_preferences", preferences)
+        place.shell.ask(SavePreferences(preferences))
 
 
 class PreferencesPage(Page):

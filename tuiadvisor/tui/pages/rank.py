@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text.line import BLANK, indent, line
+from tuiadvisor.tui.contract.feed import Capture, Detail
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.pages.details import MARGIN, rank_lines
 from tuiadvisor.tui.pages.ranks import Ranks
@@ -49,12 +50,12 @@ def capture(place: Place) -> None:
     """Ask for a profiler window in the rank that is shown or selected."""
     rank = rank_at(place.page)
     if rank is not None:
-        place.shell.ask("capture", rank)
+        place.shell.ask(Capture(rank))
 
 
 def detail(place: Place) -> None:
     """Ask for steps in detail: of the rank whose details are open, else of all."""
-    place.shell.ask("detail", (place.page.rank,) if isinstance(place.page, RankPage) else ())
+    place.shell.ask(Detail((place.page.rank,) if isinstance(place.page, RankPage) else ()))
 
 
 def not_running(state: FeedState, _page: Page) -> str:

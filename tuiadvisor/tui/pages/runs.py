@@ -25,6 +25,7 @@ from tuiadvisor.text.line import (
     wrap,
 )
 from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.tui.contract.desk import GoLive, ListRuns, OpenRun
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
@@ -47,19 +48,19 @@ FILTER_HINT = "name, job or verdict; enter keeps it, esc clears it"
 
 def show_runs(place: Place) -> None:
     """The list of recordings, looked up anew."""
-    place.shell.ask("list_runs")
+    place.shell.ask(ListRuns())
     place.show("runs")
 
 
 def open_run(place: Place, path: str) -> None:
     """Replay a recording."""
-    place.shell.ask("open_run", path)
+    place.shell.ask(OpenRun(path))
     place.show("overview")
 
 
 def go_live(place: Place) -> None:
     """From a recording back to the live run."""
-    place.shell.ask("go_live")
+    place.shell.ask(GoLive())
     place.show("overview")
 
 
@@ -101,7 +102,7 @@ class Runs(Page):
             "live", ("v",), "v", "Live", "back from a recording to the live run", "runs", go_live, is_live
         ),
     )
-    does: ClassVar = {"refresh": lambda place: place.shell.ask("list_runs")}
+    does: ClassVar = {"refresh": lambda place: place.shell.ask(ListRuns())}
     opens: ClassVar = {"run": open_run, "live": lambda place, _: go_live(place)}
     filter_hint = FILTER_HINT
     abouts: ClassVar = {"open": "replay this recording, or return to the live run"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.text.line import BLANK, Cell, Line, beside, crop, fit, indent, length, line, row, rule, wrap
 from tuiadvisor.text.plot import Plot, plot
 from tuiadvisor.text.wording import MEETS, MEETS_LEGEND, because_of_size, size_figures
+from tuiadvisor.tui.contract.desk import NudgeSize, Scale, StateSize
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages import sections
@@ -35,7 +36,7 @@ ROLES = {"yes": "good", "no": "bad", "perhaps": "warn", "": "dim"}  # of a limit
 
 def show_scaling(place: Place) -> None:
     """How what is shown scales."""
-    place.shell.ask("scale")
+    place.shell.ask(Scale())
     place.show("scaling")
 
 
@@ -51,14 +52,14 @@ def state_size(place: Place, typed: str) -> None:
     """Send what was typed, if it is anything new."""
     entry = place.at(ScalingPage).entry()
     if entry is not None and typed.strip() != entry.text:
-        place.shell.ask("state_size", (entry.name, typed))
+        place.shell.ask(StateSize(entry.name, typed))
 
 
 def nudge(place: Place, by: int) -> None:
     """A little more or less of what the cursor stands on."""
     pointed = place.at(ScalingPage).opened()
     if pointed is not None:
-        place.shell.ask("nudge_size", (pointed[1], by))
+        place.shell.ask(NudgeSize(pointed[1], by))
 
 
 class ScalingPage(Page):
@@ -88,7 +89,7 @@ class ScalingPage(Page):
     does: ClassVar = {
         "next_rank": lambda place: nudge(place, 1),
         "previous_rank": lambda place: nudge(place, -1),
-        "refresh": lambda place: place.shell.ask("scale"),
+        "refresh": lambda place: place.shell.ask(Scale()),
     }
     opens: ClassVar = {"entry": lambda place, _: ask_size(place)}
     of_run = False
