@@ -8,6 +8,7 @@ import pytest
 from snapshot import views
 from unit.test_tui_navigator import FakeShell
 
+from tuiadvisor.preferences import BY_NAME
 from tuiadvisor.text.line import Line, line
 from tuiadvisor.tui.contract.commands import CommandTable
 from tuiadvisor.tui.contract.feed import FeedState
@@ -139,3 +140,9 @@ def test_every_screen_names_commands_that_there_are() -> None:
     kinds = [kind for page in PAGES for kind in page.opens]
     assert sorted(set(kinds)) == sorted(kinds)
     assert len({page.name for page in PAGES}) == len(PAGES)
+
+
+def test_the_screens_that_may_come_first_are_those_that_can_be_preferred() -> None:
+    """The file of preferences is checked before any screen is loaded, so it has names of its own."""
+    first = tuple(page.name for page in PAGES if page.may_be_first)
+    assert first == BY_NAME["first_screen"].choices, "tuiadvisor/preferences.py, first_screen"

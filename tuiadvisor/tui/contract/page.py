@@ -113,6 +113,7 @@ class Page:
     title = ""
     about = ""  # the paragraph above its keys in the help
     is_screen = False  # it has a number and replaces whatever is open; else it lies over it
+    may_be_first = False  # it may be preferred as the first screen
     of_run = True  # shows the run that is open: its notices and replay keys belong here
     tells_losses = False  # one row above it says what was lost; the overview has a place of its own for that
     filter_hint = ""  # what may be typed into its filter; "" for a page that is no list

@@ -100,8 +100,9 @@ class Navigator:
 
     def take_state(self, state: FeedState) -> None:
         """Show a newer state of the run; every page is told of it, the log keeps what it tells of the tool itself."""
+        when = self.wall_time()
         for page in self.pages.values():
-            page.take_state(self.wall_time(), state)
+            page.take_state(when, state)
         self.state = state
 
     def wall_time(self) -> str:

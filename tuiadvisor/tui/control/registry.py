@@ -11,8 +11,10 @@ To add a screen:
 3. Add the class to PAGES below. A key or a name that is taken already is refused at the first start.
 
 What a page needs to be told comes by `take_state`, `take_answer`, `take_preferences` and `desk`; another page is found
-with `place.at(ItsClass)`. Should the screens be able to begin with it, `first_screen` in `tuiadvisor/preferences.py`
-names it too: that file is read before any screen is loaded. `tests/unit/test_a_screen_is_one_file.py` adds one.
+with `place.at(ItsClass)`. `tests/unit/test_a_screen_is_one_file.py` adds one and shows that nothing else is needed.
+
+One exception: a page with `may_be_first` is also named in `tuiadvisor/preferences.py` (`first_screen`), because that
+file is checked before any screen is loaded. A test holds the two equal.
 """
 
 from __future__ import annotations

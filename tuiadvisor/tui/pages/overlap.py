@@ -46,6 +46,7 @@ class OverlapPage(Page):
         "DDP's buckets on CPU too: when each left, and what buckets of another size would hide (by a model)."
     )
     is_screen = True
+    may_be_first = True
     commands: ClassVar = (
         opening("overlap", "4", "Overlap", "communication beside compute: hidden, exposed, each collective"),
     )

@@ -39,6 +39,7 @@ class Overview(Page):
         "not given."
     )
     is_screen = True
+    may_be_first = True
     commands: ClassVar = (
         opening("overview", "1", "Overview", "verdict, step time, where a step goes, ranks, findings"),
     )

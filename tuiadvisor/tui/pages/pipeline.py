@@ -51,6 +51,7 @@ class Pipeline(Page):
         "is the idle share of all ranks; u is what even stages would take off it, f what more micro-batches would."
     )
     is_screen = True
+    may_be_first = True
     commands: ClassVar = (
         opening("pipeline", "3", "Pipeline", "a step by stage and micro-batch, or its chain"),
     )

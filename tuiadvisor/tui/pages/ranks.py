@@ -70,6 +70,7 @@ class Ranks(Page):
         "what stands out (▶ ◆) is always on the screen."
     )
     is_screen = True
+    may_be_first = True
     filter_hint = FILTER_HINT
     commands: ClassVar = (
         opening("ranks", "2", "Ranks", "a row and a heat map for each rank"),

@@ -84,6 +84,7 @@ class Runs(Page):
         "end. Open one to replay it; mark two, the one before the change first, and compare them."
     )
     is_screen = True
+    may_be_first = True
     commands: ClassVar = (
         Command(
             "runs", ("8",), "8", "Runs", "the recordings of this folder: open, compare", "screens", show_runs
