@@ -26,6 +26,8 @@ class Machine:
     environments: dict[int, dict[str, str] | None] = field(default_factory=dict)
     files: dict[int, bytes] = field(default_factory=dict)
     threads: dict[int, list[str]] = field(default_factory=dict)
+    owners: dict[int, int] = field(default_factory=dict)
+    homes: dict[int, str] = field(default_factory=dict)
 
     def add(
         self,
@@ -40,6 +42,8 @@ class Machine:
         state: str = "S",
         start_ticks: int | None = None,
         readable: bool = True,
+        uid: int = 1000,
+        home: str = "the host",
     ) -> int:
         """A process; its pid."""
         self.stats[pid] = procfs.Stat(
@@ -49,6 +53,7 @@ class Machine:
         self.environments[pid] = (environment or {}) if readable else None
         self.files[pid] = b"/site-packages/torch/lib/libtorch_python.so" if torch else b"/lib/libc.so.6"
         self.threads[pid] = list(threads)
+        self.owners[pid], self.homes[pid] = uid, home
         return pid
 
     def remove(self, *pids: int) -> None:
@@ -75,7 +80,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(procfs, "python_version", python_version)
     monkeypatch.setattr(procfs, "maps_file", lambda pid, name: name in there.files[pid])
     monkeypatch.setattr(procfs, "thread_names", lambda pid: there.threads[pid])
-    monkeypatch.setattr(procfs, "owner", lambda _: 1000)
+    monkeypatch.setattr(procfs, "owner", there.owners.get)
+    monkeypatch.setattr(procfs, "namespace_links", lambda pid, names: tuple(there.homes[pid] for _ in names))
     monkeypatch.setattr(procfs, "read", lambda pid, _: None if there.environments[pid] is None else b"x")
     return there
 
@@ -245,6 +251,41 @@ def test_several_trainings_are_listed_with_a_pid_to_choose(machine: Machine) -> 
     expected = "2 trainings run here: train.py, 2 ranks (--pid 100); train.py, 2 ranks (--pid 200);"
     assert str(error.value).startswith(expected)
     assert [process.pid for process in find_ranks([200])] == [210, 211]
+
+
+def test_a_rank_of_another_user_is_none_of_the_training(machine: Machine) -> None:
+    """The same names in its variables make it no rank of somebody else's: who looks at both has to choose."""
+    add_torchrun(machine, 100)
+    machine.add(90, 1, ["/venv/bin/python", "fake.py"], rank_variables(1), uid=12345)
+
+    with pytest.raises(TuiadvisorError) as error:
+        find_ranks()
+
+    users = "fake.py, 1 rank of user 12345 (--pid 90); train.py, 2 ranks of user 1000 (--pid 100)"
+    assert str(error.value) == f"2 trainings run here: {users}; choose one with --pid"
+    assert found(RankFinder((100,))) == [(110, 0), (111, 1)]
+
+
+def test_a_rank_in_another_container_is_none_of_the_training(machine: Machine) -> None:
+    """Root in one container and root in the next have one user id; loopback in each is another network."""
+    add_torchrun(machine, 100)
+    machine.add(90, 1, ["/venv/bin/python", "fake.py"], rank_variables(1), home="a container")
+
+    with pytest.raises(TuiadvisorError, match=r"2 trainings run here: fake.py, 1 rank \(--pid 90\); train"):
+        find_ranks()
+
+
+@pytest.mark.parametrize("pids", [(), (100,)])
+def test_a_rank_of_another_user_does_not_join(machine: Machine, pids: tuple[int, ...]) -> None:
+    """Neither by names in its variables, nor as a child of whoever has the id of the launcher that ended."""
+    add_torchrun(machine, 100)
+    finder = RankFinder(pids)
+    finder.first()
+    machine.add(90, 1, TRAIN, rank_variables(1), uid=12345)
+    machine.add(100, 1, TRAIN, torch=False, uid=12345, start_ticks=5000)
+    machine.add(91, 100, TRAIN, rank_variables(0), uid=12345)
+
+    assert finder.again() == []
 
 
 def test_trainings_under_one_shell_are_told_apart_by_their_own_pids(machine: Machine) -> None:

@@ -54,6 +54,10 @@ _MIN_TORCH_RSS_BYTES: Final = 50 << 20  # none with torch is smaller: spares rea
 _SETTLED_AFTER_S: Final = 5.0  # a younger process may still be between fork and exec, or before its imports
 WITHOUT_SIGNS: Final = "no rank in its environment, no torch with a process group in its memory"
 _MAX_RANK: Final = 1 << 24
+_HOME: Final = ("pid", "net")
+
+
+Training = tuple[str, int, tuple[str, ...]]  # what its launcher called it, whose it is, and where
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +76,17 @@ class Candidate:
     run_id: str | None
     master: str | None
     job: str
+    home: tuple[str, ...] = ()  # its PID and network namespace, "" where we may not see one
 
     @property
     def identity(self) -> tuple[str, int | None]:
-        """What a rank shares with its workers and nobody else."""
+        """What a rank shares with its workers and nobody else above or below it in the process tree."""
         return self.job, self.rank
+
+    @property
+    def training(self) -> Training:
+        """What the ranks of one training share: anybody may write the name of somebody else's into a variable."""
+        return self.job, self.uid, self.home
 
 
 class Scanner:
@@ -152,6 +162,7 @@ class Scanner:
             run_id=run_id,
             master=master,
             job=_job(variables, run_id, master, found.ppid),
+            home=procfs.namespace_links(found.pid, _HOME),
         )
 
     def _examine(self, found: Stat) -> Candidate | None:

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
-from tuiadvisor.agent.candidates import TORCH_FILE, Candidate, Scanner, family
+from tuiadvisor.agent.candidates import TORCH_FILE, Candidate, Scanner, Training, family
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject.identity import Identity
@@ -44,7 +44,7 @@ class RankProcess:
     start_wall_ns: int | None
     master: str | None  # "address:port" of the rendezvous
     run_id: str | None
-    job: str  # equal for ranks of one training
+    job: str  # what its launcher calls the training; anybody else may call one so too
     state: RankState = RankState.FOUND
     namespaces: tuple[str, ...] = ()  # as in Identity
 
@@ -74,7 +74,7 @@ class RankFinder:
     def __init__(self, pids: tuple[int, ...] = ()) -> None:
         self.pids = pids
         self._scanner = Scanner()
-        self._jobs: set[str] = set()
+        self._trainings: set[Training] = set()
         self._launchers: dict[int, int] = {}  # pid -> start ticks
         self._seen: set[tuple[int, int]] = set()
 
@@ -109,13 +109,18 @@ class RankFinder:
         if (candidate.pid, candidate.start_ticks) in self._seen:
             return False
         if self.pids:
-            return any(pid in self._launchers for pid in family(candidate.pid, self._scanner.table))
-        return candidate.job in self._jobs or candidate.ppid in self._launchers
+            return any(self._launched(pid) for pid in family(candidate.pid, self._scanner.table))
+        return candidate.training in self._trainings or self._launched(candidate.ppid)
+
+    def _launched(self, pid: int) -> bool:
+        """Whether this process is a launcher of ours still: anybody may have its id once it has ended."""
+        found = self._scanner.table.get(pid)
+        return found is not None and self._launchers.get(pid) == found.start_ticks
 
     def _remember(self, chosen: Iterable[Candidate]) -> None:
         for candidate in chosen:
             self._seen.add((candidate.pid, candidate.start_ticks))
-            self._jobs.add(candidate.job)
+            self._trainings.add(candidate.training)
             if not self.pids and candidate.ppid > 1 and self._scanner.is_launcher(candidate.ppid):
                 self._add_launcher(candidate.ppid)
 
@@ -129,8 +134,9 @@ class RankFinder:
                 " tuiadvisor run -- torchrun ..."
             )
         if len(jobs) > 1:
-            listed = "; ".join(_describe(ranks, self._scanner) for ranks in jobs)
-            raise TuiadvisorError(f"{len(jobs)} trainings run here: {listed}; choose one with --pid")
+            raise TuiadvisorError(
+                f"{len(jobs)} trainings run here: {_listed(jobs, self._scanner)}; choose one with --pid"
+            )
         return jobs[0]
 
     def _hidden(self) -> str:
@@ -151,7 +157,7 @@ class RankFinder:
         below = [one for one in ranks.values() if pid in family(one.pid, self._scanner.table)]
         jobs = jobs_of(below)
         if len(jobs) > 1:
-            listed = "; ".join(_describe(ranks_of_job, self._scanner) for ranks_of_job in jobs)
+            listed = _listed(jobs, self._scanner)
             raise TuiadvisorError(
                 f"--pid {pid}: {len(jobs)} trainings run below it: {listed}; choose one of these"
             )
@@ -182,9 +188,9 @@ class RankFinder:
 
 def jobs_of(ranks: Iterable[Candidate]) -> list[list[Candidate]]:
     """The ranks of each training, in the order of the trainings' first processes."""
-    jobs: dict[str, list[Candidate]] = {}
+    jobs: dict[Training, list[Candidate]] = {}
     for candidate in sorted(ranks, key=lambda one: (one.start_ticks, one.pid)):
-        jobs.setdefault(candidate.job, []).append(candidate)
+        jobs.setdefault(candidate.training, []).append(candidate)
     return [_by_rank(job) for job in jobs.values()]
 
 
@@ -192,14 +198,22 @@ def _by_rank(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda one: (one.rank is None, one.rank or 0, one.pid))
 
 
-def _describe(ranks: list[Candidate], scanner: Scanner) -> str:
+def _listed(jobs: list[list[Candidate]], scanner: Scanner) -> str:
+    """Each training; with its user where not all are of the same one."""
+    several_users = len({job[0].uid for job in jobs}) > 1
+    return "; ".join(
+        _describe(job, scanner, f" of user {job[0].uid}" if several_users else "") for job in jobs
+    )
+
+
+def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
     parents = {candidate.ppid for candidate in ranks}
     launcher = next(iter(parents)) if len(parents) == 1 else 0
     # A launcher that runs two trainings, or a shell, would stand for more than this job.
     others = sum(family(one.pid, scanner.table).count(launcher) for one in scanner.ranks()) if launcher else 0
     pids = [launcher] if launcher > 1 and others == len(ranks) else [candidate.pid for candidate in ranks]
     size = f"{len(ranks)} rank{'s' if len(ranks) > 1 else ''}"
-    return f"{label_of(procfs.arguments(ranks[0].pid))}, {size} (--pid {' '.join(map(str, pids))})"
+    return f"{label_of(procfs.arguments(ranks[0].pid))}, {size}{whose} (--pid {' '.join(map(str, pids))})"
 
 
 def _rank_process(candidate: Candidate) -> RankProcess:

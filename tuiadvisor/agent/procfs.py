@@ -156,10 +156,7 @@ def environment(pid: int, names: frozenset[str]) -> dict[str, str] | None:
 
 def executable(pid: int) -> str:
     """Path of the program; empty when unknown."""
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
+    return _link(f"/proc/{pid}/exe")
 
 
 def python_version(pid: int) -> str | None:
@@ -197,6 +194,18 @@ def namespaces(pid: int) -> tuple[str, ...]:
         return identify(pid).namespaces
     except OSError:
         return ()
+
+
+def namespace_links(pid: int, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Which namespaces of these kinds it is in; "" for what may not be seen."""
+    return tuple(_link(f"/proc/{pid}/ns/{name}") for name in names)
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def start_wall_ns(start_ticks: int) -> int | None:
