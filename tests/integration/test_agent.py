@@ -66,7 +66,8 @@ def start(rank, behaviour):
     variables = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "TORCHELASTIC_RUN_ID": sys.argv[2]}
     command = [sys.executable, "-c", sys.argv[1], sys.argv[3], behaviour]
     return subprocess.Popen(command, env=os.environ | variables)
-ranks = [start(rank, behaviour) for rank, behaviour in enumerate(sys.argv[4:])]
+told = [(rank, *one.rpartition("=")[::2]) for rank, one in enumerate(sys.argv[4:])]  # "1=step": another rank's number
+ranks = [start(claimed or rank, behaviour) for rank, claimed, behaviour in told]
 print(*[rank.pid for rank in ranks], flush=True)
 while True:
     for line in sys.stdin:
@@ -98,8 +99,9 @@ sys.exit(run_agent(AgentConfig(sys.argv[2], (int(sys.argv[3]),), parent), inject
 class Job:
     """A launcher and its ranks."""
 
-    def __init__(self, inbox: Path, *behaviours: str) -> None:
-        command = [sys.executable, "-c", LAUNCHER, RANK, f"test-{os.getpid()}-{time.time_ns()}", str(inbox)]
+    def __init__(self, inbox: Path, *behaviours: str, run_id: str = "") -> None:
+        run_id = run_id or f"test-{os.getpid()}-{time.time_ns()}"
+        command = [sys.executable, "-c", LAUNCHER, RANK, run_id, str(inbox)]
         self.launcher = subprocess.Popen(
             [*command, *behaviours], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -153,7 +155,7 @@ class Hub:
         """Payloads of that kind so far."""
         return [frame.payload for frame in self.frames if frame.kind is kind]
 
-    def states(self) -> dict[int, tuple[str, str]]:
+    def states(self) -> dict[int | None, tuple[str, str]]:
         """Rank to (state, detail) by the latest status."""
         statuses = self.of(FrameKind.STATUS)
         return (
@@ -190,8 +192,8 @@ def jobs(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     inbox = tmp_path / "inbox"
     inbox.mkdir()
 
-    def start(*behaviours: str) -> Job:
-        started.append(Job(inbox, *behaviours))
+    def start(*behaviours: str, run_id: str = "") -> Job:
+        started.append(Job(inbox, *behaviours, run_id=run_id))
         return started[-1]
 
     yield start
@@ -219,6 +221,11 @@ def rings_of(job: Job) -> list[str]:
     """Ring files of the job's processes that still exist."""
     paths = [path for pid in job.pids for path, _ in mapped_rings(pid)]
     return [path for path in paths if Path(path).exists()]
+
+
+def pids_of(hub: Hub, rank: int) -> list[int]:
+    """The processes that the agent introduced last as this rank."""
+    return [one["pid"] for one in hub.of(FrameKind.HELLO)[-1]["ranks"] if one["rank"] == rank]
 
 
 def test_ranks_are_found_attached_and_streamed_until_the_agent_is_stopped(
@@ -282,6 +289,56 @@ def test_restarted_rank_takes_the_place_of_the_one_that_ended(
     hub.until(lambda hub: hub.all_live())
 
     assert [rank["pid"] for rank in hub.of(FrameKind.HELLO)[-1]["ranks"]] == [job.pids[0], new_pid]
+
+
+def test_of_two_that_claim_a_rank_without_more_none_is_watched(
+    hub: Hub, jobs: Callable[..., Job], agents: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """Both were started like rank 0: it is said, and who is left once one has ended is watched."""
+    job = jobs("step", "step", "1=step")
+    agents(job.launcher.pid)
+    hub.until(lambda hub: len(hub.steps(0)) > 50)
+
+    pids = f"{job.pids[1]} and {job.pids[2]}"
+    why = f"processes {pids} all claim to be rank 1, so none is watched; name the right one with --pid"
+    assert hub.states()[None] == ("waiting_to_attach", why)
+    assert hub.steps(1) == []
+
+    os.kill(job.pids[1], signal.SIGKILL)
+    hub.until(lambda hub: hub.steps(1) and hub.states().get(1, ("", ""))[0] == "live")
+    assert [rank["pid"] for rank in hub.of(FrameKind.HELLO)[-1]["ranks"] if rank["rank"] == 1] == [
+        job.pids[2]
+    ]
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "not-yet-watched"])
+def test_of_two_that_claim_a_rank_the_one_its_launcher_started_is_watched(
+    tmp_path: Path,
+    hub: Hub,
+    jobs: Callable[..., Job],
+    agents: Callable[..., subprocess.Popen[bytes]],
+    *,
+    is_watched: bool,
+) -> None:
+    """The other one was there before the job, perhaps even watched: it is given up, and that is said."""
+    run_id = f"test-{os.getpid()}-{time.time_ns()}"
+    variables = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": run_id}
+    with subprocess.Popen(
+        [sys.executable, "-c", RANK, str(tmp_path / "inbox"), "step"], env=os.environ | variables
+    ) as other:
+        try:
+            if is_watched:
+                agents(os.getpid())
+                hub.until(lambda hub: hub.states().get(1, ("", ""))[0] == "live")
+            job = jobs("step", "step", run_id=run_id)
+            if not is_watched:
+                agents(os.getpid())
+            why = f"process {other.pid} claims to be rank 1 like process {job.pids[1]}, which is taken for it"
+            hub.until(lambda hub: hub.states().get(None, ("", ""))[1].endswith(why))
+            hub.until(lambda hub: hub.states().get(1, ("", ""))[0] == "live")
+            assert pids_of(hub, 1) == [job.pids[1]]
+        finally:
+            other.kill()
 
 
 def test_blocked_rank_waits_and_does_not_hold_up_the_others(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.agent import procfs
+from tuiadvisor.agent import procfs, rivals
 from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink, named
 from tuiadvisor.agent.control_pipe import ControlPipe
 from tuiadvisor.agent.crew import Crew
@@ -185,6 +185,7 @@ class Agent:
 
     def _advance(self, now_ns: int) -> bool:
         """Move every link on and read its ring; whether any changed its state."""
+        rivals.settle(self.links)
         self._retire()
         before = [link.state for link in self.links]
         told = [(link.state, link.detail) for link in self.links]
@@ -203,15 +204,13 @@ class Agent:
         if link.is_over:
             return
         has_ended = not link.is_busy and link.look_for_end()
-        rival = self._rival(link)
-        if rival is not None and link.reader is None:
-            link.detail = f"claims to be rank {link.rank} like process {rival.process.pid}, which still runs"
-        else:
+        if not link.hold_back():
             link.advance(now_ns, self._executor)
-        link.read_info()
+        if link.read_info():
+            rivals.settle(self.links)
         self._assume_rank(link)
-        if link.reader is not None and (rival := self._rival(link)) is not None:
-            link.turn_away(f"not watched: it is rank {link.rank} like process {rival.process.pid}")
+        if link.contested and link.reader is not None and rivals.may_turn_away(link, self.links):
+            link.turn_away(f"not watched: {link.contested}")
         self._drain.take(link)
         if has_ended:
             link.end()
@@ -237,12 +236,6 @@ class Agent:
                 descriptor = os.pidfd_open(process.pid)
                 self._exit_fds[process.pid] = descriptor
                 self._ended.register(descriptor, select.POLLIN)
-
-    def _rival(self, link: RankLink) -> RankLink | None:
-        """An older link to a live process that claims the same rank."""
-        older = self.links[: self.links.index(link)]
-        same = (one for one in older if one.rank is not None and one.rank == link.rank and not one.is_over)
-        return next(same, None)
 
     def _retire(self) -> None:
         """After an elastic restart the new process stands for its rank, and the ended one for nothing."""

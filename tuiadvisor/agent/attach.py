@@ -213,6 +213,7 @@ class RankLink:
         self.detach_reason: int | None = None
         self.is_leaving = False
         self.refusal = ""  # why we do not want it after all
+        self.contested = ""  # who else claims to be this rank, where it is not taken for it
         self.budget_ppm: int | None = None  # of the step time, as its ring says; None without one
         self._wanted_budget_ppm: int | None = None
         self._budget_told: ring_file.RingReader | None = None  # the ring that knows it
@@ -227,6 +228,11 @@ class RankLink:
 
     @property
     def rank(self) -> int | None:
+        """What it is taken for: what it claims to be, unless another is."""
+        return None if self.contested else self.claim
+
+    @property
+    def claim(self) -> int | None:
         """The rank as the process itself says, else as its environment says."""
         if self.refusal:
             return None
@@ -314,6 +320,20 @@ class RankLink:
         self.reader.put_u64(
             ring_file.OFFSET_BURST, self.clock.to_rank(time.monotonic_ns() + burst_ms * 1_000_000)
         )
+        return True
+
+    def contest(self, why: str) -> None:
+        """Others claim its rank, or (empty) no longer."""
+        if self.state == RankState.WAITING_TO_ATTACH and self.detail == self.contested != why:
+            self.state, self.detail = RankState.FOUND, ""
+        self.contested = why
+
+    def hold_back(self) -> bool:
+        """Whether it is not even begun with, because its rank is another's."""
+        is_untouched = self.reader is None and self._attempt is None
+        if not self.contested or not is_untouched or self.state == RankState.REFUSED:
+            return False
+        self.state, self.detail = RankState.WAITING_TO_ATTACH, self.contested
         return True
 
     def turn_away(self, why: str) -> None:

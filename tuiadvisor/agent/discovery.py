@@ -47,6 +47,8 @@ class RankProcess:
     job: str  # what its launcher calls the training; anybody else may call one so too
     state: RankState = RankState.FOUND
     namespaces: tuple[str, ...] = ()  # as in Identity
+    ancestors: tuple[tuple[int, int], ...] = ()  # pid and start ticks when it was found, the nearest first
+    is_launched: bool = False  # torchrun or its like is one of them
 
     @property
     def identity(self) -> Identity:
@@ -83,14 +85,14 @@ class RankFinder:
         self._scanner.scan()
         chosen = self._chosen_by_pid() if self.pids else self._only_job()
         self._remember(chosen)
-        return [_rank_process(candidate) for candidate in chosen]
+        return [_rank_process(candidate, self._scanner) for candidate in chosen]
 
     def again(self) -> list[RankProcess]:
         """Ranks of the same training that were not there before; old processes are not looked at again."""
         self._scanner.scan()
         new = [candidate for candidate in self._scanner.ranks() if self._is_new(candidate)]
         self._remember(new)
-        return [_rank_process(candidate) for candidate in _by_rank(new)]
+        return [_rank_process(candidate, self._scanner) for candidate in _by_rank(new)]
 
     def launcher_lives(self) -> bool:
         """Whether a launcher of these ranks still runs, and may start them again."""
@@ -216,8 +218,9 @@ def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
     return f"{label_of(procfs.arguments(ranks[0].pid))}, {size}{whose} (--pid {' '.join(map(str, pids))})"
 
 
-def _rank_process(candidate: Candidate) -> RankProcess:
+def _rank_process(candidate: Candidate, scanner: Scanner) -> RankProcess:
     arguments = procfs.arguments(candidate.pid)
+    above = family(candidate.pid, scanner.table)
     uid = procfs.owner(candidate.pid)  # the candidate may have been looked at before it changed its user
     return RankProcess(
         pid=candidate.pid,
@@ -236,6 +239,8 @@ def _rank_process(candidate: Candidate) -> RankProcess:
         run_id=candidate.run_id,
         job=candidate.job,
         namespaces=procfs.namespaces(candidate.pid),
+        ancestors=tuple((pid, scanner.table[pid].start_ticks) for pid in above if pid in scanner.table),
+        is_launched=any(scanner.is_launcher(pid) for pid in above),
     )
 
 
