@@ -58,6 +58,7 @@ while behaviour != "end" or step < 40:
     for index, word in ((0, time.monotonic_ns() << 4 | 2), (2, step)): writer.put_u64(ring.OFFSET_NOW + 8 * index, word)
     if behaviour != "deaf" and writer.get_u64(ring.OFFSET_COMMAND) == ring.COMMAND_DETACH: leave(0); writer = None
     if behaviour == "restart" and step == 40: sys.exit(3)
+    if behaviour == "exec" and step == 40: os.execv(sys.executable, [*sys.orig_argv[:-1], "step"])
 """
 
 LAUNCHER = """
@@ -289,6 +290,23 @@ def test_restarted_rank_takes_the_place_of_the_one_that_ended(
     hub.until(lambda hub: hub.all_live())
 
     assert [rank["pid"] for rank in hub.of(FrameKind.HELLO)[-1]["ranks"]] == [job.pids[0], new_pid]
+
+
+@pytest.mark.parametrize("named", ["launcher", "rank"])
+def test_a_rank_that_replaces_itself_by_exec_begins_anew(
+    named: str, hub: Hub, jobs: Callable[..., Job], agents: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    """Process id and start time stay, the probe is gone: the first life has ended, the second is watched."""
+    job = jobs("exec", "step")
+    agents(job.launcher.pid if named == "launcher" else job.pids[0])
+    hub.until(
+        lambda hub: hub.states().get(0, ("", "")) == ("exited", "replaced itself by exec after step 40")
+    )
+    hub.until(lambda hub: hub.states().get(0, ("", ""))[0] == "live" and len(hub.steps(0)) > 100)
+
+    assert hub.steps(0)[:60] == [*range(40), *range(20)]
+    assert pids_of(hub, 0) == [job.pids[0]]
+    assert len(rings_of(job)) == (2 if named == "launcher" else 1)
 
 
 def test_of_two_that_claim_a_rank_without_more_none_is_watched(

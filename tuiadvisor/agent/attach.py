@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -196,6 +195,17 @@ def _share(session: RingSession, lease_until_ns: int) -> Attached:
     return Attached(session, reader, None)
 
 
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _is_other_image(then: tuple[int, int], now: tuple[int, int]) -> bool:
+    return any(then) and any(now) and then != now
+
+
 class RankLink:
     """A rank, its state, and the ring between us."""
 
@@ -225,6 +235,7 @@ class RankLink:
         self._retry_at_ns = 0
         self._began_ns = 0  # of the last attempt
         self._exit_code = 0
+        self._is_replaced = False  # by exec: the same process runs another program
 
     @property
     def rank(self) -> int | None:
@@ -282,11 +293,12 @@ class RankLink:
         return True
 
     def look_for_end(self) -> bool:
-        """Whether the process has ended since the last look; its ring can still be read then."""
+        """Whether the process, or the program in it, has ended since the last look; its ring can still be read then."""
         found = procfs.stat(self.process.pid)
         is_same = found is not None and found.start_ticks == self.process.start_ticks
         if found is not None and is_same and found.is_alive:
-            return False
+            self._is_replaced = _is_other_image(self.process.image, found.image)
+            return self._is_replaced
         if found is not None and is_same:
             self._exit_code = found.exit_code  # a zombie: its parent has not asked yet, we can
         return True
@@ -488,11 +500,11 @@ class RankLink:
         after = ""
         if self.reader is not None and self._is_readable():
             after = f" after step {self.reader.now()[2]}"
+        if self._is_replaced:
+            return RankState.EXITED, f"replaced itself by exec{after}"
         number = self._exit_code & 0x7F
         if number:
-            with suppress(ValueError):
-                return RankState.KILLED, f"killed by {signal.Signals(number).name}{after}"
-            return RankState.KILLED, f"killed by signal {number}{after}"
+            return RankState.KILLED, f"killed by {_signal_name(number)}{after}"
         if self._exit_code >> 8:
             return RankState.EXITED, f"exited with code {self._exit_code >> 8}{after}"
         if self.state == RankState.LIVE and self.detach_reason is None:

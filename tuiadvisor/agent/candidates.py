@@ -59,6 +59,8 @@ _HOME: Final = ("pid", "net")
 
 Training = tuple[str, int, tuple[str, ...]]  # what its launcher called it, whose it is, and where
 
+Life = tuple[int, int, tuple[int, int]]  # pid, start ticks, image
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -76,12 +78,18 @@ class Candidate:
     run_id: str | None
     master: str | None
     job: str
+    image: tuple[int, int] = (0, 0)  # as in Stat
     home: tuple[str, ...] = ()  # its PID and network namespace, "" where we may not see one
 
     @property
     def identity(self) -> tuple[str, int | None]:
         """What a rank shares with its workers and nobody else above or below it in the process tree."""
         return self.job, self.rank
+
+    @property
+    def life(self) -> Life:
+        """The process until it replaces itself by exec: what was learned of it holds no longer."""
+        return self.pid, self.start_ticks, self.image
 
     @property
     def training(self) -> Training:
@@ -95,7 +103,7 @@ class Scanner:
     def __init__(self) -> None:
         self.table: dict[int, Stat] = {}
         self.num_unreadable = 0
-        self._known: dict[tuple[int, int], Candidate | None] = {}
+        self._known: dict[Life, Candidate | None] = {}
         self._workers: set[tuple[int, int]] = set()
         self._said: set[tuple[int, int]] = set()  # that they are no ranks
         self._candidates: dict[int, Candidate] = {}
@@ -108,7 +116,7 @@ class Scanner:
         known, self._known, self._candidates = self._known, {}, {}
         settled_ticks = (time.clock_gettime(time.CLOCK_BOOTTIME) - _SETTLED_AFTER_S) * procfs.TICKS_PER_S
         for found in self.table.values():
-            key = (found.pid, found.start_ticks)
+            key = (found.pid, found.start_ticks, found.image)
             candidate = known[key] if key in known else self._examine(found)
             if found.start_ticks < settled_ticks and (candidate or not self._may_become_rank(found)):
                 self._known[key] = candidate
@@ -162,6 +170,7 @@ class Scanner:
             run_id=run_id,
             master=master,
             job=_job(variables, run_id, master, found.ppid),
+            image=found.image,
             home=procfs.namespace_links(found.pid, _HOME),
         )
 

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
-from tuiadvisor.agent.candidates import TORCH_FILE, Candidate, Scanner, Training, family
+from tuiadvisor.agent.candidates import TORCH_FILE, Candidate, Life, Scanner, Training, family
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.inject.identity import Identity
@@ -47,6 +47,7 @@ class RankProcess:
     job: str  # what its launcher calls the training; anybody else may call one so too
     state: RankState = RankState.FOUND
     namespaces: tuple[str, ...] = ()  # as in Identity
+    image: tuple[int, int] = (0, 0)  # as in Stat
     ancestors: tuple[tuple[int, int], ...] = ()  # pid and start ticks when it was found, the nearest first
     is_launched: bool = False  # torchrun or its like is one of them
 
@@ -78,7 +79,8 @@ class RankFinder:
         self._scanner = Scanner()
         self._trainings: set[Training] = set()
         self._launchers: dict[int, int] = {}  # pid -> start ticks
-        self._seen: set[tuple[int, int]] = set()
+        self._seen: set[Life] = set()
+        self._users: dict[tuple[int, int], int] = {}  # of the processes among them: (pid, start ticks) -> uid
 
     def first(self) -> list[RankProcess]:
         """As find_ranks."""
@@ -90,9 +92,24 @@ class RankFinder:
     def again(self) -> list[RankProcess]:
         """Ranks of the same training that were not there before; old processes are not looked at again."""
         self._scanner.scan()
-        new = [candidate for candidate in self._scanner.ranks() if self._is_new(candidate)]
+        ranks = self._scanner.ranks()
+        new = [candidate for candidate in [*ranks, *self._renewed(ranks)] if self._is_new(candidate)]
         self._remember(new)
         return [_rank_process(candidate, self._scanner) for candidate in _by_rank(new)]
+
+    def _renewed(self, ranks: Iterable[Candidate]) -> list[Candidate]:
+        """Named processes without any sign of a rank that may have replaced themselves by exec."""
+        marked = {candidate.pid for candidate in ranks}
+        there = (self._scanner.table.get(pid) for pid in self.pids if pid not in marked)
+        return [
+            self._scanner.as_candidate(found, {})
+            for found in there
+            if found is not None
+            and found.is_alive
+            and (found.pid, found.start_ticks) in self._users
+            and (found.pid, found.start_ticks, found.image) not in self._seen
+            and self._scanner.is_python(found.pid)
+        ]
 
     def launcher_lives(self) -> bool:
         """Whether a launcher of these ranks still runs, and may start them again."""
@@ -108,8 +125,10 @@ class RankFinder:
         self._launchers[pid] = self._scanner.table[pid].start_ticks
 
     def _is_new(self, candidate: Candidate) -> bool:
-        if (candidate.pid, candidate.start_ticks) in self._seen:
+        if candidate.life in self._seen:
             return False
+        if self._users.get((candidate.pid, candidate.start_ticks)) == candidate.uid:
+            return True  # it has replaced itself by exec
         if self.pids:
             return any(self._launched(pid) for pid in family(candidate.pid, self._scanner.table))
         return candidate.training in self._trainings or self._launched(candidate.ppid)
@@ -121,7 +140,8 @@ class RankFinder:
 
     def _remember(self, chosen: Iterable[Candidate]) -> None:
         for candidate in chosen:
-            self._seen.add((candidate.pid, candidate.start_ticks))
+            self._seen.add(candidate.life)
+            self._users[candidate.pid, candidate.start_ticks] = candidate.uid
             self._trainings.add(candidate.training)
             if not self.pids and candidate.ppid > 1 and self._scanner.is_launcher(candidate.ppid):
                 self._add_launcher(candidate.ppid)
@@ -239,6 +259,7 @@ def _rank_process(candidate: Candidate, scanner: Scanner) -> RankProcess:
         run_id=candidate.run_id,
         job=candidate.job,
         namespaces=procfs.namespaces(candidate.pid),
+        image=candidate.image,
         ancestors=tuple((pid, scanner.table[pid].start_ticks) for pid in above if pid in scanner.table),
         is_launched=any(scanner.is_launcher(pid) for pid in above),
     )

@@ -41,6 +41,10 @@ class Stat:
     rss_bytes: int
     exit_code: int  # of a zombie, as wait() codes it; 0 where the kernel does not tell
     last_cpu: int | None = None  # it ran on last
+    image: tuple[int, int] = (
+        0,
+        0,
+    )  # where its code and stack begin: another program has others; zeros: not ours to see
 
     @property
     def is_alive(self) -> bool:
@@ -68,6 +72,7 @@ def parse_stat(raw: bytes) -> Stat:
         rss_bytes=int(fields[21]) * PAGE_BYTES,
         last_cpu=int(fields[36]) if len(fields) > 36 else None,
         exit_code=int(fields[49]) if len(fields) > 49 else 0,
+        image=(int(fields[23]), int(fields[25])) if len(fields) > 25 and fields[25] != b"0" else (0, 0),
     )
 
 
