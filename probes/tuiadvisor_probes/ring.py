@@ -35,6 +35,11 @@ import errno
 import mmap
 import os
 import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MAGIC = b"TUIARING"
 VERSION = 2  # 1 had phase and since when in two words: one store less in every hook
@@ -53,6 +58,7 @@ STATE_EMPTY, STATE_INSTALLING, STATE_LIVE, STATE_DETACHED, STATE_FAILED = range(
 COMMAND_NONE, COMMAND_DETACH = range(2)
 
 _RESERVE_BYTES = 1 << 18
+_RECORDS_A_READ = 1024
 _PREFIX = struct.Struct("<8sIIQQ")
 _U64 = struct.Struct("<Q")
 _NOW = struct.Struct("<q8xQ")  # since ns << 4 | phase, step
@@ -118,33 +124,41 @@ def _reserve(descriptor: int, num_bytes: int) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _map(path: str) -> tuple[mmap.mmap, int, int]:
+def _open(path: str) -> tuple[int, int, int, int]:
+    """Descriptor, size and both capacities of a ring whose header can be true."""
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        size = os.fstat(descriptor).st_size
-        if size < HEADER_BYTES:
-            raise RingError(f"{path}: {size} bytes is too short for a ring header")
-        mapped = mmap.mmap(descriptor, size)
-    finally:
+        return (descriptor, *_checked(descriptor, path))
+    except BaseException:
         os.close(descriptor)
-    magic, version, header, step_capacity, event_capacity = _PREFIX.unpack_from(mapped, 0)
-    if magic != MAGIC or version != VERSION or header != HEADER_BYTES:
-        mapped.close()
-        if magic == MAGIC and version != VERSION:
-            raise RingVersionError(f"a ring of version {version}, not {VERSION}")
+        raise
+
+
+def _checked(descriptor: int, path: str) -> tuple[int, int, int]:
+    size = os.fstat(descriptor).st_size
+    if size < HEADER_BYTES:
+        raise RingError(f"{path}: {size} bytes is too short for a ring header")
+    prefix = os.pread(descriptor, _PREFIX.size, 0).ljust(_PREFIX.size, b"\0")
+    magic, version, header, step_capacity, event_capacity = _PREFIX.unpack(prefix)
+    if magic == MAGIC and version != VERSION:
+        raise RingVersionError(f"a ring of version {version}, not {VERSION}")
+    if magic != MAGIC or header != HEADER_BYTES:
         raise RingError(f"{path}: not a ring of version {VERSION}")
     plausible = 0 < step_capacity < 1 << 24 and 0 < event_capacity < 1 << 24
     if not plausible or size < ring_bytes(step_capacity, event_capacity):
-        mapped.close()
         raise RingError(f"{path}: its header promises more records than its {size} bytes hold")
-    return mapped, step_capacity, event_capacity
+    return size, step_capacity, event_capacity
 
 
 class RingWriter:
     """The probe's end. The caller hands over complete tuples; nothing is allocated beyond them."""
 
     def __init__(self, path: str) -> None:
-        self.map, self.step_capacity, self.event_capacity = _map(path)
+        descriptor, size, self.step_capacity, self.event_capacity = _open(path)
+        try:
+            self.map = mmap.mmap(descriptor, size)
+        finally:
+            os.close(descriptor)
         self.path = path
         # Header words by index: an item assignment costs a quarter of struct's pack_into with cold caches.
         self.words = memoryview(self.map)[:INFO_OFFSET].cast("q")
@@ -193,10 +207,14 @@ class RingWriter:
 
 
 class RingReader:
-    """The agent's end. Everything in the file is checked before it is believed."""
+    """The agent's end. Everything in the file is checked before it is believed.
+
+    Read and written through its descriptor: its owner may shorten the file or punch holes into it at any moment, and
+    a mapped page that cannot be had would end the agent, who may be root, by SIGBUS. What is not there reads as zeros.
+    """
 
     def __init__(self, path: str) -> None:
-        self.map, self.step_capacity, self.event_capacity = _map(path)
+        self._descriptor, self.num_bytes, self.step_capacity, self.event_capacity = _open(path)
         self.path = path
         self.next_step = 0
         self.next_event = 0
@@ -206,22 +224,25 @@ class RingReader:
 
     def get_u64(self, offset: int) -> int:
         """Read one header word."""
-        value: int = _U64.unpack_from(self.map, offset)[0]
+        value: int = _U64.unpack(self._read(offset, 8))[0]
         return value
 
     def put_u64(self, offset: int, value: int) -> None:
         """Write one of the agent's header words (lease, command)."""
-        _U64.pack_into(self.map, offset, value)
+        with suppress(
+            OSError
+        ):  # a hole in a full file system is its owner's doing: the probe leaves with its lease
+            os.pwrite(self._descriptor, _U64.pack(value), offset)
 
     def now(self) -> tuple[int, int, int]:
         """(phase index or -1, since ns, step) of the training thread."""
-        now, step = _NOW.unpack_from(self.map, OFFSET_NOW)
+        now, step = _NOW.unpack(self._read(OFFSET_NOW, _NOW.size))
         return (now & 15, now >> 4, step) if now >= 0 else (-1, 0, step)
 
     def info(self) -> bytes:
         """The JSON info area, empty until the probe has written it."""
         length = min(self.get_u64(OFFSET_INFO_LEN), INFO_BYTES)
-        return bytes(self.map[INFO_OFFSET : INFO_OFFSET + length])
+        return self._read(INFO_OFFSET, length)
 
     def take_steps(self) -> list[tuple[int, ...]]:
         """All whole step records not yet taken, oldest first, 28 integers each."""
@@ -248,8 +269,7 @@ class RingReader:
         lost = max(0, head - capacity - index)
         index += lost
         rows: list[tuple[int, ...]] = []
-        while index < head:
-            row = record.unpack_from(self.map, start + index % capacity * record.size)
+        for row in self._records(record, start, capacity, index, head):
             if row[0] == row[-1] == index + 1:
                 rows.append(row)
             elif row[0] <= index and head - index < capacity // 2:
@@ -259,6 +279,20 @@ class RingReader:
             index += 1
         return rows, index, lost
 
+    def _records(
+        self, record: struct.Struct, start: int, capacity: int, index: int, head: int
+    ) -> Iterator[tuple[int, ...]]:
+        while index < head:
+            slot = index % capacity
+            num = min(head - index, capacity - slot, _RECORDS_A_READ)
+            yield from record.iter_unpack(self._read(start + slot * record.size, num * record.size))
+            index += num
+
+    def _read(self, offset: int, num_bytes: int) -> bytes:
+        return os.pread(self._descriptor, num_bytes, offset).ljust(num_bytes, b"\0")
+
     def close(self) -> None:
-        """Unmap."""
-        self.map.close()
+        """Let go of the file."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

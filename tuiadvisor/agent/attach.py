@@ -176,7 +176,7 @@ def _undo(attempt: Future[Attached]) -> None:
     if attached.session.has_other_watchers():
         attached.session.close()
     else:
-        if attached.session.is_whole(len(attached.reader.map)):
+        if attached.session.is_whole(attached.reader.num_bytes):
             attached.reader.put_u64(ring_file.OFFSET_COMMAND, ring_file.COMMAND_DETACH)
         attached.session.remove()
     attached.reader.close()
@@ -493,7 +493,7 @@ class RankLink:
         return (
             self.session is not None
             and self.reader is not None
-            and self.session.is_whole(len(self.reader.map))
+            and self.session.is_whole(self.reader.num_bytes)
         )
 
     def _how_it_ended(self) -> tuple[RankState, str]:

@@ -36,7 +36,7 @@ class Drain:
     def take(self, link: RankLink) -> None:
         """Everything new in the link's ring."""
         reader, rank, session = link.reader, link.rank, link.session
-        if reader is None or session is None or not session.is_whole(len(reader.map)):
+        if reader is None or session is None or not session.is_whole(reader.num_bytes):
             return
         if rank is None:
             return
@@ -65,7 +65,7 @@ def status_of(link: RankLink) -> dict[str, object]:
     """A rank's entry of a STATUS frame."""
     status: dict[str, object] = {"rank": link.rank, "state": link.state.name.lower(), "detail": link.detail}
     reader, session = link.reader, link.session
-    if reader is None or session is None or not session.is_whole(len(reader.map)):
+    if reader is None or session is None or not session.is_whole(reader.num_bytes):
         return status
     phase, since_ns, step = reader.now()
     since_ns = link.clock.to_us(since_ns)

@@ -63,7 +63,7 @@ class RingSession:
         return f"{self.inner_directory}/{RING_NAME}"
 
     def is_whole(self, num_bytes: int) -> bool:
-        """Whether the file still has its size: reading a map of a shortened file would kill us."""
+        """Whether the file is still there and has its size: a shortened one has lost what was written."""
         try:
             return os.stat(RING_NAME, dir_fd=self.directory_fd).st_size >= num_bytes
         except OSError:
