@@ -38,7 +38,9 @@ class Host(Protocol):
     def hook(self, name: str) -> Hook:
         """A new numbered hook."""
 
-    def patch(self, owner: Any, name: str, make_replacement: Callable[[Any], Any]) -> Patch:
+    def patch(
+        self, owner: Any, name: str, make_replacement: Callable[[Any], Any], *, by_value: bool = False
+    ) -> Patch:
         """Replace an attribute; put back when the probe leaves."""
 
     def registration(self, handle: Any) -> None:

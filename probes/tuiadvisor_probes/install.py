@@ -151,9 +151,11 @@ class Probe:
         if len(self.awaited_modules) + len(self.awaited) < len(modules) + len(conditions):
             self.put_info()
 
-    def patch(self, owner: Any, name: str, make_replacement: Callable[[Any], Any]) -> Patch:
-        """Replace an attribute and remember it."""
-        patch = Patch(owner, name, make_replacement)
+    def patch(
+        self, owner: Any, name: str, make_replacement: Callable[[Any], Any], *, by_value: bool = False
+    ) -> Patch:
+        """Replace an attribute and remember it; by_value: the owner may be a class of the training's own script."""
+        patch = Patch(owner, name, make_replacement, by_value=by_value)
         self.patches.append(patch)
         return patch
 

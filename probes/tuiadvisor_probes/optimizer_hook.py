@@ -16,7 +16,7 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from . import phases
+from . import phases, pickled
 from . import step_clock as sc
 from .compiled import has_compiled, must_not_recompile
 from .device_times import look_for_device
@@ -101,7 +101,7 @@ def _register(probe: Host, module: Any, before: Callable[..., None], after: Call
         ),
     ):
         not_traced(callback)
-        probe.registration(StepHook(module, register, hooks, callback))
+        probe.registration(StepHook(module, register, hooks, pickled.callback(callback)))
 
 
 def _patch_classes(probe: Host, module: Any, before: Callable[..., None], after: Callable[..., None]) -> None:
@@ -113,7 +113,7 @@ def _patch_classes(probe: Host, module: Any, before: Callable[..., None], after:
     for found in classes:
         classes += [one for one in found.__subclasses__() if one not in classes]
         if getattr(vars(found).get("step"), "hooked", False):
-            probe.patch(found, "step", lambda original: _around(original, before, after))
+            probe.patch(found, "step", lambda original: _around(original, before, after), by_value=True)
 
 
 def _around(

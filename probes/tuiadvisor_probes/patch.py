@@ -9,6 +9,8 @@ from functools import update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from .pickled import stand_in
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,8 +20,13 @@ class Patch:
 
     __slots__ = ("had_own", "name", "original", "owner", "replacement", "wrapped")
 
-    def __init__(self, owner: Any, name: str, make_replacement: Callable[[Any], Any]) -> None:
-        """make_replacement(callable) -> callable. Raises AttributeError if the owner has no such attribute."""
+    def __init__(
+        self, owner: Any, name: str, make_replacement: Callable[[Any], Any], *, by_value: bool = False
+    ) -> None:
+        """make_replacement(callable) -> callable. Raises AttributeError if the owner has no such attribute.
+
+        by_value: the owner is a class that may be pickled with all that is in its dict.
+        """
         self.owner = owner
         self.name = name
         self.had_own = name in vars(owner)
@@ -31,6 +38,11 @@ class Patch:
             self.replacement._torchdynamo_inline = self.wrapped  # what torch.compile traces
         else:
             self.replacement = make_replacement(self.wrapped)
+        if by_value and not str(owner.__module__).startswith(
+            "torch."
+        ):  # whose classes are pickled by their names
+            original = self.original if self.had_own else None
+            self.replacement = stand_in(self.replacement, owner, name, original)
         setattr(owner, name, self.replacement)
 
     def exchange(self, replacement: Any) -> bool:

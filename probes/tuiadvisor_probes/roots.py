@@ -89,7 +89,9 @@ class Roots:
         def phase(args: tuple[Any, ...]) -> int:
             return forwards.phase(args) if id(args[0]) in ids else STAY_OUT
 
-        self.probe.patch(owner, "__call__", lambda original: forwards.timed(original, hook, phase, ids))
+        self.probe.patch(
+            owner, "__call__", lambda original: forwards.timed(original, hook, phase, ids), by_value=True
+        )
 
 
 def find_root_modules(thread_ident: int, parameters: set[int]) -> list[Any]:

@@ -1,0 +1,71 @@
+"""What a pickler finds where a function of ours stands: the training's objects are pickled as if we were not there.
+
+A class of the training's own script is pickled by value (cloudpickle for Ray, joblib and mlflow, and dill): the pickler
+walks the class's dict and whatever its functions hold and name, and would meet our mapping and locks there. Functions
+cannot say how they are pickled; objects can, and picklers of every kind ask them.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import MethodType
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class StandIn:
+    """A method of ours in a class's dict: called and looked up as the function, pickled as what it stands for.
+
+    Made by `stand_in`. A bound method holds the stand-in and not the function: it is pickled with what it holds.
+    """
+
+    __slots__ = ("function", "name", "original", "owner")
+    __call__: Any
+
+    def __init__(self, function: Any, owner: type, name: str, original: Any) -> None:
+        self.function = function
+        self.owner = owner
+        self.name = name
+        self.original = original
+
+    def __get__(self, instance: Any, _owner: Any = None) -> Any:
+        return self.function if instance is None else MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+    def __reduce_ex__(self, _protocol: Any) -> tuple[Any, ...]:
+        """Loaded as the original itself: `cast` hands its second argument back."""
+        return cast, (None, self.original if self.original is not None else self._inherited())
+
+    def _inherited(self) -> Any:
+        """The entry of the next class that has one: a copy with the same object has as good as none of its own."""
+        followers = self.owner.__mro__[1:]
+        return next(vars(base)[self.name] for base in followers if self.name in vars(base))
+
+
+def stand_in(function: Callable[..., Any], owner: type, name: str, original: Any) -> Any:
+    """original: what the class's own dict held; None if the class inherits it."""
+    return _calling(StandIn, function)(function, owner, name, original)
+
+
+class Callback:
+    """A callback of ours in a table of the host's; pickled as a callable of Python's own that does nothing."""
+
+    __slots__ = ()
+    _torchdynamo_disable = True  # as in guard.not_traced
+
+    def __reduce_ex__(self, _protocol: Any) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")
+
+
+def callback(function: Callable[..., None]) -> Any:
+    """A `Callback` that calls function."""
+    return _calling(Callback, function)()
+
+
+def _calling(base: type, function: Callable[..., Any]) -> Any:
+    """A class whose instances are called as the function: without a frame more."""
+    return type(base.__name__, (base,), {"__slots__": (), "__call__": staticmethod(function)})
