@@ -9,7 +9,7 @@ from functools import update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from .pickled import stand_in
+from .pickled import is_by_value, stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ class Patch:
     ) -> None:
         """make_replacement(callable) -> callable. Raises AttributeError if the owner has no such attribute.
 
-        by_value: the owner is a class that may be pickled with all that is in its dict.
+        by_value: the owner is a class, which may be one that is pickled with all that is in its dict.
         """
         self.owner = owner
         self.name = name
@@ -38,9 +38,7 @@ class Patch:
             self.replacement._torchdynamo_inline = self.wrapped  # what torch.compile traces
         else:
             self.replacement = make_replacement(self.wrapped)
-        if by_value and not str(owner.__module__).startswith(
-            "torch."
-        ):  # whose classes are pickled by their names
+        if by_value and is_by_value(owner):
             original = self.original if self.had_own else None
             self.replacement = stand_in(self.replacement, owner, name, original)
         setattr(owner, name, self.replacement)

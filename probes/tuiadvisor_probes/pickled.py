@@ -7,12 +7,18 @@ cannot say how they are pickled; objects can, and picklers of every kind ask the
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from types import MethodType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def is_by_value(owner: type) -> bool:
+    """Whether picklers take the class with its dict: it is of the script itself, or of no module to be imported."""
+    return owner.__module__ == "__main__" or owner.__module__ not in sys.modules
 
 
 class StandIn:

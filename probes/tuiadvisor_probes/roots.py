@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import phases
 from .guard import INSPECTION, attempt
+from .pickled import is_by_value
 
 if TYPE_CHECKING:
     from .host import Host
@@ -22,6 +23,9 @@ MAX_ROOTS = 8
 MAX_VALUES_PER_FRAME = 400
 STEPS_UNTIL_CALLED = 8
 NOT_CALLED = "the model is never called from Python: it runs inside compiled code or by parts"
+OWN_CALL = (
+    "the model's class is of the script and has a __call__ of its own, which is pickled and compiled by value"
+)
 NOT_FOUND = "no module in the training thread's frames owns the optimizer's parameters"
 
 
@@ -37,6 +41,7 @@ class Roots:
         self.next_search = 0
         self.num_searches = 0
         self.is_checked = False
+        self.why_not = ""
 
     def is_due(self, optimizer: Any) -> bool:
         """Whether to search: for a new optimizer, and now and then while no forward is seen (compiled since then?)."""
@@ -67,7 +72,7 @@ class Roots:
                 last_step = probe.clock.step + STEPS_UNTIL_CALLED
                 probe.when(lambda: probe.clock.step >= last_step, None, "", self._check)
         else:
-            probe.absent("forward_root", NOT_FOUND)
+            probe.absent("forward_root", self.why_not or NOT_FOUND)
         probe.put_info()
 
     def _check(self) -> None:
@@ -76,12 +81,16 @@ class Roots:
             self.probe.absent("forward_root", NOT_CALLED)
 
     def add(self, module: Any) -> None:
-        """Time the calls of one module from now on."""
+        """Time the calls of one module from now on, unless a hook would be pickled or compiled with its class."""
         if self.hook is None:
             self.hook = self.probe.hook("forward_root")
-        self.ids.add(id(module))
         owner = type(module)
-        if owner in self.classes:
+        is_new = owner not in self.classes
+        if is_new and is_by_value(owner) and owner.__call__ is not sys.modules["torch.nn"].Module.__call__:
+            self.why_not = OWN_CALL
+            return
+        self.ids.add(id(module))
+        if not is_new:
             return
         self.classes.add(owner)
         ids, forwards, hook = self.ids, self.probe.forwards, self.hook

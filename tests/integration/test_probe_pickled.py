@@ -56,3 +56,13 @@ def test_what_is_pickled_by_value_loads_without_us(tmp_path: Path, way: str) -> 
         ]
     assert 16 == len(contents["before"].splitlines())
     assert contents["before"] == contents["attached"] == contents["after"]
+
+
+def test_what_compiles_without_a_break_compiles_without_one_while_we_are_there(tmp_path: Path) -> None:
+    """Also a model whose class has a `__call__` of its own."""
+    script = SCRIPT.with_name("fullgraph_training.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], check=False, timeout=600, stdout=subprocess.PIPE
+    )
+    assert 0 == done.returncode
+    assert b"Plain\nCaller\nHeir\n" == done.stdout
