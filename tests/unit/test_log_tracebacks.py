@@ -16,7 +16,6 @@ from test_log import LINE, messages
 from tuiadvisor import log, loglines
 from tuiadvisor.agent.agent import Agent
 from tuiadvisor.agent.crew import Crew
-from tuiadvisor.app import desk as desk_module
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.feed import Feed
 from tuiadvisor.app.row_reader import RowReader
@@ -24,6 +23,7 @@ from tuiadvisor.cli import main, rules
 from tuiadvisor.events import RankState
 from tuiadvisor.launch.agents import Launched
 from tuiadvisor.stream.keys import make_session_keys
+from tuiadvisor.tui.contract.desk import ListRuns
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def test_a_command_of_the_desk(
     logged: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The screens show one sentence, the log shows where."""
-    monkeypatch.setitem(desk_module.COMMANDS, "list_runs", fail)
     desk = Desk(None, tmp_path)
-    desk._commands.put(("list_runs", None))
-    desk._commands.put(("", None))
+    monkeypatch.setattr(desk, "_list", fail)
+    desk.command(ListRuns())
+    desk._commands.put(None)
     monkeypatch.setattr(desk._stopped, "is_set", desk._commands.empty)
     desk._obey_all()
-    assert holds_traceback(logged(), "the command list_runs failed")
+    assert holds_traceback(logged(), "the command list runs failed")
 
 
 def test_a_row_of_the_list(logged: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,13 @@ def test_a_rank_that_the_agent_fails_on(logged: Callable[[], str], monkeypatch: 
     """The others go on; its line in the log has number and process, and its change of state."""
     agent = Agent.__new__(Agent)
     rank = SimpleNamespace(
-        rank=3, state=RankState.FOUND, detail="", is_over=False, process=SimpleNamespace(pid=7)
+        rank=3,
+        claim=None,
+        contest=str,
+        state=RankState.FOUND,
+        detail="",
+        is_over=False,
+        process=SimpleNamespace(pid=7),
     )
     agent.links = [rank]  # type: ignore[list-item]
     monkeypatch.setattr(agent, "_advance_one", fail)

@@ -14,6 +14,7 @@ from tuiadvisor.agent.hello import host_name
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.subcommand import Subcommand, _capture_sentence, _stacks_sentence
 from tuiadvisor.stream.probe_request import ProbeRequest
+from tuiadvisor.tui.contract.feed import Capture, Detail
 
 
 def ended(errand: Subcommand) -> str:
@@ -75,7 +76,7 @@ def test_a_rank_of_a_job_that_hangs_is_looked_at_and_not_profiled() -> None:
     feed = LiveFeed(SimpleNamespace(status=None), lambda: None)  # type: ignore[arg-type]
     view = views.straggler()
     feed.view = replace(view, findings=(replace(view.findings[0], id="hang"),))
-    feed._obey("capture", 0)
+    feed._obey(Capture(0))
     assert "there, run tuiadvisor stacks 0" in feed._notice()
 
 
@@ -83,12 +84,12 @@ def test_detail_is_asked_of_ones_own_agents_only() -> None:
     """All ranks, or the one that is open; the agents of another session take no requests from here."""
     requests: list[ProbeRequest] = []
     feed = LiveFeed(SimpleNamespace(status=None), lambda: None, requests.append)  # type: ignore[arg-type]
-    feed._obey("detail", ())
-    feed._obey("detail", (2,))
+    feed._obey(Detail(()))
+    feed._obey(Detail((2,)))
     assert [ProbeRequest(burst_ms=3000), ProbeRequest(burst_ms=3000, ranks=frozenset({2}))] == requests
     assert "rank 2: every call of the next 3 s" in feed._notice()
     visitor = LiveFeed(SimpleNamespace(status=None), lambda: None)  # type: ignore[arg-type]
-    visitor._obey("detail", ())
+    visitor._obey(Detail(()))
     assert "another session" in visitor._notice()
 
 
@@ -98,7 +99,7 @@ def test_a_rank_on_another_machine_is_not_captured_from_here() -> None:
     feed.view = views.straggler()
     host = feed.view.ranks[0].host
     assert host != host_name()
-    feed._obey("capture", 0)
+    feed._obey(Capture(0))
     assert f"runs on {host}: there, run tuiadvisor capture 0" in feed._notice()
-    feed._obey("capture", 99)
+    feed._obey(Capture(99))
     assert "not known" in feed._notice()
