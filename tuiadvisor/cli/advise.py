@@ -40,7 +40,9 @@ MAX_RUNS: Final = 32
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("run", metavar="RUN", help="the recording to judge")
-    parser.add_argument("others", nargs="*", metavar="OTHER", help="recordings of other configurations")
+    parser.add_argument(
+        "others", nargs="*", default=(), metavar="OTHER", help="recordings of other configurations"
+    )
     parser.add_argument("--answers", metavar="FILE", help="answers as TOML or JSON; nothing is asked then")
     parser.add_argument("--session", metavar="FILE", help="save here as JSON, and resume what is there")
     parser.add_argument("--why", choices=NAMES, help="answer only this question, in plain words")

@@ -53,8 +53,11 @@ def run(options: argparse.Namespace) -> int:
             return desk
 
         show_opened(make, "live", "finding ranks")
-        if feeds and sys.stderr.isatty() and not (options.url or options.key):
-            print("taking the probes out ...", file=sys.stderr, flush=True)  # a few seconds at worst
+        is_ours = feeds and sys.stderr.isatty() and not (options.url or options.key)
+        if is_ours:
+            print("taking the probes out ...", end=" ", file=sys.stderr, flush=True)  # a few seconds at worst
+    if is_ours:
+        print("done", file=sys.stderr)
     for feed in feeds:
         _watching().take_leave(feed, options.output)
     return 0
