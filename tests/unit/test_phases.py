@@ -1,4 +1,4 @@
-"""A phase is one row: what the probe, the columns and the screens say of it follows from the table."""
+"""A phase is one row: the probe's constants, the columns and what tells phases apart follow from the table."""
 
 from __future__ import annotations
 
@@ -34,11 +34,8 @@ def test_numbers_that_hooks_write_out_are_the_table_s() -> None:
     assert {"data_hook.py", "guard.py", "optimizer_hook.py"} == {name for name, _, _ in found}
     assert {(absorbing[0], absorbing[-1])} == {(low, high) for _, low, high in found}
     assert list(range(absorbing[0], absorbing[-1] + 1)) == absorbing
-    begun = re.findall(
-        r"thin\.phase = (\d+)  # sc\.(\w+)|thin\.phase = (\d+)", (PROBES / "data_hook.py").read_text()
-    )
-    assert begun
-    assert {str(of_probe.DATA_WAIT)} == {first or last for first, _, last in begun}
+    begun = re.findall(r"thin\.phase = (\d+)", (PROBES / "data_hook.py").read_text())
+    assert {str(of_probe.DATA_WAIT)} == set(begun)
 
 
 def test_a_step_s_record_is_as_long_as_its_columns() -> None:
@@ -63,8 +60,8 @@ def test_every_row_can_be_told_apart_wherever_it_is_drawn() -> None:
     )
 
 
-def test_a_new_row_is_all_that_a_phase_takes() -> None:
-    """Its number in the probe, and what the clock asks of it, come from the row."""
+def test_the_probe_s_constants_follow_from_a_new_row() -> None:
+    """Its number, and what the clock asks of it."""
     added = replace(TABLE[2], name="augment", letter="A", begins_iteration=True, absorbs=False)
     table = (*TABLE[:-1], added, TABLE[-1])
     text = phases.constants_of(table)
