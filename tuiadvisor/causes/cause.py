@@ -74,7 +74,7 @@ def no_amount(_finding: Finding, _view: RunView) -> float | None:
 class Cause:
     """Everything that is known of a cause outside its rules' files. What is left out does not apply to it.
 
-    rules: the rules it is judged by; none where it only supplies metrics, or a scope whose rules all are its own.
+    rules: ids of the rules it is judged by; none where it only supplies metrics.
     metrics: one line a metric, `scope name unit meaning`; the table of the rules package is made of them.
     """
 
