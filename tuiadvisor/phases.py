@@ -1,7 +1,7 @@
 """The phases of a step, one row each: names, letters, kinds, and what the probe's clock asks are derived from here.
 
-Elsewhere stand its styles in the terminal's themes (`tui/draw/colours.py`) and the hook that books it. A new row is a new
-column of the ring, of frames and of recordings: those of before have it not.
+Elsewhere stand its styles in the terminal's themes (`tui/draw/colours.py`) and the hook that books it. A new row is a
+new column of the ring, of frames and of recordings, which older ones have not.
 
 `python -m tuiadvisor.phases` writes the constants of the probe (`tuiadvisor_probes/phases.py`), which cannot import
 this module; a test holds them equal.
