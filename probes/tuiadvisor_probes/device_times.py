@@ -1,16 +1,26 @@
-"""What the device took for each phase of a step, by CUDA events that are asked later and never waited for.
+"""What the device took for each phase of a step, by its own events, which are asked later and never waited for.
 
-An event is recorded on the current stream where a phase begins, and where forward, backward and optimizer end; the
-device writes its own time into it when it gets there. At the end of later steps the last event of a step is asked
-(`query`); once the device has passed it, the times between the events are read and one record a phase goes into the
-event ring. The step's own record is long written by then, so device times are records of their own.
+An event is recorded on the training's stream where a phase begins, where forward, backward and optimizer end, where the
+data has come (what the device does until forward is the copy), and where the next step begins; the device writes its own
+time into it when it gets there. At the end of later steps the last event of a step is asked (`query`); once the device
+has passed it, the times between the events are read and one record a span goes into the event ring. The spans of a step
+follow one another without a gap. The step's own record is long written by then, so device times are records of their
+own.
+
+The gradient barrier on the device: where DDP reduces in a backward, an event is recorded by a final callback of autograd
+that is queued when the loss's gradient comes, so before DDP's own, which makes the stream wait for the communication
+(`device_barrier`). From there to the end of backward the device waits: for late ranks, and for what moving the
+gradients takes. No clock of another rank is needed, and nothing is waited for.
 
 Clocks: an event cannot happen on the device before it was recorded, and one that answers yes has happened by then.
 Both together bracket the device's clock within the step. Records use the early end; the bracket's width goes with them
 (`seq`), and so does how far the device was at least behind the training thread at the end of the phase (`detail`).
 
-Cost: a step is measured only as often as keeps the cost below MAX_COST_SHARE of the time, by the cost of the last one.
-Events come from a pool and are used again. No room, a graph being captured, a phase too many: the step is dropped.
+All ranks have to measure the same steps: those at whose begin the sequence number of the gradients' group has crossed a
+multiple of 2^bits, as for bursts (`duty`). Each rank finds its own bits, so that the cost stays below MAX_COST_SHARE of
+the time; whoever has to save more measures a subset of the others' steps. While MAX_PENDING steps wait for the device
+none is begun, and from then on fewer are. Events come from a pool and are used again. A graph being captured, a phase
+too many: the step is dropped.
 """
 
 from __future__ import annotations
@@ -19,66 +29,81 @@ import sys
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from . import phases
+from . import accelerator, phases
 from . import step_clock as sc
 from .device_memory import DeviceMemory
+from .duty import Median
 
 if TYPE_CHECKING:
+    from .accelerator import Accelerator
     from .guard import Hook
     from .host import Host
 
 KIND_DEVICE_PHASE = 48
 MAX_BORDERS = 48  # of one step: six micro-steps of eight
-MAX_PENDING = 4  # steps the device may be behind the thread
+MAX_PENDING = 32  # steps the device may be behind the thread, as with graphs and a look at the loss now and then
+MAX_RESOLVED = 2  # a step: after a look at the loss many are there at once
 MAX_COST_SHARE = 1e-3
-MAX_SKIPPED = 255
+MAX_PERIOD_STEPS = 256
+MAX_STILL = 3
 # By phase: whether its begin is a border, and whether its end is one even if nothing follows at once. After the others
 # the device has no work of its own until the next begins.
-_BEGINS = (True, True, True, True, False, True, False, False, False, False)
-_ENDS = (False, False, True, True, False, True, False, False, False, False)
+_BEGINS = (True, True, True, True, False, True, False, True, False, False)
+_ENDS = (True, False, True, True, False, True, False, True, False, False)
+# What the device does after the data has come and before forward is the copy.
+_AFTER_DATA = phases.H2D
 # Phases that may be interrupted: what happens inside the others (an exposed all-reduce, a copy) belongs to them.
 _HOLDS = (False, False, False, False, False, True, False, False, False, True)
-# A function in the place of Tensor.to is another `func` to every __torch_function__ that looks for it: a quantized
-# tensor then stayed quantized, and a lazy layer refused its conversion.
-COPIES_NOT_TIMED = "copies to the device are not timed; their time is in other"
-NOT_ON_DEVICE = "the optimizer's parameters are not on a CUDA device"
 
 
 class DeviceTimes:
     """Borders of the step in the making, and the steps whose events the device has not passed yet."""
 
     __slots__ = (
+        "advance",
+        "bits",
         "borders",
         "cost_ns",
-        "event",
+        "costs",
+        "device",
         "free",
         "hook",
-        "is_capturing",
+        "is_failed",
+        "least_bits",
         "num_dropped",
-        "num_skipped",
-        "num_to_skip",
+        "num_still",
         "pending",
+        "position",
         "put_event",
         "resolve_ns",
         "seen",
+        "step_ns",
     )
 
-    def __init__(self, hook: Hook, put_event: Any, event: Any, is_capturing: Any) -> None:
-        """event(): a new timing event; is_capturing(): whether a graph is captured on the current stream."""
+    def __init__(self, hook: Hook, put_event: Any, device: Accelerator) -> None:
         self.hook = hook
         self.put_event = put_event
-        self.event = event
-        self.is_capturing = is_capturing
+        self.device = device
         self.free: list[Any] = []
         # (event, phase from here on, clock when recorded) of the step in the making; None: it is not measured.
         self.borders: list[tuple[Any, int, int]] | None = None
         self.seen: list[tuple[int, int]] = []  # (index of a border, clock at which it had happened)
         self.pending: list[tuple[int, list[tuple[Any, int, int]], list[tuple[int, int]]]] = []
         self.cost_ns = 0  # of this step's borders
+        self.costs = Median(0)  # of a measured step; one in which the launch queue was full must not count for many
+        self.step_ns = Median(0)
         self.resolve_ns = 0  # what reading a step's events took last
-        self.num_to_skip = 1  # the step in which we come is a part of one
-        self.num_skipped = 0
+        self.bits = self.least_bits = 0
+        self.position = -1  # of the group's sequence, or the step's number, when the last step ended
+        self.advance = 1.0  # of the position, a step
         self.num_dropped = 0
+        self.num_still = 0  # steps in which the group's sequence stood still
+        self.is_failed = False
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether borders are recorded in the step in the making."""
+        return self.borders is not None
 
     def begins(self, phase: int, outer: int, now: int) -> None:
         """The thread has entered a phase, coming from `outer`."""
@@ -88,23 +113,29 @@ class DeviceTimes:
     def ends(self, phase: int, outer: int, now: int) -> None:
         """The thread has left a phase and is back in `outer`."""
         if self.borders and _BEGINS[phase] and _HOLDS[outer] and (_ENDS[phase] or outer != phases.OTHER):
-            self._border(outer, now)
+            self._border(_AFTER_DATA if phase == phases.DATA_WAIT else outer, now)
 
-    def _border(self, phase: int, now: int) -> None:
-        """The device's time from here on belongs to `phase`."""
+    def arrives(self, stream: Any) -> None:
+        """All work of this rank's backward lies on the stream: from here on its device waits for the others'."""
+        self._border(phases.COMM_EXPOSED, monotonic_ns(), stream)
+
+    def _border(self, phase: int, now: int, stream: Any = None) -> None:
+        """The device's time from here on belongs to `phase`. stream: if not the thread's own."""
         borders = self.borders
         if borders is None or (borders and borders[-1][1] == phase):
             return
         try:
-            if self.is_capturing() or len(borders) >= MAX_BORDERS:
+            if self.device.is_capturing() or len(borders) >= MAX_BORDERS:
                 self._drop()
                 return
             # Asked before the next is recorded: has the device caught up with the thread here?
             if borders and borders[-1][0].query():
                 self.seen.append((len(borders) - 1, monotonic_ns()))
-            event = self.free.pop() if self.free else self.event()
+            event = self.free.pop() if self.free else self.device.event()
+            if stream is None:
+                stream = self.device.stream()
             recorded_ns = monotonic_ns()
-            event.record()
+            self.device.record(event, stream)
             borders.append((event, phase, recorded_ns))
             self.cost_ns += monotonic_ns() - now
         except Exception as error:  # noqa: BLE001 - the guard: a device in trouble is the host's to notice
@@ -118,40 +149,65 @@ class DeviceTimes:
 
     def _failed(self, error: Exception) -> None:
         """Never again."""
+        self.is_failed = True
         self.borders = None
         self.pending.clear()
         self.free.clear()
-        self.num_to_skip = sys.maxsize
         self.hook.failed(error)
 
-    def close_step(self, step: int, step_ns: int) -> None:
-        """The thread's step has ended; what the device has passed meanwhile is written."""
+    def close_step(self, step: int, step_ns: int, seq: int) -> int:
+        """The thread's step has ended; what the device has passed meanwhile is written. Returns our own ns in it.
+
+        seq: of the gradients' group at its end, negative where it is not known.
+        """
+        if self.is_failed:
+            return 0
+        own_ns = 0
         try:
+            if self.borders:
+                self._border(sc.UNKNOWN, monotonic_ns())
             borders = self.borders
             if borders and len(borders) > 1:
                 self.pending.append((step, borders, self.seen))
-                if len(self.pending) > MAX_PENDING:
-                    self._forget(self.pending.pop(0)[1])
-                cost_ns = self.cost_ns + self.resolve_ns
-                self.num_to_skip = min(MAX_SKIPPED, int(cost_ns / (MAX_COST_SHARE * max(1, step_ns))))
-                self.num_skipped = 0
-            else:
-                self.num_skipped += 1
+                self.costs.add(self.cost_ns + self.resolve_ns)
+            own_ns = self.cost_ns
             self.borders = None
             self.cost_ns = 0
-            if self.pending and not self.is_capturing():
-                self._resolve()
-            if self.num_skipped >= self.num_to_skip:
+            self.step_ns.add(step_ns)
+            is_due = self._move(step, seq)
+            if self.pending and not self.device.is_capturing():
+                for _ in range(MAX_RESOLVED):
+                    if not self.pending or not self._resolve():
+                        break
+                    own_ns += self.resolve_ns
+            if is_due and len(self.pending) >= MAX_PENDING:
+                self.least_bits = min(self.bits + 1, MAX_PERIOD_STEPS.bit_length())
+            elif is_due:
                 self.borders, self.seen = [], []
         except Exception as error:  # noqa: BLE001 - the guard
             self._failed(error)
+        return own_ns
 
-    def _resolve(self) -> None:
-        """Write the oldest pending step, if the device has passed its last border."""
+    def _move(self, step: int, seq: int) -> bool:
+        """Whether the next step is to be measured."""
+        position = step + 1 if seq < 0 or self.num_still >= MAX_STILL else seq
+        before, self.position = self.position, position
+        self.num_still += position == before  # a group without collectives tells nothing
+        if before < 0 or position <= before:
+            return before < 0 and self.bits == 0
+        self.advance += (position - before - self.advance) / 8
+        is_due = before >> self.bits != position >> self.bits
+        period = min(self.costs.value / (MAX_COST_SHARE * max(1, self.step_ns.value)), MAX_PERIOD_STEPS)
+        wanted = max(1, round(period * max(self.advance, 1.0))) if period > 1 else 1
+        self.bits = max((wanted - 1).bit_length(), self.least_bits)
+        return is_due
+
+    def _resolve(self) -> bool:
+        """Write the oldest pending step; False if the device has not passed its last border."""
         step, borders, seen = self.pending[0]
         first, last = borders[0][0], borders[-1][0]
         if not last.query():  # never synchronize(): the training would wait with us
-            return
+            return False
         now = monotonic_ns()
         seen.append((len(borders) - 1, now))
         del self.pending[0]
@@ -176,6 +232,7 @@ class DeviceTimes:
             )
             self.put_event(KIND_DEVICE_PHASE, slots)
         self.resolve_ns = monotonic_ns() - now
+        return True
 
     def _forget(self, borders: list[tuple[Any, int, int]]) -> None:
         self.free += [event for event, _, _ in borders]
@@ -183,25 +240,21 @@ class DeviceTimes:
 
 
 def look_for_device(probe: Host, optimizer: Any) -> None:
-    """After the first optimizer step: whether the training is on a CUDA device, and which."""
+    """After the first optimizer step: whether the training is on a device with a clock of its own, and which."""
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     parameter = next(parameters, None)
-    if parameter is None or not parameter.is_cuda:
-        probe.absent("device_times", NOT_ON_DEVICE)
+    device = None if parameter is None else accelerator.of_parameter(parameter, probe.captures)
+    if device is None:
+        probe.absent("device_times", accelerator.NOT_ON_DEVICE)
         return
-    probe.absent("h2d", COPIES_NOT_TIMED)
-    cuda = sys.modules["torch"].cuda
-    probe.device_uuid = str(getattr(cuda.get_device_properties(parameter.device), "uuid", "")) or None
-    hook = probe.hook("device_times")
-    probe.clock.device = DeviceTimes(
-        hook, probe.ring.put_event, lambda: cuda.Event(enable_timing=True), cuda.is_current_stream_capturing
-    )
+    probe.device_kind, probe.device_uuid = device.kind, device.uuid()
+    probe.absences.pop("h2d", None)
+    probe.clock.device = DeviceTimes(probe.hook("device_times"), probe.ring.put_event, device)
     probe.clock.alert(sc.DEVICE, True)
     stats = getattr(getattr(sys.modules["torch"], "_C", None), "_cuda_memoryStats", None)
-    if stats is None:
+    if stats is None or device.kind != "cuda":
         probe.absent("device_memory", "this torch has no allocator statistics")
     else:
-        index = parameter.device.index or 0
         memory_hook = probe.hook("device_memory")
-        probe.memory = DeviceMemory(memory_hook, probe.ring.put_event, lambda: stats(index))
+        probe.memory = DeviceMemory(memory_hook, probe.ring.put_event, lambda: stats(device.index))
     probe.put_info()

@@ -116,6 +116,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     after_alert: int = 0,
     roots: set[int] | tuple[int, ...] = (),
     is_grad_enabled: Callable[[], bool] = bool,
+    on_device: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None,
 ) -> Callable[..., Any]:
     """Wrap `original` so that the training thread's time inside belongs to a phase.
 
@@ -124,6 +125,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     given, only after calls that were in that phase, where after_alert is given, only while that bit of the clock's
     alert is set. observes: bits of the clock's `observed` that entering sets.
     roots: ids of modules whose training forward is known without asking phase_of.
+    on_device(args, kwargs) runs before the call, on ranks whose device is timed.
     One frame of ours around each call of the host, which notes that it came by and no more: cold code and data are what
     a hook costs, each function and each object more is cold too.
     """
@@ -159,6 +161,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                     note(group | phase)
                     note(begin_ns)
                     words[NOW] = begin_ns << 4 | phase
+                    if alert & DEVICE and on_device is not None:
+                        on_device(args, kwargs)
         except BaseException as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
             clock.alert(BROKEN, True)

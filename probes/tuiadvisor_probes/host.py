@@ -32,7 +32,9 @@ class Host(Protocol):
     forwards: Any  # model_hooks.Forwards
     roots: Any  # roots.Roots
     looks_for_device: bool
+    device_kind: str | None
     device_uuid: str | None
+    captures: list[None]  # an item for each graph that is being captured
     memory: Any  # DeviceMemory, where the training is on a device
 
     def hook(self, name: str) -> Hook:

@@ -30,6 +30,7 @@ from . import (
 )
 from . import ring as ring_file
 from . import step_clock as sc
+from .accelerator import watch_captures
 from .barrier import Barrier
 from .calibration import calibrate
 from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
@@ -96,7 +97,9 @@ class Probe:
         self.forwards = model_hooks.Forwards(self)
         self.roots = Roots(self)
         self.looks_for_device = True  # until the first optimizer step
+        self.device_kind: str | None = None  # where it has a clock of its own
         self.device_uuid: str | None = None
+        self.captures: list[None] = []  # graphs that are being captured
         self.memory: Any = None  # DeviceMemory, where the training is on a device
         self.removed = False
 
@@ -253,6 +256,7 @@ class Probe:
         info["hooks"] = {**hooks, **self.absences}  # an absence explains more than an idle hook
         info["groups"] = {str(number): name for number, name in self.groups.items()}
         info["gradient_bytes"] = self.gradient_bytes
+        info["device"] = self.device_kind or info["device"]
         info["device_uuid"] = self.device_uuid
         info["ddp"] = self.gradient_module is not None
         if self.pipeline:
@@ -275,6 +279,7 @@ class Probe:
         now = time.monotonic_ns()
         self.clock.restart(now)
         self.absent("h2d", "no device")
+        self.captures = watch_captures(self)
         for part in PARTS:
             attempt(self.hook("install_" + part.__name__.rpartition(".")[2]), part.install, self)
         attempt(self.detail_hook, self.detail.start)

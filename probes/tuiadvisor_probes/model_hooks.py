@@ -4,6 +4,7 @@ DistributedDataParallel and FullyShardedDataParallel are patched on their classe
 `roots`. The barrier: DDP's reducer launches its all-reduces while backward computes and waits for them before
 backward returns. The reducer itself keeps when each gradient became ready, so arrival = start of backward's
 bookkeeping + the last ready time, at the price of reading one list (about 1 us for a small model, 30 ns a parameter).
+On a device these are the times of launches; what its own clock says of the barrier is asked by `device_barrier`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import phases
+from . import device_barrier, phases
 from . import step_clock as sc
 from .books import COUNTS_MICRO_STEP
 from .guard import attempt, timed
@@ -69,11 +70,12 @@ class Forwards:
 class PendingBarrier:
     """What the last DDP forward left for the backward that follows it."""
 
-    __slots__ = ("base_ns", "module")
+    __slots__ = ("arrival", "base_ns", "module")
 
     def __init__(self) -> None:
         self.module: Any = None
         self.base_ns = 0
+        self.arrival: Any = None  # the handle of what tells the device's arrival in this backward
 
 
 def install(probe: Host) -> None:
@@ -145,15 +147,25 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
         clock.alert(sc.BARRIER, False)
+        if pending.arrival is not None:
+            pending.arrival.remove()
+            pending.arrival = None
         _book_barrier(probe, pending, begin_ns, end_ns)
         pending.module = None
+
+    device_hook = probe.hook("device_barrier")
+
+    def on_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        device = clock.device
+        if pending.module is not None and device_hook.active and device is not None and device.is_measuring:
+            pending.arrival = attempt(device_hook, device_barrier.ask, device_hook, device, args, kwargs)
 
     hook, seen = probe.hook("backward"), 1 << phases.BACKWARD | COUNTS_MICRO_STEP
     probe.patch(
         autograd,
         "backward",
         lambda original: timed(
-            original, hook, clock, phases.BACKWARD, after, observes=seen, after_alert=sc.BARRIER
+            original, hook, clock, phases.BACKWARD, after, observes=seen, after_alert=sc.BARRIER, on_device=on_device
         ),
     )
 

@@ -303,8 +303,7 @@ class StepClock:
             self.last_cpu_ns = UNKNOWN
         device_ns = 0
         if self.device is not None:
-            device_ns = self.device.cost_ns
-            self.device.close_step(self.step, now - self.begin)
+            device_ns = self.device.close_step(self.step, now - self.begin, seq)
         step, flags = self.step, self.flags
         own_ns, num_measured = self.own_ns, self.num_measured
         self.own_ns = self.num_measured = 0

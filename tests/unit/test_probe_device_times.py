@@ -12,11 +12,13 @@ import pytest
 
 from tuiadvisor.events import EVENT_COLUMNS, EventKind
 from tuiadvisor.phases import PHASES
-from tuiadvisor_probes import device_times, phases, ring, step_clock
+from tuiadvisor_probes import accelerator, device_times, phases, ring, step_clock
+from tuiadvisor_probes.accelerator import Accelerator
 from tuiadvisor_probes.device_times import DeviceTimes
 from tuiadvisor_probes.guard import Hook
 
 MS = 1_000_000
+INDEX = 1  # of the device that the parameters are on
 DATA, FORWARD, BACKWARD, OPTIMIZER = (
     phases.DATA_WAIT,
     phases.FORWARD,
@@ -46,6 +48,22 @@ class Device:
         self.num_events += 1
         return Event(self)
 
+    def module(self) -> SimpleNamespace:
+        """As torch.cuda."""
+
+        def event_class(*, enable_timing: bool) -> Event:
+            assert enable_timing
+            return self.event()
+
+        event_class.elapsed_time = Event.elapsed_time  # type: ignore[attr-defined]
+        return SimpleNamespace(
+            __name__="torch.cuda",
+            Event=event_class,
+            current_stream=lambda index: f"stream of {index}",
+            is_current_stream_capturing=lambda: self.is_capturing,
+            get_device_properties=lambda index: SimpleNamespace(uuid=f"uuid of {index}"),
+        )
+
 
 class Event:
     """record, query, elapsed_time; no synchronize: whoever waits fails the test."""
@@ -54,7 +72,8 @@ class Event:
         self.device = device
         self.passed_at: int | None = None
 
-    def record(self) -> None:
+    def record(self, stream: str) -> None:
+        assert stream == f"stream of {INDEX}", "on the device of the parameters, whatever the current one is"
         self._use()
         self.passed_at = max(self.device.now, self.device.free_at)
 
@@ -88,9 +107,9 @@ class Training:
         self.times = DeviceTimes(
             Hook("device_times", 0, self.disabled.append),
             self.writer.put_event,
-            device.event,
-            lambda: device.is_capturing,
+            Accelerator(device.module(), INDEX, captures := []),
         )
+        self.captures: list[None] = captures
         self.clock.device = self.times
         self.clock.alert(step_clock.DEVICE, True)
 
@@ -189,18 +208,19 @@ def test_bracket_holds_the_true_clock(training: Training) -> None:
 
 
 def test_nothing_is_written_before_the_device_was_there(training: Training) -> None:
-    """A stream far behind leaves steps unresolved; beyond four pending ones the oldest is dropped, none waited for."""
+    """A stream far behind leaves steps unresolved; at the limit none is begun, none forgotten, none waited for."""
     training.device.is_stuck = True
-    for _ in range(12):
+    for _ in range(2 * device_times.MAX_PENDING):
         training.step()
     assert training.rows() == []
-    assert training.times.num_dropped > 0
-    assert len(training.times.pending) <= device_times.MAX_PENDING
+    assert training.times.num_dropped == 0
+    assert len(training.times.pending) == device_times.MAX_PENDING
+    first = training.times.pending[0][0]
 
     training.device.is_stuck = False
     for _ in range(8):
         training.step()
-    assert training.rows() != []
+    assert training.rows()[0]["step"] == first
 
 
 def test_events_come_from_a_pool(training: Training) -> None:
@@ -226,6 +246,10 @@ def test_graph_capture_leaves_the_stream_alone(training: Training) -> None:
     training.device.is_capturing = False
     assert training.device.num_calls_in_capture == 0
     captured = training.clock.step
+    training.captures.append(None)  # by another thread, or on another stream
+    training.step()
+    training.captures.clear()
+    assert training.device.num_calls_in_capture == 0
     for _ in range(4):
         training.step()
     steps = {row["step"] for row in training.rows()}
@@ -278,13 +302,13 @@ def test_micro_steps_and_nested_phases_are_added_where_they_belong(training: Tra
         training.phase(OPTIMIZER, MS, MS)
         training.clock.stepped = True
         training.device.now = training.device.free_at
-    training.clock.flush()
+    training.step()
     found = spent(training.rows(), 1)
 
     assert {"forward": 6, "backward": 10} == {
         name: round(found[name] / MS) for name in ("forward", "backward")
     }
-    assert "h2d" not in found
+    assert found["h2d"] == 0, "nothing but launches between the data and forward"
 
 
 def test_cost_decides_how_often_a_step_is_measured(
@@ -297,19 +321,21 @@ def test_cost_decides_how_often_a_step_is_measured(
         event = real()
         record = event.record
 
-        def slow_record() -> None:
+        def slow_record(stream: str) -> None:
             training.device.now += 6_000
-            record()
+            record(stream)
 
         event.record = slow_record  # type: ignore[method-assign]
         return event
 
-    monkeypatch.setattr(training.times, "event", dear)
+    monkeypatch.setattr(training.device, "event", dear)
     for _ in range(100):
         training.step()
-    measured = {row["step"] for row in training.rows()}
+    measured = sorted({row["step"] for row in training.rows()})
 
-    assert 5 <= len(measured) <= 11
+    assert 3 <= len(measured) <= 11
+    late = [step for step in measured if step > 20]
+    assert len({one % (late[1] - late[0]) for one in late}) == 1, "those of all ranks: at equal distances"
 
 
 class FakeProbe:
@@ -318,7 +344,9 @@ class FakeProbe:
     def __init__(self, training: Training) -> None:
         self.clock, self.ring = training.clock, training.writer
         self.clock.device = None
+        self.device_kind: str | None = None
         self.device_uuid: str | None = None
+        self.captures: list[None] = []
         self.absences: dict[str, str] = {}
         self.num_infos = 0
 
@@ -332,37 +360,85 @@ class FakeProbe:
         self.num_infos += 1
 
 
-def optimizer(*, is_cuda: bool) -> SimpleNamespace:
+def optimizer(kind: str) -> SimpleNamespace:
     """An optimizer with one parameter."""
-    parameter = SimpleNamespace(is_cuda=is_cuda, device="cuda:1")
+    parameter = SimpleNamespace(device=SimpleNamespace(type=kind, index=INDEX))
     return SimpleNamespace(param_groups=[{"params": []}, {"params": [parameter]}])
 
 
+@pytest.fixture
+def fake_torch(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch with that device, and a processor whose events tell no times."""
+    modules = {"cuda": training.device.module(), "cpu": SimpleNamespace(Event=object)}
+    torch = SimpleNamespace(get_device_module=lambda device: modules[device.type])
+    monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("fake_torch")
 def test_training_on_the_processor_is_left_alone(training: Training) -> None:
     """Parameters in host memory: no events, and the reason is told."""
     probe = FakeProbe(training)
-    device_times.look_for_device(probe, optimizer(is_cuda=False))  # type: ignore[arg-type]
+    device_times.look_for_device(probe, optimizer("cpu"))  # type: ignore[arg-type]
 
     assert probe.clock.device is None
-    assert probe.absences == {"device_times": device_times.NOT_ON_DEVICE}
+    assert probe.absences == {"device_times": accelerator.NOT_ON_DEVICE}
 
 
-def test_training_on_a_device_is_timed_and_names_its_device(
-    training: Training, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("fake_torch")
+def test_training_on_a_device_is_timed_and_names_its_device(training: Training) -> None:
     """From the first optimizer step on; the device's identity goes to the agent, for NVML's counters of it."""
-    device = training.device
-    cuda = SimpleNamespace(
-        Event=lambda *, enable_timing: device.event() if enable_timing else None,
-        is_current_stream_capturing=lambda: device.is_capturing,
-        get_device_properties=lambda which: SimpleNamespace(uuid=f"uuid of {which}"),
-    )
-    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))  # type: ignore[arg-type]
     probe = FakeProbe(training)
-    device_times.look_for_device(probe, optimizer(is_cuda=True))  # type: ignore[arg-type]
+    device_times.look_for_device(probe, optimizer("cuda"))  # type: ignore[arg-type]
     for _ in range(3):
         training.step()
     training.clock.flush()
 
-    assert probe.device_uuid == "uuid of cuda:1"
+    assert (probe.device_kind, probe.device_uuid) == ("cuda", f"uuid of {INDEX}")
     assert {PHASES[row["group"]] for row in training.rows()} >= {"forward", "backward", "optimizer"}
+
+
+def test_spans_follow_one_another_to_the_next_step(training: Training) -> None:
+    """No gap between them: what a device does in a step sums to the time from its begin to the next one's."""
+    for _ in range(6):
+        training.step(device_ns=3 * MS)
+    training.device.now = training.device.free_at
+    for _ in range(2):
+        training.step()
+    rows = training.rows()
+    by_step = {step: [row for row in rows if row["step"] == step] for step in {row["step"] for row in rows}}
+
+    assert len(by_step) >= 3
+    for spans in by_step.values():
+        assert [row["end_ns"] for row in spans[:-1]] == [row["begin_ns"] for row in spans[1:]]
+        assert sum(spent(rows, spans[0]["step"]).values()) == spans[-1]["end_ns"] - spans[0]["begin_ns"]
+
+
+def test_ranks_with_other_costs_measure_steps_of_one_grid(training: Training) -> None:
+    """Whoever has to save more measures a subset: every multiple of 2^bits of the group's sequence."""
+    grids = []
+    for cost_ns in (0, 60_000, 200_000):
+        times = DeviceTimes(Hook("device_times", 0, lambda _: None), training.writer.put_event, training.times.device)
+        times.costs.value = cost_ns
+        measured = set()
+        for step in range(400):
+            times.costs.value = cost_ns
+            times.close_step(step, 10 * MS, 1000 + 3 * step)
+            if times.is_measuring:
+                measured.add(step + 1)
+            times.borders = None
+        grids.append(measured)
+
+    assert len(grids[0]) > 390
+    assert grids[2] < grids[1] < grids[0]
+    assert len(grids[2]) > 5
+
+
+def test_group_without_collectives_does_not_stop_the_measuring(training: Training) -> None:
+    """A process group that one process made and never uses: its sequence stands still, so steps are counted."""
+    measured = 0
+    for step in range(50):
+        training.times.close_step(step, 10 * MS, 7)
+        measured += training.times.is_measuring
+        training.times.borders = None
+
+    assert measured > 40
