@@ -80,8 +80,12 @@ def watch_captures(probe: Host) -> list[None]:
 
     def patch(module: Any) -> None:
         graph_class = module.CUDAGraph
-        probe.patch(graph_class, "capture_begin", lambda original: _counted(original, hook, captures, begins=True))
-        probe.patch(graph_class, "capture_end", lambda original: _counted(original, hook, captures, begins=False))
+        probe.patch(
+            graph_class, "capture_begin", lambda original: _counted(original, hook, captures, begins=True)
+        )
+        probe.patch(
+            graph_class, "capture_end", lambda original: _counted(original, hook, captures, begins=False)
+        )
 
     probe.when_loaded("torch.cuda.graphs", None, patch)
     return captures

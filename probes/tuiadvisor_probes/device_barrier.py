@@ -30,7 +30,7 @@ def ask(hook: Hook, device: DeviceTimes, args: tuple[Any, ...], kwargs: dict[str
     if compiled is not None and getattr(compiled, "compiled_autograd_enabled", False):
         return None
     tensors = args[0] if args else kwargs.get("tensors")
-    loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
+    loss: Any = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
     if type(loss) is not torch.Tensor or loss.grad_fn is None:
         return None
     stream = device.device.stream()  # this thread's: autograd may call back in another

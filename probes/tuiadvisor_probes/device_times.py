@@ -1,16 +1,16 @@
 """What the device took for each phase of a step, by its own events, which are asked later and never waited for.
 
-An event is recorded on the training's stream where a phase begins, where forward, backward and optimizer end, where the
-data has come (what the device does until forward is the copy), and where the next step begins; the device writes its own
-time into it when it gets there. At the end of later steps the last event of a step is asked (`query`); once the device
-has passed it, the times between the events are read and one record a span goes into the event ring. The spans of a step
-follow one another without a gap. The step's own record is long written by then, so device times are records of their
-own.
+An event is recorded on the training's stream where a phase begins, where forward, backward and optimizer end, where
+the data has come (what the device does until forward is the copy), and where the next step begins; the device writes
+its own time into it when it gets there. At the end of later steps the last event of a step is asked (`query`); once the
+device has passed it, the times between the events are read and one record a span goes into the event ring. The spans of
+a step follow one another without a gap. The step's own record is long written by then, so device times are records of
+their own.
 
-The gradient barrier on the device: where DDP reduces in a backward, an event is recorded by a final callback of autograd
-that is queued when the loss's gradient comes, so before DDP's own, which makes the stream wait for the communication
-(`device_barrier`). From there to the end of backward the device waits: for late ranks, and for what moving the
-gradients takes. No clock of another rank is needed, and nothing is waited for.
+The gradient barrier on the device: where DDP reduces in a backward, an event is recorded by a final callback of
+autograd that is queued when the loss's gradient comes, so before DDP's own, which makes the stream wait for the
+communication (`device_barrier`). From there to the end of backward the device waits: for late ranks, and for what
+moving the gradients takes. No clock of another rank is needed, and nothing is waited for.
 
 Clocks: an event cannot happen on the device before it was recorded, and one that answers yes has happened by then.
 Both together bracket the device's clock within the step. Records use the early end; the bracket's width goes with them
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 KIND_DEVICE_PHASE = 48
 MAX_BORDERS = 48  # of one step: six micro-steps of eight
-MAX_PENDING = 32  # steps the device may be behind the thread, as with graphs and a look at the loss now and then
+MAX_PENDING = (
+    32  # steps the device may be behind the thread, as with graphs and a look at the loss now and then
+)
 MAX_RESOLVED = 2  # a step: after a look at the loss many are there at once
 MAX_COST_SHARE = 1e-3
 MAX_PERIOD_STEPS = 256
@@ -90,7 +92,9 @@ class DeviceTimes:
         self.seen: list[tuple[int, int]] = []  # (index of a border, clock at which it had happened)
         self.pending: list[tuple[int, list[tuple[Any, int, int]], list[tuple[int, int]]]] = []
         self.cost_ns = 0  # of this step's borders
-        self.costs = Median(0)  # of a measured step; one in which the launch queue was full must not count for many
+        self.costs = Median(
+            0
+        )  # of a measured step; one in which the launch queue was full must not count for many
         self.step_ns = Median(0)
         self.resolve_ns = 0  # what reading a step's events took last
         self.bits = self.least_bits = 0

@@ -165,7 +165,14 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
         autograd,
         "backward",
         lambda original: timed(
-            original, hook, clock, phases.BACKWARD, after, observes=seen, after_alert=sc.BARRIER, on_device=on_device
+            original,
+            hook,
+            clock,
+            phases.BACKWARD,
+            after,
+            observes=seen,
+            after_alert=sc.BARRIER,
+            on_device=on_device,
         ),
     )
 

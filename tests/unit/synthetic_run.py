@@ -6,13 +6,14 @@ The waits are not invented: they follow from simulating the barrier, so that all
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import STEP_COLUMNS, StepFlag
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
-from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
+from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
 
 STEP_NAMES = ("rank", *STEP_COLUMNS)
@@ -264,6 +265,62 @@ def frames(job: Job, rows_per_frame: int = 40, simulated: Simulated | None = Non
                 time_ns = max(row[3] for row in rows)
                 result.append(Frame(FrameKind.STEPS, f"{host}/1/1", seq, time_ns, payload))
     return result
+
+
+def on_devices(sequence: list[Frame], behind_share: float = 0.3) -> list[Frame]:
+    """The same run on devices whose clocks tell what the records do: as where the host waits for them in every phase.
+
+    behind_share: how far each device is behind its thread at the end of backward, of its step.
+    """
+    result = []
+    for frame in sequence:
+        if frame.kind == FrameKind.HELLO:
+            entries = [
+                {**entry, "device": "cuda"}
+                for entry in cast("list[dict[str, object]]", frame.payload["ranks"])
+            ]
+            result.append(replace(frame, payload={**frame.payload, "ranks": entries}))
+            continue
+        result.append(replace(frame, seq=2 * frame.seq))
+        if frame.kind != FrameKind.STEPS:
+            continue
+        columns = unpack_columns(frame.payload, STEP_NAMES)
+        rows = []
+        for row in zip(*(columns[name].tolist() for name in STEP_NAMES), strict=True):
+            rows += _spans(dict(zip(STEP_NAMES, row, strict=True)), behind_share)
+        payload = pack_columns(rows, ("rank", "kind", *EVENT_COLUMNS))
+        result.append(Frame(FrameKind.EVENTS, frame.source, 2 * frame.seq + 1, frame.time_ns, payload))
+    return result
+
+
+def _spans(record: dict[str, int], behind_share: float) -> list[tuple[int, ...]]:
+    """DEVICE_PHASE rows of one record, in the order in which a step goes."""
+    at, rows = record["begin_ns"], []
+    behind_ns = round(behind_share * (record["end_ns"] - at))
+    for name in ("data_wait", "forward", "backward", "comm_exposed", "optimizer", "checkpoint"):
+        took = max(record[f"{name}_ns"], 0)
+        if record["observed"] >> PHASES.index(name) & 1:
+            behind = behind_ns if name == "backward" else 0
+            kind = int(EventKind.DEVICE_PHASE)
+            rows.append(
+                (record["rank"], kind, record["step"], at, at + took, PHASES.index(name), 1000, -1, behind)
+            )
+            at += took
+    other = PHASES.index("other")
+    rows.append(
+        (
+            record["rank"],
+            int(EventKind.DEVICE_PHASE),
+            record["step"],
+            at,
+            max(at, record["end_ns"]),
+            other,
+            1000,
+            -1,
+            0,
+        )
+    )
+    return rows
 
 
 def encoded(frame: Frame) -> bytes:

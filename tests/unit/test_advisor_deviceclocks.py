@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import MS, Fault, Job, encoded, folded, frames
+from synthetic_run import MS, Fault, Job, encoded, folded, frames, on_devices
 
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
 from tuiadvisor.exporters.anonymize import anonymize
@@ -54,7 +54,7 @@ def recorded(
 ) -> list[Frame]:
     """The frames of that run."""
     found = []
-    for frame in frames(job):
+    for frame in on_devices(frames(job)):
         shown = frame
         if frame.kind == FrameKind.HELLO:
             entries: Any = frame.payload["ranks"]

@@ -57,6 +57,7 @@ def hostile_frames() -> list[bytes]:
             for entry in payload["ranks"]:
                 texts = ("python", "cuda", "nccl", "git_commit", "device_uuid", "schedule", "attach_way")
                 entry.update(dict.fromkeys(texts, EVIL))
+                entry["device"] = "cpu"  # on a device whose clock was not seen there is nothing to say
                 entry.update({"parallel": {EVIL: 2, "dp": 2}, "pipeline": {EVIL: 1}, "hooks": {EVIL: EVIL}})
         assert isinstance(payload, dict)
         result.append(encoded(Frame(frame.kind, frame.source, frame.seq, frame.time_ns, payload)))

@@ -417,7 +417,9 @@ def test_ranks_with_other_costs_measure_steps_of_one_grid(training: Training) ->
     """Whoever has to save more measures a subset: every multiple of 2^bits of the group's sequence."""
     grids = []
     for cost_ns in (0, 60_000, 200_000):
-        times = DeviceTimes(Hook("device_times", 0, lambda _: None), training.writer.put_event, training.times.device)
+        times = DeviceTimes(
+            Hook("device_times", 0, lambda _: None), training.writer.put_event, training.times.device
+        )
         times.costs.value = cost_ns
         measured = set()
         for step in range(400):

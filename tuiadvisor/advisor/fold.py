@@ -36,7 +36,7 @@ from tuiadvisor.advisor.cluster.membership import GONE, Roster
 from tuiadvisor.advisor.cluster.payload_fields import integer
 from tuiadvisor.advisor.detail.bucket_store import BucketStore
 from tuiadvisor.advisor.detail.collectives import Collectives
-from tuiadvisor.advisor.detail.device_times import DeviceTimes, of_job
+from tuiadvisor.advisor.detail.device_times import DeviceTimes, of_job, paces
 from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES, PipelineStore
 from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
@@ -44,14 +44,20 @@ from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import standing
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
-from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, verdict, with_deaths
+from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, unseen_device, verdict, with_deaths
 from tuiadvisor.advisor.paused_gc import collector_off
 from tuiadvisor.advisor.steps.step_store import FOLDED, StepStore
 from tuiadvisor.advisor.steps.trend import TrendHistory, until
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
-from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis, Witnesses, diagnose_table
+from tuiadvisor.metrics.diagnosis import (
+    MIN_STEADY_STEPS,
+    Diagnosis,
+    Witnesses,
+    diagnose_table,
+    without_device,
+)
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
 from tuiadvisor.views.run_view import RunView
@@ -62,13 +68,16 @@ if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
-    from tuiadvisor.views.run_view import Verdict
+    from tuiadvisor.views.run_view import DeviceView, Verdict
     from tuiadvisor_rules.loader import Rule
 
 STEP_NAMES = ("rank", *STEP_COLUMNS)
 # Folded in one go: enough frames that numpy's calls cost little, few enough that their rows stay in the cache.
 CHUNK_FRAMES = 256
 CHUNK_ROWS = 1 << 15  # a small frame can promise a quarter of a million rows: bound what lies unfolded
+NOT_TIMED = "no step was seen by the devices' own clocks"
+# Devices whose times stop coming while steps go on: a measurement is due at least every 256 steps.
+MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS = 1024, 8
 NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of the steps asked for
 
 
@@ -178,6 +187,11 @@ class Advisor:
                     waiting.append((table, agent.host, agent.number))
         self._add_steps(waiting, self.roster.owners.lend())
 
+    @property
+    def _on_device(self) -> bool:
+        """Whether any rank computes on a device that has a clock of its own."""
+        return any(fact.texts.get("device", "cpu") != "cpu" for fact in self.roster.ranks.values())
+
     def _note_bad(self, error: TuiadvisorError) -> None:
         self.num_bad_frames += 1
         self.roster.note(f"bad frame: {error}")
@@ -199,6 +213,7 @@ class Advisor:
     def _add_steps(self, waiting: Sequence[tuple[Ints, str, int]], owners: Ints) -> None:
         """owners: whose the ranks were when these frames came."""
         if waiting:
+            self.store.alignments.runs_ahead = self._on_device
             self.store.add_many(self.roster.owners.own_tables(owners, waiting), self.roster.clock_shift)
         for job_steps, durations_ns in self.store.take_aligned():
             self.trend.add(job_steps, durations_ns)
@@ -234,7 +249,7 @@ class Advisor:
         last_steps = self.store.last_job_steps()
         if steps is not None and steps[0] is None:
             last_steps = {rank: min(last, steps[1]) for rank, last in last_steps.items()}
-        good, good_losses = goodput(diagnosis, judged)
+        good, good_losses = goodput(None if seen.why_blind else diagnosis, judged)
         named = stragglers(diagnosis, judged)
         stages = self.chunks.stages
         rows = with_devices(
@@ -276,17 +291,26 @@ class Advisor:
             collectives=()
             if steps is not None and steps[0] is not None
             else self.collectives.rows(self.roster.world_size(), len(self.roster.hosts_of_ranks())),
+            clock=seen.clock,
         )
 
     def _seen(self, steps: tuple[int | None, int] | None) -> Seen:
         """What the rules read; steps: as of `_view`."""
         missing = missing_ranks(self.roster, self.store)
-        found = self.store.table() if steps is None else self.store.table(*steps)
+        bounds = (None, None) if steps is None else steps
+        found = self.store.table(*bounds)
+        devices = self.device_times.views(self.store, *bounds)
+        timed, why_blind = self._timed(found, bounds)
+        table = timed or found
         diagnosis = None
-        if found is not None and found[0].num_steps:
+        if table is not None and table[0].num_steps:
             diagnosis = self._diagnose(
-                *found, any_missing=bool(missing) or num_without_steps(self.roster, self.store) > 0
+                *table,
+                any_missing=bool(missing) or num_without_steps(self.roster, self.store) > 0,
+                devices=devices if timed else None,
             )
+            if why_blind:
+                diagnosis = without_device(diagnosis)
         pipelines = find_pipelines(
             self.chunks, self.roster, self.store, diagnosis, None if steps is None else steps[1]
         )
@@ -294,12 +318,33 @@ class Advisor:
             missing=missing,
             table=found[0] if found is not None else None,
             diagnosis=diagnosis,
-            # Device times are those of the latest steps: they say nothing of a chosen part of the run.
-            devices={} if steps is not None else self.device_times.views(),
+            devices=devices,
             pipelines=pipelines,
             pipeline=pipeline_view(pipelines),
             exchange=find_exchange(self.buckets, self.store, self.roster, diagnosis),
+            clock="device" if timed else "host",
+            why_blind=why_blind,
         )
+
+    def _timed(
+        self, found: tuple[StepTable, bool] | None, bounds: tuple[int | None, int | None]
+    ) -> tuple[tuple[StepTable, bool] | None, str]:
+        """(the steps by the devices' clocks, why there are none although the ranks compute on devices)."""
+        if not self._on_device or found is None:
+            return None, ""
+        timed = self.device_times.table(self.store, *bounds)
+        if timed is None:
+            facts = self.roster.ranks.values()
+            why = next((fact.no_device_times for fact in facts if fact.no_device_times), "")
+            return None, NOT_TIMED + (f" ({why})" if why else "")
+        newest, steps = (
+            found[0].step_of(found[0].num_steps - 1),
+            timed[0].steps_of(np.arange(timed[0].num_steps)),
+        )
+        apart = int(np.diff(steps).max(initial=1))
+        if newest - int(steps[-1]) > max(MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS * apart):
+            return None, f"the devices' clocks were last seen at step {int(steps[-1])}"
+        return timed, ""
 
     def _judged(self, seen: Seen, *, with_now: bool) -> list[Judged]:
         """What the rules find; with_now: also in what is known of the present moment alone."""
@@ -315,29 +360,37 @@ class Advisor:
             exchange=seen.exchange.view,
         )
         judged, _ = find(seen.diagnosis, facts, self.rules)
-        return judged
+        return [entry for entry in judged if not entry.needs_device] if seen.why_blind else judged
 
     def _verdict(self, judged: list[Judged], seen: Seen) -> Verdict:
         diagnosis = seen.diagnosis
         if diagnosis is None:
             return not_yet(MIN_STEADY_STEPS, any_steps=False)
+        if seen.why_blind:
+            return unseen_device(seen.why_blind)
         num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)
         num_not_compared += num_without_steps(self.roster, self.store) + diagnosis.num_not_compared
         return verdict(judged, diagnosis, diagnosis.job_seconds, num_not_compared)
 
-    def _diagnose(self, table: StepTable, from_beginning: bool, *, any_missing: bool) -> Diagnosis:
-        facts = self.roster.ranks
-        devices = {fact.texts.get("device") for fact in facts.values()}
+    def _diagnose(
+        self,
+        table: StepTable,
+        from_beginning: bool,
+        *,
+        any_missing: bool,
+        devices: dict[int, DeviceView] | None,
+    ) -> Diagnosis:
+        """devices: where the table is of their times."""
         return diagnose_table(
             table,
             self._alive(table),
             from_beginning=from_beginning,
             all_ranks_seen=not any_missing and len(table.ranks) == self.store.tracks.num,
-            on_accelerator=bool(devices - {None, "cpu"}),
-            witnesses=self._witnesses(table),
+            on_accelerator=self._on_device,
+            witnesses=self._witnesses(table, devices),
         )
 
-    def _witnesses(self, table: StepTable) -> Witnesses:
+    def _witnesses(self, table: StepTable, devices: dict[int, DeviceView] | None) -> Witnesses:
         """What the kernel, the devices and the agents' looks at processes say of these ranks."""
         roster = self.roster
         places = [
@@ -352,6 +405,7 @@ class Advisor:
             early_s=np.where(early_ns > 0, early_ns * 1e-9, np.nan)[
                 1:
             ],  # the first one may be a part of a step
+            paces=None if devices is None else paces(devices, table.ranks),
         )
 
     def _alive(self, table: StepTable) -> Bools:

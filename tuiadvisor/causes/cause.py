@@ -92,6 +92,7 @@ class Cause:
     blames_nobody: bool = False  # chance or the machine: said beside a verdict to keep the run as it is
     is_remark: bool = False  # said beside such a verdict too: it happened, and limits no step
     names_ranks: bool = False  # a comparison says whose it is
+    needs_device: bool = True  # where ranks compute on devices, a host's clock alone says nothing of it
     amount: Callable[[Finding, RunView], float | None] = (
         no_amount  # seconds a step in a run that did not find it
     )

@@ -37,4 +37,5 @@ job crowd_note text that the host is oversubscribed, in a few words; empty where
 job crowd_words text what an oversubscribed host means for a loss of all ranks; empty where it is not oversubscribed
 """,
     measure_job=measure_job,
+    needs_device=False,
 )

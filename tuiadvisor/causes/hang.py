@@ -67,4 +67,5 @@ standstill num_still_missing count ranks the others wait for, as far as it was o
 """,
     scope="standstill",
     limits_by_finding=True,
+    needs_device=False,
 )

@@ -34,4 +34,5 @@ job memory_span_s s over which it was seen to fill
 job memory_words text whose memory fills, how full it is, how fast it grows and when it is full
 """,
     measure_job=measure_job,
+    needs_device=False,
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor import phases
 from tuiadvisor.metrics.lateness.job_losses import (
     CommonLoss,
     input_loss,
@@ -23,6 +24,7 @@ from tuiadvisor.metrics.lateness.late_phase import (
     DeviceClock,
     phases_before_barrier,
     with_device_clock,
+    with_pace,
 )
 from tuiadvisor.metrics.lateness.late_ranks import (
     LateRank,
@@ -40,7 +42,7 @@ from tuiadvisor.metrics.series.drift import Drift, find_drift
 from tuiadvisor.metrics.series.what_if import Gain, Slowdown, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import PhaseTimes, job_seconds, phase_seconds_PR
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, median
-from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps
+from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, select
 from tuiadvisor.metrics.window.phase_levels import onset
 from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, LevelShift, level_shift
@@ -48,7 +50,7 @@ from tuiadvisor.metrics.window.rotating import Wandering, phase_shares
 from tuiadvisor.metrics.window.window import find_window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tuiadvisor.metrics.lateness.late_ranks import CoreWaitShares
 
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 MIN_STEADY_STEPS: Final = 20
 MIN_LOPSIDED: Final = 0.1  # of the step
 MAX_TURNS_OF_ONE: Final = 0.7  # of what ranks lose in turns
+DEVICE_TELLS: Final = phases.of_kind("sync", "idle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class Diagnosis:
     @property
     def window_start(self) -> int:
         """Column at which the window begins."""
-        return int(self.steady_steps[0]) - self.table.first_step if self.steady_steps.size else 0
+        return self.table.column_of(int(self.steady_steps[0])) if self.steady_steps.size else 0
 
     @property
     def elapsed_K(self) -> Bools:
@@ -150,6 +153,8 @@ class Witnesses:
     device_clocks: DeviceClocksOf | None = None
     was_stopped: WasStopped | None = None
     early_s: Floats | None = None  # the run's first steps, NaN where not known, once they have left the table
+    # Of each row whether its device waits for its thread's launches all along; the table is of device times then.
+    paces: Sequence[bool | None] | None = None
 
 
 NO_WITNESS: Final = Witnesses()
@@ -173,7 +178,51 @@ def diagnose_table(
     found = _diagnose(table, from_beginning=from_beginning, asked=asked)
     if witnesses.device_clocks is not None:
         found = replace(found, stragglers=_with_device_clocks(found, witnesses.device_clocks))
+    if witnesses.paces is not None:
+        paces = witnesses.paces
+        found = replace(
+            found,
+            stragglers=tuple(
+                replace(entry, cause=with_pace(entry.cause, keeps_pace=paces[entry.late.row]))
+                for entry in found.stragglers
+            ),
+        )
     return replace(found, steadiness=_explained(found, witnesses, from_beginning=from_beginning))
+
+
+def without_device(found: Diagnosis) -> Diagnosis:
+    """What a host's clock can tell of ranks that compute on devices: what it did, and nothing of who waited for whom.
+
+    Its launches run ahead of the device: when they were made says neither when ranks met nor what moving data took,
+    and a step that is long on the host may be as long as any other on the device.
+    """
+    seconds_PR = found.seconds_PR.copy()
+    for name in DEVICE_TELLS:
+        seconds_PR[PHASE_INDEX[name]] = np.nan
+    return replace(
+        found,
+        steadiness=replace(found.steadiness, pauses=(), warmup=None),
+        regime_step=None,
+        regime_shift_s=None,
+        regime_rank=None,
+        regime_phase=None,
+        steady_barrier=unordered(found.steady_barrier),
+        seconds_PR=seconds_PR,
+        job_seconds=job_seconds(seconds_PR),
+        stragglers=(),
+        straggler_loss_K=np.zeros_like(found.straggler_loss_K),
+        compared_rows=np.zeros(0, dtype=np.int64),
+        input=None,
+        transfer=None,
+        turn_taking=None,
+        wandering=None,
+        lengths=None,
+        slowdown=None,
+        level_shift=None,
+        input_since=None,
+        input_drift=None,
+        transfer_since=None,
+    )
 
 
 def _explained(found: Diagnosis, witnesses: Witnesses, *, from_beginning: bool) -> Steadiness:
@@ -233,7 +282,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
     settled, settled_barrier = _without(found.wandering, steady, steady_barrier, rows, regime.start)
     data = input_loss(settled, settled_barrier, peers) if peers.size and window.size else None
-    steps = table.first_step + columns
+    steps = table.steps_of(columns)
     wait_K = column_median(_phase(table, "data_wait", columns))
     seconds_PR = phase_seconds_PR(steady)
     return Diagnosis(
@@ -246,7 +295,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         regime_phase=regime.begun_by_phase,
         steady=steady,
         steady_barrier=steady_barrier,
-        steady_steps=table.first_step + window,
+        steady_steps=table.steps_of(window),
         num_all_steady=int(columns.size),
         seconds_PR=seconds_PR,
         job_seconds=job_seconds(seconds_PR),

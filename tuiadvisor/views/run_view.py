@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 RUN_FINISHED: Final = "run finished"  # every rank ended in order
 Decision = Literal["tune", "rescale", "stop", "keep"]
 Severity = Literal["info", "warning", "critical"]
+# What a step's times rest on: the training thread's, or those of the devices that compute it.
+Clock = Literal["host", "device"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,3 +366,4 @@ class RunView:
     groupings: tuple[Grouping, ...] = ()
     pauses: tuple[PauseView, ...] = ()
     exchange: ExchangeView | None = None  # bucket by bucket; None: not seen so, `unknown` says why
+    clock: Clock = "host"  # of the steps, phases and ranks above

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.pipeline import PipelineView
-    from tuiadvisor.views.run_view import DeviceView
+    from tuiadvisor.views.run_view import Clock, DeviceView
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Seen:
     pipelines: Pipelines | None
     pipeline: PipelineView | None
     exchange: Exchange
+    clock: Clock = "host"  # that the diagnosis rests on
+    why_blind: str = ""  # why it rests on the host's although the ranks compute on devices
 
 
 def heat_first(diagnosis: Diagnosis | None) -> int | None:
@@ -39,7 +41,9 @@ def heat_first(diagnosis: Diagnosis | None) -> int | None:
     if diagnosis is None:
         return None
     table = diagnosis.table
-    return table.first_step + max(0, table.num_steps - MAX_LATENESS_STEPS)
+    return (
+        table.step_of(max(0, table.num_steps - MAX_LATENESS_STEPS)) if table.num_steps else table.first_step
+    )
 
 
 def marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int, str], ...]:

@@ -53,6 +53,7 @@ class RankFacts:
     budget_ppm: int | None = None  # of the step time, for the probe
     hooks_disabled: int = 0
     texts: dict[str, str] = field(default_factory=dict)
+    no_device_times: str = ""  # why its device is not timed
     parallel: dict[str, int] = field(default_factory=dict)
     pipeline: dict[str, int] = field(default_factory=dict)
     start_wall_ns: int | None = None
@@ -73,6 +74,10 @@ class RankFacts:
             words = text(entry, name)
             if words:
                 self.texts[name] = words
+        hooks = entry.get("hooks")
+        if isinstance(hooks, dict):
+            self.no_device_times = text(hooks, "device_times") or ""
+            self.no_device_times = "" if self.no_device_times == "ok" else self.no_device_times
         self.parallel = counts(entry, "parallel") or self.parallel
         self.pipeline = counts(entry, "pipeline") or self.pipeline
         self._take_state(entry)

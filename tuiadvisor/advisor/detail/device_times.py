@@ -1,7 +1,11 @@
-"""What each rank's device spent on a step, beside what its training thread spent.
+"""What each rank's device did in a step, on its own clock, beside what its training thread did.
 
-In: DEVICE_PHASE rows of EVENTS frames: steps measured by CUDA events, one in so many.  Out: DeviceView of a rank and of
-the job: medians over the latest measured steps, and whether the device keeps pace with the thread that feeds it.
+In: DEVICE_PHASE rows of EVENTS frames: the spans of measured steps, all ranks' at the same steps.  Out: a StepTable of
+the steps that were measured on most ranks, which everything is judged on that a host's clock cannot tell; and a
+DeviceView a rank and job: medians, and whether the device keeps pace with the thread that feeds it.
+
+In the table a device's wait between the end of its own backward and that of the exchange is `comm_exposed`. It says by
+itself who came last, the rank that waits least: no clock is compared with another.
 
 A device that is never behind at any border of a step has no queue: it waits for the thread's next launch all along
 (host-bound). One that is behind is what the step waits for. How far behind is known between two bounds; where they
@@ -10,100 +14,288 @@ do not decide, nothing is said.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.events import EventKind
+from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, EventKind
+from tuiadvisor.metrics.steps.step_table import OTHER, StepTable, build_table
 from tuiadvisor.phases import PHASES
 from tuiadvisor.views.run_view import DeviceView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tuiadvisor.metrics.steps.arrays import Ints
+    from tuiadvisor.advisor.steps.step_store import StepStore
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.views.shares import Shares
 
 KEEPS_PACE_SHARE: Final = (
     0.05  # of the device's step: behind by less than this it has no queue worth the name
 )
 MIN_STEPS: Final = 5  # fewer are an anecdote
-MAX_STEPS: Final = 64
-MAX_RANKS: Final = 1 << 13
+VIEW_STEPS: Final = 64  # the latest of a rank, for its own view
+# (ranks up to, measured steps kept a rank): 16 columns of 8 bytes, so at most about 100 MB.
+CAPACITIES: Final = ((256, 512), (1024, 256), (1 << 13, 64))
+MAX_RANKS: Final = CAPACITIES[-1][0]
 MAX_PHASE_NS: Final = 86_400 * 10**9
+MAX_STEP: Final = 1 << 40
+MIN_COMMON: Final = 0.5  # of the ranks: a step that fewer have measured compares nobody
 EVENT_NAMES: Final = ("rank", "kind", "step", "begin_ns", "end_ns", "group", "seq", "detail")
-
-
-@dataclass(slots=True)
-class _Step:
-    step: int
-    begin_ns: int
-    end_ns: int
-    behind_ns: int = 0
-    bracket_ns: int = 0
-    phase_ns: dict[int, int] = field(default_factory=dict)
+_BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN = range(5)
+_FIRST_PHASE: Final = 5
+_WIDTH: Final = _FIRST_PHASE + len(PHASES)
+_OF_DEVICE: Final = frozenset({"begin_ns", "end_ns", "observed", *(f"{name}_ns" for name in PHASES)})
+# The host's clock: it says when the thread passed, not when the device did.
+_OF_HOST: Final = frozenset({"arrive_ns", "release_ns", "comm_total_ns"})
 
 
 class DeviceTimes:
     """Mutable: feed it the columns of EVENTS frames."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, deque[_Step]] = {}
+        self._capacity = CAPACITIES[0][1]
+        self._row_of: dict[int, int] = {}
+        self._steps = np.zeros((0, self._capacity), dtype=np.int64)
+        self._values = np.zeros((0, self._capacity, _WIDTH), dtype=np.int64)
+        self._count = np.zeros(0, dtype=np.int64)  # measured steps ever kept, by row
+        self._last_step = np.zeros(0, dtype=np.int64)
+        self._last_end = np.zeros(0, dtype=np.int64)
+
+    # -- feeding ---------------------------------------------------------------------------------------------
 
     def take(self, columns: Mapping[str, Ints]) -> None:
         """Fold the device phases of one frame; rows that contradict themselves are left out."""
-        begin, end = columns["begin_ns"], columns["end_ns"]
-        good = (columns["kind"] == EventKind.DEVICE_PHASE) & (columns["rank"] >= 0) & (columns["step"] >= 0)
-        good &= (begin > 0) & (end >= begin) & (end - np.maximum(begin, 0) <= MAX_PHASE_NS)
-        good &= (columns["group"] >= 0) & (columns["group"] < len(PHASES))
-        for name in ("seq", "detail"):
-            good &= (columns[name] >= 0) & (columns[name] <= MAX_PHASE_NS)
-        rows = np.flatnonzero(good)
-        for row in zip(*(columns[name][rows].tolist() for name in EVENT_NAMES), strict=True):
-            self._take_row(row)
+        good = np.flatnonzero(_plausible(columns))
+        if not good.size:
+            return
+        rank, step, begin, end, phase, bracket, behind = (
+            columns[name][good] for name in ("rank", "step", "begin_ns", "end_ns", "group", "seq", "detail")
+        )
+        row = self._rows(rank)
+        order = np.lexsort((step, row))
+        order = order[row[order] >= 0]
+        if not order.size:
+            return
+        row, step, begin, end = row[order], step[order], begin[order], end[order]
+        phase, bracket, behind = phase[order], bracket[order], behind[order]
+        first = np.concatenate(([True], (row[1:] != row[:-1]) | (step[1:] != step[:-1])))
+        at = np.flatnonzero(first)
+        group_row, group_step = row[at], step[at]
+        self._forget_restarted(group_row, group_step, np.minimum.reduceat(begin, at))
+        is_new = group_step > self._last_step[group_row]
+        is_same = group_step == self._last_step[group_row]
+        nth = _nth_of_its_row(group_row, is_new)
+        slot = (self._count[group_row] + np.where(is_new, nth, -1)) % self._capacity
+        keep = (is_new & (nth >= _num_of_its_row(group_row, is_new) - self._capacity)) | is_same
+        new_row, new_slot = group_row[is_new & keep], slot[is_new & keep]
+        self._steps[new_row, new_slot] = group_step[is_new & keep]
+        self._values[new_row, new_slot] = 0
+        self._values[new_row, new_slot, _BEGIN] = np.iinfo(np.int64).max
+        np.add.at(self._count, group_row[is_new], 1)
+        np.maximum.at(self._last_step, group_row, group_step)
+        np.maximum.at(self._last_end, row, end)
+        group = np.cumsum(first) - 1
+        kept = keep[group]
+        cells = (row[kept], slot[group][kept])
+        values = self._values
+        np.minimum.at(values, (*cells, _BEGIN), begin[kept])
+        np.maximum.at(values, (*cells, _END), end[kept])
+        np.maximum.at(values, (*cells, _BEHIND), behind[kept])
+        np.maximum.at(values, (*cells, _BRACKET), bracket[kept])
+        np.bitwise_or.at(values, (*cells, _PHASES_SEEN), 1 << phase[kept])
+        np.add.at(values, (*cells, _FIRST_PHASE + phase[kept]), (end - begin)[kept])
 
-    def _take_row(self, row: tuple[int, ...]) -> None:
-        rank, _kind, step, begin, end, phase, bracket, behind = row
-        steps = self._steps.get(rank)
-        if steps is None:
-            if len(self._steps) >= MAX_RANKS:
-                return
-            steps = self._steps[rank] = deque(maxlen=MAX_STEPS)
-        if not steps or steps[-1].step != step:
-            steps.append(_Step(step, begin, end))
-        latest = steps[-1]
-        latest.end_ns = max(latest.end_ns, end)
-        latest.behind_ns = max(latest.behind_ns, behind)
-        latest.bracket_ns = max(latest.bracket_ns, bracket)
-        latest.phase_ns[phase] = latest.phase_ns.get(phase, 0) + end - begin
+    def _rows(self, rank: Ints) -> Ints:
+        """Row of each record's rank, -1 where there are too many ranks."""
+        ranks, inverse = np.unique(rank, return_inverse=True)
+        for one in ranks.tolist():
+            if one not in self._row_of and len(self._row_of) < MAX_RANKS:
+                self._row_of[one] = len(self._row_of)
+        self._reserve(len(self._row_of))
+        rows = np.array([self._row_of.get(one, -1) for one in ranks.tolist()], dtype=np.int64)
+        return np.asarray(rows[inverse])
 
-    def of_rank(self, rank: int) -> DeviceView | None:
-        """Medians of its measured steps; None while there are too few."""
-        # The latest one may still be on its way.
-        steps = [one for one in list(self._steps.get(rank, ()))[:-1] if one.end_ns > one.begin_ns]
-        if len(steps) < MIN_STEPS:
+    def _reserve(self, num_rows: int) -> None:
+        """Make space for so many rows, shorter ones if they are many: what was held then goes."""
+        capacity = next(steps for ranks, steps in CAPACITIES if num_rows <= ranks)
+        if num_rows <= self._count.size and capacity == self._capacity:
+            return
+        space = self._count.size if num_rows <= self._count.size else max(8, num_rows, 2 * self._count.size)
+        steps = np.full((space, capacity), UNKNOWN, dtype=np.int64)
+        values = np.zeros((space, capacity, _WIDTH), dtype=np.int64)
+        count, last_step, last_end = (np.full(space, start, dtype=np.int64) for start in (0, -1, 0))
+        held = self._count.size
+        if capacity == self._capacity:
+            steps[:held], values[:held] = self._steps, self._values
+            count[:held], last_step[:held], last_end[:held] = self._count, self._last_step, self._last_end
+        self._capacity, self._steps, self._values = capacity, steps, values
+        self._count, self._last_step, self._last_end = count, last_step, last_end
+
+    def _forget_restarted(self, row: Ints, step: Ints, begin: Ints) -> None:
+        """A probe that was installed anew counts from 0 again."""
+        again = np.unique(row[(step < self._last_step[row]) & (begin >= self._last_end[row])])
+        self._steps[again] = UNKNOWN
+        self._count[again], self._last_step[again] = 0, -1
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any device was seen."""
+        return bool(self._row_of)
+
+    def _complete(self, rows: Ints) -> Bools:
+        """Of each row's slots those with a whole step: of the latest one spans may be on their way."""
+        steps = self._steps[rows]
+        whole = self._values[rows][:, :, _END] > self._values[rows][:, :, _BEGIN]
+        return np.asarray((steps != UNKNOWN) & (steps < self._last_step[rows][:, None]) & whole)
+
+    def table(
+        self, store: StepStore, first: int | None = None, last: int | None = None
+    ) -> tuple[StepTable, bool] | None:
+        """The measured steps that most ranks have in common (of job steps first..last), on the job's axis.
+
+        The second item: whether it reaches back to the first step seen. None without one. Counts, flags and CPU time
+        of a step are those of its host record, as far as that is still held.
+        """
+        tracks, span = store.tracks, store.span()
+        if span is None or not self._row_of:
             return None
-        step_s = median(one.end_ns - one.begin_ns for one in steps) / 1e9
-        low = median(one.behind_ns / (one.end_ns - one.begin_ns) for one in steps)
-        high = median((one.behind_ns + one.bracket_ns) / (one.end_ns - one.begin_ns) for one in steps)
-        known = {phase for one in steps for phase in one.phase_ns}
+        aligned = tracks.aligned_rows()
+        mine = np.array(
+            [self._row_of.get(rank, -1) for rank in tracks.rank[aligned].tolist()], dtype=np.int64
+        )
+        aligned, mine = aligned[mine >= 0], mine[mine >= 0]
+        if not mine.size:
+            return None
+        shift = store.axis_shift()
+        offset = tracks.offset[aligned][:, None]
+        jobs_RC, valid = self._steps[mine] + offset, self._complete(mine)
+        if first is not None:
+            valid &= jobs_RC >= first + shift
+        if last is not None:
+            valid &= jobs_RC <= last + shift
+        num_measuring = int(valid.any(axis=1).sum())
+        jobs, counts = np.unique(jobs_RC[valid], return_counts=True)
+        jobs = jobs[counts >= MIN_COMMON * num_measuring][-self._capacity :]
+        if not jobs.size:
+            return None
+        place = np.searchsorted(jobs, jobs_RC)
+        valid &= (place < jobs.size) & (jobs[np.minimum(place, jobs.size - 1)] == jobs_RC)
+        row, slot = np.nonzero(valid)
+        cells = (row, place[row, slot])
+        present = np.zeros((mine.size, jobs.size), dtype=np.bool_)
+        present[cells] = True
+        values = self._values[mine][row, slot]
+        held, columns = store.recent.block(aligned, jobs[None, :] - offset)
+        table = build_table(
+            tuple(tracks.rank[aligned].tolist()),
+            tuple(tracks.hosts[host] for host in tracks.host[aligned].tolist()),
+            int(jobs[0] - shift),
+            present,
+            _with_device(columns, held & present, cells, values),
+            steps=jobs - shift,
+        )
+        return table, bool(jobs[0] <= span[0] + 2)
+
+    def views(
+        self, store: StepStore | None = None, first: int | None = None, last: int | None = None
+    ) -> dict[int, DeviceView]:
+        """The ranks whose device was seen often enough: medians of their latest measured steps.
+
+        first, last: of these job steps only, by the ranks' places on the axis of `store`.
+        """
+        offsets = {} if store is None else store.job_offsets()
+        found = {}
+        for rank in sorted(self._row_of):
+            if first is None and last is None:
+                view = self.of_rank(rank)
+            elif rank not in offsets:
+                continue
+            else:
+                own = offsets[rank]
+                view = self.of_rank(
+                    rank,
+                    0 if first is None else first - own,
+                    MAX_STEP if last is None else last - own,
+                )
+            if view is not None:
+                found[rank] = view
+        return found
+
+    def of_rank(self, rank: int, first: int = 0, last: int = MAX_STEP) -> DeviceView | None:
+        """Medians of its measured steps, of its own steps first..last; None while there are too few."""
+        if rank not in self._row_of:
+            return None
+        row = np.array([self._row_of[rank]])
+        within = (self._steps[row[0]] >= first) & (self._steps[row[0]] <= last)
+        slots = np.flatnonzero(self._complete(row)[0] & within)
+        slots = slots[np.argsort(self._steps[row[0], slots])][-VIEW_STEPS:]
+        if slots.size < MIN_STEPS:
+            return None
+        values = self._values[row[0], slots]
+        step_ns = (values[:, _END] - values[:, _BEGIN]).astype(np.float64)
+        low = float(np.median(values[:, _BEHIND] / step_ns))
+        high = float(np.median((values[:, _BEHIND] + values[:, _BRACKET]) / step_ns))
+        seen = int(np.bitwise_or.reduce(values[:, _PHASES_SEEN]))
         return DeviceView(
-            step_s=step_s,
+            step_s=float(np.median(step_ns)) / 1e9,
             seconds={
-                name: median(one.phase_ns.get(index, 0) for one in steps) / 1e9 if index in known else None
+                name: float(np.median(values[:, _FIRST_PHASE + index])) / 1e9 if seen >> index & 1 else None
                 for index, name in enumerate(PHASES)
             },
             behind_share=high if high < KEEPS_PACE_SHARE else low if low >= KEEPS_PACE_SHARE else None,
             keeps_pace=True if high < KEEPS_PACE_SHARE else False if low >= KEEPS_PACE_SHARE else None,
-            num_steps=len(steps),
+            num_steps=int(slots.size),
         )
 
-    def views(self) -> dict[int, DeviceView]:
-        """The ranks whose device was seen often enough."""
-        return {rank: view for rank in sorted(self._steps) if (view := self.of_rank(rank)) is not None}
+
+def _plausible(columns: Mapping[str, Ints]) -> Bools:
+    begin, end = columns["begin_ns"], columns["end_ns"]
+    good = (columns["kind"] == EventKind.DEVICE_PHASE) & (columns["rank"] >= 0)
+    good &= (columns["step"] >= 0) & (columns["step"] < MAX_STEP)
+    good &= (begin > 0) & (end >= begin) & (end - np.maximum(begin, 0) <= MAX_PHASE_NS)
+    good &= (columns["group"] >= 0) & (columns["group"] < len(PHASES))
+    for name in ("seq", "detail"):
+        good &= (columns[name] >= 0) & (columns[name] <= MAX_PHASE_NS)
+    return np.asarray(good)
+
+
+def _num_of_its_row(row: Ints, counted: Bools) -> Ints:
+    """How many of a row are counted, at each of its places; row is sorted."""
+    totals = np.bincount(row, weights=counted).astype(np.int64)
+    return np.asarray(totals[row])
+
+
+def _nth_of_its_row(row: Ints, counted: Bools) -> Ints:
+    """How many of the same row were counted before; row is sorted."""
+    before: Ints = np.cumsum(counted) - counted
+    start = np.concatenate(([True], row[1:] != row[:-1]))
+    return np.asarray(before - before[start][np.cumsum(start) - 1])
+
+
+def _with_device(
+    columns: dict[str, Ints], held: Bools, cells: tuple[Ints, Ints], values: Ints
+) -> dict[str, Ints]:
+    """The columns of a table, R x K: what the device tells at these cells, the rest from the host's records."""
+    result = {}
+    for name in STEP_COLUMNS:
+        if name in _OF_DEVICE or name in _OF_HOST or name not in columns:
+            result[name] = np.full(held.shape, UNKNOWN, dtype=np.int64)
+        else:
+            result[name] = np.where(held, columns[name], UNKNOWN)
+    result["begin_ns"][cells], result["end_ns"][cells] = values[:, _BEGIN], values[:, _END]
+    result["observed"][cells] = values[:, _PHASES_SEEN] | 1 << OTHER
+    for index, name in enumerate(PHASES):
+        result[f"{name}_ns"][cells] = values[:, _FIRST_PHASE + index]
+    return result
+
+
+def paces(views: Mapping[int, DeviceView], ranks: tuple[int, ...]) -> list[bool | None]:
+    """Of each rank whether its device waits for launches all along; None where that is not known."""
+    return [view.keeps_pace if (view := views.get(rank)) is not None else None for rank in ranks]
 
 
 def of_job(devices: Mapping[int, DeviceView]) -> DeviceView | None:
@@ -116,11 +308,11 @@ def of_job(devices: Mapping[int, DeviceView]) -> DeviceView | None:
         known = [value for view in seen if (value := view.seconds[name]) is not None]
         seconds[name] = fmean(known) if known else None
     behind = [view.behind_share for view in seen if view.behind_share is not None]
-    paces = {view.keeps_pace for view in seen}
+    keep_pace = {view.keeps_pace for view in seen}
     return DeviceView(
         step_s=fmean(view.step_s for view in seen),
         seconds=seconds,
         behind_share=median(behind) if len(behind) == len(seen) else None,
-        keeps_pace=paces.pop() if len(paces) == 1 else None,
+        keeps_pace=keep_pace.pop() if len(keep_pace) == 1 else None,
         num_steps=min(view.num_steps for view in seen),
     )

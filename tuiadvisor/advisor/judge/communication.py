@@ -50,13 +50,15 @@ def find_exchange(
     held: BucketStore, store: StepStore, roster: Roster, diagnosis: Diagnosis | None
 ) -> Exchange:
     """What was seen of the exchange in the steps of this diagnosis."""
-    if diagnosis is None or diagnosis.table.num_ranks < 2 or diagnosis.transfer is None:
-        return NO_EXCHANGE  # why the transfer is unknown is said there
+    if diagnosis is None or diagnosis.table.num_ranks < 2:
+        return NO_EXCHANGE
     devices = {fact.texts.get("device", "") for fact in roster.ranks.values()} - {""}
     if devices - {"cpu"}:
         return Exchange(
             None, "on a device the moments at which gradients are ready on the host say nothing of it"
         )
+    if diagnosis.transfer is None:
+        return NO_EXCHANGE  # why it is unknown is said there
     found = held.held(store, diagnosis.table.ranks, diagnosis.steady_steps)
     if found is None:
         has_detail = diagnosis.steady.flagged_RK(StepFlag.DETAIL).any()

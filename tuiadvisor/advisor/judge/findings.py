@@ -40,6 +40,12 @@ class Judged:
     gain: Gain | None
     headline: str
 
+    @property
+    def needs_device(self) -> bool:
+        """Whether it says nothing where ranks compute on devices and only the host's clock was read."""
+        cause = cause_of(self.rule.id)
+        return cause is None or cause.needs_device
+
 
 @cache
 def catalog() -> tuple[Rule, ...]:

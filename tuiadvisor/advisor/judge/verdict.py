@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
+HOST_CLOCK: Final = (
+    "the ranks compute on devices, and the host's clock says when work was launched, not when it was done"
+)
 NOT_JUDGED: Final = "Too few steady steps were seen until then to judge them."
 DEATH_IS_FIRST: Final = (
     "a rank that dies of a signal takes the job with it; its own output and the kernel's log (dmesg) say more"
@@ -61,6 +64,11 @@ def not_yet(num_missing_steps: int, any_steps: bool) -> Verdict:
     sentence = f"Not enough yet: {num_missing_steps} more steady steps."
     because = "too few steady steps were seen" if any_steps else "no step was seen"
     return Verdict(None, sentence, None, None, None, None, because, "")
+
+
+def unseen_device(why: str) -> Verdict:
+    """Nothing is decided on launches: when they are made says little of when a device does what they ask."""
+    return Verdict(None, f"Not decided: {why}.", None, None, None, None, HOST_CLOCK, "")
 
 
 def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_not_compared: int) -> Verdict:

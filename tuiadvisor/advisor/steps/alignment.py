@@ -41,6 +41,9 @@ class Alignments:
 
     def __init__(self, tracks: RankTracks, recent: RecentSteps) -> None:
         self.why_not: dict[int, str] = {}  # of rows without an offset
+        self.runs_ahead = (
+            False  # the ranks launch work for devices: when they do it says little of when it is done
+        )
         self._tracks = tracks
         self._recent = recent
         self._last_job_step: int | None = None  # ever reached, by whichever generation
@@ -102,7 +105,10 @@ class Alignments:
         offsets = self._likely(reference, rows, shift)
         seq, mark, present = self._recent.at(rows, reference.step[None, :] - offsets[:, None])
         seen = RankBlock(seq, mark, present)
-        good = confirm(reference, seen, same_clock=same_clock, clock_shift_ns=shift) & (offsets != NONE)
+        good = confirm(
+            reference, seen, same_clock=same_clock, clock_shift_ns=shift, runs_ahead=self.runs_ahead
+        )
+        good &= offsets != NONE
         tracks.offset[rows[good]] = offsets[good]
         nothing[fit] = good
         return nothing
@@ -166,6 +172,7 @@ class Alignments:
                 RankSteps(there.step + tracks.offset[other], there.seq, there.mark_ns),
                 own,
                 same_clock=same,
+                runs_ahead=self.runs_ahead,
                 clock_shift_ns=None
                 if same
                 else clock_shift(tracks.hosts[host], tracks.hosts[tracks.host[other]]),

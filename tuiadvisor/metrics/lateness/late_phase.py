@@ -196,6 +196,18 @@ def with_device_clock(
     return replace(cause, name="device", clock=own, peers_mhz=peers_mhz)
 
 
+def with_pace(cause: Cause, *, keeps_pace: bool | None) -> Cause:
+    """The cause of a rank whose device is slow in all it does, by whether the device waits for launches all along.
+
+    keeps_pace: None where that is not known; then host and device are not told apart.
+    """
+    if keeps_pace is True and cause.name == "device":
+        return replace(cause, name="host", clock=None, peers_mhz=None)
+    if keeps_pace is None and cause.name == "device" and cause.clock is None:
+        return replace(cause, name="unknown")
+    return cause
+
+
 def _spread(positive: dict[str, float], total: float) -> bool:
     """Whether the delay lies in several compute phases at once: no single piece of code explains that."""
     compute = [positive.get(name, 0.0) for name in COMPUTE_PHASES]

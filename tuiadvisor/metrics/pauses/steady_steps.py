@@ -83,7 +83,8 @@ def find_steady(
     )
     free_K = marks.present_K & ~marks.partial_K & ~marks.checkpoint_K & ~marks.eval_K & ~warmup_K
     free_K &= ~marks.capture_K & np.isfinite(barrier.cycle_K)
-    groups = [_periodic(table, barrier, pause_K, free_K) for pause_K in periodic_groups(barrier, free_K)]
+    combs = () if table.is_sampled else periodic_groups(barrier, free_K)  # nothing has a period among samples
+    groups = [_periodic(table, barrier, pause_K, free_K) for pause_K in combs]
     in_groups_K = _any_of([group.pause_K for group in groups], free_K)
     irregular = find_interruptions(table, barrier, free_K & ~in_groups_K, with_habits=with_habits)
     spoiled_K = _any_of([group.spoiled_K for group in groups], free_K)

@@ -9,7 +9,7 @@ skew) and the cycle, seconds, R ranks x K steps. Sources: NVRx and TraceLens (ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -57,6 +57,20 @@ def _none(table: StepTable) -> Barrier:
         transfer_K=empty_K,
         cycle_K=cycle,
         complete_K=np.zeros(shape[1], dtype=bool),
+        last_K=empty_K,
+    )
+
+
+def unordered(barrier: Barrier) -> Barrier:
+    """The same steps, of which nothing tells who arrives when."""
+    empty_RK, empty_K = np.full_like(barrier.work_RK, np.nan), np.full_like(barrier.cycle_K, np.nan)
+    return replace(
+        barrier,
+        evidence="none",
+        work_RK=empty_RK,
+        lateness_RK=empty_RK,
+        wait_RK=empty_RK,
+        transfer_K=empty_K,
         last_K=empty_K,
     )
 

@@ -117,14 +117,22 @@ def _overlap(reference: RankSteps, rank: RankSteps) -> bool:
 
 
 def align(
-    reference: RankSteps, rank: RankSteps, *, same_clock: bool, clock_shift_ns: int | None = None
+    reference: RankSteps,
+    rank: RankSteps,
+    *,
+    same_clock: bool,
+    clock_shift_ns: int | None = None,
+    runs_ahead: bool = False,
 ) -> Alignment:
     """The rank's offset on the reference's axis.
 
     same_clock: both ran on one host. Otherwise clock_shift_ns (from wall clocks) may bring the rank's clock
-    near the reference's; wall clocks may be off by more than a step, so there the sequence decides alone.
+    near the reference's; wall clocks may be off by more than a step, so there the sequence decides alone. runs_ahead:
+    the ranks launch work for devices, each as many steps ahead as it likes: the sequence decides alone, if it can.
     """
     by_seq = offset_by_sequence(reference, rank)
+    if runs_ahead:
+        same_clock, clock_shift_ns = same_clock and by_seq is None, None
     by_clock, why = None, "no common sequence numbers and no steps that end together with other ranks"
     if same_clock and not _overlap(reference, rank):
         return Alignment(None, "", "it has no steps at the same time as other ranks")
@@ -166,7 +174,12 @@ def likely_offsets(
 
 
 def confirm(
-    reference: RankSteps, ranks: RankBlock, *, same_clock: bool, clock_shift_ns: int | None = None
+    reference: RankSteps,
+    ranks: RankBlock,
+    *,
+    same_clock: bool,
+    clock_shift_ns: int | None = None,
+    runs_ahead: bool = False,
 ) -> Bools:
     """Ranks whose offset stands beyond doubt, at once: all that both counted or timed agrees with the reference.
 
@@ -177,7 +190,7 @@ def confirm(
     counted = (num_counted >= MIN_MATCHES) & ~(both & (ranks.seq != reference.seq)).any(axis=1)
     if not _rises(reference.seq[reference.seq != UNKNOWN]):
         counted = np.zeros_like(counted)
-    if clock_shift_ns is None:
+    if clock_shift_ns is None or runs_ahead:
         return np.asarray(counted)
     timed = ranks.present & (ranks.mark_ns != UNKNOWN) & (reference.mark_ns != UNKNOWN)
     num_timed = timed.sum(axis=1)

@@ -35,7 +35,7 @@ class StepTable:
 
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]  # of each rank; clocks are comparable within one host only
-    first_step: int  # job step of column 0; columns are consecutive
+    first_step: int  # job step of column 0
     present_RK: Bools  # a record of this rank and step was seen
     step_s_RK: Floats
     phase_s_PRK: Floats
@@ -51,6 +51,7 @@ class StepTable:
     tokens_RK: Floats
     flags_RK: Ints  # 0 where absent
     origin_ns_R: Ints  # on the host's clock: where its seconds begin
+    steps: Ints | None = None  # job step of each column, where they are not consecutive
 
     @property
     def num_ranks(self) -> int:
@@ -64,7 +65,20 @@ class StepTable:
 
     def step_of(self, column: int) -> int:
         """Job step of a column."""
-        return self.first_step + int(column)
+        return int(self.steps_of(np.array([column]))[0])
+
+    def steps_of(self, columns: Ints) -> Ints:
+        """Job steps of columns."""
+        return self.first_step + columns if self.steps is None else self.steps[columns]
+
+    def column_of(self, step: int) -> int:
+        """The first column at or after a job step."""
+        return step - self.first_step if self.steps is None else int(np.searchsorted(self.steps, step))
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether steps are missing between its columns, so that distances between them mean nothing."""
+        return self.steps is not None and bool((np.diff(self.steps) != 1).any())
 
     def flagged_RK(self, flag: StepFlag) -> Bools:
         """Where a flag is set."""
@@ -83,8 +97,13 @@ def build_table(
     first_step: int,
     present_RK: Bools,
     columns: Mapping[str, Ints],
+    *,
+    steps: Ints | None = None,
 ) -> StepTable:
-    """StepTable from raw columns (events.STEP_COLUMNS names, int64 R x K, UNKNOWN where not observed)."""
+    """StepTable from raw columns (events.STEP_COLUMNS names, int64 R x K, UNKNOWN where not observed).
+
+    steps: the job step of each column, where they are not consecutive.
+    """
     begin, end = columns["begin_ns"], columns["end_ns"]
     step_s = _seconds(end - begin, present_RK)
     origin_R = _origins(hosts, begin, present_RK)[:, None]
@@ -129,6 +148,7 @@ def build_table(
         tokens_RK=count("tokens"),
         flags_RK=np.where(present_RK & (columns["flags"] != UNKNOWN), columns["flags"], 0),
         origin_ns_R=origin_R[:, 0],
+        steps=steps,
     )
 
 
@@ -166,7 +186,7 @@ def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
     return StepTable(
         ranks=table.ranks,
         hosts=table.hosts,
-        first_step=table.first_step + start,
+        first_step=table.step_of(start) if start < table.num_steps else table.first_step + start,
         present_RK=of(table.present_RK),
         step_s_RK=of(table.step_s_RK),
         phase_s_PRK=of(table.phase_s_PRK),
@@ -182,6 +202,7 @@ def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
         tokens_RK=of(table.tokens_RK),
         flags_RK=of(table.flags_RK),
         origin_ns_R=table.origin_ns_R,
+        steps=None if table.steps is None else of(table.steps),
     )
 
 
