@@ -1,0 +1,534 @@
+"""Data-parallel training on asynchronous devices, simulated: what the probes of all ranks would record of it.
+
+A rank is a host clock, a compute stream, a communication stream and a bounded launch queue. The host launches, the
+device begins a kernel when it was launched and the stream is free; the exchange of a bucket begins when all ranks'
+compute has reached it, and after backward the compute stream waits for it. Nothing that is waited for is invented.
+
+In: DeviceJob.  Out: DeviceRun: times of all borders on both clocks, frames, and what the faults truly cost: the same
+job with the same noise is simulated without them (`healthy`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind, StepFlag
+from tuiadvisor.phases import PHASES
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.views.run_view import RunView
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+MS = 1e-3
+STEP_NAMES = ("rank", *STEP_COLUMNS)
+EVENT_NAMES = ("rank", "kind", *EVENT_COLUMNS)
+BORDERS = (  # the phase that each border of a step begins, in their order
+    "data_wait",
+    "h2d",
+    "forward",
+    "backward",
+    "comm_exposed",
+    "other",
+    "optimizer",
+    "other",
+)
+CLOSING = len(BORDERS)  # the border that closes a step is the next one's first
+COMM = BORDERS.index("comm_exposed")
+HOOKED = ("data_wait", "forward", "backward", "comm_exposed", "optimizer", "other")
+MAX_PENDING = 32
+MAX_RESOLVED = 2
+EVENT_S = 5e-6  # from the record of a border to its passing on an idle device
+START_S = 1.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong, with whom; amount_s is added, factor multiplies.
+
+    kind: device (factor on kernels), data (host waits for its batch), copy (copy to the device takes longer), host
+    (factor on all launches), link (factor on the transfer), rotate (kernels of one rank after another, 20 steps each),
+    spikes (kernels of whoever it hits, with that chance a rank and step).
+    """
+
+    kind: str
+    ranks: tuple[int, ...] | None = None  # None: all
+    amount_s: float = 0.0
+    factor: float = 1.0
+    onset: int = 0
+    until: int = 1 << 40
+    chance: float = 1.0
+
+
+@dataclass(frozen=True)
+class DeviceJob:
+    """A training to simulate. Times are seconds; *_host_s are the thread's, the others the device's."""
+
+    num_ranks: int = 4
+    num_steps: int = 140
+    ranks_per_host: int = 8
+    sync_every: int = 1  # steps between two looks at the loss; 0: never
+    period: int = 1  # steps from one measured step to the next, as the probe rounds it
+    copy_s: float = 1 * MS
+    forward_s: float = 28 * MS
+    backward_s: float = 50 * MS
+    optimizer_s: float = 6 * MS
+    transfer_s: float = 14 * MS  # of all buckets
+    data_host_s: float = 0.3 * MS
+    copy_host_s: float = 0.1 * MS
+    forward_host_s: float = 9 * MS
+    backward_host_s: float = 12 * MS
+    optimizer_host_s: float = 3 * MS
+    other_host_s: float = 0.5 * MS
+    is_copy_blocking: bool = False  # the host waits for the copy
+    num_forward: int = 12  # pieces of a phase that are launched as one
+    num_backward: int = 24
+    num_optimizer: int = 4
+    num_buckets: int = 4
+    queue: int = 100  # pieces that may lie launched and not begun: two and a half steps
+    device_noise: float = 0.01  # sigma of the lognormal factor on a phase
+    host_noise: float = 0.03
+    transfer_noise: float = 0.05
+    static_noise: float = 0.002  # no two devices are equally fast
+    attach: tuple[int, ...] = ()  # step in which each rank was attached; default 0
+    faults: tuple[Fault, ...] = ()
+    seed: int = 0
+    host_clock_s: dict[int, float] = field(default_factory=dict, hash=False)  # host index -> clock offset
+    mhz: tuple[int, ...] = ()  # of each rank's device, as NVML tells; (): nobody asks
+    samples: int = 32
+
+    def host(self, rank: int) -> str:
+        """Host of a rank."""
+        return f"node{rank // self.ranks_per_host}"
+
+    def healthy(self) -> DeviceJob:
+        """The same job and the same noise, without faults."""
+        return replace(self, faults=())
+
+    def with_faults(self, *faults: Fault) -> DeviceJob:
+        """The same job and the same noise, with faults."""
+        return replace(self, faults=faults)
+
+    def graphed(self) -> DeviceJob:
+        """A step is launched at one go."""
+        return replace(
+            self, forward_host_s=0.2 * MS, backward_host_s=0.3 * MS, optimizer_host_s=0.1 * MS, queue=4096
+        )
+
+    @property
+    def bits(self) -> int:
+        """A step is measured when the group's sequence number has crossed a multiple of 2^bits."""
+        wanted = self.period * self.num_buckets if self.period > 1 else 1
+        return (wanted - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class DeviceRun:
+    """K steps x R ranks, seconds on a clock common to all. Borders: K x (CLOSING + 1) x R."""
+
+    job: DeviceJob
+    recorded: Floats  # when the host recorded each border
+    passed: Floats  # when the device passed it
+    arrive: Floats  # the last gradient's kernel was launched
+    release: Floats  # backward returned on the host
+
+    @cached_property
+    def cycle_s(self) -> Floats:
+        """From one step's end of the exchange to the next one's, on the device; step 0 has none."""
+        end = self.passed[:, COMM + 1].max(axis=1)
+        return np.diff(end, prepend=np.nan)
+
+    def mean_cycle_s(self, first: int = 20, last: int | None = None) -> float:
+        """Over the steps first..last-1."""
+        return float(self.cycle_s[max(first, 1) : last].mean())
+
+    def spans_s(self) -> Floats:
+        """What the device spent between a border and the next: K x CLOSING x R."""
+        return np.diff(self.passed, axis=1)
+
+    def waits_s(self) -> Floats:
+        """What each device waited in the exchange, K x R."""
+        return self.passed[:, COMM + 1] - self.passed[:, COMM]
+
+    def ahead_s(self) -> Floats:
+        """How far the thread was ahead of its device at most, K x R."""
+        return (self.passed - self.recorded).max(axis=1)
+
+
+def simulate(job: DeviceJob) -> DeviceRun:
+    """All borders of all ranks."""
+    return _simulated(job)
+
+
+@lru_cache(maxsize=8)
+def _simulated(job: DeviceJob) -> DeviceRun:
+    rng = np.random.default_rng(job.seed)
+    shape = (job.num_steps, job.num_ranks)
+    speed = rng.normal(1.0, job.static_noise, job.num_ranks) if job.static_noise else np.ones(job.num_ranks)
+
+    def noisy(value: float, sigma: float) -> Floats:
+        return value * rng.lognormal(0.0, sigma, shape)
+
+    seconds = {
+        name: noisy(getattr(job, f"{name}_s"), job.device_noise) * speed
+        for name in ("copy", "forward", "backward", "optimizer")
+    }
+    hosts = ("data", "copy", "forward", "backward", "optimizer", "other")
+    seconds |= {f"{name}_host": noisy(getattr(job, f"{name}_host_s"), job.host_noise) for name in hosts}
+    transfer = job.transfer_s * rng.lognormal(0.0, job.transfer_noise, job.num_steps)
+    lots = rng.random(shape)
+    for fault in job.faults:
+        transfer = _apply(fault, job, seconds, transfer, lots)
+    return _run(job, seconds, transfer, rng.exponential(20e-6, shape))
+
+
+def _apply(
+    fault: Fault, job: DeviceJob, seconds: dict[str, Floats], transfer: Floats, lots: Floats
+) -> Floats:
+    steps, ranks = np.arange(job.num_steps)[:, None], np.arange(job.num_ranks)[None, :]
+    hit = (steps >= fault.onset) & (steps < fault.until) & (lots <= fault.chance)
+    if fault.kind == "rotate":
+        hit &= steps // 20 % job.num_ranks == ranks
+    elif fault.ranks is not None:
+        hit &= np.isin(ranks, fault.ranks)
+    if fault.kind == "link":
+        return np.where(hit.any(axis=1), transfer * fault.factor, transfer)
+    names: tuple[str, ...]
+    if fault.kind in ("device", "rotate"):
+        names = ("copy", "forward", "backward", "optimizer")
+    elif fault.kind == "host":
+        names = ("copy_host", "forward_host", "backward_host", "optimizer_host", "other_host")
+    else:
+        names = ({"data": "data_host", "copy": "copy", "spikes": "backward"}[fault.kind],)
+    for name in names:
+        seconds[name] = np.where(hit, seconds[name] * fault.factor + fault.amount_s, seconds[name])
+    return transfer
+
+
+class _Ranks:
+    """Clocks of all ranks: where the threads are, and when the compute streams are free."""
+
+    def __init__(self, job: DeviceJob) -> None:
+        self.host = np.full(job.num_ranks, START_S)
+        self.free = np.full(job.num_ranks, START_S)
+        self.begun = np.zeros((job.queue, job.num_ranks))  # of the latest pieces, a ring
+        self.num_launched = 0
+
+    def launch(self, host_s: Floats, device_s: Floats) -> None:
+        """The thread launches one piece; it waits for room in the queue."""
+        slot = self.begun[self.num_launched % len(self.begun)]
+        self.host = np.maximum(self.host, slot) + host_s
+        begin = np.maximum(self.host, self.free)
+        self.free = begin + device_s
+        slot[:] = begin
+        self.num_launched += 1
+
+
+def _run(job: DeviceJob, seconds: dict[str, Floats], transfer: Floats, late: Floats) -> DeviceRun:
+    ranks = _Ranks(job)
+    recorded = np.empty((job.num_steps, CLOSING + 1, job.num_ranks))
+    passed = np.empty_like(recorded)
+    arrive = np.empty((job.num_steps, job.num_ranks))
+    release = np.empty_like(arrive)
+    at = {round((index + 1) * job.num_backward / job.num_buckets) for index in range(job.num_buckets)}
+    exchanged = START_S
+
+    def border(k: int, index: int) -> None:
+        recorded[k, index] = ranks.host
+        passed[k, index] = np.maximum(ranks.host + EVENT_S, ranks.free)
+        ranks.free = passed[k, index].copy()
+
+    for k in range(job.num_steps):
+        part = {name: values[k] for name, values in seconds.items()}
+        border(k, 0)
+        if k:
+            recorded[k - 1, CLOSING], passed[k - 1, CLOSING] = recorded[k, 0], passed[k, 0]
+        ranks.host = ranks.host + part["data_host"]
+        border(k, 1)
+        ranks.launch(part["copy_host"], part["copy"])
+        if job.is_copy_blocking:
+            ranks.host = np.maximum(ranks.host, ranks.free)
+        border(k, 2)
+        for _ in range(job.num_forward):
+            ranks.launch(part["forward_host"] / job.num_forward, part["forward"] / job.num_forward)
+        border(k, 3)
+        for piece in range(1, job.num_backward + 1):
+            ranks.launch(part["backward_host"] / job.num_backward, part["backward"] / job.num_backward)
+            if (
+                piece in at
+            ):  # the slowest rank's compute has reached the bucket, and the one before is through
+                exchanged = max(exchanged, float(ranks.free.max())) + transfer[k] / job.num_buckets
+        arrive[k] = ranks.host
+        border(k, COMM)
+        ranks.free = np.maximum(ranks.free, exchanged + late[k])
+        ranks.host = ranks.host + 0.02 * part["backward_host"]
+        release[k] = ranks.host
+        border(k, COMM + 1)
+        ranks.host = ranks.host + 0.2 * part["other_host"]
+        border(k, COMM + 2)
+        for _ in range(job.num_optimizer):
+            ranks.launch(part["optimizer_host"] / job.num_optimizer, part["optimizer"] / job.num_optimizer)
+        border(k, COMM + 3)
+        if job.sync_every and (k + 1) % job.sync_every == 0:
+            ranks.host = np.maximum(ranks.host, ranks.free + 2 * EVENT_S)
+        ranks.host = ranks.host + 0.8 * part["other_host"]
+    recorded[-1, CLOSING] = ranks.host
+    passed[-1, CLOSING] = np.maximum(ranks.host + EVENT_S, ranks.free)
+    return DeviceRun(job, recorded, passed, arrive, release)
+
+
+# -- what the probes write ----------------------------------------------------------------------------------------
+
+
+def attached(job: DeviceJob) -> Ints:
+    """The step in which each rank was attached."""
+    return np.array(job.attach or (0,) * job.num_ranks, dtype=np.int64)
+
+
+def seq_at_end(job: DeviceJob, step: int) -> int:
+    """Sequence number of the gradients' group when a step ends."""
+    return 1000 + job.num_buckets * (step + 1)
+
+
+def measured_steps(job: DeviceJob) -> list[int]:
+    """The steps at whose begin the sequence has just crossed a multiple of 2^bits; the same on all ranks."""
+    return [
+        step
+        for step in range(2, job.num_steps)
+        if seq_at_end(job, step - 2) >> job.bits != seq_at_end(job, step - 1) >> job.bits
+    ]
+
+
+def step_table(run: DeviceRun) -> Ints:
+    """K x R x columns of STEP_NAMES, on each host's clock; rows before a rank was attached are in it, too."""
+    job, recorded = run.job, run.recorded
+    table = np.full((job.num_steps, job.num_ranks, len(STEP_NAMES)), -1, dtype=np.int64)
+    shift_ns = np.array([_offset_ns(job, rank) for rank in range(job.num_ranks)])
+    begin, end = recorded[:, 0], recorded[:, CLOSING]
+    spent = {
+        "data_wait": recorded[:, 1] - recorded[:, 0],
+        "forward": recorded[:, 3] - recorded[:, 2],
+        "backward": run.arrive - recorded[:, 3],
+        "comm_exposed": run.release - run.arrive,
+        "optimizer": recorded[:, COMM + 3] - recorded[:, COMM + 2],
+    }
+    steps = np.arange(job.num_steps)[:, None]
+    local = steps - attached(job)[None, :]
+    clocks = {"begin_ns": begin, "end_ns": end, "arrive_ns": run.arrive, "release_ns": run.release}
+    columns: dict[str, Any] = {name: np.rint(values * 1e9) + shift_ns for name, values in clocks.items()}
+    columns |= {f"{name}_ns": np.rint(spent.get(name, np.zeros(1)) * 1e9) for name in PHASES[:-1]}
+    columns["other_ns"] = (
+        columns["end_ns"] - columns["begin_ns"] - sum(columns[f"{n}_ns"] for n in PHASES[:-1])
+    )
+    columns |= {
+        "rank": np.arange(job.num_ranks)[None, :],
+        "step": local,
+        "group_seq": seq_at_end(job, 0) + job.num_buckets * steps,
+        "num_collectives": job.num_buckets,
+        "micro_steps": 1,
+        "samples": job.samples,
+        "flags": np.where(local == 0, int(StepFlag.FIRST), 0),
+        "observed": sum(1 << PHASES.index(name) for name in HOOKED),
+        "probe_cost_ns": 20_000,
+        "gc_ns": 0,
+        "cpu_ns": np.rint(0.9 * (end - begin) * 1e9),  # a thread that waits for its device spins
+    }
+    for name, values in columns.items():
+        table[:, :, STEP_NAMES.index(name)] = values
+    return table
+
+
+def _offset_ns(job: DeviceJob, rank: int) -> int:
+    return round(job.host_clock_s.get(rank // job.ranks_per_host, 0.0) * 1e9)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measured step of one rank: its rows, and the step at whose end they were written."""
+
+    step: int
+    rank: int
+    written_at: int
+    rows: Ints  # spans x EVENT_NAMES
+
+
+def measured_rows(run: DeviceRun) -> list[Measured]:
+    """DEVICE_PHASE rows, bracketed and held back as the probe does; a step the device never finished has none."""
+    job = run.job
+    steps = measured_steps(job)
+    found: list[Measured] = []
+    for rank, attach in enumerate(attached(job).tolist()):
+        mine = [step for step in steps if step - attach >= 2]
+        closing = run.recorded[:, CLOSING, rank]
+        written: list[int] = []
+        for step in mine:
+            pending = sum(1 for at in written[-MAX_PENDING:] if at > step - 1)
+            last = float(run.passed[step, CLOSING, rank])
+            at = max(step, int(np.searchsorted(closing, last)))
+            if written:
+                at = max(at, written[-1])
+            if len(written) >= MAX_RESOLVED and written[-MAX_RESOLVED] >= at:
+                at = written[-MAX_RESOLVED] + 1
+            if pending >= MAX_PENDING or at >= job.num_steps:
+                continue
+            written.append(at)
+            found.append(
+                Measured(step, rank, at, _rows_of(run, step, rank, step - attach, float(closing[at])))
+            )
+    return found
+
+
+def _rows_of(run: DeviceRun, step: int, rank: int, local: int, asked: float) -> Ints:
+    """asked: the host's clock when the step's last border was found passed."""
+    recorded, passed = run.recorded[step, :, rank], run.passed[step, :, rank]
+    earliest = float((recorded - passed).max())  # to add to the device's times; at most 0
+    caught_up = recorded[1:] >= passed[:-1]  # each border is asked about when the next is recorded
+    seen = np.where(caught_up, recorded[1:] - passed[:-1], np.inf)
+    latest = max(earliest, min(float(seen.min()), asked - float(passed[-1])))
+    times = np.rint((passed + earliest) * 1e9).astype(np.int64)
+    on_host = np.rint(recorded * 1e9).astype(np.int64)
+    shift = _offset_ns(run.job, rank)
+    rows = np.empty((CLOSING, len(EVENT_NAMES)), dtype=np.int64)
+    columns: dict[str, Any] = {
+        "rank": rank,
+        "kind": int(EventKind.DEVICE_PHASE),
+        "step": local,
+        "begin_ns": times[:-1] + shift,
+        "end_ns": times[1:] + shift,
+        "group": [PHASES.index(name) for name in BORDERS],
+        "seq": round((latest - earliest) * 1e9),
+        "num_bytes": -1,
+        "detail": np.maximum(0, times[1:] - on_host[1:]),
+    }
+    for index, name in enumerate(EVENT_NAMES):
+        rows[:, index] = columns[name]
+    return rows
+
+
+# -- frames -------------------------------------------------------------------------------------------------------
+
+
+def hello(job: DeviceJob, host: str, device: str = "cuda") -> Frame:
+    """The agent's first frame."""
+    ranks = [rank for rank in range(job.num_ranks) if job.host(rank) == host]
+    mono_ns = 1_000_000_000 + _offset_ns(job, ranks[0])
+    payload: dict[str, object] = {
+        "host": host,
+        "agent_pid": 1,
+        "wall_ns": 1_700_000_000_000_000_000,
+        "mono_ns": mono_ns,
+        "num_cpus": 16 * job.ranks_per_host,
+        "ranks": [
+            {
+                "rank": rank,
+                "local_rank": rank % job.ranks_per_host,
+                "world_size": job.num_ranks,
+                "pid": 100 + rank,
+                "state": "live",
+                "detail": "",
+                "torch": "2.13.0",
+                "backend": "nccl",
+                "device": device,
+                "device_uuid": f"5f6a-{rank}",
+                "label": "train.py",
+                "command": "train.py --fast",
+                "parallel": {},
+                "ddp": True,
+                "hooks": {"data": "ok", "device_times": "ok", "device_barrier": "ok"},
+            }
+            for rank in ranks
+        ],
+    }
+    return Frame(FrameKind.HELLO, f"{host}/1/1", 0, mono_ns, payload)
+
+
+def frames(run: DeviceRun, *, with_devices: bool = True, steps_a_frame: int = 40) -> list[Frame]:
+    """HELLO, STEPS and EVENTS of every host's agent (and HOST where NVML is asked), as time goes by."""
+    job = run.job
+    hosts = [job.host(rank) for rank in range(0, job.num_ranks, job.ranks_per_host)]
+    table = step_table(run)
+    first = attached(job)
+    measured = measured_rows(run) if with_devices else []
+    result = [hello(job, host) for host in hosts]
+    seq = 0
+    for start in range(0, job.num_steps, steps_a_frame):
+        chunk = np.arange(start, min(start + steps_a_frame, job.num_steps))
+        here: dict[str, list[Ints]] = {host: [] for host in hosts}
+        for one in measured:
+            if start <= one.written_at < start + steps_a_frame:
+                here[job.host(one.rank)].append(one.rows)
+        seq += 3
+        for number, host in enumerate(hosts):
+            ranks = np.arange(
+                number * job.ranks_per_host, min((number + 1) * job.ranks_per_host, job.num_ranks)
+            )
+            rows = table[np.ix_(chunk, ranks)]
+            rows = rows[chunk[:, None] >= first[ranks][None, :]]
+            if not len(rows):
+                continue
+            time_ns = int(rows[:, STEP_NAMES.index("end_ns")].max())
+            source = f"{host}/1/1"
+            result.append(Frame(FrameKind.STEPS, source, seq, time_ns, pack_columns(rows, STEP_NAMES)))
+            if here[host]:
+                payload = pack_columns(np.concatenate(here[host]), EVENT_NAMES)
+                result.append(Frame(FrameKind.EVENTS, source, seq + 1, time_ns, payload))
+            if job.mhz:
+                result.append(_nvml(job, host, ranks.tolist(), seq + 2, time_ns))
+    return result
+
+
+def _nvml(job: DeviceJob, host: str, ranks: list[int], seq: int, time_ns: int) -> Frame:
+    highest = max(job.mhz)
+    gpus = [
+        {
+            "index": rank % job.ranks_per_host,
+            "name": "NVIDIA H200",
+            "uuid": f"GPU-5f6a-{rank}",
+            "is_lost": False,
+            "xids": [],
+            "utilization": 0.97,
+            "sm_clock_mhz": job.mhz[rank],
+            "max_sm_clock_mhz": 1980,
+            "memory_used_bytes": 60 << 30,
+            "memory_total_bytes": 141 << 30,
+            "power_w": 612.4,
+            "power_limit_w": 700.0,
+            "temperature_c": 61,
+            "throttle_reasons": ["hardware slowdown"] if job.mhz[rank] < 0.97 * highest else [],
+            "pids": [100 + rank],
+            "parts": None,
+        }
+        for rank in ranks
+    ]
+    payload: dict[str, object] = {
+        "host": host,
+        "mono_ns": time_ns,
+        "wall_ns": time_ns - _offset_ns(job, ranks[0]) + 1_699_999_999 * 10**9,
+        "gpus": gpus,
+        "ranks": [],
+    }
+    return Frame(FrameKind.HOST, f"{host}/1/1", seq, time_ns, payload)
+
+
+def folded(sequence: list[Frame]) -> RunView:
+    """The view after these frames."""
+    advisor = Advisor()
+    for frame in sequence:
+        advisor.feed_frame(frame)
+    return advisor.view()
+
+
+def view_of(job: DeviceJob, *, with_devices: bool = True) -> RunView:
+    """The view at the end of a job."""
+    return folded(frames(simulate(job), with_devices=with_devices))
+
+
+def true_loss_s(job: DeviceJob, first: int = 20, last: int | None = None) -> float:
+    """What the faults cost a step: mean cycle less that of the healthy twin."""
+    healthy = simulate(job.healthy())
+    return simulate(job).mean_cycle_s(first, last) - healthy.mean_cycle_s(first, last)
