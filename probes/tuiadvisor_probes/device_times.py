@@ -12,9 +12,10 @@ autograd that is queued when the loss's gradient comes, so before DDP's own, whi
 communication (`device_barrier`). From there to the end of backward the device waits: for late ranks, and for what
 moving the gradients takes. No clock of another rank is needed, and nothing is waited for.
 
-Clocks: an event cannot happen on the device before it was recorded, and one that answers yes has happened by then.
-Both together bracket the device's clock within the step. Records use the early end; the bracket's width goes with them
-(`seq`), and so does how far the device was at least behind the training thread at the end of the phase (`detail`).
+Clocks: an event cannot happen on the device before it was recorded, nor before it last answered no, and one that
+answers yes has happened by then. Together they bracket the device's clock within the step. Records use the early end;
+the bracket's width goes with them (`seq`), and so does how far the device was at least behind the training thread at
+the end of the phase (`detail`).
 
 All ranks have to measure the same steps: those at whose begin the sequence number of the gradients' group has crossed a
 multiple of 2^bits, as for bursts (`duty`). Each rank finds its own bits, so that the cost stays below MAX_COST_SHARE of
@@ -58,6 +59,10 @@ _AFTER_DATA = phases.H2D
 _HOLDS = (False, False, False, False, False, True, False, False, False, True)
 
 
+# Step, its borders, and what was answered of them: see DeviceTimes.
+_Pending = tuple[int, list[tuple[Any, int, int]], list[tuple[int, int]], list[tuple[int, int]]]
+
+
 class DeviceTimes:
     """Borders of the step in the making, and the steps whose events the device has not passed yet."""
 
@@ -80,6 +85,7 @@ class DeviceTimes:
         "resolve_ns",
         "seen",
         "step_ns",
+        "unseen",
     )
 
     def __init__(self, hook: Hook, put_event: Any, device: Accelerator) -> None:
@@ -89,8 +95,10 @@ class DeviceTimes:
         self.free: list[Any] = []
         # (event, phase from here on, clock when recorded) of the step in the making; None: it is not measured.
         self.borders: list[tuple[Any, int, int]] | None = None
-        self.seen: list[tuple[int, int]] = []  # (index of a border, clock at which it had happened)
-        self.pending: list[tuple[int, list[tuple[Any, int, int]], list[tuple[int, int]]]] = []
+        # (index of a border, clock at which it had happened, or had not).
+        self.seen: list[tuple[int, int]] = []
+        self.unseen: list[tuple[int, int]] = []
+        self.pending: list[_Pending] = []
         self.cost_ns = 0  # of this step's borders
         self.costs = Median(
             0
@@ -133,8 +141,12 @@ class DeviceTimes:
                 self._drop()
                 return
             # Asked before the next is recorded: has the device caught up with the thread here?
-            if borders and borders[-1][0].query():
-                self.seen.append((len(borders) - 1, monotonic_ns()))
+            if borders:
+                asked_ns = monotonic_ns()
+                if borders[-1][0].query():
+                    self.seen.append((len(borders) - 1, monotonic_ns()))
+                else:
+                    self.unseen.append((len(borders) - 1, asked_ns))
             event = self.free.pop() if self.free else self.device.event()
             if stream is None:
                 stream = self.device.stream()
@@ -172,7 +184,7 @@ class DeviceTimes:
                 self._border(sc.UNKNOWN, monotonic_ns())
             borders = self.borders
             if borders and len(borders) > 1:
-                self.pending.append((step, borders, self.seen))
+                self.pending.append((step, borders, self.seen, self.unseen))
                 self.costs.add(self.cost_ns + self.resolve_ns)
             own_ns = self.cost_ns
             self.borders = None
@@ -187,7 +199,7 @@ class DeviceTimes:
             if is_due and len(self.pending) >= MAX_PENDING:
                 self.least_bits = min(self.bits + 1, MAX_PERIOD_STEPS.bit_length())
             elif is_due:
-                self.borders, self.seen = [], []
+                self.borders, self.seen, self.unseen = [], [], []
         except Exception as error:  # noqa: BLE001 - the guard
             self._failed(error)
         return own_ns
@@ -208,9 +220,13 @@ class DeviceTimes:
 
     def _resolve(self) -> bool:
         """Write the oldest pending step; False if the device has not passed its last border."""
-        step, borders, seen = self.pending[0]
+        step, borders, seen, unseen = self.pending[0]
         first, last = borders[0][0], borders[-1][0]
+        asked_ns = monotonic_ns()
         if not last.query():  # never synchronize(): the training would wait with us
+            if unseen and unseen[-1][0] == len(borders) - 1:
+                unseen.pop()
+            unseen.append((len(borders) - 1, asked_ns))
             return False
         now = monotonic_ns()
         seen.append((len(borders) - 1, now))
@@ -219,7 +235,8 @@ class DeviceTimes:
         self.free += [event for event, _, _ in borders]
         # When the first border was passed, on the host's clock: no earlier, and no later than.
         earliest_ns = max(
-            clock_ns - passed for (_, _, clock_ns), passed in zip(borders, passed_ns, strict=True)
+            *(clock_ns - passed for (_, _, clock_ns), passed in zip(borders, passed_ns, strict=True)),
+            *(clock_ns - passed_ns[index] for index, clock_ns in unseen),
         )
         latest_ns = max(earliest_ns, min(clock_ns - passed_ns[index] for index, clock_ns in seen))
         for index in range(len(borders) - 1):

@@ -377,17 +377,22 @@ def measured_rows(run: DeviceRun) -> list[Measured]:
             if pending >= MAX_PENDING or at >= job.num_steps:
                 continue
             written.append(at)
-            found.append(
-                Measured(step, rank, at, _rows_of(run, step, rank, step - attach, float(closing[at])))
-            )
+            # Asked in vain at the end of the step before, unless another one was still to be written then.
+            is_oldest = len(written) < 2 or written[-2] < at
+            asked_in_vain = at > step and is_oldest and closing[at - 1] < last
+            in_vain = float(closing[at - 1]) if asked_in_vain else -np.inf
+            rows = _rows_of(run, step, rank, step - attach, float(closing[at]), in_vain)
+            found.append(Measured(step, rank, at, rows))
     return found
 
 
-def _rows_of(run: DeviceRun, step: int, rank: int, local: int, asked: float) -> Ints:
-    """asked: the host's clock when the step's last border was found passed."""
+def _rows_of(run: DeviceRun, step: int, rank: int, local: int, asked: float, in_vain: float) -> Ints:
+    """asked: the host's clock when the step's last border was found passed; in_vain: when it last was not."""
     recorded, passed = run.recorded[step, :, rank], run.passed[step, :, rank]
-    earliest = float((recorded - passed).max())  # to add to the device's times; at most 0
     caught_up = recorded[1:] >= passed[:-1]  # each border is asked about when the next is recorded
+    unseen = np.where(caught_up, -np.inf, recorded[1:] - passed[:-1])
+    # To add to the device's times; at most 0.
+    earliest = max(float((recorded - passed).max()), float(unseen.max()), in_vain - float(passed[-1]))
     seen = np.where(caught_up, recorded[1:] - passed[:-1], np.inf)
     latest = max(earliest, min(float(seen.min()), asked - float(passed[-1])))
     times = np.rint((passed + earliest) * 1e9).astype(np.int64)

@@ -291,7 +291,7 @@ def test_whole_node_that_is_late_is_named(ranks_per_host: int, sync: int) -> Non
 def test_ranks_attached_one_after_another_on_hosts_with_clocks_of_their_own() -> None:
     """Steps are matched by what they exchange, not by their numbers."""
     job = DeviceJob(
-        num_ranks=8, ranks_per_host=2, attach=(0, 3, 9, 1, 0, 25, 4, 2), host_clock_s={1: 5.0, 2: -300.0}
+        num_ranks=8, ranks_per_host=2, attach=(0, 3, 9, 1, 0, 25, 4, 2), host_clock_s={1: 5.0, 2: 300.0}
     )
     check_healthy(view_of(job))
     check(job.with_faults(Fault("device", (5,), factor=1.2)), Situation(Fault("device", (5,)), "device"))

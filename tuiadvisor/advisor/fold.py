@@ -370,7 +370,7 @@ class Advisor:
             return unseen_device(seen.why_blind)
         num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)
         num_not_compared += num_without_steps(self.roster, self.store) + diagnosis.num_not_compared
-        return verdict(judged, diagnosis, diagnosis.job_seconds, num_not_compared)
+        return verdict(judged, diagnosis, diagnosis.job_seconds, num_not_compared, seen.clock)
 
     def _diagnose(
         self,

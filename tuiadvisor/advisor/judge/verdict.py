@@ -21,9 +21,13 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.views.run_view import Clock
     from tuiadvisor.views.shares import Shares
 
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
+MIN_WAIT_SHARE: Final = (
+    0.02  # of the step: less is no rank that is worth a name (stragglers.MIN_EXCESS_SHARE)
+)
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 HOST_CLOCK: Final = (
     "the ranks compute on devices, and the host's clock says when work was launched, not when it was done"
@@ -35,12 +39,18 @@ DEATH_IS_FIRST: Final = (
 
 
 def verdict(
-    judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_not_compared: int = 0
+    judged: list[Judged],
+    diagnosis: Diagnosis,
+    job_seconds: Shares,
+    num_not_compared: int = 0,
+    clock: Clock = "host",
 ) -> Verdict:
-    """What to do about this run. num_not_compared: ranks whose arrival nobody saw."""
+    """What to do about this run. num_not_compared: ranks whose arrival nobody saw. clock: that the times are from."""
     if not diagnosis.enough:
-        return not_yet(diagnosis.num_missing_steps, bool(diagnosis.table.num_steps))
+        return not_yet(diagnosis.num_missing_steps, bool(diagnosis.table.num_steps), clock)
     above = [entry for entry in judged if entry.finding.severity != "info"]
+    if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
+        return Verdict(None, f"Not decided: {why}.", None, None, None, None, why, "")
     if not above:
         return _keep(judged, diagnosis, job_seconds, num_not_compared)
     chosen = above[0]
@@ -59,9 +69,29 @@ def verdict(
     )
 
 
-def not_yet(num_missing_steps: int, any_steps: bool) -> Verdict:
+def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
+    """Why the devices' clocks do not support keeping the run as it is; empty where they do."""
+    step_s = float(diagnosis.steady_barrier.cycle_K.mean())
+    if _is_order_unknown(diagnosis):
+        return (
+            f"a step takes {seconds(step_s)} on the devices, and what they wait for each other within it lies in forward "
+            "and backward, where a phase's clock does not tell it from compute (a capture of kernels does)"
+        )
+    waits_K = diagnosis.steady_barrier.transfer_K
+    waits_s = float(waits_K.mean()) if waits_K.size else 0.0
+    # Whoever came last waits for nobody: with a wait on every rank that was seen it may be one that was not.
+    if num_not_compared and waits_s > MIN_WAIT_SHARE * step_s:
+        return (
+            f"all devices that were seen wait {seconds(waits_s)} a step, for the network or for "
+            f"{'one rank' if num_not_compared == 1 else f'one of {num_not_compared} ranks'} whose device was not seen"
+        )
+    return ""
+
+
+def not_yet(num_missing_steps: int, any_steps: bool, clock: Clock = "host") -> Verdict:
     """No verdict before there is evidence for one."""
-    sentence = f"Not enough yet: {num_missing_steps} more steady steps."
+    steps = "steady steps" if clock == "host" else "steps on the devices' clocks"
+    sentence = f"Not enough yet: {num_missing_steps} more {steps}."
     because = "too few steady steps were seen" if any_steps else "no step was seen"
     return Verdict(None, sentence, None, None, None, None, because, "")
 
