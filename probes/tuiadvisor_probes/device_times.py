@@ -17,8 +17,9 @@ answers yes has happened by then. Together they bracket the device's clock withi
 the bracket's width goes with them (`seq`), and so does how far the device was at least behind the training thread at
 the end of the phase (`detail`).
 
-All ranks have to measure the same steps: those at whose begin the sequence number of the gradients' group has crossed a
-multiple of 2^bits, as for bursts (`duty`). Each rank finds its own bits, so that the cost stays below MAX_COST_SHARE of
+All ranks have to measure the same steps: by the sequence number of the gradients' group at a step's begin lots are
+drawn, the same on all ranks (`is_drawn`), one in 2^bits. Not every so many steps: a look at the loss in every tenth
+would then be in each of them or in none. Each rank finds its own bits, so that the cost stays below MAX_COST_SHARE of
 the time; whoever has to save more measures a subset of the others' steps. While MAX_PENDING steps wait for the device
 none is begun, and from then on fewer are. Events come from a pool and are used again. A graph being captured, a phase
 too many: the step is dropped.
@@ -47,7 +48,8 @@ MAX_PENDING = (
 )
 MAX_RESOLVED = 2  # a step: after a look at the loss many are there at once
 MAX_COST_SHARE = 1e-3
-MAX_PERIOD_STEPS = 256
+MAX_BITS = 8  # one step in 256
+GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: its multiples come back to no place near
 MAX_STILL = 3
 # By phase: whether its begin is a border, and whether its end is one even if nothing follows at once. After the others
 # the device has no work of its own until the next begins.
@@ -67,7 +69,6 @@ class DeviceTimes:
     """Borders of the step in the making, and the steps whose events the device has not passed yet."""
 
     __slots__ = (
-        "advance",
         "bits",
         "borders",
         "cost_ns",
@@ -107,7 +108,6 @@ class DeviceTimes:
         self.resolve_ns = 0  # what reading a step's events took last
         self.bits = self.least_bits = 0
         self.position = -1  # of the group's sequence, or the step's number, when the last step ended
-        self.advance = 1.0  # of the position, a step
         self.num_dropped = 0
         self.num_still = 0  # steps in which the group's sequence stood still
         self.is_failed = False
@@ -197,7 +197,7 @@ class DeviceTimes:
                         break
                     own_ns += self.resolve_ns
             if is_due and len(self.pending) >= MAX_PENDING:
-                self.least_bits = min(self.bits + 1, MAX_PERIOD_STEPS.bit_length())
+                self.least_bits = min(self.bits + 1, MAX_BITS)
             elif is_due:
                 self.borders, self.seen, self.unseen = [], [], []
         except Exception as error:  # noqa: BLE001 - the guard
@@ -209,13 +209,10 @@ class DeviceTimes:
         position = step + 1 if seq < 0 or self.num_still >= MAX_STILL else seq
         before, self.position = self.position, position
         self.num_still += position == before  # a group without collectives tells nothing
-        if before < 0 or position <= before:
-            return before < 0 and self.bits == 0
-        self.advance += (position - before - self.advance) / 8
-        is_due = before >> self.bits != position >> self.bits
-        period = min(self.costs.value / (MAX_COST_SHARE * max(1, self.step_ns.value)), MAX_PERIOD_STEPS)
-        wanted = max(1, round(period * max(self.advance, 1.0))) if period > 1 else 1
-        self.bits = max((wanted - 1).bit_length(), self.least_bits)
+        is_due = position != before and is_drawn(position, self.bits)
+        period = self.costs.value / (MAX_COST_SHARE * max(1, self.step_ns.value))
+        self.bits = max((max(1, round(period)) - 1).bit_length(), self.least_bits)
+        self.bits = min(self.bits, MAX_BITS)
         return is_due
 
     def _resolve(self) -> bool:
@@ -258,6 +255,11 @@ class DeviceTimes:
     def _forget(self, borders: list[tuple[Any, int, int]]) -> None:
         self.free += [event for event, _, _ in borders]
         self.num_dropped += 1
+
+
+def is_drawn(position: int, bits: int) -> bool:
+    """Whether the step that begins at this place of the job is one in 2^bits; with fewer bits it is, too."""
+    return not (position * GOLDEN & (1 << 64) - 1) >> 64 - bits
 
 
 def look_for_device(probe: Host, optimizer: Any) -> None:

@@ -22,6 +22,7 @@ from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import RunView
+from tuiadvisor_probes.device_times import is_drawn
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -122,9 +123,8 @@ class DeviceJob:
 
     @property
     def bits(self) -> int:
-        """A step is measured when the group's sequence number has crossed a multiple of 2^bits."""
-        wanted = self.period * self.num_buckets if self.period > 1 else 1
-        return (wanted - 1).bit_length()
+        """One step in 2^bits is measured."""
+        return (self.period - 1).bit_length()
 
 
 @dataclass(frozen=True)
@@ -296,12 +296,8 @@ def seq_at_end(job: DeviceJob, step: int) -> int:
 
 
 def measured_steps(job: DeviceJob) -> list[int]:
-    """The steps at whose begin the sequence has just crossed a multiple of 2^bits; the same on all ranks."""
-    return [
-        step
-        for step in range(2, job.num_steps)
-        if seq_at_end(job, step - 2) >> job.bits != seq_at_end(job, step - 1) >> job.bits
-    ]
+    """The steps that are drawn by the sequence at their begin; the same on all ranks."""
+    return [step for step in range(2, job.num_steps) if is_drawn(seq_at_end(job, step - 1), job.bits)]
 
 
 def step_table(run: DeviceRun) -> Ints:

@@ -74,8 +74,8 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
     step_s = float(diagnosis.steady_barrier.cycle_K.mean())
     if _is_order_unknown(diagnosis):
         return (
-            f"a step takes {seconds(step_s)} on the devices, and what they wait for each other within it lies in forward "
-            "and backward, where a phase's clock does not tell it from compute (a capture of kernels does)"
+            f"a step takes {seconds(step_s)} on the devices, and what they wait for each other within it lies in "
+            "forward and backward, where a phase's clock does not tell it from compute (a capture of kernels does)"
         )
     waits_K = diagnosis.steady_barrier.transfer_K
     waits_s = float(waits_K.mean()) if waits_K.size else 0.0
