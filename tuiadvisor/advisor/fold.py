@@ -58,6 +58,8 @@ from tuiadvisor.metrics.diagnosis import (
     diagnose_table,
     without_device,
 )
+from tuiadvisor.metrics.steps.arrays import row_mean
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
 from tuiadvisor.views.run_view import RunView
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tuiadvisor.events import GivenWork
-    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import DeviceView, Verdict
     from tuiadvisor_rules.loader import Rule
@@ -307,7 +309,7 @@ class Advisor:
             diagnosis = self._diagnose(
                 *table,
                 any_missing=bool(missing) or num_without_steps(self.roster, self.store) > 0,
-                devices=devices if timed else None,
+                host=(found[0], devices) if timed and found else None,
             )
             if why_blind:
                 diagnosis = without_device(diagnosis)
@@ -378,19 +380,19 @@ class Advisor:
         from_beginning: bool,
         *,
         any_missing: bool,
-        devices: dict[int, DeviceView] | None,
+        host: tuple[StepTable, dict[int, DeviceView]] | None,
     ) -> Diagnosis:
-        """devices: where the table is of their times."""
+        """host: where the table is of device times, the threads' own steps, and what is known of each device."""
         return diagnose_table(
             table,
             self._alive(table),
             from_beginning=from_beginning,
             all_ranks_seen=not any_missing and len(table.ranks) == self.store.tracks.num,
             on_accelerator=self._on_device,
-            witnesses=self._witnesses(table, devices),
+            witnesses=self._witnesses(table, host),
         )
 
-    def _witnesses(self, table: StepTable, devices: dict[int, DeviceView] | None) -> Witnesses:
+    def _witnesses(self, table: StepTable, host: tuple[StepTable, dict[int, DeviceView]] | None) -> Witnesses:
         """What the kernel, the devices and the agents' looks at processes say of these ranks."""
         roster = self.roster
         places = [
@@ -405,7 +407,8 @@ class Advisor:
             early_s=np.where(early_ns > 0, early_ns * 1e-9, np.nan)[
                 1:
             ],  # the first one may be a part of a step
-            paces=None if devices is None else paces(devices, table.ranks),
+            paces=None if host is None else paces(host[1], table.ranks),
+            thread_data_s_R=None if host is None else _thread_data_s(host[0], table),
         )
 
     def _alive(self, table: StepTable) -> Bools:
@@ -415,6 +418,14 @@ class Advisor:
             fact = self.roster.ranks.get(rank)
             alive.append(fact is None or (fact.state not in GONE and fact.source not in silent))
         return np.array(alive, dtype=np.bool_)
+
+
+def _thread_data_s(host: StepTable, timed: StepTable) -> Floats:
+    """Seconds a step that each rank's thread waits for data, over the steps of the table of device times."""
+    begin = min(host.column_of(timed.first_step), max(host.num_steps - MIN_STEADY_STEPS, 0))
+    wait_RK = host.phase_s_PRK[PHASE_INDEX["data_wait"]][:, max(begin, 0) :]
+    by_rank = dict(zip(host.ranks, row_mean(wait_RK).tolist(), strict=True))
+    return np.array([by_rank.get(rank, np.nan) for rank in timed.ranks])
 
 
 def _has_steps(frame: Frame | TuiadvisorError) -> TypeGuard[Frame]:

@@ -22,6 +22,7 @@ from tuiadvisor.metrics.lateness.job_losses import (
 from tuiadvisor.metrics.lateness.late_phase import (
     COMPUTE_PHASES,
     DeviceClock,
+    Pace,
     phases_before_barrier,
     with_device_clock,
     with_pace,
@@ -31,6 +32,7 @@ from tuiadvisor.metrics.lateness.late_ranks import (
     with_causes,
     with_waits_for_cores,
     with_work_spread,
+    without_common_waits,
 )
 from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
@@ -153,8 +155,10 @@ class Witnesses:
     device_clocks: DeviceClocksOf | None = None
     was_stopped: WasStopped | None = None
     early_s: Floats | None = None  # the run's first steps, NaN where not known, once they have left the table
-    # Of each row whether its device waits for its thread's launches all along; the table is of device times then.
-    paces: Sequence[bool | None] | None = None
+    # Where the table is of device times, of each row: whether its device waits for launches, and the seconds a step
+    # that its thread waits for data, hidden or not.
+    paces: Sequence[Pace] | None = None
+    thread_data_s_R: Floats | None = None
 
 
 NO_WITNESS: Final = Witnesses()
@@ -183,7 +187,7 @@ def diagnose_table(
         found = replace(
             found,
             stragglers=tuple(
-                replace(entry, cause=with_pace(entry.cause, keeps_pace=paces[entry.late.row]))
+                replace(entry, cause=with_pace(entry.cause, paces[entry.late.row]))
                 for entry in found.stragglers
             ),
         )
@@ -278,10 +282,18 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
     stragglers = with_waits_for_cores(stragglers, rows, steady_barrier, asked.witnesses.core_wait)
+    thread_data_s_R = asked.witnesses.thread_data_s_R
+    if thread_data_s_R is not None:
+        kept = without_common_waits(stragglers, rows, thread_data_s_R)
+        if len(kept) < len(stragglers):
+            stragglers = kept
+            loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
+            less_K = np.zeros_like(loss_K)
     peers = _peers(steady, rows, stragglers)
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
     settled, settled_barrier = _without(found.wandering, steady, steady_barrier, rows, regime.start)
-    data = input_loss(settled, settled_barrier, peers) if peers.size and window.size else None
+    thread_s_P = None if thread_data_s_R is None else thread_data_s_R[peers]
+    data = input_loss(settled, settled_barrier, peers, thread_s_P) if peers.size and window.size else None
     steps = table.steps_of(columns)
     wait_K = column_median(_phase(table, "data_wait", columns))
     seconds_PR = phase_seconds_PR(steady)

@@ -95,6 +95,9 @@ class DeviceView:
         bool | None
     )  # True: never behind, so it waits for launches; None: the evidence does not decide
     num_steps: int
+    keeps_pace_in: dict[str, bool | None] = field(
+        default_factory=dict
+    )  # the same at the end of a compute phase
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, EventKind
+from tuiadvisor.metrics.lateness.late_phase import Pace
 from tuiadvisor.metrics.steps.step_table import OTHER, StepTable, build_table
-from tuiadvisor.phases import PHASES
+from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import DeviceView
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ KEEPS_PACE_SHARE: Final = (
 )
 MIN_STEPS: Final = 5  # fewer are an anecdote
 VIEW_STEPS: Final = 64  # the latest of a rank, for its own view
-# (ranks up to, measured steps kept a rank): 16 columns of 8 bytes, so at most about 100 MB.
+# (ranks up to, measured steps kept a rank): 18 columns of 8 bytes, so at most about 75 MB.
 CAPACITIES: Final = ((256, 512), (1024, 256), (1 << 13, 64))
 MAX_RANKS: Final = CAPACITIES[-1][0]
 MAX_PHASE_NS: Final = 86_400 * 10**9
@@ -45,7 +46,9 @@ MIN_COMMON: Final = 0.5  # of the ranks: a step that fewer have measured compare
 EVENT_NAMES: Final = ("rank", "kind", "step", "begin_ns", "end_ns", "group", "seq", "detail")
 _BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN = range(5)
 _FIRST_PHASE: Final = 5
-_WIDTH: Final = _FIRST_PHASE + len(PHASES)
+_FIRST_PACE: Final = _FIRST_PHASE + len(PHASES)  # how far behind at the end of each phase of COMPUTE
+_PACE_OF: Final = np.array([COMPUTE.index(name) if name in COMPUTE else -1 for name in PHASES])
+_WIDTH: Final = _FIRST_PACE + len(COMPUTE)
 _OF_DEVICE: Final = frozenset({"begin_ns", "end_ns", "observed", *(f"{name}_ns" for name in PHASES)})
 # The host's clock: it says when the thread passed, not when the device did.
 _OF_HOST: Final = frozenset({"arrive_ns", "release_ns", "comm_total_ns"})
@@ -106,6 +109,9 @@ class DeviceTimes:
         np.maximum.at(values, (*cells, _BRACKET), bracket[kept])
         np.bitwise_or.at(values, (*cells, _PHASES_SEEN), 1 << phase[kept])
         np.add.at(values, (*cells, _FIRST_PHASE + phase[kept]), (end - begin)[kept])
+        paced = kept & (_PACE_OF[phase] >= 0)
+        cells = (row[paced], slot[group][paced])
+        np.maximum.at(values, (*cells, _FIRST_PACE + _PACE_OF[phase[paced]]), behind[paced])
 
     def _rows(self, rank: Ints) -> Ints:
         """Row of each record's rank, -1 where there are too many ranks."""
@@ -239,6 +245,9 @@ class DeviceTimes:
         step_ns = (values[:, _END] - values[:, _BEGIN]).astype(np.float64)
         low = float(np.median(values[:, _BEHIND] / step_ns))
         high = float(np.median((values[:, _BEHIND] + values[:, _BRACKET]) / step_ns))
+        behind = values[:, _FIRST_PACE:]
+        low_N = np.median(behind / step_ns[:, None], axis=0).tolist()
+        high_N = np.median((behind + values[:, _BRACKET, None]) / step_ns[:, None], axis=0).tolist()
         seen = int(np.bitwise_or.reduce(values[:, _PHASES_SEEN]))
         return DeviceView(
             step_s=float(np.median(step_ns)) / 1e9,
@@ -247,9 +256,17 @@ class DeviceTimes:
                 for index, name in enumerate(PHASES)
             },
             behind_share=high if high < KEEPS_PACE_SHARE else low if low >= KEEPS_PACE_SHARE else None,
-            keeps_pace=True if high < KEEPS_PACE_SHARE else False if low >= KEEPS_PACE_SHARE else None,
+            keeps_pace=_keeps_pace(low, high),
             num_steps=int(slots.size),
+            keeps_pace_in={
+                name: _keeps_pace(*of_phase) for name, *of_phase in zip(COMPUTE, low_N, high_N, strict=True)
+            },
         )
+
+
+def _keeps_pace(low: float, high: float) -> bool | None:
+    """low, high: behind by so much of a step at least and at most."""
+    return True if high < KEEPS_PACE_SHARE else False if low >= KEEPS_PACE_SHARE else None
 
 
 def _plausible(columns: Mapping[str, Ints]) -> Bools:
@@ -293,9 +310,13 @@ def _with_device(
     return result
 
 
-def paces(views: Mapping[int, DeviceView], ranks: tuple[int, ...]) -> list[bool | None]:
-    """Of each rank whether its device waits for launches all along; None where that is not known."""
-    return [view.keeps_pace if (view := views.get(rank)) is not None else None for rank in ranks]
+def paces(views: Mapping[int, DeviceView], ranks: tuple[int, ...]) -> list[Pace]:
+    """Of each rank whether its device waits for launches all along, and in which phases it does."""
+    unknown = Pace(None, {})
+    return [
+        Pace(view.keeps_pace, view.keeps_pace_in) if (view := views.get(rank)) is not None else unknown
+        for rank in ranks
+    ]
 
 
 def of_job(devices: Mapping[int, DeviceView]) -> DeviceView | None:

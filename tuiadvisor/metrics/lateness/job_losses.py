@@ -30,8 +30,14 @@ class CommonLoss:
     series_K: Floats  # seconds each step
 
 
-def input_loss(table: StepTable, barrier: Barrier, peers: Ints) -> CommonLoss | None:
-    """Data wait that all peers (ranks that are not stragglers) share; None without a hook on the loader."""
+def input_loss(
+    table: StepTable, barrier: Barrier, peers: Ints, thread_s_P: Floats | None = None
+) -> CommonLoss | None:
+    """Data wait that all peers (ranks that are not stragglers) share; None without a hook on the loader.
+
+    thread_s_P: where the table is of device times, what each peer's thread waits for data a step. Threads that all wait
+    alike make now this device idle, now that one: then it is the job's loss that they share.
+    """
     wait_RK = table.phase_s_PRK[PHASE_INDEX["data_wait"]][peers]
     known_R = np.isfinite(wait_RK).any(axis=1)
     if not known_R.any():
@@ -47,6 +53,8 @@ def input_loss(table: StepTable, barrier: Barrier, peers: Ints) -> CommonLoss | 
     cycle_s = float(cycle_K.mean())
     shared = lower_quartile(row_mean(wait_RK))
     what_if = gain(cycle_K, loss_K)
+    if thread_s_P is not None and np.isfinite(thread_s_P).all():
+        shared = max(shared, min(lower_quartile(thread_s_P), what_if.loss_s))
     spread = what_if.loss_low_s / what_if.loss_s if what_if.loss_s > 0 else 0.0
     return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if, column_median(wait_RK))
 

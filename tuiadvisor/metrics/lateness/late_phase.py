@@ -20,6 +20,8 @@ from tuiadvisor.metrics.steps.step_table import OTHER, PHASE_INDEX
 from tuiadvisor.phases import AFTER_BARRIER, PHASES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 MIN_COVER: Final = 0.8
@@ -43,6 +45,14 @@ class DeviceClock:
     mhz: float  # median of its SM clock
     held_back_share: float  # of the samples in which it gave a reason for a lower clock; idle is none
     reasons: tuple[str, ...]  # most frequent first
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Whether a rank's device waits for its thread's launches; None where that is not known."""
+
+    in_step: bool | None
+    in_phase: Mapping[str, bool | None]  # at the end of each compute phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +206,18 @@ def with_device_clock(
     return replace(cause, name="device", clock=own, peers_mhz=peers_mhz)
 
 
-def with_pace(cause: Cause, *, keeps_pace: bool | None) -> Cause:
-    """The cause of a rank whose device is slow in all it does, by whether the device waits for launches all along.
+def with_pace(cause: Cause, pace: Pace) -> Cause:
+    """The cause of a rank whose device takes long in compute, by whether it waits for launches there.
 
-    keeps_pace: None where that is not known; then host and device are not told apart.
+    Where that is not known of a device that is slow in all it does, host and device are not told apart.
     """
-    if keeps_pace is True and cause.name == "device":
-        return replace(cause, name="host", clock=None, peers_mhz=None)
-    if keeps_pace is None and cause.name == "device" and cause.clock is None:
-        return replace(cause, name="unknown")
+    if cause.name == "device":
+        if pace.in_step is True:
+            return replace(cause, name="host", clock=None, peers_mhz=None)
+        if pace.in_step is None and cause.clock is None:
+            return replace(cause, name="unknown")
+    elif pace.in_phase.get(cause.name) is True:
+        return replace(cause, name="host")
     return cause
 
 

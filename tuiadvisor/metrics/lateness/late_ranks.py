@@ -39,6 +39,7 @@ MAX_LATE_HOSTS: Final = (
 )
 
 MAX_DATED: Final = 8  # late ranks whose reason is looked at over time: a crowd has one in common
+MIN_OWN_WAIT: Final = 0.5  # of a lateness: what its own thread waits for data beyond the others'
 PHASE_MOVED: Final = 0.5  # of the lateness: so much goes into another phase, and the reason is another one
 
 
@@ -147,6 +148,26 @@ def with_work_spread(
         less_K += entry.late.loss_K - loss_K
         result.append(replace(entry, late=replace(entry.late, loss_K=loss_K, gain=gain(cycle_K, loss_K))))
     return tuple(result), less_K
+
+
+def without_common_waits(
+    stragglers: tuple[LateRank, ...], rows: Ints, thread_data_s_R: Floats
+) -> tuple[LateRank, ...]:
+    """Without ranks whose device waits for data no more than the others' threads do.
+
+    Threads that launch ahead of their devices drift apart: of equally slow loaders one is behind the others at a time,
+    and its device alone is idle. thread_data_s_R: seconds a step that each row's thread waits for data.
+    """
+    late = {entry.late.row for entry in stragglers}
+    others = np.array([row for row in rows.tolist() if row not in late] or rows.tolist(), dtype=np.int64)
+    usual_s = float(np.median(thread_data_s_R[others]))
+    return tuple(
+        entry
+        for entry in stragglers
+        if entry.cause.name != "data_wait"
+        or not np.isfinite(thread_data_s_R[entry.late.row] - usual_s)
+        or thread_data_s_R[entry.late.row] - usual_s >= MIN_OWN_WAIT * entry.late.mean_excess_s
+    )
 
 
 def _late_hosts(table: StepTable, rows: Ints, late_rows: Ints) -> frozenset[str]:
