@@ -79,8 +79,9 @@ def said(view: RunView) -> str:
 
 
 def named(view: RunView) -> set[int]:
-    """Ranks that any finding above info names, and the stragglers."""
-    from_findings = {rank for found in view.findings if found.severity != "info" for rank in found.ranks}
+    """Ranks that a finding above info singles out, and the stragglers."""
+    above = [found for found in view.findings if found.severity != "info"]
+    from_findings = {rank for found in above if len(found.ranks) < len(view.ranks) for rank in found.ranks}
     return from_findings | {one.rank for one in view.stragglers}
 
 
