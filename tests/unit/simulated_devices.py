@@ -377,12 +377,12 @@ def measured_rows(run: DeviceRun) -> list[Measured]:
             is_oldest = len(written) < 2 or written[-2] < at
             asked_in_vain = at > step and is_oldest and closing[at - 1] < last
             in_vain = float(closing[at - 1]) if asked_in_vain else -np.inf
-            rows = _rows_of(run, step, rank, step - attach, float(closing[at]), in_vain)
+            rows = _rows_of(run, step, rank, step - attach, float(closing[at]), in_vain=in_vain)
             found.append(Measured(step, rank, at, rows))
     return found
 
 
-def _rows_of(run: DeviceRun, step: int, rank: int, local: int, asked: float, in_vain: float) -> Ints:
+def _rows_of(run: DeviceRun, step: int, rank: int, local: int, asked: float, *, in_vain: float) -> Ints:
     """asked: the host's clock when the step's last border was found passed; in_vain: when it last was not."""
     recorded, passed = run.recorded[step, :, rank], run.passed[step, :, rank]
     caught_up = recorded[1:] >= passed[:-1]  # each border is asked about when the next is recorded

@@ -11,6 +11,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "accuracy"))
 
+import devices
 import latency
 import reality
 import simulate
@@ -64,3 +65,16 @@ def test_the_step_without_the_fault_is_as_predicted() -> None:
     assert len(errors) >= 12
     assert np.median(errors) <= 0.03
     assert np.percentile(errors, 90) <= 0.06
+
+
+def test_nobody_innocent_is_named_on_devices() -> None:
+    """Random trainings on devices, a third healthy: no alarm, no innocent, and all that cost a tenth are found."""
+    outcomes = devices.score(18, 3)
+    assert len(outcomes) == 18
+    # What is late on all alike has an expected failure of its own, in test_device_situations.
+    outcomes = [one for one in outcomes if one.case.kind != "data on all"]
+    worth = [one for one in outcomes if one.case.ranks and one.true_share >= devices.WORTH_FINDING]
+
+    assert not [one.said for one in outcomes if one.wrong_names or one.is_alarm]
+    assert len(worth) >= 3
+    assert not [one.said for one in worth if not one.is_found]
