@@ -244,8 +244,8 @@ def _hello(world: World, host: str, ranks: npt.NDArray[np.int64]) -> Frame:
             "pid": 1000 + rank,
             "state": "live",
             "torch": "2.13.0",
-            "backend": "nccl",
-            "device": "cuda",
+            "backend": "gloo",
+            "device": "cpu",  # the thread's clock is that of the work; of devices: simulated_devices.py
             "label": "world",
         }
         for rank in ranks.tolist()
