@@ -185,14 +185,16 @@ def test_simulated_faults_cost_what_they_must(fault: Fault, sync: int, low_ms: f
 
 @pytest.mark.parametrize("period", [1, 4, 16])
 def test_simulated_ranks_measure_the_same_steps(period: int) -> None:
-    """Every step, every fourth, every sixteenth; rows of a step touch, and cover what the device's step took."""
+    """Every step, a fourth, a sixteenth of them; rows of a step touch, and cover what the device's step took."""
     job = DeviceJob(num_ranks=3, period=period, sync_every=10, attach=(0, 5, 0))
     run = simulate(job)
     steps = measured_steps(job)
     rows = measured_rows(run)
     column = {name: index for index, name in enumerate(EVENT_NAMES)}
 
-    assert set(np.diff(steps).tolist()) == {period}
+    assert (
+        period / 2 < (job.num_steps - 2) / len(steps) < 2 * period
+    )  # drawn by lot, so that nothing is in step
     for rank, attach in enumerate(job.attach):
         mine = [one.step for one in rows if one.rank == rank]
         assert set(steps[2:-12]) <= set(mine) | set(range(attach + 2))
@@ -438,7 +440,6 @@ def test_data_that_is_late_on_all_is_nobodys_fault_although_threads_drift_apart(
     assert "input_bound" in {found.id for found in view.findings if found.severity != "info"}, said(view)
 
 
-@pytest.mark.xfail(strict=True, reason="every fourth step meets the step after a look at the loss too often")
 def test_measured_steps_stand_for_all_whatever_the_distance_of_looks_at_the_loss() -> None:
     """The thread's lead hides the data in most steps and not after a look: one in ten, one in five of the measured."""
     fault = Fault("data", (2,), 90 * MS)
