@@ -91,7 +91,7 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all that was launched is done."""
-        return self._queue.empty() and self.record_event().query()
+        return self._queue.empty() and self.free_ns <= time.monotonic_ns()
 
 
 class Recording:
@@ -111,9 +111,7 @@ class Recording:
 class Event:
     """A mark in a stream, with the device's time; as torch.cuda's."""
 
-    def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> None:
+    def __init__(self, **_options: bool) -> None:
         self.latest: Recording | None = None
 
     def record(self, stream: Stream | None = None) -> None:
@@ -201,8 +199,8 @@ def device_module() -> Any:
     module.device_count = lambda: 1
     module.device = lambda _device: contextlib.nullcontext()
     module.get_device_properties = lambda device=None: Properties(getattr(device, "index", device) or 0)
-    module.get_device_name = lambda device=None: Properties(0).name
-    module.memory_stats = lambda device=None: {}
+    module.get_device_name = lambda _device=None: Properties(0).name
+    module.memory_stats = lambda _device=None: {}
     return module
 
 

@@ -1,0 +1,144 @@
+"""The asynchronous device that stands in for CUDA in tests: its clock, its queue, and what ranks wait for on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from asynchronous_device import Event, Stream, current_stream, stream
+from patience import PATIENCE_S
+
+SCRIPT = Path(__file__).parents[1] / "asynchronous_training.py"
+BUSY_S = 0.2
+
+
+def between(begin: Event, end: Event) -> float:
+    """Milliseconds, once both are passed."""
+    end.synchronize()
+    return begin.elapsed_time(end)
+
+
+def test_launches_return_and_the_device_takes_exactly_as_long_as_they_say() -> None:
+    """The host is through long before the device, whose clock keeps no error of the thread's waking up."""
+    one = Stream()
+    begin_s = time.monotonic()
+    one.launch(BUSY_S)  # so that there is no gap until the next is launched
+    begin = one.record_event()
+    for _ in range(100):
+        one.launch(BUSY_S / 100)
+    end = one.record_event()
+    assert time.monotonic() - begin_s < BUSY_S
+    assert not end.query()
+    with pytest.raises(RuntimeError, match="completed"):
+        begin.elapsed_time(end)
+    assert between(begin, end) == pytest.approx(BUSY_S * 1e3)
+    assert time.monotonic() - begin_s >= 2 * BUSY_S
+    assert end.query()
+
+
+def test_an_idle_device_is_idle_until_the_next_launch() -> None:
+    """What the host does meanwhile lies between two events, and is not made up for."""
+    one = Stream()
+    one.launch(0.001)
+    one.synchronize()
+    begin = one.record_event()
+    begin_s = time.monotonic()
+    time.sleep(0.05)
+    slept_s = time.monotonic() - begin_s
+    one.launch(0.001)
+    end = one.record_event()
+    assert between(begin, end) >= slept_s * 1e3 + 1
+
+
+def test_the_host_runs_ahead_by_the_length_of_the_queue() -> None:
+    """The launch after that returns when the device has taken one out."""
+    one = Stream(length=8)
+    gate = Event()
+    other = Stream()
+    gate.record(other)  # passed at once
+    gate.synchronize()
+    other.launch(BUSY_S)
+    closed = other.record_event()
+    one.wait_event(closed)
+    begin_s = time.monotonic()
+    for _ in range(8):
+        one.launch(0.0)
+    assert not closed.query()
+    one.launch(0.0)
+    one.launch(0.0)
+    assert closed.query()
+    assert time.monotonic() - begin_s > BUSY_S / 2
+
+
+def test_streams_wait_for_each_other_without_the_host() -> None:
+    """The later of both decides when the next kernel begins; a waiting host is not needed for it."""
+    one, two = Stream(), Stream()
+    begin = one.record_event()
+    one.launch(0.05)
+    two.wait_event(one.record_event())
+    two.launch(0.03)
+    end = two.record_event()
+    assert not end.query()
+    assert between(begin, end) == pytest.approx(80, abs=10)  # the host may lose its core between two launches
+
+
+def test_an_event_recorded_again_is_another_mark() -> None:
+    """Events are used again, as the probe does."""
+    with stream(Stream()):
+        event = Event(enable_timing=True)
+        event.record()
+        event.synchronize()
+        current_stream().launch(BUSY_S)
+        event.record()
+        assert not event.query()
+        event.synchronize()
+        assert event.query()
+
+
+def times(folder: Path, *arguments: str) -> list[dict[str, float]]:
+    """Median milliseconds of each span by rank, of a training of two ranks, by its own events."""
+    pytest.importorskip("torch")
+    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone"]
+    command += [
+        "--nproc-per-node=2",
+        str(SCRIPT),
+        "--steps",
+        "30",
+        "--times",
+        str(folder / "times"),
+        *arguments,
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = []
+    for rank in range(2):
+        lines = (folder / f"times.{rank}").read_text().splitlines()
+        steps = [json.loads(line)["ms"] for line in lines[5:]]
+        found.append({name: statistics.median(step[name] for step in steps) for name in steps[0]})
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sync_every", ["0", "1"])
+def test_the_early_rank_waits_for_the_late_device_and_that_one_for_the_transfer(
+    tmp_path: Path, sync_every: str
+) -> None:
+    """Kernels take 1.5 times as long on rank 1: by copy, forward and backward it comes later, and waits only for the
+    bucket that nothing hides.
+    """
+    early, late = times(tmp_path, "--fault-rank", "1", "--device-factor", "1.5", "--sync-every", sync_every)
+    lengths = {"forward": 22.0, "backward": 44.0, "optimizer": 6.0}
+    for name, length_ms in lengths.items():
+        assert early[name] == pytest.approx(length_ms, rel=0.1)
+        assert late[name] == pytest.approx(1.5 * length_ms, rel=0.1)
+    assert late["exchange"] == pytest.approx(3.0, abs=1)
+    assert early["exchange"] - late["exchange"] == pytest.approx(0.5 * (3 + 22 + 44 + 6), rel=0.15)
