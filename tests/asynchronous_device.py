@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -30,18 +30,40 @@ class Stream:
     def __init__(self, length: int = QUEUE_LENGTH) -> None:
         """length: launches that fit in the queue; the next one waits for room."""
         self.free_ns = time.monotonic_ns()  # the device's clock: all before is done
-        self._queue: queue.Queue[tuple[int, Entry]] = queue.Queue(length)
         self.is_slow_by = 1.0
+        self.length = length
+        self._entries: deque[tuple[int, Entry]] = deque()
+        self._is_busy = False
+        lock = threading.Lock()
+        self._came, self._room = threading.Condition(lock), threading.Condition(lock)
+        self.passed = threading.Condition(lock)  # an event
         threading.Thread(target=self._work, name="device-stream", daemon=True).start()
 
     def _work(self) -> None:
         while True:
-            launched_ns, entry = self._queue.get()
+            with self._came:
+                self._is_busy = False
+                while not self._entries:
+                    self._came.wait()
+                launched_ns, entry = self._entries.popleft()
+                self._is_busy = True
+                self._room.notify()
             self.free_ns = max(self.free_ns, launched_ns)
             entry(self)
 
     def _put(self, entry: Entry) -> None:
-        self._queue.put((time.monotonic_ns(), entry))
+        with self._room:
+            while len(self._entries) >= self.length:
+                self._room.wait()
+            is_idle = not self._entries and not self._is_busy
+            now = time.monotonic_ns()
+            if is_idle and isinstance(entry, Recording):
+                # No thread to be woken: the host would wait for it to let go of the interpreter.
+                self.free_ns = entry.passed_ns = max(self.free_ns, now)
+                entry.is_passed = True
+                return
+            self._entries.append((now, entry))
+            self._came.notify()
 
     def _until_free(self) -> None:
         """The thread comes to where the device's clock already is."""
@@ -80,7 +102,7 @@ class Stream:
         if recording is not None:
 
             def wait(stream: Stream) -> None:
-                recording.passed.wait()
+                recording.wait()
                 stream.free_ns = max(stream.free_ns, recording.passed_ns)
 
             self._put(wait)
@@ -91,21 +113,31 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all that was launched is done."""
-        return self._queue.empty() and self.free_ns <= time.monotonic_ns()
+        with self._came:
+            return not self._entries and not self._is_busy
 
 
 class Recording:
     """One recording of an event: a later one of the same event is another."""
 
-    __slots__ = ("passed", "passed_ns")
+    __slots__ = ("is_passed", "passed_ns", "stream")
 
-    def __init__(self) -> None:
-        self.passed = threading.Event()
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.is_passed = False
         self.passed_ns = 0
 
     def __call__(self, stream: Stream) -> None:
         self.passed_ns = stream.free_ns
-        self.passed.set()
+        with stream.passed:
+            self.is_passed = True
+            stream.passed.notify_all()
+
+    def wait(self) -> None:
+        """Until the stream has come to it."""
+        with self.stream.passed:
+            while not self.is_passed:
+                self.stream.passed.wait()
 
 
 class Event:
@@ -116,8 +148,9 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """Put the mark behind all that was launched into the stream, the current one if none is given."""
-        self.latest = recording = Recording()
-        (stream or current_stream())._put(recording)
+        chosen = stream or current_stream()
+        self.latest = recording = Recording(chosen)
+        chosen._put(recording)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let a stream wait for it."""
@@ -125,12 +158,12 @@ class Event:
 
     def query(self) -> bool:
         """Whether the device has passed it."""
-        return self.latest is None or self.latest.passed.is_set()
+        return self.latest is None or self.latest.is_passed
 
     def synchronize(self) -> None:
         """Wait in the host until the device has passed it."""
         if self.latest is not None:
-            self.latest.passed.wait()
+            self.latest.wait()
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds of the device from this event to that one; both have to be passed."""
