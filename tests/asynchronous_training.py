@@ -48,6 +48,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--transfer-ms", type=float, default=3.0, help="of each bucket")
     parser.add_argument("--optimizer-ms", type=float, default=6.0)
     parser.add_argument("--launch-ms", type=float, default=0.8, help="of the host for one layer's kernels")
+    parser.add_argument("--queue", type=int, default=device.QUEUE_LENGTH, help="launches that fit in")
     parser.add_argument("--fault-rank", type=int, default=0, help="-1: all of them")
     parser.add_argument(
         "--device-factor", type=float, default=1.0, help="that rank's kernels take so much longer"
@@ -269,6 +270,7 @@ def train(options: argparse.Namespace) -> None:
     torch.manual_seed(0)
     is_faulty = options.fault_rank in (rank, ALL_RANKS)
     compute = device.default_stream()
+    compute.length = options.queue
     if is_faulty:
         compute.is_slow_by = options.device_factor
     host = Host(compute, options.launch_ms / 1e3 * (options.host_factor if is_faulty else 1.0))
