@@ -51,6 +51,9 @@ MAX_COST_SHARE = 1e-3
 MAX_BITS = 8  # one step in 256
 GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: its multiples come back to no place near
 MAX_STILL = 3
+WAITED = 3  # times the cheapest border: one that takes longer has waited for room in the launch queue
+STEPS_OF_MEAN = 16
+FAR_NS = 1 << 40
 # By phase: whether its begin is a border, and whether its end is one even if nothing follows at once. After the others
 # the device has no work of its own until the next begins.
 _BEGINS = (True, True, True, True, False, True, False, True, False, False)
@@ -78,6 +81,7 @@ class DeviceTimes:
         "hook",
         "is_failed",
         "least_bits",
+        "least_ns",
         "num_dropped",
         "num_still",
         "pending",
@@ -104,7 +108,8 @@ class DeviceTimes:
         self.costs = Median(
             0
         )  # of a measured step; one in which the launch queue was full must not count for many
-        self.step_ns = Median(0)
+        self.step_ns = 0.0  # a running mean
+        self.least_ns = FAR_NS  # of one border
         self.resolve_ns = 0  # what reading a step's events took last
         self.bits = self.least_bits = 0
         self.position = -1  # of the group's sequence, or the step's number, when the last step ended
@@ -153,7 +158,10 @@ class DeviceTimes:
             recorded_ns = monotonic_ns()
             self.device.record(event, stream)
             borders.append((event, phase, recorded_ns))
-            self.cost_ns += monotonic_ns() - now
+            cost_ns = monotonic_ns() - now
+            self.least_ns = min(self.least_ns, cost_ns)
+            # Where the launch queue is full it was waited for, as the training's next launch would have: no cost.
+            self.cost_ns += min(cost_ns, WAITED * self.least_ns)
         except Exception as error:  # noqa: BLE001 - the guard: a device in trouble is the host's to notice
             self._failed(error)
 
@@ -187,9 +195,11 @@ class DeviceTimes:
                 self.pending.append((step, borders, self.seen, self.unseen))
                 self.costs.add(self.cost_ns + self.resolve_ns)
             own_ns = self.cost_ns
+            self.least_ns += self.least_ns >> 6  # what is cheapest is found anew
             self.borders = None
             self.cost_ns = 0
-            self.step_ns.add(step_ns)
+            # The mean: where the thread runs ahead most steps are short, and one waits for all of them.
+            self.step_ns += (step_ns - self.step_ns) / (STEPS_OF_MEAN if self.step_ns else 1)
             is_due = self._move(step, seq)
             if self.pending and not self.device.is_capturing():
                 for _ in range(MAX_RESOLVED):
@@ -210,7 +220,7 @@ class DeviceTimes:
         before, self.position = self.position, position
         self.num_still += position == before  # a group without collectives tells nothing
         is_due = position != before and is_drawn(position, self.bits)
-        period = self.costs.value / (MAX_COST_SHARE * max(1, self.step_ns.value))
+        period = self.costs.value / (MAX_COST_SHARE * max(1.0, self.step_ns))
         self.bits = max((max(1, round(period)) - 1).bit_length(), self.least_bits)
         self.bits = min(self.bits, MAX_BITS)
         return is_due

@@ -16,6 +16,7 @@ def document(view: RunView) -> Document:
     """The document; every value is plain JSON, unknown is null."""
     return {
         "schema": view.schema,
+        "clock": view.clock,
         "run": {
             "label": view.run.label,
             "command": view.run.command,
