@@ -592,6 +592,7 @@ def many(num_ranks: int = 1024, *, seed: int = 7) -> RunView:
         ),
         ranks=ranks,
         stragglers=(replace(view.stragglers[0], rank=culprit),),
+        clock="device",
     )
 
 

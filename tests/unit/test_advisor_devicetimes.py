@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import Job, folded, frames
+from synthetic_run import Fault, Job, folded, frames, on_devices
 
 from tuiadvisor.advisor.detail.device_times import MIN_STEPS, DeviceTimes, of_job
 from tuiadvisor.advisor.fold import Advisor
@@ -95,23 +95,74 @@ def test_job_keeps_pace_only_where_all_its_devices_do() -> None:
     assert job.seconds["forward"] == pytest.approx(0.007)
 
 
-def test_view_document_and_text_say_device_and_host_apart() -> None:
-    """The rank's forward on the thread stays what it was; the device's stands beside it, and it is host-bound."""
+def test_times_are_the_devices_and_say_so() -> None:
+    """Steps, phases and ranks rest on the devices' clocks; one that is never behind waits for launches."""
     job = Job(num_ranks=2, num_steps=60)
-    rows = [row for rank in range(2) for step in range(9) for row in measured(rank, step, behind_ns=MS // 10)]
-    without = folded(frames(job)).view()
-    view = folded([*frames(job), events(rows)]).view()
+    view = folded(on_devices(frames(job), behind_share=0.0)).view()
 
-    assert [None, None] == [row.device for row in without.ranks]
-    assert [0.006, 0.006] == [row.device.seconds["forward"] for row in view.ranks if row.device]
-    assert [row.seconds for row in without.ranks] == [row.seconds for row in view.ranks]
-    assert {"host_bound"} == {f.id for f in view.findings} - {f.id for f in without.findings}
-    assert document(view)["device"] is not None
-    assert "keeps pace with its thread" in plain_summary(view).replace("\n", " ")
+    assert (view.clock, document(view)["clock"]) == ("device", "device")
+    assert view.step.seconds["forward"] == pytest.approx(0.006, rel=0.1)
+    assert [True, True] == [row.device.keeps_pace for row in view.ranks if row.device]
+    assert "host_bound" in {found.id for found in view.findings}
+    assert "all times are the devices' own" in plain_summary(view).replace("\n", " ")
+    assert "cuda (device clock)" in plain_summary(view)
+
+
+def test_launches_alone_decide_nothing() -> None:
+    """Ranks on devices whose clocks nobody read: no decision, no rank, no exchange, and what is missing is said."""
+    late = Job(num_ranks=4, num_steps=120).with_faults(Fault("backward", (2,), 0.003))
+    without = [frame for frame in on_devices(frames(late)) if frame.kind != FrameKind.EVENTS]
+    view = folded(without).view()
+
+    assert (view.clock, view.verdict.decision) == ("host", None)
+    assert view.verdict.sentence == "Not decided: no step was seen by the devices' own clocks."
+    assert (view.stragglers, view.findings, view.pauses, view.goodput) == ((), (), (), None)
+    assert view.step.seconds["comm_exposed"] is None
+    assert "cuda (host clock)" in plain_summary(view)
+
+
+def test_devices_that_fall_silent_are_not_believed_for_ever() -> None:
+    """The hook of one rank fails at step 200 of 3,000: what was measured until then is not how it is now."""
+    job = Job(num_ranks=2, num_steps=3000)
+    kept = []
+    for frame in on_devices(frames(job, rows_per_frame=200)):
+        if frame.kind == FrameKind.EVENTS and frame.seq > 5:
+            continue
+        kept.append(frame)
+    view = folded(kept).view()
+
+    assert view.verdict.decision is None
+    assert "last seen at step" in view.verdict.sentence
+
+
+def test_restarted_probe_counts_anew() -> None:
+    """Steps from 0 again, later on the same clock: only what came since stands in the view."""
+    rows = [row for step in range(20) for row in measured(0, step, behind_ns=0)]
+    later = [
+        (*row[:3], row[3] + 60 * 10**9, row[4] + 60 * 10**9, *row[5:])
+        for step in range(9)
+        for row in measured(0, step, behind_ns=0, forward_ms=16)
+    ]
+    times = taken(rows)
+    times.take(unpack_columns(pack_columns(later, NAMES), NAMES))
+
+    assert times.views()[0].seconds["forward"] == pytest.approx(0.016)
+    assert times.views()[0].num_steps == 8
+
+
+def test_many_ranks_keep_fewer_steps() -> None:
+    """Memory is bounded: thousands of ranks keep 64 measured steps each, and go on."""
+    times = DeviceTimes()
+    for step in range(80):
+        rows = [row for rank in range(1100) for row in measured(rank, step, behind_ns=0)]
+        times.take(unpack_columns(pack_columns(rows, NAMES), NAMES))
+
+    assert len(times.views()) == 1100
+    assert times.views()[0].num_steps == 63
 
 
 def test_part_of_a_run_has_no_device_times() -> None:
-    """They are of the latest steps, not of the chosen ones."""
+    """What was measured lies outside of the chosen steps."""
     rows = [row for step in range(9) for row in measured(0, step, behind_ns=0)]
     advisor = folded([*frames(Job(num_ranks=2, num_steps=60)), events(rows)])
 

@@ -439,7 +439,7 @@ def test_ranks_with_other_costs_measure_steps_of_one_grid(training: Training) ->
 @pytest.mark.parametrize("advance", [1, 2, 7, 28])
 @pytest.mark.parametrize("period", [2, 4, 10, 16, 50])
 def test_lots_fall_on_every_place_of_a_period(advance: int, period: int) -> None:
-    """A look at the loss in every tenth step is in a tenth of the measured ones, for any number of collectives a step."""
+    """A look at the loss in every tenth step is in a tenth of the measured ones, however many collectives a step."""
     for bits in (1, 3, 4):
         drawn = [step for step in range(16_000) if device_times.is_drawn(1000 + advance * step, bits)]
         assert len(drawn) == pytest.approx(16_000 >> bits, rel=0.05)

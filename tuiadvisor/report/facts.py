@@ -12,6 +12,7 @@ from tuiadvisor.text.wording import (
     MEETS,
     PIPELINE_PARTS,
     collective_figures,
+    device_words,
     ideal_source,
     loss_notes,
     size_figures,
@@ -193,7 +194,7 @@ def environment_facts(view: RunView) -> list[tuple[str, str]]:
         ("torch", info.torch or text_of.UNKNOWN),
         ("python", info.python or text_of.UNKNOWN),
         ("backend", info.backend or text_of.UNKNOWN),
-        ("device", info.device or text_of.UNKNOWN),
+        ("device", device_words(info.device, view.clock) or text_of.UNKNOWN),
     ]
     rows += [("layout", layout)] if layout else []
     return rows + sorted(info.software.items())

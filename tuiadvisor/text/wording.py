@@ -155,3 +155,10 @@ def loss_notes(lost: Losses) -> tuple[str, ...]:
     parts = [f"{text_of.count(number, noun)} {what}" for number, noun, what in counted if number]
     parts += [f"{text_of.ranks(lost.ranks_missing)} missing"] if lost.ranks_missing else []
     return (*parts, *lost.notes)
+
+
+def device_words(device: str | None, clock: str) -> str:
+    """The kind of device, with the clock that the times are from where there are two: "cuda (device clock)"."""
+    if not device or device == "cpu":
+        return device or ""
+    return f"{device} ({clock} clock)"

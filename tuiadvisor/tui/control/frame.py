@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, Span, clean, crop, fit, indent, length, line, pad, wrap
+from tuiadvisor.text.wording import device_words
 from tuiadvisor.tui.contract.commands import label
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
@@ -60,7 +61,7 @@ def header(state: FeedState, width: int) -> Line:
     software = " ".join(
         clean(part) for part in (f"torch {run.torch}" if run.torch else "", run.backend or "") if part
     )
-    device = clean(run.device or "")
+    device = clean(device_words(run.device, view.clock))
     details = " · ".join(
         part for part in (f"{world} on {where}" if run.hosts else world, software, device) if part
     )

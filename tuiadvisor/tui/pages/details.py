@@ -202,18 +202,10 @@ def _phase_rows(view: RunView, rank: RankRow) -> list[Line]:
 
 
 def _device_rows(rank: RankRow) -> list[Line]:
-    """What the device spent on the same phases, where that was measured."""
+    """Whether its device waits for its thread, where that was measured."""
     if rank.device is None:
         return []
-    spent = " · ".join(
-        f"{text_of.phase_name(phase)} {text_of.seconds(value)}"
-        for phase, value in rank.device.seconds.items()
-        if value
-    )
-    return [
-        _fact("on its device", text_of.seconds(rank.device.step_s), f" a step: {spent}"),
-        _fact("device", sections.pace(rank.device), f", in {rank.device.num_steps} measured steps"),
-    ]
+    return [_fact("its device", sections.pace(rank.device), f", in {rank.device.num_steps} measured steps")]
 
 
 def _lateness(view: RunView, rank: RankRow, width: int) -> list[Line]:

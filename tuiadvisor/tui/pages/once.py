@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, crop, fit, indent, line, rule, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.text.wording import device_words
 from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import action, bullet
 from tuiadvisor.tui.pages.pipeline import pipeline_lines
@@ -78,7 +79,7 @@ def _job(view: RunView) -> list[Line]:
         text_of.count(len(run.hosts), "host") if run.hosts else "unknown hosts",
         f"torch {run.torch or text_of.UNKNOWN}",
         run.backend or "unknown backend",
-        run.device or "unknown device",
+        device_words(run.device, view.clock) or "unknown device",
     ]
     if view.last_step is not None:
         parts.append(f"step {view.last_step:,}")

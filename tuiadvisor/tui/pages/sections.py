@@ -168,15 +168,16 @@ def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
 
 
 def device(view: RunView, width: int, max_rows: int) -> list[Line]:
-    """Return what the devices spend beside what their threads spend, where that was measured."""
-    if view.device is None:
+    """Return which clock the times are from, where the ranks compute on devices."""
+    if view.clock == "device":
+        steps = text_of.count(view.window.num_steps, "measured step")
+        text = f"all times are the devices' own, of {steps}"
+        if view.device is not None:
+            text += f"; the typical device {pace(view.device)}"
+    elif view.run.device and view.run.device != "cpu":
+        text = "times are the host's clock: when work was launched, not when the device did it"
+    else:
         return []
-    parts = [
-        f"{text_of.phase_name(phase)} {text_of.seconds(value)}"
-        for phase, value in view.device.seconds.items()
-        if value
-    ]
-    text = f"on the device {text_of.seconds(view.device.step_s)} a step: {', '.join(parts)}; it {pace(view.device)}"
     return _cut([line((row, "dim")) for row in wrap(text, width)], max_rows, width)
 
 
