@@ -50,6 +50,8 @@ MAX_RESOLVED = 2  # a step: after a look at the loss many are there at once
 MAX_COST_SHARE = 1e-3
 MAX_BITS = 8  # one step in 256
 GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: its multiples come back to no place near
+# Measured whatever they cost, some 5 ms in all: there are findings to make, and ranks attach one after the other.
+FIRST_STEPS = 48
 MAX_STILL = 3
 WAITED = 3  # times the cheapest border: one that takes longer has waited for room in the launch queue
 STEPS_OF_MEAN = 16
@@ -83,6 +85,7 @@ class DeviceTimes:
         "least_bits",
         "least_ns",
         "num_dropped",
+        "num_measured",
         "num_still",
         "pending",
         "position",
@@ -114,6 +117,7 @@ class DeviceTimes:
         self.bits = self.least_bits = 0
         self.position = -1  # of the group's sequence, or the step's number, when the last step ended
         self.num_dropped = 0
+        self.num_measured = 0
         self.num_still = 0  # steps in which the group's sequence stood still
         self.is_failed = False
 
@@ -194,6 +198,7 @@ class DeviceTimes:
             if borders and len(borders) > 1:
                 self.pending.append((step, borders, self.seen, self.unseen))
                 self.costs.add(self.cost_ns + self.resolve_ns)
+                self.num_measured += 1
             own_ns = self.cost_ns
             self.least_ns += self.least_ns >> 6  # what is cheapest is found anew
             self.borders = None
@@ -221,8 +226,8 @@ class DeviceTimes:
         self.num_still += position == before  # a group without collectives tells nothing
         is_due = position != before and is_drawn(position, self.bits)
         period = self.costs.value / (MAX_COST_SHARE * max(1.0, self.step_ns))
-        self.bits = max((max(1, round(period)) - 1).bit_length(), self.least_bits)
-        self.bits = min(self.bits, MAX_BITS)
+        wanted = (max(1, round(period)) - 1).bit_length() if self.num_measured >= FIRST_STEPS else 0
+        self.bits = min(max(wanted, self.least_bits), MAX_BITS)
         return is_due
 
     def _resolve(self) -> bool:

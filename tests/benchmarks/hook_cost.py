@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tuiadvisor_probes import phases
@@ -113,11 +114,15 @@ def border_ns() -> tuple[str, float]:
     """(on what, nanoseconds) of one border of device times: real CUDA events, or calls that do nothing: our half."""
     import torch
 
+    from tuiadvisor_probes.accelerator import Accelerator
     from tuiadvisor_probes.device_times import DeviceTimes
     from tuiadvisor_probes.guard import Hook
 
     class Event:
-        def record(self) -> None:
+        def __init__(self, *, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self, stream: object) -> None:
             pass
 
         def query(self) -> bool:
@@ -126,26 +131,27 @@ def border_ns() -> tuple[str, float]:
         def elapsed_time(self, _end: object) -> float:
             return 0.0
 
-    def on_device() -> Any:
-        return torch.cuda.Event(enable_timing=True)
-
-    make: Callable[[], Any] = Event
-    is_capturing: Callable[[], bool] = bool
+    module: Any = SimpleNamespace(
+        __name__="torch.nothing",
+        Event=Event,
+        current_stream=lambda _index: 0,
+        is_current_stream_capturing=lambda: False,
+    )
     if torch.cuda.is_available():
         torch.zeros(1, device="cuda")
-        make, is_capturing = on_device, torch.cuda.is_current_stream_capturing
-    hook = Hook("device_times", 0, lambda _: None)
-    times = DeviceTimes(hook, lambda _kind, _slots: None, make, is_capturing)
-    times.free = [make() for _ in range(64)]
+        module = torch.cuda
+    device = Accelerator(module, 0, [])
+    times = DeviceTimes(Hook("device_times", 0, lambda _: None), lambda _kind, _slots: None, device)
+    times.free = [device.event() for _ in range(64)]
 
     def pair() -> None:
-        times.borders, times.seen = [], []
+        times.borders, times.seen, times.unseen = [], [], []
         for _ in range(10):
             times.begins(phases.FORWARD, phases.OTHER, 0)
             times.ends(phases.FORWARD, phases.OTHER, 0)
         times._forget(times.borders)
 
-    return "CUDA calls that do nothing" if make is Event else "real CUDA events", best_ns(pair) / 20
+    return "real CUDA events" if module is torch.cuda else "CUDA calls that do nothing", best_ns(pair) / 20
 
 
 def hollow_out() -> None:

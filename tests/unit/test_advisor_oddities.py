@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames, hello, simulate
+from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames, hello, on_devices, simulate
 
 from tuiadvisor.stream.frames import Frame, FrameKind
 from tuiadvisor.views.run_view import RunView
@@ -51,6 +51,20 @@ def still(job: Job, seconds: float, phases: dict[int, str], **of_rank: dict[int,
     return folded([*frames(job), status(job, 90, now_s, **values)]).view()
 
 
+def still_on_devices(
+    job: Job, seconds: float, phases: dict[int, str], **of_rank: dict[int, object]
+) -> RunView:
+    """The same on devices: collectives are launched, and waited for wherever the device is needed next."""
+    last_s = 1.0 + 0.02 * job.num_steps
+    values: dict[str, dict[int, object]] = {
+        "phase": dict(phases),
+        "phase_since_ns": dict.fromkeys(range(job.num_ranks), round(last_s * 1e9)),
+        "step": dict.fromkeys(range(job.num_ranks), job.num_steps),
+        **of_rank,
+    }
+    return folded([*on_devices(frames(job)), status(job, 500, last_s + seconds, **values)]).view()
+
+
 def hangs(view: RunView) -> list[tuple[str, tuple[int, ...], str | None]]:
     """(severity, missing ranks, phase) of the findings on a standstill."""
     return [(f.severity, f.ranks, f.phase) for f in view.findings if f.id == "hang"]
@@ -69,6 +83,29 @@ def test_a_rank_that_is_a_step_behind_has_not_come() -> None:
     steps: dict[int, object] = {0: 200, 1: 199, 2: 200, 3: 200}
     view = still(Job(), 40.0, {0: "backward", 1: "other", 2: "backward", 3: "backward"}, step=steps)
     assert [("critical", (1,), "other")] == hangs(view)
+
+
+@pytest.mark.parametrize("of_rank", [{}, {"step": {0: 199, 1: 201, 2: 201, 3: 201}}])
+def test_on_devices_no_phase_tells_who_has_not_come(of_rank: dict[str, dict[int, object]]) -> None:
+    """Rank 0 logs, the others' launch queues are full: a collective hangs, and the threads are where they are."""
+    view = still_on_devices(Job(), 20.0, {0: "other", 1: "forward", 2: "backward", 3: "forward"}, **of_rank)
+    assert [()] == [ranks for _, ranks, _ in hangs(view)]
+    assert "which rank is missing was not observed" in view.verdict.sentence
+
+
+def test_on_devices_all_stand_outside_of_every_phase() -> None:
+    """`.item()` waits for the collective: nothing for half a minute, for the loop may be over, then it is said."""
+    phases = dict.fromkeys(range(4), "other")
+    assert [] == hangs(still_on_devices(Job(), 30.0, phases))
+    assert [()] == [ranks for _, ranks, _ in hangs(still_on_devices(Job(), 90.0, phases))]
+    assert [] == hangs(still(Job(), 90.0, phases)), "on the processor a collective has a phase of its own"
+
+
+def test_on_devices_a_stopped_process_is_named() -> None:
+    """The kernel says so, whatever its device does."""
+    threads: dict[int, object] = {0: "running", 1: "running", 2: "stopped", 3: "running"}
+    view = still_on_devices(Job(), 20.0, dict.fromkeys(range(4), "backward"), thread=threads)
+    assert [(2,)] == [ranks for _, ranks, _ in hangs(view)]
 
 
 def test_all_in_backward_names_nobody() -> None:

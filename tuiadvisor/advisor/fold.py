@@ -314,7 +314,12 @@ class Advisor:
             if why_blind:
                 diagnosis = without_device(diagnosis)
         pipelines = find_pipelines(
-            self.chunks, self.roster, self.store, diagnosis, None if steps is None else steps[1]
+            self.chunks,
+            self.roster,
+            self.store,
+            diagnosis,
+            None if steps is None else steps[1],
+            on_device=self._on_device,
         )
         return Seen(
             missing=missing,

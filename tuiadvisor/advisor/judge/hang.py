@@ -45,7 +45,8 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Measu
                 facts.still_s,
                 step,
                 thread=facts.still_thread,
-                waits_asleep=facts.texts.get("backend") == "gloo",
+                waits_asleep=facts.texts.get("backend") == "gloo" and not _on_device(facts),
+                on_device=_on_device(facts),
             )
         )
     found = standstill(places, _longest_step_s(table))
@@ -53,6 +54,10 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Measu
         return None
     host_of = {rank: facts.host for rank, facts in roster.ranks.items()}
     return measured(found, host_of, roster.world_size())
+
+
+def _on_device(facts: RankFacts) -> bool:
+    return facts.texts.get("device", "cpu") != "cpu"
 
 
 def _was_live(facts: RankFacts) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_PIPELINES: Final = 64  # looked at; others of the same job are alike or it is their stages that differ
 MAX_CHUNKS: Final = 4096  # of the step that is drawn
+LAUNCHED: Final = "chunks were timed by the host's clock, which says when they were launched, not what the devices took for them"
 LETTERS: Final = {
     int(EventKind.STAGE_FORWARD): "F",
     int(EventKind.STAGE_BACKWARD): "B",
@@ -49,10 +50,14 @@ def find_pipelines(
     store: StepStore,
     diagnosis: Diagnosis | None,
     until_step: int | None = None,
+    *,
+    on_device: bool = False,
 ) -> Pipelines | None:
-    """The job's pipelines; None where no rank has a stage."""
+    """The job's pipelines; None where no rank has a stage. on_device: chunks tell when they were launched."""
     told = has_stages(roster)
     held = chunks.held(store, roster.clock_shift, until_step)
+    if on_device and (told or held is not None):
+        return _nothing(LAUNCHED, roster)
     if held is None:
         return _nothing("no chunk of a stage was seen yet", roster) if told else None
     groups = _groups(held, roster)

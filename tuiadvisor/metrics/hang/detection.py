@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MIN_STILL_S: Final = 5.0  # a step of a few milliseconds that takes this long is no jitter
 LONGER_THAN_USUAL: Final = 3.0  # times the longest step seen: the run's own pattern
+# All ranks in code without a hook: the loop may be over. On devices that is where `.item()` waits for a collective.
+OUTSIDE_PATIENCE_S: Final = 60.0
 PATIENCE_S: Final = 600.0  # while a checkpoint or an evaluation is under way, or before the first steps
 STEPS_AFTER_DEATH: Final = 2  # that the others may still count: the one it died in, and one begun
 AT_REST: Final = frozenset(phases.PAUSES)
@@ -35,6 +37,8 @@ class RankNow:
     step: int | None  # on the job's axis where known
     thread: str | None = None  # of events.THREAD_STATES
     waits_asleep: bool = False  # its collectives run on the CPU: who waits in one uses no processor
+    # Its thread launches collectives and waits for them wherever it next needs the device: in any phase.
+    on_device: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +73,13 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
         limit_s = PATIENCE_S
     elif longest_step_s > 0:
         limit_s = max(limit_s, LONGER_THAN_USUAL * longest_step_s)
+    on_device = any(now.on_device for now in live)
     # All ranks in code without a hook: the loop may be over, or a report is being written.
-    if for_s < limit_s or phases == {"other"}:
+    if phases == {"other"}:
+        limit_s = max(limit_s, OUTSIDE_PATIENCE_S)
+    if for_s < limit_s or (phases == {"other"} and not (on_device and len(live) > 1)):
         return None
-    missing = dead or _not_arrived(live)
+    missing = dead or (() if on_device else _not_arrived(live))
     by_thread = () if missing else _elsewhere(live)
     missing = missing or by_thread
     named = [now.phase for now in live if now.rank in missing] if not dead else []
