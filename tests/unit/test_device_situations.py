@@ -444,3 +444,12 @@ def test_measured_steps_stand_for_all_whatever_the_distance_of_looks_at_the_loss
     fault = Fault("data", (2,), 90 * MS)
     job = DeviceJob(num_steps=400, sync_every=10, period=4).with_faults(fault)
     check(job, Situation(fault, "data_wait"))
+
+
+def test_the_time_line_is_the_devices() -> None:
+    """A look at the loss in every tenth step: on the thread one step in ten is long, on the device all are alike."""
+    view = view_of(DeviceJob(num_steps=140, sync_every=10).graphed())
+    known = [value for value in view.trend.step_s if value is not None]
+
+    assert len(known) > 20
+    assert max(known) < 1.5 * min(known)

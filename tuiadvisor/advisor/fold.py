@@ -47,7 +47,7 @@ from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
 from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, unseen_device, verdict, with_deaths
 from tuiadvisor.advisor.paused_gc import collector_off
 from tuiadvisor.advisor.steps.step_store import FOLDED, StepStore
-from tuiadvisor.advisor.steps.trend import TrendHistory, until
+from tuiadvisor.advisor.steps.trend import TrendHistory, of_devices, until
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
@@ -251,6 +251,7 @@ class Advisor:
         last_steps = self.store.last_job_steps()
         if steps is not None and steps[0] is None:
             last_steps = {rank: min(last, steps[1]) for rank, last in last_steps.items()}
+        noted = marks(judged, diagnosis)
         good, good_losses = goodput(None if seen.why_blind else diagnosis, judged)
         named = stragglers(diagnosis, judged)
         stages = self.chunks.stages
@@ -273,7 +274,14 @@ class Advisor:
             verdict=with_deaths(stands_still(hang[0]) if hang else self._verdict(judged, seen), died),
             goodput=good,
             goodput_losses=good_losses,
-            trend=self.trend.trend(self.store.axis_shift(), marks(judged, diagnosis)),
+            trend=(
+                (
+                    of_devices(diagnosis.table, self.trend, noted)
+                    if diagnosis and seen.clock == "device"
+                    else None
+                )
+                or self.trend.trend(self.store.axis_shift(), noted)
+            ),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
             unknown=unknowns(diagnosis, self.roster, missing, seen),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),

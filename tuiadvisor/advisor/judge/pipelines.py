@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 MAX_PIPELINES: Final = 64  # looked at; others of the same job are alike or it is their stages that differ
 MAX_CHUNKS: Final = 4096  # of the step that is drawn
-LAUNCHED: Final = "chunks were timed by the host's clock, which says when they were launched, not what the devices took for them"
+LAUNCHED: Final = (
+    "chunks were timed by the host's clock, which says when they were launched, "
+    "not what the devices took for them"
+)
 LETTERS: Final = {
     int(EventKind.STAGE_FORWARD): "F",
     int(EventKind.STAGE_BACKWARD): "B",

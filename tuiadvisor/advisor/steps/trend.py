@@ -15,10 +15,12 @@ from tuiadvisor.views.run_view import Trend
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Ints
+    from tuiadvisor.metrics.steps.step_table import StepTable
 
 NUM_BUCKETS: Final = 240
 MAX_STEP: Final = 1 << 50
 NS: Final = 10**9
+STEPS_AS_GOOD: Final = 32
 
 
 class TrendHistory:
@@ -73,6 +75,22 @@ class TrendHistory:
             throughput_steps_s=tuple(1 / mean if mean else None for mean in means),
             marks=marks,
         )
+
+
+def of_devices(timed: StepTable, history: TrendHistory, marks: tuple[tuple[int, str], ...]) -> Trend | None:
+    """The measured steps by the devices' clocks; None where the history's buckets are long enough to be as good.
+
+    A thread that runs ahead has short steps and one that waits for all of them: only many together are as long as on
+    the device.
+    """
+    if history.steps_per_bucket >= STEPS_AS_GOOD or not timed.num_steps:
+        return None
+    measured = TrendHistory()
+    rank, column = np.nonzero(np.isfinite(timed.step_s_RK))
+    order = np.argsort(column, kind="stable")
+    steps = timed.steps_of(column[order])
+    measured.add(steps, np.rint(timed.step_s_RK[rank[order], column[order]] * NS).astype(np.int64))
+    return measured.trend(0, marks)
 
 
 def until(trend: Trend, step: int) -> Trend:
