@@ -453,3 +453,12 @@ def test_the_time_line_is_the_devices() -> None:
 
     assert len(known) > 20
     assert max(known) < 1.5 * min(known)
+
+
+def test_throughput_is_that_of_all_steps() -> None:
+    """Measured or not, ahead or not: steps a second are those of the job."""
+    run = simulate(DeviceJob(num_steps=400, sync_every=10, period=4).graphed())
+    view = folded(frames(run))
+
+    assert view.step.throughput_steps_s == pytest.approx(1 / run.mean_cycle_s(), rel=0.05)
+    assert view.step.median_s == pytest.approx(run.mean_cycle_s(), rel=0.05)

@@ -58,7 +58,7 @@ from tuiadvisor.metrics.diagnosis import (
     diagnose_table,
     without_device,
 )
-from tuiadvisor.metrics.steps.arrays import row_mean
+from tuiadvisor.metrics.steps.arrays import median_or_none, row_mean
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
@@ -263,7 +263,7 @@ class Advisor:
             schema=SCHEMA,
             run=run_info(self.roster),
             window=window(diagnosis),
-            step=step_summary(diagnosis, self._given.over(self.roster.given)),
+            step=step_summary(diagnosis, self._given.over(self.roster.given), seen.elapsed_s),
             overlap=overlap(diagnosis),
             slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
             stragglers=named,
@@ -338,6 +338,7 @@ class Advisor:
             pipeline=pipeline_view(pipelines),
             exchange=find_exchange(self.buckets, self.store, self.roster, diagnosis),
             clock="device" if timed else "host",
+            elapsed_s=_mean_step_s(found[0], timed[0].first_step) if timed and found else None,
             why_blind=why_blind,
         )
 
@@ -431,6 +432,12 @@ class Advisor:
             fact = self.roster.ranks.get(rank)
             alive.append(fact is None or (fact.state not in GONE and fact.source not in silent))
         return np.array(alive, dtype=np.bool_)
+
+
+def _mean_step_s(host: StepTable, first_step: int) -> float | None:
+    """Seconds a step of the threads, pauses included: in the mean over many they are as long as the devices'."""
+    begin = min(max(host.column_of(first_step), 0), max(host.num_steps - MIN_STEADY_STEPS, 0))
+    return median_or_none(row_mean(host.step_s_RK[:, begin:]))
 
 
 def _thread_data_s(host: StepTable, timed: StepTable) -> Floats:

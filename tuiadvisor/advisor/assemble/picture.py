@@ -118,14 +118,20 @@ def _change(diagnosis: Diagnosis) -> str:
     return f"since step {diagnosis.regime_step} rank {diagnosis.regime_rank} works {how} a step"
 
 
-def step_summary(diagnosis: Diagnosis | None, given: GivenWork = NOTHING_GIVEN) -> StepSummary:
-    """The job's step in numbers; given: its work as the user says, which wins over what the batches tell."""
+def step_summary(
+    diagnosis: Diagnosis | None, given: GivenWork = NOTHING_GIVEN, elapsed_s: float | None = None
+) -> StepSummary:
+    """The job's step in numbers; given: its work as the user says, which wins over what the batches tell.
+
+    elapsed_s: of a step in the mean with its pauses, where the diagnosis has not all steps.
+    """
     if diagnosis is None or not diagnosis.steady.num_steps:
         nothing = dict.fromkeys(PHASES)
         return StepSummary(None, None, None, None, None, dict(nothing), dict(nothing))
     cycle, steady = diagnosis.steady_barrier.cycle_K, diagnosis.steady
     known = cycle[np.isfinite(cycle)]
-    elapsed_s = mean_or_none(diagnosis.barrier.cycle_K[diagnosis.elapsed_K])
+    if elapsed_s is None:
+        elapsed_s = mean_or_none(diagnosis.barrier.cycle_K[diagnosis.elapsed_K])
     seconds = diagnosis.job_seconds
 
     def rate(per_step: int | None, counts: Floats) -> float | None:

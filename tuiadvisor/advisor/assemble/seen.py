@@ -33,6 +33,7 @@ class Seen:
     pipeline: PipelineView | None
     exchange: Exchange
     clock: Clock = "host"  # that the diagnosis rests on
+    elapsed_s: float | None = None  # a step in the mean, with its pauses, where not all steps were measured
     why_blind: str = ""  # why it rests on the host's although the ranks compute on devices
 
 
