@@ -155,9 +155,9 @@ class Witnesses:
     device_clocks: DeviceClocksOf | None = None
     was_stopped: WasStopped | None = None
     early_s: Floats | None = None  # the run's first steps, NaN where not known, once they have left the table
-    # Where the table is of device times, of each row: whether its device waits for launches, and the seconds a step
-    # that its thread waits for data, hidden or not.
-    paces: Sequence[Pace] | None = None
+    # Where the table is of device times, of each row: how far its device is behind its thread, and the seconds a step
+    # that this waits for data, hidden or not.
+    paces: Sequence[Pace | None] | None = None
     thread_data_s_R: Floats | None = None
 
 
@@ -184,10 +184,12 @@ def diagnose_table(
         found = replace(found, stragglers=_with_device_clocks(found, witnesses.device_clocks))
     if witnesses.paces is not None:
         paces = witnesses.paces
+        late_rows = {entry.late.row for entry in found.stragglers}
+        peers = [pace for row, pace in enumerate(paces) if pace is not None and row not in late_rows]
         found = replace(
             found,
             stragglers=tuple(
-                replace(entry, cause=with_pace(entry.cause, paces[entry.late.row]))
+                replace(entry, cause=with_pace(entry.cause, paces[entry.late.row], peers))
                 for entry in found.stragglers
             ),
         )

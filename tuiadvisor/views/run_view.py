@@ -95,9 +95,8 @@ class DeviceView:
         bool | None
     )  # True: never behind, so it waits for launches; None: the evidence does not decide
     num_steps: int
-    keeps_pace_in: dict[str, bool | None] = field(
-        default_factory=dict
-    )  # the same at the end of a compute phase
+    # Seconds that it is behind at the end of each compute phase, at least and at most.
+    behind_s: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, EventKind
-from tuiadvisor.metrics.lateness.late_phase import Pace
+from tuiadvisor.metrics.lateness.late_phase import KEEPS_PACE_SHARE, Pace
 from tuiadvisor.metrics.steps.step_table import OTHER, StepTable, build_table
 from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import DeviceView
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.views.shares import Shares
 
-KEEPS_PACE_SHARE: Final = (
-    0.05  # of the device's step: behind by less than this it has no queue worth the name
-)
 MIN_STEPS: Final = 5  # fewer are an anecdote
 VIEW_STEPS: Final = 64  # the latest of a rank, for its own view
 # (ranks up to, measured steps kept a rank): 18 columns of 8 bytes, so at most about 75 MB.
@@ -246,8 +243,8 @@ class DeviceTimes:
         low = float(np.median(values[:, _BEHIND] / step_ns))
         high = float(np.median((values[:, _BEHIND] + values[:, _BRACKET]) / step_ns))
         behind = values[:, _FIRST_PACE:]
-        low_N = np.median(behind / step_ns[:, None], axis=0).tolist()
-        high_N = np.median((behind + values[:, _BRACKET, None]) / step_ns[:, None], axis=0).tolist()
+        low_N = np.median(behind, axis=0).tolist()
+        high_N = np.median(behind + values[:, _BRACKET, None], axis=0).tolist()
         seen = int(np.bitwise_or.reduce(values[:, _PHASES_SEEN]))
         return DeviceView(
             step_s=float(np.median(step_ns)) / 1e9,
@@ -258,8 +255,10 @@ class DeviceTimes:
             behind_share=high if high < KEEPS_PACE_SHARE else low if low >= KEEPS_PACE_SHARE else None,
             keeps_pace=_keeps_pace(low, high),
             num_steps=int(slots.size),
-            keeps_pace_in={
-                name: _keeps_pace(*of_phase) for name, *of_phase in zip(COMPUTE, low_N, high_N, strict=True)
+            behind_s={
+                name: (low_ns / 1e9, high_ns / 1e9)
+                for name, low_ns, high_ns in zip(COMPUTE, low_N, high_N, strict=True)
+                if seen >> PHASES.index(name) & 1
             },
         )
 
@@ -310,11 +309,16 @@ def _with_device(
     return result
 
 
-def paces(views: Mapping[int, DeviceView], ranks: tuple[int, ...]) -> list[Pace]:
-    """Of each rank whether its device waits for launches all along, and in which phases it does."""
-    unknown = Pace(None, {})
+def paces(views: Mapping[int, DeviceView], ranks: tuple[int, ...]) -> list[Pace | None]:
+    """Of each rank how far its device is behind its thread; None where that is not known."""
     return [
-        Pace(view.keeps_pace, view.keeps_pace_in) if (view := views.get(rank)) is not None else unknown
+        Pace(
+            view.step_s,
+            view.behind_s,
+            {name: seconds for name in COMPUTE if (seconds := view.seconds[name]) is not None},
+        )
+        if (view := views.get(rank)) is not None
+        else None
         for rank in ranks
     ]
 

@@ -20,7 +20,7 @@ from tuiadvisor.metrics.steps.step_table import OTHER, PHASE_INDEX
 from tuiadvisor.phases import AFTER_BARRIER, PHASES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.metrics.steps.step_table import StepTable
 
@@ -30,6 +30,15 @@ NUM_STANDARD_ERRORS: Final = 2.0  # a smaller difference between a rank and its 
 MIN_HELD_BACK: Final = 0.5  # of the samples: a device that is held back now and then is slow now and then
 MIN_CLOCK_DEFICIT: Final = (
     0.03  # against the peers' median; devices of one kind differ by 1-2 % at the power limit
+)
+KEEPS_PACE_SHARE: Final = (
+    0.05  # of the device's step: behind by less than this it has no queue worth the name
+)
+LAST_KERNELS: Final = (
+    0.25  # of a phase: what of it may still be under way when its thread has launched it all
+)
+MIN_FALLEN_BACK: Final = (
+    0.5  # of its excess: so much further behind than its peers' a device has work, not pauses
 )
 MAX_STEPS: Final = 400  # enough for a median; keeps a view of a thousand ranks cheap
 MAX_PEERS: Final = 16
@@ -49,10 +58,11 @@ class DeviceClock:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Whether a rank's device waits for its thread's launches; None where that is not known."""
+    """How far a rank's device is behind its thread at the end of each compute phase."""
 
-    in_step: bool | None
-    in_phase: Mapping[str, bool | None]  # at the end of each compute phase
+    step_s: float
+    behind_s: Mapping[str, tuple[float, float]]  # at least and at most
+    phase_s: Mapping[str, float]  # what the phase takes on the device
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,7 @@ class Cause:
     core_wait_s: float | None = None  # beyond the peers, a step: ready to run, and no core was free
     clock: DeviceClock | None = None  # of its device, where that holds its clock back below its peers'
     peers_mhz: float | None = None
+    is_launching: bool = False  # its device waits for its thread's launches
     more: MoreWork | None = None  # its batches are larger than its peers', and that explains the delay
 
     @property
@@ -206,19 +217,39 @@ def with_device_clock(
     return replace(cause, name="device", clock=own, peers_mhz=peers_mhz)
 
 
-def with_pace(cause: Cause, pace: Pace) -> Cause:
+def with_pace(cause: Cause, own: Pace | None, peers: Sequence[Pace]) -> Cause:
     """The cause of a rank whose device takes long in compute, by whether it waits for launches there.
 
     Where that is not known of a device that is slow in all it does, host and device are not told apart.
     """
-    if cause.name == "device":
-        if pace.in_step is True:
-            return replace(cause, name="host", clock=None, peers_mhz=None)
-        if pace.in_step is None and cause.clock is None:
-            return replace(cause, name="unknown")
-    elif pace.in_phase.get(cause.name) is True:
-        return replace(cause, name="host")
+    if cause.name not in {"device", *COMPUTE_PHASES}:
+        return cause
+    waits_s = works_s = 0.0
+    for name, part_s in cause.parts.items():
+        is_waiting = None if own is None else _waits_for_launches(own, peers, name, part_s)
+        if part_s > 0 and is_waiting is not None and cause.name in {"device", name}:
+            waits_s += part_s * is_waiting
+            works_s += part_s * (not is_waiting)
+    if waits_s > works_s:
+        return replace(cause, name="host", clock=None, peers_mhz=None, is_launching=True)
+    if cause.name == "device" and works_s == 0 and cause.clock is None:
+        return replace(cause, name="unknown")
     return cause
+
+
+def _waits_for_launches(own: Pace, peers: Sequence[Pace], name: str, excess_s: float) -> bool | None:
+    """Whether the device is done with a phase when its thread is, but for its last kernels; None: not known.
+
+    A device that needs longer for the same work falls behind by what it needs more; one that waits does not.
+    """
+    if name not in own.behind_s or name not in own.phase_s:
+        return None
+    low_s, high_s = own.behind_s[name]
+    usual = [peer.behind_s[name][0] for peer in peers if name in peer.behind_s]
+    if usual and low_s - float(np.median(usual)) >= MIN_FALLEN_BACK * excess_s:
+        return False
+    limit_s = max(KEEPS_PACE_SHARE * own.step_s, LAST_KERNELS * own.phase_s[name])
+    return True if high_s < limit_s else False if low_s >= limit_s else None
 
 
 def _spread(positive: dict[str, float], total: float) -> bool:
