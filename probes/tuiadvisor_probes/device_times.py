@@ -55,7 +55,7 @@ FIRST_STEPS = 48
 MAX_STILL = 3
 WAITED = 3  # times the cheapest border: one that takes longer has waited for room in the launch queue
 STEPS_OF_MEAN = 16
-FAR_NS = 1 << 40
+DEAR_NS = 30_000  # of one border, with cold caches and a slow driver: beyond it even the cheapest has waited
 # By phase: whether its begin is a border, and whether its end is one even if nothing follows at once. After the others
 # the device has no work of its own until the next begins.
 _BEGINS = (True, True, True, True, False, True, False, True, False, False)
@@ -94,6 +94,7 @@ class DeviceTimes:
         "seen",
         "step_ns",
         "unseen",
+        "waited_ns",
     )
 
     def __init__(self, hook: Hook, put_event: Any, device: Accelerator) -> None:
@@ -108,11 +109,12 @@ class DeviceTimes:
         self.unseen: list[tuple[int, int]] = []
         self.pending: list[_Pending] = []
         self.cost_ns = 0  # of this step's borders
+        self.waited_ns = 0  # in them, for room in the launch queue
         self.costs = Median(
             0
         )  # of a measured step; one in which the launch queue was full must not count for many
         self.step_ns = 0.0  # a running mean
-        self.least_ns = FAR_NS  # of one border
+        self.least_ns = DEAR_NS  # of one border
         self.resolve_ns = 0  # what reading a step's events took last
         self.bits = self.least_bits = 0
         self.position = -1  # of the group's sequence, or the step's number, when the last step ended
@@ -165,7 +167,9 @@ class DeviceTimes:
             cost_ns = monotonic_ns() - now
             self.least_ns = min(self.least_ns, cost_ns)
             # Where the launch queue is full it was waited for, as the training's next launch would have: no cost.
-            self.cost_ns += min(cost_ns, WAITED * self.least_ns)
+            most_ns = WAITED * self.least_ns
+            self.cost_ns += min(cost_ns, most_ns)
+            self.waited_ns += max(cost_ns - most_ns, 0)
         except Exception as error:  # noqa: BLE001 - the guard: a device in trouble is the host's to notice
             self._failed(error)
 
@@ -200,7 +204,9 @@ class DeviceTimes:
                 self.costs.add(self.cost_ns + self.resolve_ns)
                 self.num_measured += 1
             own_ns = self.cost_ns
-            self.least_ns += self.least_ns >> 6  # what is cheapest is found anew
+            self.least_ns = min(
+                self.least_ns + (self.least_ns >> 6), DEAR_NS
+            )  # what is cheapest is found anew
             self.borders = None
             self.cost_ns = 0
             # The mean: where the thread runs ahead most steps are short, and one waits for all of them.

@@ -301,11 +301,12 @@ class StepClock:
         if self.last_cpu_ns != UNKNOWN:
             cpu_ns = thread_time_ns() - self.last_cpu_ns
             self.last_cpu_ns = UNKNOWN
-        device_ns = 0
+        device_ns = waited_ns = 0
         if self.device is not None:
             device_ns = self.device.close_step(self.step, now - self.begin, seq)
+            waited_ns, self.device.waited_ns = self.device.waited_ns, 0
         step, flags = self.step, self.flags
-        own_ns, num_measured = self.own_ns, self.num_measured
+        own_ns, num_measured = max(self.own_ns - waited_ns, 0), self.num_measured
         self.own_ns = self.num_measured = 0
         was = next_one = self.thin.alert & MEASURING
         if self.spot_checks:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuiadvisor.events import EVENT_COLUMNS, EventKind
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind
 from tuiadvisor.phases import PHASES
 from tuiadvisor_probes import accelerator, device_times, phases, ring, step_clock
 from tuiadvisor_probes.accelerator import Accelerator
@@ -127,6 +127,10 @@ class Training:
             self.device.now += host_ns // 10
             self.phase(phase, host_ns, device_ns)
         self.clock.stepped = True
+
+    def steps(self) -> list[dict[str, int]]:
+        """Records of steps written since the last call."""
+        return [dict(zip(STEP_COLUMNS, row, strict=True)) for row in self.reader.take_steps()]
 
     def rows(self) -> list[dict[str, int]]:
         """Device phases written since the last call."""
@@ -337,6 +341,36 @@ def test_cost_decides_how_often_a_step_is_measured(
 
     assert 3 <= len(measured) <= 25
     assert all(device_times.is_drawn(step, 2) for step in measured), "one in four at least, by lot"
+
+
+def test_waiting_for_the_launch_queue_is_no_cost_of_ours(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full queue holds up whoever launches next, an event or a kernel: a step is neither dear nor measured less."""
+    real = training.device.event
+
+    def held_up() -> Event:
+        event = real()
+        record = event.record
+
+        def slow_record(stream: str) -> None:
+            training.device.now += 8 * MS
+            record(stream)
+
+        event.record = slow_record  # type: ignore[method-assign]
+        return event
+
+    monkeypatch.setattr(training.device, "event", held_up)
+    monkeypatch.setattr(device_times, "FIRST_STEPS", 0)
+    training.clock.measuring = True
+    for _ in range(60):
+        training.clock.measuring = True
+        training.step(host_ns=20 * MS + 1)
+    cost = [row["probe_cost_ns"] for row in training.steps()]
+
+    assert len(cost) > 40
+    assert max(cost[5:]) < MS
+    assert training.times.bits <= 4
 
 
 class FakeProbe:

@@ -124,10 +124,9 @@ def _words(entry: LateRank) -> str:
     if entry.whole_host:
         largest = max(entry.cause.parts, key=lambda name: (entry.cause.parts[name], name), default="other")
         return f"all its ranks alike, mostly {PHASE_WORDS.get(largest, largest)}"
-    if entry.cause.is_launching:
-        return "while its device waits for its thread's launches, so on its host"
-    if entry.cause.is_collecting:
-        return "while Python collects garbage"
+    if entry.cause.is_launching or entry.cause.is_collecting:
+        launching = "while its device waits for its thread's launches, so on its host"
+        return launching if entry.cause.is_launching else "while Python collects garbage"
     if (
         entry.cause.name == "host"
         and (entry.cause.core_wait_s or 0.0) >= MIN_COVER * entry.late.mean_excess_s

@@ -191,6 +191,13 @@ class DeviceTimes:
         cells = (row, place[row, slot])
         present = np.zeros((mine.size, jobs.size), dtype=np.bool_)
         present[cells] = True
+        whole = ~_left_out(present)
+        if not whole.any():
+            return None
+        jobs, present = jobs[whole], present[:, whole]
+        kept = whole[cells[1]]
+        row, slot = row[kept], slot[kept]
+        cells = (row, (np.cumsum(whole) - 1)[cells[1][kept]])
         values = self._values[mine][row, slot]
         held, columns = store.recent.block(aligned, jobs[None, :] - offset)
         table = build_table(
@@ -277,6 +284,13 @@ def _plausible(columns: Mapping[str, Ints]) -> Bools:
     for name in ("seq", "detail"):
         good &= (columns[name] >= 0) & (columns[name] <= MAX_PHASE_NS)
     return np.asarray(good)
+
+
+def _left_out(present_RK: Bools) -> Bools:
+    """Columns that a rank has not measured which has some before and after: it saves more than the others."""
+    began = np.maximum.accumulate(present_RK, axis=1)
+    goes_on = np.maximum.accumulate(present_RK[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray((began & goes_on & ~present_RK).any(axis=0))
 
 
 def _num_of_its_row(row: Ints, counted: Bools) -> Ints:

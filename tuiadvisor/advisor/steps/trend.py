@@ -21,6 +21,7 @@ NUM_BUCKETS: Final = 240
 MAX_STEP: Final = 1 << 50
 NS: Final = 10**9
 STEPS_AS_GOOD: Final = 32
+MAX_GAPS: Final = 0.1  # of the buckets
 
 
 class TrendHistory:
@@ -46,14 +47,21 @@ class TrendHistory:
         if relative.size == 0:
             return
         while int(relative.max()) // self.steps_per_bucket >= NUM_BUCKETS:
-            self._merge()
+            self.merge()
         bucket = relative // self.steps_per_bucket
         seconds, rest_ns = np.divmod(durations_ns, NS)
         self._seconds += np.bincount(bucket, weights=seconds, minlength=NUM_BUCKETS).astype(np.int64)
         self._rest_ns += np.bincount(bucket, weights=rest_ns, minlength=NUM_BUCKETS).astype(np.int64)
         self._counts += np.bincount(bucket, minlength=NUM_BUCKETS)
 
-    def _merge(self) -> None:
+    @property
+    def gap_share(self) -> float:
+        """Share of the buckets up to the newest in which no step was seen."""
+        used = np.flatnonzero(self._counts)
+        return 1 - used.size / (int(used[-1]) + 1) if used.size else 0.0
+
+    def merge(self) -> None:
+        """Each bucket stands for twice as many steps."""
         half = NUM_BUCKETS // 2
         for values in (self._seconds, self._rest_ns, self._counts):
             values[:half] = values.reshape(half, 2).sum(axis=1)
@@ -90,6 +98,8 @@ def of_devices(timed: StepTable, history: TrendHistory, marks: tuple[tuple[int, 
     order = np.argsort(column, kind="stable")
     steps = timed.steps_of(column[order])
     measured.add(steps, np.rint(timed.step_s_RK[rank[order], column[order]] * NS).astype(np.int64))
+    while measured.gap_share > MAX_GAPS and measured.steps_per_bucket < STEPS_AS_GOOD:
+        measured.merge()
     return measured.trend(0, marks)
 
 
