@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from synthetic_run import Fault, Job, folded, frames, on_devices
 
 from tuiadvisor.advisor.detail.device_times import MIN_STEPS, DeviceTimes, of_job
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.steps.step_series import SeriesCollector
 from tuiadvisor.events import EVENT_COLUMNS, EventKind
 from tuiadvisor.phases import PHASES
 from tuiadvisor.report.document import document
@@ -118,7 +120,26 @@ def test_launches_alone_decide_nothing() -> None:
     assert view.verdict.sentence == "Not decided: no step was seen by the devices' own clocks."
     assert (view.stragglers, view.findings, view.pauses, view.goodput) == ((), (), (), None)
     assert view.step.seconds["comm_exposed"] is None
-    assert "cuda (host clock)" in plain_summary(view)
+    assert not view.window.enough
+    said = " ".join(plain_summary(view).split())
+    assert "cuda (host clock)" in said
+    assert "nothing found that is worth acting on" not in said
+    assert "not decided: no step was seen by the devices' own clocks" in said
+
+
+def test_two_runs_on_devices_are_compared_by_the_devices_steps() -> None:
+    """Also taken out piece by piece; launches alone have no phases, and their mean is the job's."""
+    job = Job(num_ranks=2, num_steps=120)
+    advisor = folded(on_devices(frames(job)))
+    series = SeriesCollector(advisor.store, advisor.steps_of_job).finish()
+    launched = folded([frame for frame in on_devices(frames(job)) if frame.kind != FrameKind.EVENTS])
+    blind = SeriesCollector(launched.store, launched.steps_of_job).finish()
+
+    forward, comm = PHASES.index("forward"), PHASES.index("comm_exposed")
+    assert np.nanmean(series.phase_s_PK[forward]) == pytest.approx(0.006, rel=0.1)
+    assert np.isfinite(series.phase_s_PK[comm]).any()
+    assert not np.isfinite(blind.phase_s_PK).any()
+    assert blind.steady_K.all()
 
 
 def test_devices_that_fall_silent_are_not_believed_for_ever() -> None:

@@ -251,7 +251,7 @@ class Advisor:
         last_steps = self.store.last_job_steps()
         if steps is not None and steps[0] is None:
             last_steps = {rank: min(last, steps[1]) for rank, last in last_steps.items()}
-        noted = marks(judged, diagnosis)
+        noted, found = marks(judged, diagnosis), self._verdict(judged, seen)
         good, good_losses = goodput(None if seen.why_blind else diagnosis, judged)
         named = stragglers(diagnosis, judged)
         stages = self.chunks.stages
@@ -262,7 +262,7 @@ class Advisor:
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
-            window=window(diagnosis),
+            window=window(diagnosis, _why_undecided(found, seen)),
             step=step_summary(diagnosis, self._given.over(self.roster.given), seen.elapsed_s),
             overlap=overlap(diagnosis),
             slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
@@ -271,7 +271,7 @@ class Advisor:
             groupings=groupings(rows, stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
             findings=tuple(with_burst_wanted(one, probe) for one in with_processes(judged, self.roster)),
-            verdict=with_deaths(stands_still(hang[0]) if hang else self._verdict(judged, seen), died),
+            verdict=with_deaths(stands_still(hang[0]) if hang else found, died),
             goodput=good,
             goodput_losses=good_losses,
             trend=(
@@ -312,6 +312,8 @@ class Advisor:
         devices = self.device_times.views(self.store, *bounds)
         timed, why_blind = self._timed(found, bounds)
         table = timed or found
+        if table is not None and why_blind:
+            table = (replace(table[0], is_of_launches=True), table[1])
         diagnosis = None
         if table is not None and table[0].num_steps:
             diagnosis = self._diagnose(
@@ -341,6 +343,14 @@ class Advisor:
             elapsed_s=_mean_step_s(found[0], timed[0].first_step) if timed and found else None,
             why_blind=why_blind,
         )
+
+    def steps_of_job(self, first: int, last: int) -> tuple[StepTable, bool] | None:
+        """Job steps first..last, as `StepStore.table`: by the devices' clocks where the ranks compute on devices."""
+        found = self.store.table(first, last)
+        if found is None or not self._on_device:
+            return found
+        timed = self.device_times.table(self.store, first, last)
+        return timed or (replace(found[0], is_of_launches=True), found[1])
 
     def _timed(
         self, found: tuple[StepTable, bool] | None, bounds: tuple[int | None, int | None]
@@ -438,6 +448,14 @@ def _mean_step_s(host: StepTable, first_step: int) -> float | None:
     """Seconds a step of the threads, pauses included: in the mean over many they are as long as the devices'."""
     begin = min(max(host.column_of(first_step), 0), max(host.num_steps - MIN_STEADY_STEPS, 0))
     return median_or_none(row_mean(host.step_s_RK[:, begin:]))
+
+
+def _why_undecided(found: Verdict, seen: Seen) -> str:
+    """Why steps enough support no verdict; empty where they do, and where there are too few."""
+    if seen.why_blind:
+        return seen.why_blind
+    is_enough = seen.diagnosis is not None and seen.diagnosis.enough
+    return found.because if found.decision is None and is_enough else ""
 
 
 def _thread_data_s(host: StepTable, timed: StepTable) -> Floats:

@@ -70,6 +70,8 @@ def nothing_found(view: RunView) -> str:
     """What stands where findings would."""
     if view.window.enough:
         return "Nothing found that is worth acting on."
+    if view.window.why_undecided:
+        return f"Not decided: {view.window.why_undecided}."
     return f"Not enough yet: {text_of.count(view.window.num_missing_steps, 'more step')}."
 
 

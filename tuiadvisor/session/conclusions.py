@@ -52,7 +52,8 @@ def _p1(material: Material) -> list[Item]:
 def _p1_concludes(material: Material) -> str:
     run, verdict = material.run, material.verdict
     if not run.enough:
-        return "Open: too few steady steps to name the stage that sets the pace."
+        why = run.why_undecided or "too few steady steps to name the stage that sets the pace"
+        return f"Open: {why}."
     following = limit_name(verdict.next_constraint or "unknown")
     finding = next((entry for entry in run.findings if entry.id == verdict.finding), None)
     if finding is None:

@@ -158,7 +158,11 @@ def _would_change(material: Material, decision: Decision, questions: tuple[Quest
     """What, if it were otherwise or known, could lead to another decision."""
     case, intent, said = material.case, material.intent, []
     if not case.enough:
-        said.append("Enough steady steps: record longer.")
+        said.append(
+            "A recording in which the devices' clocks were seen."
+            if case.why_undecided
+            else "Enough steady steps: record longer."
+        )
     if intent.objective is None:
         said.append("An objective: without one no number of devices is better than another.")
     if material.remaining_steps is None:

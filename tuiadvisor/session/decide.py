@@ -35,7 +35,7 @@ class Prospect:
 class Case:
     """All that a decision may use."""
 
-    enough: bool  # enough steady steps
+    enough: bool  # to decide on
     step_s: float | None
     num_devices: int | None
     remaining_steps: float | None
@@ -46,6 +46,7 @@ class Case:
     effort_hours: float | None = None
     change_complexity: str | None = None
     result_as_good_now: bool = False
+    why_undecided: str = ""  # although there were steps enough
 
     @property
     def hours_now(self) -> float | None:
@@ -84,7 +85,8 @@ def decide(case: Case) -> Decision:
     if case.result_as_good_now:
         return _ended(case)
     if not case.enough or case.step_s is None:
-        return Decision("keep", "too few steady steps were seen: nothing is decided without evidence")
+        why = case.why_undecided or "too few steady steps were seen"
+        return Decision("keep", f"{why}: nothing is decided without evidence")
     tuned = tuning(case)
     if (broke := _beyond_budget(case, tuned)) is not None:
         return broke

@@ -45,6 +45,7 @@ class Facts:
     window: str
     confidence: str  # high, medium or low, with the reason
     enough: bool
+    why_undecided: str  # although there were steps enough
     unknown: tuple[tuple[str, str], ...]
     gradient_bytes: int | None = None  # of a step and rank: the size of the model that is trained
     num_collectives: int | None = None  # of a step and rank
@@ -85,6 +86,7 @@ def facts(
         window=_window(view),
         confidence=confidence(view),
         enough=view.window.enough,
+        why_undecided=view.window.why_undecided,
         unknown=tuple((entry.metric, entry.why) for entry in view.unknown),
         gradient_bytes=gradient_bytes,
         num_collectives=num_collectives,
@@ -124,7 +126,7 @@ def _window(view: RunView) -> str:
 def confidence(view: RunView) -> str:
     """How far the run's numbers may be trusted, and why not further."""
     if not view.window.enough:
-        return f"low: {view.window.num_missing_steps} more steady steps are needed"
+        return f"low: {view.window.why_not_enough}"
     lost = view.losses
     gaps = []
     if lost.ranks_missing:

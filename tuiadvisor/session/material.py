@@ -86,6 +86,7 @@ def gather(
     complexity = answers.get("change_complexity")
     case = Case(
         enough=run.enough,
+        why_undecided=run.why_undecided,
         step_s=run.step_s,
         num_devices=run.num_devices,
         remaining_steps=steps,

@@ -150,7 +150,7 @@ def _parts(view: RunView, known: Facts) -> Parts:
 def why_unusable(view: RunView, known: Facts, *, needs_batch: bool = True) -> str:
     """Why a recording says nothing about its size; empty if it does."""
     if not known.enough or known.step_s is None:
-        return f"{view.window.num_missing_steps} more steady steps are needed"
+        return view.window.why_not_enough or "no steady step was seen"
     if view.run.world_size is None:
         return "how many ranks the job has was not observed"
     if needs_batch and known.samples_per_step is None:

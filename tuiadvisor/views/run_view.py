@@ -49,9 +49,17 @@ class Window:
     excluded: dict[str, int]  # {"warmup": 20, "checkpoint": 3, "partial": 1}
     enough: bool  # enough steady steps for a verdict
     num_missing_steps: int  # "not enough yet: N more steps"
+    why_undecided: str = ""  # why steps enough do not decide: what was not seen of them
     change: str = (
         ""  # why steps before a change do not count: "since step 140 rank 2 works 6 ms longer a step"
     )
+
+    @property
+    def why_not_enough(self) -> str:
+        """What is missing for a verdict; empty where nothing is."""
+        if self.enough:
+            return ""
+        return self.why_undecided or f"{self.num_missing_steps} more steady steps are needed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,8 @@ def run_info(roster: Roster) -> RunInfo:
     )
 
 
-def window(diagnosis: Diagnosis | None) -> Window:
-    """The steps behind every number."""
+def window(diagnosis: Diagnosis | None, why_undecided: str = "") -> Window:
+    """The steps behind every number. why_undecided: why they support no verdict although they are many."""
     if diagnosis is None:
         return Window(None, None, 0, {}, enough=False, num_missing_steps=MIN_STEADY_STEPS)
     steps = diagnosis.steady_steps
@@ -91,7 +91,8 @@ def window(diagnosis: Diagnosis | None) -> Window:
         last_step=int(steps[-1]) if steps.size else None,
         num_steps=int(steps.size),
         excluded=excluded,
-        enough=diagnosis.enough,
+        enough=diagnosis.enough and not why_undecided,
+        why_undecided=why_undecided,
         num_missing_steps=diagnosis.num_missing_steps,
         change=_change(diagnosis) if before else "",
     )

@@ -64,7 +64,11 @@ class ComparisonOptions:
 def measure(path: str, frames: Iterable[bytes]) -> Measured:
     """Read one recording from end to end, in bounded memory."""
     advisor = Advisor()
-    collector, work, load = SeriesCollector(advisor.store), WorkUnitCounter(), LoadMeter()
+    collector, work, load = (
+        SeriesCollector(advisor.store, advisor.steps_of_job),
+        WorkUnitCounter(),
+        LoadMeter(),
+    )
     for _, frame in advisor.fed(frames):
         if frame.source == HUB_SOURCE:
             continue

@@ -18,9 +18,14 @@ from tuiadvisor.metrics.steps.barrier import find_barrier
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.metrics.steps.arrays import Bools, Floats
     from tuiadvisor.metrics.steps.step_table import StepTable
+
+    # (first, last job step) -> as StepStore.table
+    TableOf = Callable[[int, int], tuple[StepTable, bool] | None]
 
 MAX_STEPS: Final = 1 << 17  # 14 MB of series; of longer recordings the newest steps count
 
@@ -42,8 +47,10 @@ class StepSeries:
 class SeriesCollector:
     """Mutable: call `advance` after every frame, `finish` at the end."""
 
-    def __init__(self, store: StepStore) -> None:
+    def __init__(self, store: StepStore, table_of: TableOf | None = None) -> None:
+        """table_of: what to take instead of the store's own tables, as where devices have clocks of their own."""
         self._store = store
+        self._table_of = store.table if table_of is None else table_of
         self._next: int | None = None  # first internal job step not yet taken
         self._taken: list[StepSeries] = []
         self._num_taken = 0
@@ -84,11 +91,11 @@ class SeriesCollector:
             return
         is_first_piece = not self._taken
         # The table begins a step earlier where it can: a step's work begins at the release of the one before.
-        found = self._store.table(first - shift, last - shift)
+        found = self._table_of(first - shift, last - shift)
         self._next = last + 1
         if found is None or found[0].num_steps < 2:
             return
-        skip = max(first - shift - found[0].first_step, 0)
+        skip = max(found[0].column_of(first - shift), 0)
         piece = _series(found[0], from_beginning=is_first_piece and found[1], skip=skip)
         self._taken.append(piece)
         self._num_taken += piece.step_s_K.size
@@ -111,6 +118,6 @@ def _series(table: StepTable, *, from_beginning: bool, skip: int) -> StepSeries:
     num_present = np.maximum(table.present_RK.sum(axis=0), 1)
     mean = np.where(known, table.phase_s_PRK, 0.0).sum(axis=1) / num_present
     # A phase without a hook is unknown, but one whose hook has not fired yet took no time of its own.
-    observed_P = np.asarray(known.any(axis=(1, 2)))
+    observed_P = np.asarray(known.any(axis=(1, 2)) & (not table.is_of_launches))
     phase = np.where(observed_P[:, None], mean, np.nan)
     return StepSeries(barrier.cycle_K[usable], steadiness.steady_K[usable], phase[:, usable])

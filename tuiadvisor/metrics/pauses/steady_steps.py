@@ -83,10 +83,13 @@ def find_steady(
     )
     free_K = marks.present_K & ~marks.partial_K & ~marks.checkpoint_K & ~marks.eval_K & ~warmup_K
     free_K &= ~marks.capture_K & np.isfinite(barrier.cycle_K)
-    combs = () if table.is_sampled else periodic_groups(barrier, free_K)  # nothing has a period among samples
+    # Nothing has a period among samples, and launches do not pause.
+    is_even = not table.is_sampled and not table.is_of_launches
+    combs = periodic_groups(barrier, free_K) if is_even else ()
     groups = [_periodic(table, barrier, pause_K, free_K) for pause_K in combs]
     in_groups_K = _any_of([group.pause_K for group in groups], free_K)
-    irregular = find_interruptions(table, barrier, free_K & ~in_groups_K, with_habits=with_habits)
+    looked_at_K = np.zeros_like(free_K) if table.is_of_launches else free_K & ~in_groups_K
+    irregular = find_interruptions(table, barrier, looked_at_K, with_habits=with_habits)
     spoiled_K = _any_of([group.spoiled_K for group in groups], free_K)
     if not own_work_pauses:
         base_s = median(barrier.cycle_K[free_K & ~spoiled_K & ~irregular.spoiled_K])

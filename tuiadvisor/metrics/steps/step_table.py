@@ -52,6 +52,7 @@ class StepTable:
     flags_RK: Ints  # 0 where absent
     origin_ns_R: Ints  # on the host's clock: where its seconds begin
     steps: Ints | None = None  # job step of each column, where they are not consecutive
+    is_of_launches: bool = False  # ranks launch work for devices: how long their steps are says nothing of it
 
     @property
     def num_ranks(self) -> int:
@@ -203,6 +204,7 @@ def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
         flags_RK=of(table.flags_RK),
         origin_ns_R=table.origin_ns_R,
         steps=None if table.steps is None else of(table.steps),
+        is_of_launches=table.is_of_launches,
     )
 
 

@@ -26,6 +26,8 @@ def not_enough(view: RunView) -> str:
     """Return "not enough yet: 12 more steps", or "" where there is enough for a verdict."""
     if view.window.enough:
         return ""
+    if view.window.why_undecided:
+        return f"not decided: {view.window.why_undecided}"
     missing = view.window.num_missing_steps
     return f"not enough yet: {text_of.count(missing, 'more step')}" if missing > 0 else "not enough steps yet"
 
@@ -33,13 +35,14 @@ def not_enough(view: RunView) -> str:
 def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return badge and sentence, then what follows from it, in at most `max_rows` rows."""
     decision = view.verdict.decision
-    badge = f" {DECISIONS[decision]} " if decision else " … NOT YET "
+    open_badge = " … OPEN " if view.window.why_undecided else " … NOT YET "
+    badge = f" {DECISIONS[decision]} " if decision else open_badge
     role = f"badge:{decision}" if decision else "badge"
     sentence = view.verdict.sentence
     if decision and sentence.lower().startswith(f"{decision}:"):
         sentence = sentence.partition(":")[2].strip()
     waiting = not_enough(view)
-    if waiting and not sentence.lower().startswith("not enough"):
+    if waiting and not sentence.lower().startswith(("not enough", "not decided")):
         sentence = f"{waiting}. {sentence}".strip()
     room = width - len(badge) - 1
     rows = wrap(sentence or "no verdict yet", room)
