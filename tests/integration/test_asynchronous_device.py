@@ -117,6 +117,28 @@ def is_near(expected_s: float, measured_s: float) -> bool:
     return abs(measured_s - expected_s) <= 0.15 * expected_s + 0.002
 
 
+# Twenty seconds each: the others run with `make test-all`.
+ALWAYS = {
+    "device, host ahead",
+    "data, host ahead",
+    "host twelve times slower",
+    "healthy, host ahead",
+    "few launches, a look at the loss every ten steps",
+}
+SYNCS = [
+    pytest.param((), id="host ahead", marks=pytest.mark.extended),
+    pytest.param(SYNCED, id="synced", marks=pytest.mark.extended),
+]
+
+
+def rows(table: list[Row]) -> list[object]:
+    """As parameters."""
+    return [
+        pytest.param(row, id=row.name, marks=() if row.name in ALWAYS else pytest.mark.extended)
+        for row in table
+    ]
+
+
 LATE = [
     Row("device, host ahead", 4, ("--device-factor", "1.25"), [2], "device"),
     Row("device, synced", 4, ("--device-factor", "1.25", *SYNCED), [2], "device"),
@@ -130,7 +152,7 @@ LATE = [
 ]
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in LATE])
+@pytest.mark.parametrize("row", rows(LATE))
 def test_late_rank_is_named_with_its_cause_and_its_price(row: Row, tmp_path: Path) -> None:
     """That rank and no other, why it is late, and what it costs the job by its settings."""
     document = diagnosed(row, tmp_path)
@@ -159,7 +181,7 @@ NOBODY = [
 ]
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in NOBODY])
+@pytest.mark.parametrize("row", rows(NOBODY))
 def test_where_nothing_is_wrong_nobody_is_named(row: Row, tmp_path: Path) -> None:
     """No finding above a remark, no pause from the host's steps; the step is compute, as the device sees it."""
     document = diagnosed(row, tmp_path)
@@ -172,7 +194,7 @@ def test_where_nothing_is_wrong_nobody_is_named(row: Row, tmp_path: Path) -> Non
     assert is_near(row.exposed_s(), document["step"]["seconds"]["comm_exposed"])
 
 
-@pytest.mark.parametrize("sync", [(), SYNCED], ids=["host ahead", "synced"])
+@pytest.mark.parametrize("sync", SYNCS)
 def test_a_slow_link_is_everybodys_exchange(sync: tuple[str, ...], tmp_path: Path) -> None:
     """Ten times slower: what backward does not hide is the transfer, and no rank is late."""
     row = Row("link", 4, ("--transfer-ms", "30", *sync))
@@ -184,7 +206,7 @@ def test_a_slow_link_is_everybodys_exchange(sync: tuple[str, ...], tmp_path: Pat
     assert is_near(row.exposed_s(), document["overlap"]["transfer_s"])
 
 
-@pytest.mark.parametrize("sync", [(), SYNCED], ids=["host ahead", "synced"])
+@pytest.mark.parametrize("sync", SYNCS)
 def test_slow_data_on_all_costs_what_the_device_waits(sync: tuple[str, ...], tmp_path: Path) -> None:
     """The host waits for 110 ms a step; a device that is behind it waits only for what is left of them."""
     row = Row("data on all", 4, ("--data-extra-ms", "106", "--fault-rank", "-1", *sync))
