@@ -7,6 +7,7 @@ with it. The simulation itself is held to what is known of it first.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -26,9 +27,11 @@ from simulated_devices import (
     true_loss_s,
     view_of,
 )
+from synthetic_pipeline import Pipeline
+from synthetic_pipeline import frames as pipeline_frames
 
 from tuiadvisor.phases import PHASES
-from tuiadvisor.stream.frames import Frame, FrameKind
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
 
 SYNCS = (1, 10, 0)
@@ -462,3 +465,45 @@ def test_throughput_is_that_of_all_steps() -> None:
 
     assert view.step.throughput_steps_s == pytest.approx(1 / run.mean_cycle_s(), rel=0.05)
     assert view.step.median_s == pytest.approx(run.mean_cycle_s(), rel=0.05)
+
+
+@pytest.mark.parametrize("fault", [None, Fault("device", (2,), factor=1.3), Fault("link", factor=10)])
+def test_without_an_exchange_of_its_own_nothing_is_kept_and_nobody_named(fault: Fault | None) -> None:
+    """As under FSDP2: the waits for other ranks lie in forward and backward, where they look like compute."""
+    job = DeviceJob(num_ranks=4) if fault is None else DeviceJob(num_ranks=4).with_faults(fault)
+    sequence = []
+    for frame in frames(simulate(job)):
+        shown = frame
+        if frame.kind == FrameKind.EVENTS:
+            columns = unpack_columns(frame.payload, EVENT_NAMES)
+            phase = columns["group"]
+            phase = np.where(phase == PHASES.index("comm_exposed"), PHASES.index("backward"), phase)
+            rows = np.stack([phase if name == "group" else columns[name] for name in EVENT_NAMES], axis=1)
+            shown = replace(frame, payload=pack_columns(rows, EVENT_NAMES))
+        sequence.append(shown)
+    view = folded(sequence)
+
+    assert view.verdict.decision is None, said(view)
+    assert "what they wait for each other" in view.verdict.sentence
+    assert named(view) == set()
+    assert view.overlap.transfer_s is None
+
+
+def test_a_pipelines_launches_measure_no_stage() -> None:
+    """The chunks' times are the host's: no bubble, no heavy stage, no keep."""
+    sequence = []
+    for frame in pipeline_frames(Pipeline(heavy=((2, 1.6),))):
+        shown = frame
+        if frame.kind == FrameKind.HELLO:
+            ranks = [
+                {**entry, "device": "cuda"}
+                for entry in cast("list[dict[str, object]]", frame.payload["ranks"])
+            ]
+            shown = replace(frame, payload={**frame.payload, "ranks": ranks})
+        sequence.append(shown)
+    view = folded(sequence)
+
+    assert view.verdict.decision is None, said(view)
+    assert named(view) == set()
+    assert view.pipeline is not None
+    assert "when they were launched" in view.pipeline.why_unknown

@@ -158,6 +158,8 @@ def without_common_waits(
     Threads that launch ahead of their devices drift apart: of equally slow loaders one is behind the others at a time,
     and its device alone is idle. thread_data_s_R: seconds a step that each row's thread waits for data.
     """
+    if not stragglers:
+        return ()
     late = {entry.late.row for entry in stragglers}
     others = np.array([row for row in rows.tolist() if row not in late] or rows.tolist(), dtype=np.int64)
     usual_s = float(np.median(thread_data_s_R[others]))
