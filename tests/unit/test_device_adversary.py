@@ -21,6 +21,7 @@ from simulated_devices import (
     _run,
     folded,
     frames,
+    seq_at_end,
     simulate,
     true_loss_s,
 )
@@ -29,6 +30,7 @@ from test_device_situations import is_near, named, said
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
+from tuiadvisor_probes.device_times import is_drawn
 
 Rows = Callable[[Ints], Ints]
 RANK, STEP, BEGIN, END, PHASE = (
@@ -246,6 +248,41 @@ def test_rank_without_a_barrier_of_its_own_decides_nothing_quietly() -> None:
     view = folded(edited(frames(simulate(DeviceJob().with_faults(SLOW))), edit))
 
     assert view.verdict.decision is None, said(view)
+
+
+# -- many steps measured at first, few later --------------------------------------------------------------------------
+
+FIRST_STEPS = 50
+
+
+def sparse_later(run: DeviceRun, bits: int) -> list[Frame]:
+    """As the probe does where events are dear: each of the first 48 steps, then one in 2^bits."""
+    drawn = np.array([is_drawn(seq_at_end(run.job, step - 1), bits) for step in range(run.job.num_steps + 1)])
+    return edited(
+        frames(run), lambda rows: rows[(rows[:, STEP] < FIRST_STEPS) | drawn[np.maximum(rows[:, STEP], 0)]]
+    )
+
+
+@pytest.mark.parametrize(("bits", "num_steps"), [(4, 400), (6, 1200), (8, 4000)])
+@pytest.mark.xfail(
+    strict=True, reason="the first steps outweigh all later ones, and the throughput is not asked"
+)
+def test_slow_link_is_not_kept_because_the_first_steps_were_well(bits: int, num_steps: int) -> None:
+    """Since step 100 a step takes 189 ms and not 90: 97 % of the time so far, 15 to 19 of 65 measured steps."""
+    job = DeviceJob(num_steps=num_steps).with_faults(Fault("link", factor=10, onset=100))
+    view = folded(sparse_later(simulate(job), bits))
+
+    assert view.verdict.decision != "keep", f"{view.step.throughput_steps_s} steps a second, but {said(view)}"
+
+
+@pytest.mark.parametrize(("bits", "num_steps"), [(6, 400), (8, 2000)])
+@pytest.mark.xfail(strict=True, reason="the first steps outweigh all later ones")
+def test_rank_that_was_slow_in_the_first_steps_is_not_named_for_ever(bits: int, num_steps: int) -> None:
+    """It has been as fast as the others since step 60."""
+    job = DeviceJob(num_steps=num_steps).with_faults(Fault("device", (2,), factor=1.3, until=60))
+    view = folded(sparse_later(simulate(job), bits))
+
+    assert named(view) == set(), said(view)
 
 
 # -- restarts ---------------------------------------------------------------------------------------------------------
