@@ -78,8 +78,9 @@ STEP_NAMES = ("rank", *STEP_COLUMNS)
 CHUNK_FRAMES = 256
 CHUNK_ROWS = 1 << 15  # a small frame can promise a quarter of a million rows: bound what lies unfolded
 NOT_TIMED = "no step was seen by the devices' own clocks"
-# Devices whose times stop coming while steps go on: a measurement is due at least every 256 steps.
-MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS = 1024, 8
+# Devices whose times stop coming while steps go on, for so many steps, usual distances of measured ones, and seconds.
+MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS, MAX_UNTIMED_S = 64, 4, 5.0
+RECENT_MEASURED = 16
 NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of the steps asked for
 
 
@@ -206,7 +207,7 @@ class Advisor:
             return
         agent = self.roster.agent_of(frame.source)
         columns = self.roster.own_columns(frame.source, columns)
-        self.device_times.take(columns)
+        self.device_times.take(columns, "" if agent is None else agent.host)
         self.collectives.take(columns)
         if agent is not None:
             self.chunks.add(columns, agent.host)
@@ -363,14 +364,24 @@ class Advisor:
             facts = self.roster.ranks.values()
             why = next((fact.no_device_times for fact in facts if fact.no_device_times), "")
             return None, NOT_TIMED + (f" ({why})" if why else "")
-        newest, steps = (
-            found[0].step_of(found[0].num_steps - 1),
-            timed[0].steps_of(np.arange(timed[0].num_steps)),
-        )
-        apart = int(np.diff(steps).max(initial=1))
-        if newest - int(steps[-1]) > max(MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS * apart):
-            return None, f"the devices' clocks were last seen at step {int(steps[-1])}"
-        return timed, ""
+        why = self._why_stale(found[0], timed[0])
+        return (None, why) if why else (timed, "")
+
+    def _why_stale(self, host: StepTable, timed: StepTable) -> str:
+        """What to say where steps go on whose device times have stopped coming; empty while they come."""
+        alive_R = self._alive(timed)
+        whole_K = timed.present_RK[alive_R].all(axis=0) if alive_R.any() else timed.present_RK.any(axis=0)
+        steps = timed.steps_of(np.flatnonzero(whole_K))
+        if not steps.size:
+            return "no step was seen by the clocks of all devices"
+        begin = max(host.column_of(int(steps[-1])) + 1, 0)
+        unseen_s = median_or_none(np.nansum(host.step_s_RK[:, begin:], axis=1)) or 0.0
+        newest = host.step_of(host.num_steps - 1)
+        apart = int(np.diff(steps[-RECENT_MEASURED:]).max(initial=1))
+        is_long = newest - int(steps[-1]) > max(MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS * apart)
+        if is_long and unseen_s > MAX_UNTIMED_S:
+            return f"the clocks of all devices were last seen at step {int(steps[-1])}"
+        return ""
 
     def _judged(self, seen: Seen, *, with_now: bool) -> list[Judged]:
         """What the rules find; with_now: also in what is known of the present moment alone."""
@@ -396,6 +407,9 @@ class Advisor:
             return unseen_device(seen.why_blind)
         num_not_compared = len(seen.missing) + self.store.tracks.num - len(diagnosis.table.ranks)
         num_not_compared += num_without_steps(self.roster, self.store) + diagnosis.num_not_compared
+        if seen.clock == "device":
+            silent = self.roster.silent_agents()
+            num_not_compared += sum(fact.source in silent for fact in self.roster.ranks.values())
         return verdict(judged, diagnosis, diagnosis.job_seconds, num_not_compared, seen.clock)
 
     def _diagnose(
@@ -411,7 +425,9 @@ class Advisor:
             table,
             self._alive(table),
             from_beginning=from_beginning,
-            all_ranks_seen=not any_missing and len(table.ranks) == self.store.tracks.num,
+            all_ranks_seen=not any_missing
+            and len(table.ranks) == self.store.tracks.num
+            and not (host is not None and self.roster.silent_agents()),
             on_accelerator=self._on_device,
             witnesses=self._witnesses(table, host),
         )

@@ -37,6 +37,8 @@ VIEW_STEPS: Final = 64  # the latest of a rank, for its own view
 # (ranks up to, measured steps kept a rank): 18 columns of 8 bytes, so at most about 75 MB.
 CAPACITIES: Final = ((256, 512), (1024, 256), (1 << 13, 64))
 MAX_RANKS: Final = CAPACITIES[-1][0]
+RECENT_STEPS: Final = 12  # measured ones, whose distance is the present one
+MIN_EVEN: Final = 24  # measured steps: a verdict takes twenty
 MAX_PHASE_NS: Final = 86_400 * 10**9
 MAX_STEP: Final = 1 << 40
 MIN_COMMON: Final = 0.5  # of the ranks: a step that fewer have measured compares nobody
@@ -62,11 +64,13 @@ class DeviceTimes:
         self._count = np.zeros(0, dtype=np.int64)  # measured steps ever kept, by row
         self._last_step = np.zeros(0, dtype=np.int64)
         self._last_end = np.zeros(0, dtype=np.int64)
+        self._host = np.zeros(0, dtype=np.int64)  # by its number, as they were heard of
+        self._hosts: dict[str, int] = {}
 
     # -- feeding ---------------------------------------------------------------------------------------------
 
-    def take(self, columns: Mapping[str, Ints]) -> None:
-        """Fold the device phases of one frame; rows that contradict themselves are left out."""
+    def take(self, columns: Mapping[str, Ints], host: str = "") -> None:
+        """Fold the device phases of one frame from a host; rows that contradict themselves are left out."""
         good = np.flatnonzero(_plausible(columns))
         if not good.size:
             return
@@ -83,7 +87,7 @@ class DeviceTimes:
         first = np.concatenate(([True], (row[1:] != row[:-1]) | (step[1:] != step[:-1])))
         at = np.flatnonzero(first)
         group_row, group_step = row[at], step[at]
-        self._forget_restarted(group_row, group_step, np.minimum.reduceat(begin, at))
+        self._forget_restarted(group_row, group_step, np.minimum.reduceat(begin, at), host)
         is_new = group_step > self._last_step[group_row]
         is_same = group_step == self._last_step[group_row]
         nth = _nth_of_its_row(group_row, is_new)
@@ -128,17 +132,23 @@ class DeviceTimes:
         space = self._count.size if num_rows <= self._count.size else max(8, num_rows, 2 * self._count.size)
         steps = np.full((space, capacity), UNKNOWN, dtype=np.int64)
         values = np.zeros((space, capacity, _WIDTH), dtype=np.int64)
-        count, last_step, last_end = (np.full(space, start, dtype=np.int64) for start in (0, -1, 0))
+        count, last_step, last_end, host = (np.full(space, start, dtype=np.int64) for start in (0, -1, 0, 0))
         held = self._count.size
         if capacity == self._capacity:
             steps[:held], values[:held] = self._steps, self._values
             count[:held], last_step[:held], last_end[:held] = self._count, self._last_step, self._last_end
+            host[:held] = self._host
         self._capacity, self._steps, self._values = capacity, steps, values
-        self._count, self._last_step, self._last_end = count, last_step, last_end
+        self._count, self._last_step, self._last_end, self._host = count, last_step, last_end, host
 
-    def _forget_restarted(self, row: Ints, step: Ints, begin: Ints) -> None:
-        """A probe that was installed anew counts from 0 again."""
-        again = np.unique(row[(step < self._last_step[row]) & (begin >= self._last_end[row])])
+    def _forget_restarted(self, row: Ints, step: Ints, begin: Ints, host: str) -> None:
+        """A probe that was installed anew counts from 0 again; on another host also by another clock."""
+        number = self._hosts.setdefault(host, len(self._hosts))
+        has_moved = (self._host[row] != number) & (self._count[row] > 0)
+        counts_anew = (step < self._last_step[row]) & (begin >= self._last_end[row])
+        again = np.unique(row[has_moved | counts_anew])
+        self._host[row] = number
+        self._last_end[again] = 0
         self._steps[again] = UNKNOWN
         self._count[again], self._last_step[again] = 0, -1
 
@@ -182,7 +192,7 @@ class DeviceTimes:
             valid &= jobs_RC <= last + shift
         num_measuring = int(valid.any(axis=1).sum())
         jobs, counts = np.unique(jobs_RC[valid], return_counts=True)
-        jobs = jobs[counts >= MIN_COMMON * num_measuring][-self._capacity :]
+        jobs = _evenly(jobs[counts >= MIN_COMMON * num_measuring])[-self._capacity :]
         if not jobs.size:
             return None
         place = np.searchsorted(jobs, jobs_RC)
@@ -284,6 +294,17 @@ def _plausible(columns: Mapping[str, Ints]) -> Bools:
     for name in ("seq", "detail"):
         good &= (columns[name] >= 0) & (columns[name] <= MAX_PHASE_NS)
     return np.asarray(good)
+
+
+def _evenly(jobs: Ints) -> Ints:
+    """The steps as far apart as the latest ones: the first are all measured, and would outweigh all later ones."""
+    if jobs.size < MIN_EVEN:
+        return jobs
+    apart = int(np.median(np.diff(jobs[-RECENT_STEPS:])))
+    if apart < 2:  # each or every other one
+        return jobs
+    _, first = np.unique(jobs // apart, return_index=True)
+    return jobs[first] if first.size >= MIN_EVEN else jobs[-MIN_EVEN:]
 
 
 def _left_out(present_RK: Bools) -> Bools:

@@ -77,6 +77,8 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
             f"a step takes {seconds(step_s)} on the devices, and what they wait for each other within it lies in "
             "forward and backward, where a phase's clock does not tell it from compute (a capture of kernels does)"
         )
+    if num_not_compared and diagnosis.table.num_ranks < 2:  # one alone
+        return "one device's clock was seen, and what it waits for the others lies in it"
     waits_K = diagnosis.steady_barrier.transfer_K
     waits_s = float(waits_K.mean()) if waits_K.size else 0.0
     # Whoever came last waits for nobody: with a wait on every rank that was seen it may be one that was not.
