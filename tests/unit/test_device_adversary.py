@@ -371,6 +371,45 @@ def test_forged_rows_of_one_rank_change_nothing(forged: Callable[[int], list[tup
     assert view.stragglers[0].loss_s_per_step == pytest.approx(17 * MS, rel=0.1)
 
 
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")  # a defect of its own
+@pytest.mark.xfail(
+    strict=True, reason="a single span in a single step makes a pipeline of the job (has_stages)"
+)
+def test_one_forged_span_does_not_clear_the_slow_rank() -> None:
+    """A millisecond of waiting for a neighbour stage, of rank 1, in one of 300 steps."""
+
+    def edit(rows: Ints) -> Ints:
+        mine = np.flatnonzero((rows[:, RANK] == 1) & (rows[:, STEP] == 120))
+        if not mine.size:
+            return rows
+        forged = rows[mine[-1]].copy()
+        forged[PHASE], forged[BEGIN] = PHASES.index("pipeline_idle"), forged[END]
+        forged[END] += 1_000_000
+        return np.vstack([rows, forged])
+
+    view = folded(edited(frames(simulate(DeviceJob(num_steps=300).with_faults(SLOW))), edit))
+
+    assert named(view) == {2}, said(view)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="nobody asks whether a device's steps are as long as those of the others"
+)
+def test_device_whose_clock_is_wrong_is_not_late() -> None:
+    """Rank 1's counts twice as fast: in a job in step no rank's steps are twice as long as the others'."""
+    start = 1_000_000_000
+
+    def edit(rows: Ints) -> Ints:
+        mine = rows[:, RANK] == 1
+        for column in (BEGIN, END):
+            rows[mine, column] = start + 2 * (rows[mine, column] - start)
+        return rows
+
+    view = folded(edited(frames(simulate(DeviceJob(num_steps=300))), edit))
+
+    assert named(view) == set(), said(view)
+
+
 @pytest.mark.parametrize("how", ["twice", "swapped", "half of them lost"])
 def test_frames_that_come_twice_late_or_never_change_nothing(how: str) -> None:
     """Frames of five steps of all ranks."""
