@@ -30,18 +30,35 @@ def ask(hook: Hook, device: DeviceTimes, args: tuple[Any, ...], kwargs: dict[str
     if compiled is not None and getattr(compiled, "compiled_autograd_enabled", False):
         return None
     tensors = args[0] if args else kwargs.get("tensors")
-    loss: Any = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-    if type(loss) is not torch.Tensor or loss.grad_fn is None:
+    losses: Any = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
+    nodes = [loss.grad_fn for loss in losses if type(loss) is torch.Tensor and loss.grad_fn is not None]
+    if len(nodes) != len(losses) or not nodes:
         return None
     stream = device.device.stream()  # this thread's: autograd may call back in another
     engine = torch.autograd.Variable._execution_engine
+    asked: list[None] = []  # by whichever of the losses comes first
 
     def tuiadvisor_arrived() -> None:
         if hook.active and device.is_measuring:
             device.arrives(stream)
 
     def tuiadvisor_begun(_gradients: Any) -> None:
-        if hook.active:
+        if hook.active and not asked:
+            asked.append(None)
             attempt(hook, engine.queue_callback, tuiadvisor_arrived)
 
-    return loss.grad_fn.register_prehook(tuiadvisor_begun)
+    return Asked([node.register_prehook(tuiadvisor_begun) for node in nodes])
+
+
+class Asked:
+    """What was put into a graph."""
+
+    __slots__ = ("handles",)
+
+    def __init__(self, handles: list[Any]) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        """Take it out."""
+        for handle in self.handles:
+            handle.remove()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .host import Host
 
 KIND_DEVICE_PHASE = 48
-MAX_BORDERS = 48  # of one step: six micro-steps of eight
+MAX_BORDERS = 256  # of one step: forty micro-steps of six
 MAX_PENDING = (
     32  # steps the device may be behind the thread, as with graphs and a look at the loss now and then
 )
@@ -80,8 +80,10 @@ class DeviceTimes:
         "costs",
         "device",
         "free",
+        "home",
         "hook",
         "is_failed",
+        "knows_exchange",
         "least_bits",
         "least_ns",
         "num_dropped",
@@ -122,6 +124,8 @@ class DeviceTimes:
         self.num_measured = 0
         self.num_still = 0  # steps in which the group's sequence stood still
         self.is_failed = False
+        self.knows_exchange = False  # a module of DDP was seen
+        self.home: Any = None  # the stream of the step's first border
 
     @property
     def is_measuring(self) -> bool:
@@ -130,13 +134,41 @@ class DeviceTimes:
 
     def begins(self, phase: int, outer: int, now: int) -> None:
         """The thread has entered a phase, coming from `outer`."""
-        if self.borders is not None and _BEGINS[phase] and _HOLDS[outer]:
+        is_border = self.borders is not None and _BEGINS[phase] and _HOLDS[outer]
+        if is_border or (self.borders and self._meets(phase, outer)):
             self._border(phase, now)
 
     def ends(self, phase: int, outer: int, now: int) -> None:
         """The thread has left a phase and is back in `outer`."""
-        if self.borders and _BEGINS[phase] and _HOLDS[outer] and (_ENDS[phase] or outer != phases.OTHER):
-            self._border(_AFTER_DATA if phase == phases.DATA_WAIT else outer, now)
+        if not self.borders:
+            return
+        if _BEGINS[phase] and _HOLDS[outer]:
+            if _ENDS[phase] or outer != phases.OTHER:
+                self._border(_AFTER_DATA if phase == phases.DATA_WAIT else outer, now)
+        elif self._meets(phase, outer):
+            self._border(outer, now)
+
+    def _meets(self, phase: int, outer: int) -> bool:
+        """Whether ranks meet within forward (DDP's buffers, SyncBatchNorm): whoever is late is waited for there.
+
+        Only beside an exchange of gradients whose wait is told, and on the stream that computes.
+        """
+        if phase != phases.COMM_EXPOSED or outer != phases.FORWARD or not self.knows_exchange:
+            return False
+        try:
+            return bool(self.device.stream() == self.home)
+        except Exception as error:  # noqa: BLE001 - the guard
+            self._failed(error)
+            return False
+
+    def unasked(self) -> None:
+        """The backward that has returned was not the one that exchanged gradients: its device waited for nobody."""
+        borders = self.borders
+        for index in range(len(borders or ()) - 1, -1, -1):
+            event, phase, recorded_ns = borders[index]  # type: ignore[index]
+            if phase == phases.COMM_EXPOSED:
+                borders[index] = (event, phases.BACKWARD, recorded_ns)  # type: ignore[index]
+                return
 
     def arrives(self, stream: Any) -> None:
         """All work of this rank's backward lies on the stream: from here on its device waits for the others'."""
@@ -161,6 +193,8 @@ class DeviceTimes:
             event = self.free.pop() if self.free else self.device.event()
             if stream is None:
                 stream = self.device.stream()
+            if not borders:
+                self.home = stream
             recorded_ns = monotonic_ns()
             self.device.record(event, stream)
             borders.append((event, phase, recorded_ns))
@@ -178,6 +212,8 @@ class DeviceTimes:
         if self.borders is not None:
             self._forget(self.borders)
             self.borders = None
+            self.costs.add(self.cost_ns)  # else it would be tried in every step
+            self.num_measured += 1
 
     def _failed(self, error: Exception) -> None:
         """Never again."""
@@ -293,7 +329,8 @@ def look_for_device(probe: Host, optimizer: Any) -> None:
         return
     probe.device_kind, probe.device_uuid = device.kind, device.uuid()
     probe.absences.pop("h2d", None)
-    probe.clock.device = DeviceTimes(probe.hook("device_times"), probe.ring.put_event, device)
+    times = probe.clock.device = DeviceTimes(probe.hook("device_times"), probe.ring.put_event, device)
+    times.knows_exchange = probe.has_wrapper
     probe.clock.alert(sc.DEVICE, True)
     stats = getattr(getattr(sys.modules["torch"], "_C", None), "_cuda_memoryStats", None)
     if stats is None or device.kind != "cuda":

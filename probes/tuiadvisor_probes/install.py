@@ -188,6 +188,8 @@ class Probe:
         """A DDP module ran forward; the largest one's group aligns the ranks, its parameters size the gradients."""
         self.known_ddp[id(module)] = reference = weakref.ref(module)
         self.layouts.pop(id(module), None)
+        if self.clock.device is not None:
+            self.clock.device.knows_exchange = True
         size = sum(parameter.nbytes for parameter in module.parameters() if parameter.requires_grad)
         if size <= self.gradient_bytes and self.gradient_module is not None and self.gradient_module():
             return

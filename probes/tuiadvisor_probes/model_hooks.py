@@ -10,6 +10,7 @@ On a device these are the times of launches; what its own clock says of the barr
 from __future__ import annotations
 
 import sys
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from . import device_barrier, phases
@@ -70,12 +71,19 @@ class Forwards:
 class PendingBarrier:
     """What the last DDP forward left for the backward that follows it."""
 
-    __slots__ = ("arrival", "base_ns", "module")
+    __slots__ = ("arrival", "base_ns", "module", "ready_before")
 
     def __init__(self) -> None:
         self.module: Any = None
         self.base_ns = 0
         self.arrival: Any = None  # the handle of what tells the device's arrival in this backward
+        self.ready_before: list[int] = []  # of the reducer, where that is asked
+
+    def remove(self) -> None:
+        """Take out what was put into the backward's graph, as where the probe leaves in the middle of one."""
+        if self.arrival is not None:
+            self.arrival.remove()
+            self.arrival = None
 
 
 def install(probe: Host) -> None:
@@ -147,19 +155,24 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
 
     def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
         clock.alert(sc.BARRIER, False)
-        if pending.arrival is not None:
-            pending.arrival.remove()
-            pending.arrival = None
-        _book_barrier(probe, pending, begin_ns, end_ns)
-        pending.module = None
+        is_asked = pending.arrival is not None
+        pending.remove()
+        is_exchanged = _book_barrier(probe, pending, begin_ns, end_ns, is_asked=is_asked)
+        if is_exchanged or not is_asked:
+            pending.module = None
+        else:  # of another loss, or of a part of the model: the exchange is still to come
+            clock.device.unasked()
+            clock.alert(sc.BARRIER, True)
 
     device_hook = probe.hook("device_barrier")
 
     def on_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         device = clock.device
         if pending.module is not None and device_hook.active and device is not None and device.is_measuring:
+            pending.ready_before = pending.module.reducer.get_backward_stats()
             pending.arrival = attempt(device_hook, device_barrier.ask, device_hook, device, args, kwargs)
 
+    probe.registration(pending)
     hook, seen = probe.hook("backward"), 1 << phases.BACKWARD | COUNTS_MICRO_STEP
     probe.patch(
         autograd,
@@ -177,14 +190,21 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
     )
 
 
-def _book_barrier(probe: Host, pending: PendingBarrier, begin_ns: int, now: int) -> None:
-    """Split the backward that ends now into compute and waiting for the all-reduce."""
+def _book_barrier(
+    probe: Host, pending: PendingBarrier, begin_ns: int, now: int, *, is_asked: bool = False
+) -> bool:
+    """Split the backward that ends now into compute and waiting for the all-reduce; False if it was not the one.
+
+    is_asked: whether all gradients became ready in it is looked at too.
+    """
     clock = probe.clock
     reducer = pending.module.reducer
     ready = reducer.get_backward_stats()
     arrive = pending.base_ns + max(ready)
     if not begin_ns <= arrive <= now:  # a graph without these parameters, or numbers of an earlier step
-        return
+        return False
+    if is_asked and sum(map(eq, ready, pending.ready_before)) > 1:  # one may be equal by chance
+        return False
     clock.move(now - arrive, phases.BACKWARD, phases.COMM_EXPOSED)
     clock.said |= 1 << phases.COMM_EXPOSED
     probe.barrier.book(arrive, now)
@@ -194,3 +214,4 @@ def _book_barrier(probe: Host, pending: PendingBarrier, begin_ns: int, now: int)
             clock.later(clock.books.hide, max(ready) - max(ready[number] for number in layout.first))
             moments = (pending.base_ns, begin_ns, now)
             attempt(probe.bucket_hook, layout.tell, probe.ring.put_event, clock.step, ready, moments)
+    return True

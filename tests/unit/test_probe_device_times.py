@@ -382,6 +382,7 @@ class FakeProbe:
         self.device_kind: str | None = None
         self.device_uuid: str | None = None
         self.captures: list[None] = []
+        self.has_wrapper = False
         self.absences: dict[str, str] = {}
         self.num_infos = 0
 

@@ -63,6 +63,7 @@ from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
 from tuiadvisor.views.run_view import RunView
+from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -81,6 +82,7 @@ NOT_TIMED = "no step was seen by the devices' own clocks"
 # Devices whose times stop coming while steps go on, for so many steps, usual distances of measured ones, and seconds.
 MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS, MAX_UNTIMED_S = 64, 4, 5.0
 RECENT_MEASURED = 16
+MAX_UNLIKE, NUM_ERRORS, MIN_COMPARED_STEPS = 0.15, 4.0, 64  # of a mean step; standard errors
 NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of the steps asked for
 
 
@@ -364,7 +366,7 @@ class Advisor:
             facts = self.roster.ranks.values()
             why = next((fact.no_device_times for fact in facts if fact.no_device_times), "")
             return None, NOT_TIMED + (f" ({why})" if why else "")
-        why = self._why_stale(found[0], timed[0])
+        why = self._why_stale(found[0], timed[0]) or _why_unlike(found[0], timed[0])
         return (None, why) if why else (timed, "")
 
     def _why_stale(self, host: StepTable, timed: StepTable) -> str:
@@ -464,6 +466,32 @@ def _mean_step_s(host: StepTable, first_step: int) -> float | None:
     """Seconds a step of the threads, pauses included: in the mean over many they are as long as the devices'."""
     begin = min(max(host.column_of(first_step), 0), max(host.num_steps - MIN_STEADY_STEPS, 0))
     return median_or_none(row_mean(host.step_s_RK[:, begin:]))
+
+
+def _why_unlike(host: StepTable, timed: StepTable) -> str:
+    """What to say where the measured steps are not like all others; empty where they are.
+
+    A thread that runs ahead takes as long as its device in the mean: else its device's clock is wrong, or the measured
+    steps are not those of the present.
+    """
+    begin, end = (max(host.column_of(timed.step_of(column)), 0) for column in (0, timed.num_steps - 1))
+    if timed.num_steps < MIN_STEADY_STEPS or end - begin < MIN_COMPARED_STEPS:
+        return ""
+    row_of = {rank: row for row, rank in enumerate(host.ranks)}
+    for row, rank in enumerate(timed.ranks):
+        own = timed.step_s_RK[row][np.isfinite(timed.step_s_RK[row])]
+        every = host.step_s_RK[row_of[rank], begin : end + 1] if rank in row_of else own[:0]
+        every = every[np.isfinite(every)]
+        if own.size < MIN_STEADY_STEPS or every.size < MIN_COMPARED_STEPS:
+            continue
+        error_s = NUM_ERRORS * float(own.std() / own.size**0.5 + every.std() / every.size**0.5)
+        own_s, every_s = float(own.mean()), float(every.mean())
+        if abs(own_s - every_s) > max(MAX_UNLIKE * every_s, error_s):
+            return (
+                f"the steps that were measured on rank {rank}'s device take {seconds(own_s)} by its clock, all of them "
+                f"{seconds(every_s)}"
+            )
+    return ""
 
 
 def _why_undecided(found: Verdict, seen: Seen) -> str:

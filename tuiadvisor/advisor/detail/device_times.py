@@ -210,6 +210,7 @@ class DeviceTimes:
         cells = (row, (np.cumsum(whole) - 1)[cells[1][kept]])
         values = self._values[mine][row, slot]
         held, columns = store.recent.block(aligned, jobs[None, :] - offset)
+        present &= _fits(cells, values, columns, held)
         table = build_table(
             tuple(tracks.rank[aligned].tolist()),
             tuple(tracks.hosts[host] for host in tracks.host[aligned].tolist()),
@@ -291,6 +292,7 @@ def _plausible(columns: Mapping[str, Ints]) -> Bools:
     good &= (columns["step"] >= 0) & (columns["step"] < MAX_STEP)
     good &= (begin > 0) & (end >= begin) & (end - np.maximum(begin, 0) <= MAX_PHASE_NS)
     good &= (columns["group"] >= 0) & (columns["group"] < len(PHASES))
+    good &= columns["group"] != PHASES.index("pipeline_idle")  # no border of a device begins one
     for name in ("seq", "detail"):
         good &= (columns[name] >= 0) & (columns[name] <= MAX_PHASE_NS)
     return np.asarray(good)
@@ -325,6 +327,16 @@ def _nth_of_its_row(row: Ints, counted: Bools) -> Ints:
     before: Ints = np.cumsum(counted) - counted
     start = np.concatenate(([True], row[1:] != row[:-1]))
     return np.asarray(before - before[start][np.cumsum(start) - 1])
+
+
+def _fits(cells: tuple[Ints, Ints], values: Ints, columns: dict[str, Ints], held: Bools) -> Bools:
+    """Cells whose step on the device is no longer than all that its thread is held of: else it is nobody's."""
+    begin = np.where(held, columns["begin_ns"], np.iinfo(np.int64).max).min(axis=1)
+    end = np.where(held, columns["end_ns"], 0).max(axis=1)
+    result = np.ones(held.shape, dtype=np.bool_)
+    longest = np.where(held.any(axis=1), end - np.minimum(begin, end), np.iinfo(np.int64).max)
+    result[cells] = values[:, _END] - values[:, _BEGIN] <= longest[cells[0]]
+    return result
 
 
 def _with_device(

@@ -28,6 +28,8 @@ MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute its
 MIN_WAIT_SHARE: Final = (
     0.02  # of the step: less is no rank that is worth a name (stragglers.MIN_EXCESS_SHARE)
 )
+# Of the step. xprof: a collective share from 15 % on is high (rule communication_bound): it is no step to be kept.
+MAX_UNEVEN_WAITS: Final = 0.15
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 HOST_CLOCK: Final = (
     "the ranks compute on devices, and the host's clock says when work was launched, not when it was done"
@@ -81,6 +83,11 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
         return "one device's clock was seen, and what it waits for the others lies in it"
     waits_K = diagnosis.steady_barrier.transfer_K
     waits_s = float(waits_K.mean()) if waits_K.size else 0.0
+    if waits_s > MAX_UNEVEN_WAITS * step_s:
+        return (
+            f"all devices wait {seconds(waits_s)} a step, for the network or for one another, but not in all of the "
+            "measured steps alike: since when is not clear yet"
+        )
     # Whoever came last waits for nobody: with a wait on every rank that was seen it may be one that was not.
     if num_not_compared and waits_s > MIN_WAIT_SHARE * step_s:
         return (

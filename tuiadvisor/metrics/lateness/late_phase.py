@@ -17,7 +17,7 @@ from tuiadvisor import phases
 from tuiadvisor.metrics.lateness.more_work import MoreWork, more_work
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, mad_sigma, median
 from tuiadvisor.metrics.steps.step_table import OTHER, PHASE_INDEX
-from tuiadvisor.phases import AFTER_BARRIER, PHASES
+from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +97,7 @@ def phases_before_barrier(table: StepTable) -> dict[str, Floats]:
     result = {}
     for name in WORK_PHASES:
         values = table.phase_s_PRK[PHASE_INDEX[name]]
-        if name in AFTER_BARRIER:
+        if name in table.paid_later:
             shifted = np.full_like(values, np.nan)
             shifted[:, 1:] = values[:, :-1]
             values = shifted

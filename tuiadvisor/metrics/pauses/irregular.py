@@ -16,7 +16,6 @@ from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.lateness.stragglers import MIN_STALL_LOSS, MIN_STALLS, STALL_CHANCE, chance_by_lot
 from tuiadvisor.metrics.steps.arrays import median, row_median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
-from tuiadvisor.phases import AFTER_BARRIER
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
@@ -190,7 +189,7 @@ def _phase(
         if name == "comm_exposed":
             growth[name] = _left_late_s(table, chosen, run) if rows else _transfer_s(barrier, run, usual_K)
             continue
-        at = run - 1 if name in AFTER_BARRIER else run
+        at = run - 1 if name in table.paid_later else run
         here = values[:, at[at >= 0]]
         if np.isfinite(here).any():
             growth[name] = float(np.nansum(here - np.nanmedian(usual)) / chosen.size)

@@ -14,7 +14,6 @@ from tuiadvisor import phases
 from tuiadvisor.metrics.pauses.first_rank import starter_row
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
-from tuiadvisor.phases import AFTER_BARRIER
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.pauses.irregular import Interruption
@@ -187,7 +186,7 @@ def _pause_phase(table: StepTable, affected_K: Bools, starter_row: int | None) -
         if name == "comm_exposed":
             continue
         values = column_median(table.phase_s_PRK[index][rows])
-        usual, here = values[~affected_K], values[before_K if name in AFTER_BARRIER else affected_K]
+        usual, here = values[~affected_K], values[before_K if name in table.paid_later else affected_K]
         usual, here = usual[np.isfinite(usual)], here[np.isfinite(here)]
         if usual.size and here.size:
             growth[name] = float(median(here) - median(usual))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuiadvisor.events import UNKNOWN, StepFlag
-from tuiadvisor.phases import PHASES
+from tuiadvisor.phases import AFTER_BARRIER, PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +75,14 @@ class StepTable:
     def column_of(self, step: int) -> int:
         """The first column at or after a job step."""
         return step - self.first_step if self.steps is None else int(np.searchsorted(self.steps, step))
+
+    @property
+    def paid_later(self) -> frozenset[str]:
+        """Phases whose time delays the arrival of the next record: those after the barrier, where arrivals are known.
+
+        A device's record tells no arrival, only how long it waits: what a rank is late by stands in its own record.
+        """
+        return frozenset() if self.steps is not None else frozenset(AFTER_BARRIER)
 
     @property
     def is_sampled(self) -> bool:
