@@ -240,6 +240,7 @@ def test_two_ranks_on_one_gpu_from_attach_to_diagnosis(tmp_path: Path) -> None:
     said = json.loads(done.stdout)
 
     assert said["run"]["device"] == "cuda"
+    assert said["clock"] == "device"
     assert all(rank["device"] is not None for rank in said["per_rank"])
     assert all(rank["device"]["seconds"]["backward"] > 0 for rank in said["per_rank"])
     assert any("MHz" in line for host in said["hosts"] for line in host["gpus"])
