@@ -169,8 +169,11 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
     def on_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         device = clock.device
         if pending.module is not None and device_hook.active and device is not None and device.is_measuring:
-            pending.ready_before = pending.module.reducer.get_backward_stats()
-            pending.arrival = attempt(device_hook, device_barrier.ask, device_hook, device, args, kwargs)
+            pending.arrival = attempt(device_hook, ask, device, args, kwargs)
+
+    def ask(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        pending.ready_before = pending.module.reducer.get_backward_stats()
+        return device_barrier.ask(device_hook, device, args, kwargs)
 
     probe.registration(pending)
     hook, seen = probe.hook("backward"), 1 << phases.BACKWARD | COUNTS_MICRO_STEP
