@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 
@@ -20,7 +20,7 @@ class Tensor:
 
     shape = (32, 8)
     dtype = None
-    is_cuda = False
+    device = SimpleNamespace(type="cpu", index=None)
     requires_grad = False
 
 

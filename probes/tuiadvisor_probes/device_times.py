@@ -319,7 +319,7 @@ def is_drawn(position: int, bits: int) -> bool:
     return not (position * GOLDEN & (1 << 64) - 1) >> 64 - bits
 
 
-def look_for_device(probe: Host, optimizer: Any) -> None:
+def look_for_device(probe: Host, optimizer: Any, hook: Hook) -> None:
     """After the first optimizer step: whether the training is on a device with a clock of its own, and which."""
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     parameter = next(parameters, None)
@@ -329,7 +329,7 @@ def look_for_device(probe: Host, optimizer: Any) -> None:
         return
     probe.device_kind, probe.device_uuid = device.kind, device.uuid()
     probe.absences.pop("h2d", None)
-    times = probe.clock.device = DeviceTimes(probe.hook("device_times"), probe.ring.put_event, device)
+    times = probe.clock.device = DeviceTimes(hook, probe.ring.put_event, device)
     times.knows_exchange = probe.has_wrapper
     probe.clock.alert(sc.DEVICE, True)
     stats = getattr(getattr(sys.modules["torch"], "_C", None), "_cuda_memoryStats", None)

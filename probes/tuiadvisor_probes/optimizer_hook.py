@@ -209,7 +209,7 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
                 clock.stand_in(optimizer, *_rest)
                 clock.count_own(monotonic_ns() - now)
             if step >= steps.next_look or number not in steps.looked_at:
-                _look(probe, steps, hook, optimizer)
+                _look(probe, steps, optimizer)
         except BaseException as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
             clock.alert(sc.BROKEN, True)
@@ -217,7 +217,7 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
     return after
 
 
-def _look(probe: Host, steps: OptimizerSteps, hook: Hook, optimizer: Any) -> None:
+def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
     """For the root of an optimizer, and once for the device."""
     if probe.clock.step >= STEPS_BEFORE_ROOT_SEARCH:
         steps.looked_at.add(id(optimizer))
@@ -226,7 +226,10 @@ def _look(probe: Host, steps: OptimizerSteps, hook: Hook, optimizer: Any) -> Non
             probe.roots.search(optimizer)
     if probe.looks_for_device:
         probe.looks_for_device = False
-        attempt(hook, look_for_device, probe, optimizer)
+        device_hook = probe.hook(
+            "device_times"
+        )  # its own: a device of another kind is no reason to lose the steps
+        attempt(device_hook, look_for_device, probe, optimizer, device_hook)
 
 
 def _patch_scaler(probe: Host, module: Any, steps: OptimizerSteps) -> None:

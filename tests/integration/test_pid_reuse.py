@@ -119,7 +119,7 @@ def test_a_process_that_became_another_users_is_left_alone(tmp_path: Path) -> No
 
 # Both are alive; the thread that is stopped is one of the second process, as if its number had gone over.
 STRANGER = """
-import signal
+import signal, time
 from tuiadvisor.inject import idle_thread, identify, tracer
 from tuiadvisor.inject.plan import make_plan
 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -128,6 +128,8 @@ plan = make_plan(identify(first.pid), "import sys; sys.modules['intruder'] = sys
 real = idle_thread.candidates
 idle_thread.candidates = lambda pid, code: real(second.pid, code)
 read = lambda name: Path(f"/proc/{second.pid}/{name}").read_bytes()
+while not read("syscall").startswith(b"0 "):  # until it waits for its input
+    time.sleep(0.01)
 before = read("maps"), read("syscall")
 print(tracer.run(plan.as_dict() | {"way": "thread", "timeout_s": 5.0})["reason"])
 print((read("maps"), read("syscall")) == before)

@@ -414,7 +414,7 @@ def fake_torch(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_training_on_the_processor_is_left_alone(training: Training) -> None:
     """Parameters in host memory: no events, and the reason is told."""
     probe = FakeProbe(training)
-    device_times.look_for_device(probe, optimizer("cpu"))  # type: ignore[arg-type]
+    device_times.look_for_device(probe, optimizer("cpu"), probe.hook("device_times"))  # type: ignore[arg-type]
 
     assert probe.clock.device is None
     assert probe.absences == {"device_times": accelerator.NOT_ON_DEVICE}
@@ -424,7 +424,7 @@ def test_training_on_the_processor_is_left_alone(training: Training) -> None:
 def test_training_on_a_device_is_timed_and_names_its_device(training: Training) -> None:
     """From the first optimizer step on; the device's identity goes to the agent, for NVML's counters of it."""
     probe = FakeProbe(training)
-    device_times.look_for_device(probe, optimizer("cuda"))  # type: ignore[arg-type]
+    device_times.look_for_device(probe, optimizer("cuda"), probe.hook("device_times"))  # type: ignore[arg-type]
     for _ in range(3):
         training.step()
     training.clock.flush()
