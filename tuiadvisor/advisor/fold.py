@@ -38,6 +38,7 @@ from tuiadvisor.advisor.detail.bucket_store import BucketStore
 from tuiadvisor.advisor.detail.collectives import Collectives
 from tuiadvisor.advisor.detail.device_times import DeviceTimes, of_job, paces
 from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES, PipelineStore
+from tuiadvisor.advisor.detail.threads_beside import mean_step_s, thread_data_s, why_stale, why_unlike
 from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
@@ -58,18 +59,15 @@ from tuiadvisor.metrics.diagnosis import (
     diagnose_table,
     without_device,
 )
-from tuiadvisor.metrics.steps.arrays import median_or_none, row_mean
-from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
 from tuiadvisor.views.run_view import RunView
-from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tuiadvisor.events import GivenWork
-    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import DeviceView, Verdict
     from tuiadvisor_rules.loader import Rule
@@ -79,10 +77,6 @@ STEP_NAMES = ("rank", *STEP_COLUMNS)
 CHUNK_FRAMES = 256
 CHUNK_ROWS = 1 << 15  # a small frame can promise a quarter of a million rows: bound what lies unfolded
 NOT_TIMED = "no step was seen by the devices' own clocks"
-# Devices whose times stop coming while steps go on, for so many steps, usual distances of measured ones, and seconds.
-MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS, MAX_UNTIMED_S = 64, 4, 5.0
-RECENT_MEASURED = 16
-MAX_UNLIKE, NUM_ERRORS, MIN_COMPARED_STEPS = 0.15, 4.0, 64  # of a mean step; standard errors
 NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of the steps asked for
 
 
@@ -343,7 +337,7 @@ class Advisor:
             pipeline=pipeline_view(pipelines),
             exchange=find_exchange(self.buckets, self.store, self.roster, diagnosis),
             clock="device" if timed else "host",
-            elapsed_s=_mean_step_s(found[0], timed[0].first_step) if timed and found else None,
+            elapsed_s=mean_step_s(found[0], timed[0].first_step) if timed and found else None,
             why_blind=why_blind,
         )
 
@@ -366,24 +360,8 @@ class Advisor:
             facts = self.roster.ranks.values()
             why = next((fact.no_device_times for fact in facts if fact.no_device_times), "")
             return None, NOT_TIMED + (f" ({why})" if why else "")
-        why = self._why_stale(found[0], timed[0]) or _why_unlike(found[0], timed[0])
+        why = why_stale(found[0], timed[0], self._alive(timed[0])) or why_unlike(found[0], timed[0])
         return (None, why) if why else (timed, "")
-
-    def _why_stale(self, host: StepTable, timed: StepTable) -> str:
-        """What to say where steps go on whose device times have stopped coming; empty while they come."""
-        alive_R = self._alive(timed)
-        whole_K = timed.present_RK[alive_R].all(axis=0) if alive_R.any() else timed.present_RK.any(axis=0)
-        steps = timed.steps_of(np.flatnonzero(whole_K))
-        if not steps.size:
-            return "no step was seen by the clocks of all devices"
-        begin = max(host.column_of(int(steps[-1])) + 1, 0)
-        unseen_s = median_or_none(np.nansum(host.step_s_RK[:, begin:], axis=1)) or 0.0
-        newest = host.step_of(host.num_steps - 1)
-        apart = int(np.diff(steps[-RECENT_MEASURED:]).max(initial=1))
-        is_long = newest - int(steps[-1]) > max(MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS * apart)
-        if is_long and unseen_s > MAX_UNTIMED_S:
-            return f"the clocks of all devices were last seen at step {int(steps[-1])}"
-        return ""
 
     def _judged(self, seen: Seen, *, with_now: bool) -> list[Judged]:
         """What the rules find; with_now: also in what is known of the present moment alone."""
@@ -450,7 +428,7 @@ class Advisor:
                 1:
             ],  # the first one may be a part of a step
             paces=None if host is None else paces(host[1], table.ranks),
-            thread_data_s_R=None if host is None else _thread_data_s(host[0], table),
+            thread_data_s_R=None if host is None else thread_data_s(host[0], table),
         )
 
     def _alive(self, table: StepTable) -> Bools:
@@ -462,52 +440,12 @@ class Advisor:
         return np.array(alive, dtype=np.bool_)
 
 
-def _mean_step_s(host: StepTable, first_step: int) -> float | None:
-    """Seconds a step of the threads, pauses included: in the mean over many they are as long as the devices'."""
-    begin = min(max(host.column_of(first_step), 0), max(host.num_steps - MIN_STEADY_STEPS, 0))
-    return median_or_none(row_mean(host.step_s_RK[:, begin:]))
-
-
-def _why_unlike(host: StepTable, timed: StepTable) -> str:
-    """What to say where the measured steps are not like all others; empty where they are.
-
-    A thread that runs ahead takes as long as its device in the mean: else its device's clock is wrong, or the measured
-    steps are not those of the present.
-    """
-    begin, end = (max(host.column_of(timed.step_of(column)), 0) for column in (0, timed.num_steps - 1))
-    if timed.num_steps < MIN_STEADY_STEPS or end - begin < MIN_COMPARED_STEPS:
-        return ""
-    row_of = {rank: row for row, rank in enumerate(host.ranks)}
-    for row, rank in enumerate(timed.ranks):
-        own = timed.step_s_RK[row][np.isfinite(timed.step_s_RK[row])]
-        every = host.step_s_RK[row_of[rank], begin : end + 1] if rank in row_of else own[:0]
-        every = every[np.isfinite(every)]
-        if own.size < MIN_STEADY_STEPS or every.size < MIN_COMPARED_STEPS:
-            continue
-        error_s = NUM_ERRORS * float(own.std() / own.size**0.5 + every.std() / every.size**0.5)
-        own_s, every_s = float(own.mean()), float(every.mean())
-        if abs(own_s - every_s) > max(MAX_UNLIKE * every_s, error_s):
-            return (
-                f"the steps that were measured on rank {rank}'s device take {seconds(own_s)} by its clock, all of them "
-                f"{seconds(every_s)}"
-            )
-    return ""
-
-
 def _why_undecided(found: Verdict, seen: Seen) -> str:
     """Why steps enough support no verdict; empty where they do, and where there are too few."""
     if seen.why_blind:
         return seen.why_blind
     is_enough = seen.diagnosis is not None and seen.diagnosis.enough
     return found.because if found.decision is None and is_enough else ""
-
-
-def _thread_data_s(host: StepTable, timed: StepTable) -> Floats:
-    """Seconds a step that each rank's thread waits for data, over the steps of the table of device times."""
-    begin = min(host.column_of(timed.first_step), max(host.num_steps - MIN_STEADY_STEPS, 0))
-    wait_RK = host.phase_s_PRK[PHASE_INDEX["data_wait"]][:, max(begin, 0) :]
-    by_rank = dict(zip(host.ranks, row_mean(wait_RK).tolist(), strict=True))
-    return np.array([by_rank.get(rank, np.nan) for rank in timed.ranks])
 
 
 def _has_steps(frame: Frame | TuiadvisorError) -> TypeGuard[Frame]:

@@ -1,0 +1,88 @@
+"""What the threads' own steps say of those that devices timed: whether these are believed, and what no device tells.
+
+In: the two tables of one job, by the threads' clocks (all steps) and by the devices' (measured ones).  Out: why device
+times are not believed, the mean of all steps with their pauses, and how long each thread waits for data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
+from tuiadvisor.metrics.steps.arrays import median_or_none, row_mean
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor_rules.message import seconds
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+# Device times that stop coming while steps go on: for so many steps, usual distances of measured ones, and seconds.
+MAX_UNTIMED_STEPS: Final = 64
+MAX_UNTIMED_PERIODS: Final = 4
+MAX_UNTIMED_S: Final = 5.0
+RECENT_MEASURED: Final = 16
+MAX_UNLIKE: Final = 0.15  # of a mean step
+NUM_ERRORS: Final = 4.0  # standard errors
+MIN_COMPARED_STEPS: Final = 64
+
+
+def why_stale(host: StepTable, timed: StepTable, alive_R: Bools) -> str:
+    """What to say where steps go on whose device times have stopped coming; empty while they come.
+
+    alive_R: of the timed table's ranks.
+    """
+    whole_K = timed.present_RK[alive_R].all(axis=0) if alive_R.any() else timed.present_RK.any(axis=0)
+    steps = timed.steps_of(np.flatnonzero(whole_K))
+    if not steps.size:
+        return "no step was seen by the clocks of all devices"
+    begin = max(host.column_of(int(steps[-1])) + 1, 0)
+    unseen_s = median_or_none(np.nansum(host.step_s_RK[:, begin:], axis=1)) or 0.0
+    newest = host.step_of(host.num_steps - 1)
+    apart = int(np.diff(steps[-RECENT_MEASURED:]).max(initial=1))
+    is_long = newest - int(steps[-1]) > max(MAX_UNTIMED_STEPS, MAX_UNTIMED_PERIODS * apart)
+    if is_long and unseen_s > MAX_UNTIMED_S:
+        return f"the clocks of all devices were last seen at step {int(steps[-1])}"
+    return ""
+
+
+def why_unlike(host: StepTable, timed: StepTable) -> str:
+    """What to say where the measured steps are not like all others; empty where they are.
+
+    A thread that runs ahead takes as long as its device in the mean: else its device's clock is wrong, or the measured
+    steps are not those of the present.
+    """
+    begin, end = (max(host.column_of(timed.step_of(column)), 0) for column in (0, timed.num_steps - 1))
+    if timed.num_steps < MIN_STEADY_STEPS or end - begin < MIN_COMPARED_STEPS:
+        return ""
+    row_of = {rank: row for row, rank in enumerate(host.ranks)}
+    for row, rank in enumerate(timed.ranks):
+        own = timed.step_s_RK[row][np.isfinite(timed.step_s_RK[row])]
+        every = host.step_s_RK[row_of[rank], begin : end + 1] if rank in row_of else own[:0]
+        every = every[np.isfinite(every)]
+        if own.size < MIN_STEADY_STEPS or every.size < MIN_COMPARED_STEPS:
+            continue
+        error_s = NUM_ERRORS * float(own.std() / own.size**0.5 + every.std() / every.size**0.5)
+        own_s, every_s = float(own.mean()), float(every.mean())
+        if abs(own_s - every_s) > max(MAX_UNLIKE * every_s, error_s):
+            return (
+                f"the steps that were measured on rank {rank}'s device take {seconds(own_s)} by its clock, all of them "
+                f"{seconds(every_s)}"
+            )
+    return ""
+
+
+def mean_step_s(host: StepTable, first_step: int) -> float | None:
+    """Seconds a step of the threads, pauses included: in the mean over many they are as long as the devices'."""
+    begin = min(max(host.column_of(first_step), 0), max(host.num_steps - MIN_STEADY_STEPS, 0))
+    return median_or_none(row_mean(host.step_s_RK[:, begin:]))
+
+
+def thread_data_s(host: StepTable, timed: StepTable) -> Floats:
+    """Seconds a step that each rank's thread waits for data, over the steps of the table of device times."""
+    begin = min(host.column_of(timed.first_step), max(host.num_steps - MIN_STEADY_STEPS, 0))
+    wait_RK = host.phase_s_PRK[PHASE_INDEX["data_wait"]][:, max(begin, 0) :]
+    by_rank = dict(zip(host.ranks, row_mean(wait_RK).tolist(), strict=True))
+    return np.array([by_rank.get(rank, np.nan) for rank in timed.ranks])
