@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,7 @@ class World:
     faults: tuple[Fault, ...] = ()
     seed: int = 0
     chunk_steps: int = CHUNK_STEPS  # of a frame
+    correlation: float = 0.0  # of a rank's noise from one step to the next
 
     @property
     def block(self) -> int:
@@ -121,9 +123,11 @@ def frames(world: World, truth: Truth | None = None) -> Iterator[Frame]:
         yield _hello(world, host, ranks)
     dirty = _Clock(np.full(world.num_ranks, 1.0), 1.0)
     clean = _Clock(np.full(world.num_ranks, 1.0), 1.0)
+    state = None
     for seq, start in enumerate(range(0, world.num_steps, world.chunk_steps), 1):
         steps = np.arange(start, min(start + world.chunk_steps, world.num_steps))
-        chunk = _noise(world, rng, speed, steps.size)
+        quantile, state = _drawn(world, rng, state, steps.size)
+        chunk = _noise(world, rng, speed, quantile)
         _run(replace(chunk, transfer=chunk.transfer + _even_s(world, steps)), clean, truth.clean_s)
         _apply(world, rng, chunk, steps)
         table = _table(world, chunk, _run(chunk, dirty, truth.cycle_s), steps)
@@ -133,10 +137,25 @@ def frames(world: World, truth: Truth | None = None) -> Iterator[Frame]:
             yield Frame(FrameKind.STEPS, f"{host}/1/1", seq, time_ns, pack_columns(rows, STEP_NAMES))
 
 
-def _noise(world: World, rng: np.random.Generator, speed: Floats, num_steps: int) -> _Steps:
-    """Steps of a healthy job."""
+def _drawn(
+    world: World, rng: np.random.Generator, state: Floats | None, num_steps: int
+) -> tuple[Floats, Floats | None]:
+    """K x R: where in the distribution of its noise each step of each rank lies, and what the next step follows."""
     shape = (num_steps, world.num_ranks)
-    factor = np.interp(rng.random(shape), QUANTILES, NOISE[world.noise]) * speed
+    if not world.correlation:
+        return rng.random(shape), None
+    state = rng.standard_normal(world.num_ranks) if state is None else state
+    normal = np.empty(shape)
+    for k, fresh in enumerate(rng.standard_normal(shape) * np.sqrt(1 - world.correlation**2)):
+        state = world.correlation * state + fresh
+        normal[k] = state
+    return np.vectorize(NormalDist().cdf)(normal), state
+
+
+def _noise(world: World, rng: np.random.Generator, speed: Floats, quantile: Floats) -> _Steps:
+    """Steps of a healthy job."""
+    shape, num_steps = quantile.shape, len(quantile)
+    factor = np.interp(quantile, QUANTILES, NOISE[world.noise]) * speed
     phase = {name: share * world.step_s * factor for name, share in SHARES.items()}
     # What makes one step long lies in one of its phases: move the excess of each step into a phase drawn by lot.
     lot = rng.integers(0, 2, shape)

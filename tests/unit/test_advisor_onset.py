@@ -50,6 +50,18 @@ def test_lateness_is_told_as_long_as_it_is(num_ranks: int) -> None:
     assert 1 / 3 == pytest.approx(finding.evidence["hit_share"], abs=0.05)
 
 
+@pytest.mark.parametrize("num_ranks", [3, 4, 5])
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+def test_late_in_every_fifth_step_is_named_though_its_typical_step_is_short(
+    num_ranks: int, culprit: int
+) -> None:
+    """The rank may be the fastest in its other steps: it was a peer by that, and never named."""
+    for seed in range(4):
+        fault = Fault("backward", (culprit,), 30 * MS, every=5)
+        view = final_view(Job(num_ranks=num_ranks, num_steps=240, seed=seed, faults=(fault,)))
+        assert [("straggler", (culprit,), "backward")] == above_info(view), seed
+
+
 def test_late_now_and_then_from_the_beginning_has_no_onset() -> None:
     """What was always so is dated to nothing."""
     for seed in range(6):

@@ -8,7 +8,13 @@ from synthetic_run import MS, Fault, Job, above_info, frames
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.metrics.lateness.precedent import beyond_past
-from tuiadvisor.metrics.series.recent_noise import growth, log_chance_of_hits, noise_s
+from tuiadvisor.metrics.series.recent_noise import (
+    growth,
+    log_chance_of_hits,
+    noise_s,
+    repetition,
+    separate_hits,
+)
 
 LOUDER_SINCE = 160
 
@@ -65,7 +71,27 @@ def test_a_past_that_was_quieter_says_less() -> None:
 
 def test_late_steps_of_one_rank_among_few_are_chance() -> None:
     """5 of 12 late steps of eight ranks fall on one of them by lot; 30 of 33 do not."""
-    peers, row = np.array([0, 1]), np.array([7])
-    few, many = (np.array([1, 2, 1, 1, 1, 0, 1, num]) for num in (5, 30))
-    assert log_chance_of_hits(few, row, peers)[0] > np.log(0.1)
-    assert log_chance_of_hits(many, row, peers)[0] < np.log(1e-4)
+    few, many = (np.array([1.0, 2, 1, 1, 1, 0, 1, num]) for num in (5, 30))
+    assert log_chance_of_hits(few, 7, np.array([0, 1])) > np.log(0.1)
+    assert log_chance_of_hits(many, 7, np.array([0, 1])) < np.log(1e-4)
+
+
+def test_a_burst_of_late_steps_is_one_event() -> None:
+    """Twenty in a row say as much as one; every third of sixty steps says what twenty do."""
+    burst, every_third = np.zeros(60, dtype=np.bool_), np.arange(60) % 3 == 0
+    burst[20:40] = True
+    few, many = separate_hits(np.stack((burst, every_third)))
+    assert few < 2
+    assert many == pytest.approx(20)
+
+
+def test_steps_that_resemble_each_other_say_less() -> None:
+    """Independent noise counts in full, noise correlated by 0.8 from step to step a ninth."""
+    rng = np.random.default_rng(0)
+    fresh = rng.standard_normal((8, 400))
+    drifting = np.empty_like(fresh)
+    drifting[:, 0] = fresh[:, 0]
+    for k in range(1, fresh.shape[1]):
+        drifting[:, k] = 0.8 * drifting[:, k - 1] + 0.6 * fresh[:, k]
+    assert repetition(fresh) == 1
+    assert repetition(drifting) == pytest.approx(9, rel=0.3)

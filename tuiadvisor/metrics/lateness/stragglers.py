@@ -16,7 +16,14 @@ import numpy as np
 from tuiadvisor.metrics.lateness.precedent import beyond_past
 from tuiadvisor.metrics.series.bootstrap import mean_interval
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change
-from tuiadvisor.metrics.series.recent_noise import RECENT_STEPS, growth, log_chance_of_hits, recent_noise_s
+from tuiadvisor.metrics.series.recent_noise import (
+    RECENT_STEPS,
+    growth,
+    log_chance_of_hits,
+    recent_noise_s,
+    repetition,
+    separate_hits,
+)
 from tuiadvisor.metrics.series.what_if import CONFIDENCE, Gain, gain, like_peers, shared_loss
 from tuiadvisor.metrics.steps.arrays import (
     Bools,
@@ -110,19 +117,43 @@ def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[
     # A rank that is more restless itself is known less well. Of two ranks one is ahead by what the other is behind:
     # their errors add up.
     variance_R = np.maximum(own_R, present) ** 2 + present**2
-    error_R = 1.25 * np.sqrt(variance_R * (2 if typical_R.size == 2 else 1) / num_steps)
+    num_new = num_steps / repetition(deviation_RK[peers])
+    error_R = 1.25 * np.sqrt(variance_R * (2 if typical_R.size == 2 else 1) / num_new)
     # A sigma from eight steps is often half the true one: the fewer the steps, the more errors are asked for.
     limit_R = np.maximum(MIN_EXCESS_SHARE * cycle_s, 3 * (1 + FEW_STEPS / num_known) * error_R)
     if typical_R.size == 2:
         sigma = min(sigma, float(_clean_sigma(deviation_RK).max()))
     hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
-    hit_R = hit_RK.mean(axis=1)
-    usual = float(hit_R[peers].mean())
-    often = hit_R - usual > MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
-    others = np.setdiff1d(np.arange(typical_R.size), peers)
-    often[others] &= log_chance_of_hits(hit_RK.sum(axis=1), others, peers) < MAX_LOG_CHANCE_OF_HITS
+    often = _late_more_often(hit_RK, peers)
+    peers = np.setdiff1d(peers, np.flatnonzero(often))
     rows = np.flatnonzero((excess_R > limit_R) | often)
     return rows[~np.isin(rows, peers)], excess_R, np.asarray(hit_RK)
+
+
+def _late_more_often(hit_RK: Bools, peers: Ints) -> Bools:
+    """Rows that are late in more steps than chance gives them beside the peers.
+
+    Late in every third step a rank's typical step may be the shortest of all, so it may be a peer itself: of each peer
+    all others are asked.
+    """
+    num_ranks, num_steps = hit_RK.shape
+    hit_R, count_R = hit_RK.mean(axis=1), separate_hits(hit_RK)
+
+    def stands_out(row: int, others: Ints) -> bool:
+        usual = float(hit_R[others].mean())
+        margin = MIN_HIT_EXCESS + 3 * np.sqrt(max(usual, 1 / num_steps) / num_steps)
+        return bool(
+            hit_R[row] - usual > margin and log_chance_of_hits(count_R, row, others) < MAX_LOG_CHANCE_OF_HITS
+        )
+
+    found = np.zeros(num_ranks, dtype=np.bool_)
+    for row in np.flatnonzero(hit_R > MIN_HIT_EXCESS).tolist():
+        if row not in peers:
+            found[row] = stands_out(row, peers)
+    for row in peers[hit_R[peers] > MIN_HIT_EXCESS].tolist():
+        others = np.flatnonzero(~found & (np.arange(num_ranks) != row))
+        found[row] = bool(others.size) and stands_out(row, others)
+    return found
 
 
 def _clean_sigma(deviation_RK: Floats) -> Floats:

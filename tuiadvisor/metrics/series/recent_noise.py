@@ -6,18 +6,22 @@ together, so that a few steps tell it. Neither a change of level nor a rank that
 
 from __future__ import annotations
 
+from math import log
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.steps.arrays import MAD_TO_SIGMA, Floats, median, medians
+from tuiadvisor.metrics.series.bootstrap import MAX_CORRELATION
+from tuiadvisor.metrics.steps.arrays import MAD_TO_SIGMA, Floats, median, medians, row_percentiles
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.steps.arrays import Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
 RECENT_STEPS: Final = 24  # eight steps of two ranks are often half as restless as the job is
 GREW: Final = 1.6  # a ratio below this is how far so few steps scatter
 MAX_RANKS: Final = 256
+MIN_STEPS_TO_RESEMBLE: Final = 16
+WITHOUT_TAILS: Final = (5, 95)  # percentiles: one long step correlates with nothing
 
 
 def noise_s(deviation_RK: Floats) -> float:
@@ -43,14 +47,45 @@ def growth(deviation_RK: Floats, start: int) -> float:
     return ratio if ratio > GREW else 1.0
 
 
-def log_chance_of_hits(hits_R: Ints, rows: Ints, peers: Ints) -> Floats:
-    """Logarithm of a bound on the chance that any rank has so many of the late steps, each of `rows`, as peers have.
+def repetition(deviation_RK: Floats) -> float:
+    """How many steps say as much as one would if no step resembled the one before; 1 without a sign of it.
+
+    Source: (1 + r) / (1 - r) of a first-order process; r: the correlation of neighbouring steps, of the typical rank.
+    """
+    num_steps = deviation_RK.shape[1]
+    if num_steps < MIN_STEPS_TO_RESEMBLE:
+        return 1.0
+    some = deviation_RK[:: max(1, -(-deviation_RK.shape[0] // MAX_RANKS))]
+    low, high = row_percentiles(some, *WITHOUT_TAILS)
+    centred = np.clip(some, low[:, None], high[:, None])
+    centred = centred - centred.mean(axis=1)[:, None]
+    total = (centred**2).sum(axis=1)
+    products = (centred[:, 1:] * centred[:, :-1]).sum(axis=1)
+    typical = median(products[total > 0] / total[total > 0]) if (total > 0).any() else 0.0
+    if typical < 2 / np.sqrt(num_steps):
+        return 1.0
+    typical = min(float(typical) + (1 + 3 * float(typical)) / num_steps, MAX_CORRELATION)
+    return (1 + typical) / (1 - typical)
+
+
+def separate_hits(hit_RK: Bools) -> Floats:
+    """R: how many late steps of each rank say something new: as many as runs of them are by lot in such a share.
+
+    A neighbour's burst of work makes ten steps in a row late, and is one event.
+    """
+    share_R = hit_RK.mean(axis=1)
+    runs_R = hit_RK[:, 0] + (hit_RK[:, 1:] & ~hit_RK[:, :-1]).sum(axis=1)
+    separate_R = runs_R / np.maximum(1 - share_R, 1 / hit_RK.shape[1])
+    return np.asarray(np.minimum(separate_R, hit_RK.sum(axis=1)))
+
+
+def log_chance_of_hits(hits_R: Floats, row: int, peers: Ints) -> float:
+    """Logarithm of a bound on the chance that any rank has so many of the late steps as this one has beside its peers.
 
     Given how many late steps a rank and its peers have together, they fall by lot. Source: Chernoff's bound of a
     binomial tail, times the ranks.
     """
-    own, others = hits_R[rows].astype(np.float64), float(hits_R[peers].sum())
-    total, by_lot = np.maximum(own + others, 1.0), 1 / (peers.size + 1)
-    share = np.clip(own / total, 1e-12, 1 - 1e-12)
-    divergence = share * np.log(share / by_lot) + (1 - share) * np.log((1 - share) / (1 - by_lot))
-    return np.asarray(np.log(hits_R.size) - np.where(share > by_lot, total * divergence, 0.0))
+    own, total, by_lot = float(hits_R[row]), float(hits_R[row] + hits_R[peers].sum()), 1 / (peers.size + 1)
+    share = min(max(own / max(total, 1.0), 1e-12), 1 - 1e-12)
+    divergence = share * log(share / by_lot) + (1 - share) * log((1 - share) / (1 - by_lot))
+    return log(hits_R.size) - (total * divergence if share > by_lot else 0.0)
