@@ -23,7 +23,9 @@ MS = 1e-3
 
 @dataclass(frozen=True)
 class Fault:
-    """kind: data, forward, backward, optimizer, other, spread, checkpoint, comm, warmup, length, gc, decay, release."""
+    """kind: data, forward, backward, optimizer, other, spread, checkpoint, eval, comm, warmup, length, gc, decay or
+    release.
+    """
 
     kind: str
     ranks: tuple[int, ...] | None = None  # None: all
@@ -100,7 +102,7 @@ def simulate(job: Job) -> Simulated:
     transfer = job.transfer_s * rng.lognormal(0.0, job.noise, job.num_steps)
     late_release = rng.exponential(0.05 * MS, shape)
     lots = rng.random(shape)
-    phase["checkpoint"] = np.zeros(shape)
+    phase["checkpoint"], phase["eval"] = np.zeros(shape), np.zeros(shape)
     phase["gc"] = np.zeros(shape)
     phase["tokens"] = np.full(shape, -1.0)
     phase["release"] = late_release  # a rank that is stopped in the exchange leaves it late
@@ -135,7 +137,7 @@ def _apply(
         phase["forward"] = phase["forward"] + mask * fault.amount_s
     else:
         name = "data_wait" if fault.kind == "data" else fault.kind
-        mask = mask & (steps > 0) if fault.kind == "checkpoint" else mask
+        mask = mask & (steps > 0) if fault.kind in ("checkpoint", "eval") else mask
         phase[name] = phase[name] + mask * fault.amount_s
 
 
@@ -152,7 +154,7 @@ def _run(job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, late_rele
         arrive = begin + phase["data_wait"][k] + phase["forward"][k] + phase["backward"][k]
         common = arrive.max() + transfer[k]
         release = common + late_release[k]
-        end = release + phase["optimizer"][k] + phase["checkpoint"][k] + phase["other"][k]
+        end = release + phase["optimizer"][k] + phase["checkpoint"][k] + phase["eval"][k] + phase["other"][k]
         cycle[k] = np.median(release) - previous_release
         previous_release = np.median(release)
         for rank, records in rows.items():
@@ -164,6 +166,7 @@ def _run(job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, late_rele
                     "comm_exposed": release[rank] - arrive[rank],
                     "optimizer": phase["optimizer"][k, rank],
                     "checkpoint": phase["checkpoint"][k, rank],
+                    "eval": phase["eval"][k, rank],
                     "gc": phase["gc"][k, rank],
                     "tokens": phase["tokens"][k, rank],
                 }
@@ -181,6 +184,8 @@ def _row(
     flags = StepFlag.FIRST if local == 0 else 0
     if parts["checkpoint"] > 0:
         flags |= StepFlag.CHECKPOINT
+    if parts["eval"] > 0:
+        flags |= StepFlag.EVAL
     if not job.barrier_seen:
         arrive = release = -1
         flags |= StepFlag.NO_SYNC

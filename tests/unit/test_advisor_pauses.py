@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from synthetic_run import (
+    HOOKED,
     MS,
     STEP_NAMES,
     Fault,
@@ -32,6 +33,7 @@ PHASES = {
     "optimizer": "optimizer",
     "other": "other",
 }
+WITH_EVAL = (*HOOKED, "eval")
 STEADY_S = {2: 18.0 * MS, 4: 18.5 * MS, 8: 19.0 * MS}
 
 
@@ -373,3 +375,51 @@ def test_stalls_of_one_rank_at_any_distance_are_its_own(num_stalls: int, seed: i
     assert "taking_turns" not in named
     assert (2,) in {named.get("irregular_pause"), named.get("straggler"), named.get("periodic_pause")}
     assert () not in {finding.ranks for finding in view.findings if finding.id == "irregular_pause"}
+
+
+def test_an_evaluation_beside_a_short_checkpoint_is_an_evaluation() -> None:
+    """175 ms of evaluation and 8 ms of checkpoint in the same steps: no checkpoint to make cheaper."""
+    faults = (
+        Fault("eval", None, 175 * MS, every=40),
+        Fault("checkpoint", None, 8 * MS, every=40),
+    )
+    view = of(Job(num_steps=240, faults=faults, observed=WITH_EVAL))
+    (pause,) = view.pauses
+    assert "eval" == pause.kind
+    assert [] == [finding for finding in view.findings if finding.id == "checkpoint_pause"]
+    assert 175 * MS == pytest.approx(pause.length_s, rel=0.1)
+
+
+def test_a_checkpoint_beside_a_short_evaluation_is_a_checkpoint() -> None:
+    """The other way round."""
+    faults = (
+        Fault("eval", None, 8 * MS, every=40),
+        Fault("checkpoint", None, 175 * MS, every=40),
+    )
+    (pause,) = of(Job(num_steps=240, faults=faults, observed=WITH_EVAL)).pauses
+    assert "checkpoint" == pause.kind
+
+
+def test_workers_that_start_anew_beside_a_checkpoint_are_waited_for() -> None:
+    """97 ms without data where a checkpoint takes 3 ms: the loader is the finding, and its lever the workers."""
+    faults = (
+        Fault("data", None, 97 * MS, every=40),
+        Fault("checkpoint", None, 3 * MS, every=40),
+    )
+    view = of(Job(num_steps=240, faults=faults))
+    assert [("periodic_data_wait", (), "data_wait")] == above_info(view)
+    (finding,) = [entry for entry in view.findings if entry.id == "periodic_data_wait"]
+    assert any("persistent_workers" in action.text for action in finding.actions)
+    assert all(pause.kind != "checkpoint" for pause in view.pauses)
+
+
+def test_one_long_evaluation_among_short_checkpoints_stays_apart() -> None:
+    """Checkpoints of 100 ms every 30 steps, evaluations of 300 ms every 75: two pauses, each with its own length."""
+    faults = (
+        Fault("checkpoint", None, 100 * MS, every=30),
+        Fault("eval", None, 300 * MS, every=75),
+    )
+    view = of(Job(num_steps=290, faults=faults, observed=WITH_EVAL))
+    lengths = {pause.kind: pause.length_s for pause in view.pauses}
+    assert {"checkpoint", "eval"} == set(lengths)
+    assert 100 * MS == pytest.approx(lengths["checkpoint"], rel=0.1)

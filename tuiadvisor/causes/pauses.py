@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Measured, rank_words
-from tuiadvisor.metrics.series.what_if import gain
+from tuiadvisor.metrics.series.what_if import gain, of_events
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
     table, cycle = diagnosis.table, diagnosis.barrier.cycle_K
     known = np.isfinite(cycle)
     known[: pause.first_column] = False
-    what_if = gain(cycle[known], pause.loss_K[known])
+    what_if = of_events(gain(cycle[known], pause.loss_K[known]), len(pause.steps))
     ranks = tuple(table.ranks[row] for row in pause.rows)
     starter = rank_words(ranks) if ranks else "all ranks"
     longest = sorted((event.length_s for event in pause.events), reverse=True)
@@ -62,6 +62,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "is_checkpoint": int(pause.kind == "checkpoint"),
         "is_eval": int(pause.kind == "eval"),
         "is_periodic": int(pause.kind == "periodic"),
+        "is_data_wait": int(pause.phase == "data_wait"),
         "is_over": int(pause.is_over),
         "is_irregular": int(pause.kind == "irregular"),
     }
@@ -121,7 +122,7 @@ def _phase_words(pause: Pause) -> str:
 
 
 PERIODIC_PAUSES: Final = Cause(
-    rules=(CHECKPOINT, "periodic_pause"),
+    rules=(CHECKPOINT, "periodic_pause", "periodic_data_wait"),
     metrics="""
 pause kind text "checkpoint", "eval", "garbage collection", "periodic" or "irregular"
 pause ranks text the same as starter
@@ -143,6 +144,7 @@ pause cause_words text what was seen of its cause, in plain words
 pause is_checkpoint flag 1 if checkpoints are being written
 pause is_eval flag 1 if the model is being evaluated
 pause is_periodic flag 1 if nothing marks what happens in it
+pause is_data_wait flag 1 if it passes while the next batch is waited for
 pause is_over flag 1 if periodic pauses have not come for more than two of their periods
 pause is_irregular flag 1 if pauses of these ranks are irregular, or only one was seen
 """,

@@ -164,7 +164,7 @@ def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged 
         pattern=rule.pattern,
         lens=rule.lens,
         layer=_layer(rule, subject),
-        severity=cast("Severity", outcome.level),
+        severity=_severity(outcome.level, gain),
         ranks=() if job_wide and rule.loss is None else subject.ranks,
         hosts=() if job_wide and rule.loss is None else subject.hosts,
         phase=rule.phase or subject.phase or _phase_of_job(rule, subject),
@@ -176,6 +176,11 @@ def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged 
         actions=tuple(Action(entry.text, entry.command, entry.risk, entry.effort) for entry in rule.actions),
     )
     return Judged(finding, rule, gain, outcome.headline)
+
+
+def _severity(level: str, gain: Gain | None) -> Severity:
+    """That of the rule, but a remark where the interval of what would be gained holds no gain at all."""
+    return "info" if gain is not None and gain.speedup_low <= 1.0 else cast("Severity", level)
 
 
 def _phase_of_job(rule: Rule, subject: Measured) -> str | None:

@@ -7,8 +7,8 @@ time, which is the same on all ranks. Sources: TraceML (imbalance), NVRx (score)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import comb, log, sqrt
+from dataclasses import dataclass
+from math import comb, log
 from typing import Final
 
 import numpy as np
@@ -24,7 +24,14 @@ from tuiadvisor.metrics.series.recent_noise import (
     repetition,
     separate_hits,
 )
-from tuiadvisor.metrics.series.what_if import CONFIDENCE, Gain, gain, like_peers, shared_loss
+from tuiadvisor.metrics.series.what_if import (
+    CONFIDENCE,
+    Gain,
+    gain,
+    like_peers,
+    of_events,
+    shared_loss,
+)
 from tuiadvisor.metrics.steps.arrays import (
     Bools,
     Floats,
@@ -58,7 +65,6 @@ FEW_STEPS: Final = 8
 PAST_STEPS: Final = 64  # before the window, that tell the noise of a step too
 STALL_SHARE: Final = 1.0  # of a step: so far behind the next to last of the ranks it is no jitter
 MIN_STALLS: Final = 4
-NORMAL_QUANTILE: Final = 1.645  # 95 %: the lower end of an interval of CONFIDENCE
 STALL_ALIKE: Final = 0.5  # of the rank's typical one
 MIN_STALL_LOSS: Final = 0.03  # of the time
 STALL_CHANCE: Final = (
@@ -298,17 +304,6 @@ def _late(
     )
 
 
-def _of_stalls(found: Gain, num_stalls: int) -> Gain:
-    """The gain, its lower end by how often so many stalls may come: steps in a row tell little of what is rare.
-
-    Source: 5 % quantile of a Poisson mean, Wilson and Hilferty's approximation of chi square.
-    """
-    share = max(1 - 1 / (9 * num_stalls) - NORMAL_QUANTILE / (3 * sqrt(num_stalls)), 0.0) ** 3
-    low_s = max(found.loss_low_s, share * found.loss_s)
-    speedup = min(found.step_s / (found.step_s - low_s), found.speedup)
-    return replace(found, loss_low_s=low_s, speedup_low=max(found.speedup_low, speedup))
-
-
 def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats, known_C: Bools) -> Bools:
     """Which culprits have a loss worth a name, alone or as one of a crowd that is late together.
 
@@ -373,7 +368,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
         return (), nothing
     gains = [gain(cycle, part) for part in parts]
     gains = [
-        _of_stalls(found, times[row]) if is_rare_R[row] else found
+        of_events(found, times[row]) if is_rare_R[row] else found
         for row, found in zip(rows.tolist(), gains, strict=True)
     ]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)

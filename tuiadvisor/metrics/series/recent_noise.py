@@ -61,11 +61,11 @@ def repetition(deviation_RK: Floats) -> float:
     centred = centred - centred.mean(axis=1)[:, None]
     total = (centred**2).sum(axis=1)
     products = (centred[:, 1:] * centred[:, :-1]).sum(axis=1)
-    typical = median(products[total > 0] / total[total > 0]) if (total > 0).any() else 0.0
+    typical = float(median(products[total > 0] / total[total > 0])) if (total > 0).any() else 0.0
     if typical < 2 / np.sqrt(num_steps):
         return 1.0
-    typical = min(float(typical) + (1 + 3 * float(typical)) / num_steps, MAX_CORRELATION)
-    return (1 + typical) / (1 - typical)
+    typical = min(typical + (1 + 3 * typical) / num_steps, MAX_CORRELATION)
+    return float((1 + typical) / (1 - typical))
 
 
 def separate_hits(hit_RK: Bools) -> Floats:

@@ -7,7 +7,8 @@ Sources: What-if analysis (OSDI'25) for S, S_t, S_w, M_W; the airport game's Sha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
 CONFIDENCE: Final = 0.9
+NORMAL_QUANTILE: Final = 1.645  # 95 %: the lower end of an interval of CONFIDENCE
 MAX_LOSS: Final = 0.99  # of the step
 MAX_SPEEDUP: Final = 1 / (1 - MAX_LOSS)
 MAX_POOL: Final = 4096
@@ -106,6 +108,17 @@ def gain(step_K: Floats, loss_K: Floats) -> Gain:
         speedup_low=min(max(expected + low, 1 / MAX_SPEEDUP), expected),
         speedup_high=max(min(expected + high, MAX_SPEEDUP), expected),
     )
+
+
+def of_events(found: Gain, num_events: int) -> Gain:
+    """The gain of so many single events, its lower end by how often as many may come: steps tell little of the rare.
+
+    Source: 5 % quantile of a Poisson mean, Wilson and Hilferty's approximation of chi square.
+    """
+    share = max(1 - 1 / (9 * num_events) - NORMAL_QUANTILE / (3 * sqrt(num_events)), 0.0) ** 3
+    low_s = max(found.loss_low_s, share * found.loss_s)
+    speedup = min(found.step_s / (found.step_s - low_s), found.speedup)
+    return replace(found, loss_low_s=low_s, speedup_low=max(found.speedup_low, speedup))
 
 
 def what_if_stride(num_cells: int) -> int:
