@@ -8,12 +8,12 @@ Dynamo looks at every Python frame that runs below a compiled call, ours too. Ea
 from __future__ import annotations
 
 import sys
-import threading
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
 
 # What stands around the model's own calls: the first compilation after the attach would trace into it.
@@ -37,19 +37,20 @@ def must_not_recompile() -> bool:
     """Whether compiling anew would end the training, or leave what was compiled behind for good.
 
     The training says so with torch.compiler.set_stance or dynamo's error_on_recompile. A stance may hold for a part of
-    the loop only, so that a look at the wrong moment misses it: a function on the training thread's stack that names
-    set_stance counts as well.
+    the loop only, so that a look at the wrong moment misses it: a function on a thread's stack that names set_stance
+    counts as well. Of whatever thread: which of them trains is not known yet when the probe comes.
     """
     frames = sys.modules.get("torch._dynamo.eval_frame")
     stance = getattr(getattr(frames, "_stance", None), "stance", "default")
     config = sys.modules.get("torch._dynamo.config")
     if stance not in RECOMPILES or getattr(config, "error_on_recompile", False):
         return True
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None:
-        if "set_stance" in frame.f_code.co_names:
-            return True
-        frame = frame.f_back
+    for top in sys._current_frames().values():
+        frame: FrameType | None = top
+        while frame is not None:
+            if "set_stance" in frame.f_code.co_names:
+                return True
+            frame = frame.f_back
     return False
 
 

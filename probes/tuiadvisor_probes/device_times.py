@@ -215,6 +215,12 @@ class DeviceTimes:
             self.costs.add(self.cost_ns)  # else it would be tried in every step
             self.num_measured += 1
 
+    def forget_step(self) -> None:
+        """The step in the making will never end: another thread trains now."""
+        if self.borders is not None:
+            self._forget(self.borders)
+            self.borders, self.cost_ns = None, 0
+
     def _failed(self, error: Exception) -> None:
         """Never again."""
         self.is_failed = True

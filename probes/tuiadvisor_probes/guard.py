@@ -117,6 +117,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     roots: set[int] | tuple[int, ...] = (),
     is_grad_enabled: Callable[[], bool] = bool,
     on_device: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None,
+    stranger: Callable[[], None] | None = None,
 ) -> Callable[..., Any]:
     """Wrap `original` so that the training thread's time inside belongs to a phase.
 
@@ -126,6 +127,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     alert is set. observes: bits of the clock's `observed` that entering sets.
     roots: ids of modules whose training forward is known without asking phase_of.
     on_device(args, kwargs) runs before the call, on ranks whose device is timed.
+    stranger() runs before a call by a thread that is not the training thread; it never raises.
     One frame of ours around each call of the host, which notes that it came by and no more: cold code and data are what
     a hook costs, each function and each object more is cold too.
     """
@@ -138,6 +140,8 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
 
     def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912, PLR0915 - likewise
         if get_ident() != own[0]:
+            if stranger is not None:
+                stranger()
             return original(*args, **kwargs)
         called_ns = begin_ns = 0
         try:

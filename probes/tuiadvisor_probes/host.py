@@ -27,6 +27,7 @@ class Host(Protocol):
     pipeline: dict[str, Any]
     barrier: Barrier
     detail: Detail
+    thread: Any  # training_thread.TrainingThread
     bucket_hook: Hook
     eval_span: EvalSpan
     forwards: Any  # model_hooks.Forwards
@@ -34,6 +35,7 @@ class Host(Protocol):
     looks_for_device: bool
     device_kind: str | None
     device_uuid: str | None
+    unmeasured: str  # why no step of this process is measured; empty where they are
     captures: list[None]  # an item for each graph that is being captured
     memory: Any  # DeviceMemory, where the training is on a device
 

@@ -40,6 +40,7 @@ from .guard import Hook, attempt
 from .patch import Patch
 from .process import as_json, describe_process, imported
 from .roots import Roots
+from .training_thread import NOBODY, TrainingThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +92,8 @@ class Probe:
         self.awaited: list[tuple[Callable[[], bool], str | None, Callable[[], None]]] = []
         self.barrier = Barrier(self.clock)
         self.detail = Detail(self.clock)
+        self.thread = TrainingThread(self)
+        self.unmeasured = ""  # why no step is measured; empty where they are
         self.detail_hook = self.hook("detail")
         self.bucket_hook = self.hook("buckets")
         self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
@@ -261,6 +264,8 @@ class Probe:
         info["device"] = self.device_kind or info["device"]
         info["device_uuid"] = self.device_uuid
         info["ddp"] = self.gradient_module is not None
+        if self.unmeasured:
+            info["unmeasured"] = self.unmeasured
         if self.pipeline:
             info["pipeline"] = self.pipeline
             info["parallel"] = {"pp": self.pipeline["ranks"]} if "ranks" in self.pipeline else {}
@@ -311,7 +316,7 @@ class Probe:
     def at_exit(self) -> None:
         """The process ends in order: the last step is written and everything comes out."""
         if os.getpid() == self.clock.pid:
-            self.clock.flush()
+            self._flush_last_step()
             self.remove(REASON_EXIT)
 
     def remove(self, reason: int, state: int = ring_file.STATE_DETACHED) -> None:
@@ -349,10 +354,13 @@ class Probe:
         forget_modules()
 
     def _flush_last_step(self) -> None:
-        if threading.get_ident() == self.clock.thread_ident:
-            self.clock.flush()
-        else:  # the step in the making is the training thread's own
-            self.clock.write_kept()
+        clock = self.clock
+        if threading.get_ident() == clock.thread_ident:
+            clock.flush()
+        elif clock.thread_ident in sys._current_frames():  # the step in the making is its own
+            clock.write_kept()
+        else:
+            clock.hand_over(NOBODY, time.monotonic_ns())
 
 
 def breathe() -> None:

@@ -189,6 +189,7 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
             observes=seen,
             after_alert=sc.BARRIER,
             on_device=on_device,
+            stranger=probe.thread.backward,
         ),
     )
 

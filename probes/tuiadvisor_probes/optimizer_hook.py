@@ -133,6 +133,7 @@ def _around(
 # The guard and the lines of the clock's `enter` and `leave` are inside of these two: each call more is cold.
 def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
     clock, span, under_way, done_in = probe.clock, probe.eval_span, steps.open, steps.done_in
+    adopts = probe.thread.steps
     own, words, thin, note = clock.own, clock.words, clock.thin, clock.log.append
     code = clock.books.group(1 << phases.OPTIMIZER) | phases.OPTIMIZER
 
@@ -147,7 +148,7 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
         return clock.active
 
     def before(optimizer: Any, *_rest: Any) -> None:
-        if get_ident() != own[0]:
+        if get_ident() != own[0] and not adopts():
             return
         try:
             called_ns, alert = 0, thin.alert
@@ -182,12 +183,14 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
 def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
     clock, under_way, done_in = probe.clock, steps.open, steps.done_in
     own, words, thin, note = clock.own, clock.words, clock.thin, clock.log.append
+    may_be_autograds = probe.thread.may_be_autograds
 
     def after(optimizer: Any, *_rest: Any) -> None:
         now = monotonic_ns()
         try:
             if get_ident() != own[0]:
-                if own[0] and clock.phase == phases.BACKWARD and hook.active and clock.active:
+                is_inside = own[0] and clock.phase == phases.BACKWARD and hook.active and clock.active
+                if is_inside and may_be_autograds(get_ident()):
                     clock.stepped = True
                 return
             alert = thin.alert

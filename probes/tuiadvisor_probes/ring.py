@@ -14,7 +14,7 @@ It outlives the writer: after SIGKILL the last records are still there. Layout, 
     64    lease_ns    u64   written by the AGENT: monotonic clock at which the probe may remove itself
     72    command     u64   written by the AGENT: 0 none, 1 detach
     80    now         i64   what the training thread is in, and since when: ns << 4 | index into PHASES; -1 unknown
-    88    unused      u64
+    88    thread      u64   native id of the thread that trains, as it sees itself; 0: the main thread
     96    step        u64   the step it is in
     104   clock_wall  u64   time.time_ns() when installed
     112   clock_mono  u64   time.monotonic_ns() at that moment
@@ -70,6 +70,7 @@ OFFSET_EVENT_HEAD = 56
 OFFSET_LEASE = 64
 OFFSET_COMMAND = 72
 OFFSET_NOW = 80  # three words: the writer's clock stores first and last by index (step_clock)
+OFFSET_THREAD = 88
 OFFSET_CLOCKS = 104
 OFFSET_DISABLED = 120
 OFFSET_ERRORS = 128
@@ -238,6 +239,10 @@ class RingReader:
         """(phase index or -1, since ns, step) of the training thread."""
         now, step = _NOW.unpack(self._read(OFFSET_NOW, _NOW.size))
         return (now & 15, now >> 4, step) if now >= 0 else (-1, 0, step)
+
+    def thread(self) -> int:
+        """Native id of the thread that trains, as its process sees it; 0: the main thread."""
+        return self.get_u64(OFFSET_THREAD)
 
     def info(self) -> bytes:
         """The JSON info area, empty until the probe has written it."""

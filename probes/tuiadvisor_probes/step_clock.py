@@ -13,7 +13,7 @@ and an ended step is noted likewise (`close_step`). The notes of several steps a
 from __future__ import annotations
 
 import os
-from threading import get_ident
+from threading import get_ident, get_native_id
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC,
     128,
 )
 NOW, NOW_STEP = ring_file.OFFSET_NOW // 8, ring_file.OFFSET_NOW // 8 + 2
+THREAD = ring_file.OFFSET_THREAD // 8
 UNKNOWN = -1
 CPU_PERIOD = 8  # the thread's CPU clock is a real system call, 2 us with cold caches: one step in eight
 SPOT_CHECK, SPOT_CHECK_AT = 32, 5  # every so many steps, not in one with the CPU clock
@@ -65,7 +66,7 @@ class Thin:
 
 
 class StepClock:
-    """Accumulates one step. Every method is called from the training thread only."""
+    """Accumulates one step. Every method is called from the training thread only, whichever that is now."""
 
     __slots__ = (
         "_active",
@@ -80,6 +81,7 @@ class StepClock:
         "gc_ns",
         "group_seq",
         "last_cpu_ns",
+        "last_cpu_thread",
         "last_seq",
         "log",
         "max_kept",
@@ -131,6 +133,7 @@ class StepClock:
         self.group_seq: Callable[[], int] | None = None  # sequence number of the gradient group
         self.last_seq = UNKNOWN
         self.last_cpu_ns = UNKNOWN
+        self.last_cpu_thread = 0  # native id: an ended thread's ident is given to the next one
         self.num_kept = 0  # ended steps that are not written yet
         self.settled: list[Any] = []  # of the steps just written, see step_record.write
         self.max_kept = 1
@@ -299,7 +302,8 @@ class StepClock:
             self.last_seq = seq
         cpu_ns = UNKNOWN
         if self.last_cpu_ns != UNKNOWN:
-            cpu_ns = thread_time_ns() - self.last_cpu_ns
+            if get_native_id() == self.last_cpu_thread:
+                cpu_ns = thread_time_ns() - self.last_cpu_ns
             self.last_cpu_ns = UNKNOWN
         device_ns = waited_ns = 0
         if self.device is not None:
@@ -349,7 +353,7 @@ class StepClock:
         self.flags = self.micro_steps = self.gc_ns = 0
         self.samples = self.tokens = UNKNOWN
         if not step % CPU_PERIOD:
-            self.last_cpu_ns = thread_time_ns()
+            self.last_cpu_ns, self.last_cpu_thread = thread_time_ns(), get_native_id()
         # What is out of the ordinary (compiled, evaluated, skipped, captured) is told at once.
         if (
             flags
@@ -371,6 +375,7 @@ class StepClock:
             return
         begin_ns, cpu_ns = monotonic_ns(), thread_time_ns()
         self.cost.closing_ns.add(begin_ns - now)
+        self.words[THREAD] = get_native_id()
         self.write_kept()
         self.settle_at_ns = now + MAX_KEPT_NS
         self.on_step()
@@ -383,6 +388,33 @@ class StepClock:
         self.num_kept = 0
         self.settled = write(self.ring, kept, self.cost, self.peak_bytes)
         self.peak_bytes = UNKNOWN
+
+    def hand_over(self, thread_ident: int, now: int) -> None:
+        """Another thread trains from now on, which calls this; what the former one had not ended is no step.
+
+        thread_ident: no thread's where nobody is listened to any more.
+        """
+        self.last_cpu_ns = UNKNOWN  # a thread's own clock
+        if self.eval_span is not None and self.eval_span.end_ns:
+            self.eval_span.close()
+        if self.stepped:  # nothing began after it: it ended with the last that was seen of it
+            self.close_step(max(self.words[NOW] >> 4, self.begin))
+        if not self._active:
+            return
+        self.write_kept()
+        if self.device is not None:
+            self.device.forget_step()
+        self.outers.clear()
+        self.thin.phase = OTHER
+        self.flags, self.micro_steps, self.gc_ns, self.own_ns, self.num_measured = FLAG_FIRST, 0, 0, 0, 0
+        self.samples = self.tokens = self.last_cpu_ns = UNKNOWN
+        self.books.phase = OTHER
+        self.restart(now)
+        self.thread_ident = thread_ident
+        is_known = thread_ident == get_ident()
+        self.words[THREAD] = get_native_id() if is_known else 0
+        self.words[NOW] = now << 4 | OTHER if is_known else UNKNOWN
+        self.own[0] = thread_ident
 
     def flush(self) -> None:
         """Write what is kept and a finished step that no later event has closed (training ended, probe leaves)."""

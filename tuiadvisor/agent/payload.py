@@ -136,6 +136,7 @@ MODULE_ORDER: Final = (
     "step_clock",
     "calibration",
     "guard",
+    "training_thread",
     "pickled",
     "patch",
     "process",
