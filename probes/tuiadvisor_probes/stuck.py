@@ -23,18 +23,35 @@ ENGINE = "_engine_run_backward"
 GLUE = ("c10d_logger.py",)  # decorators around every call
 OURS = ("tuiadvisor_hook", "tuiadvisor_callback")
 IMPORTING = "<frozen importlib"
+PROBE = "_tuiadvisor_probe.install"
+WAITING_FILES = (
+    "threading.py",
+    "queue.py",
+    "selectors.py",
+    os.path.join("concurrent", "futures", "thread.py"),
+)
+TRAINING_FILES = tuple(
+    os.path.join("torch", part, "")
+    for part in ("distributed", "autograd", "optim", os.path.join("nn", "modules"))
+)
 # Methods of C in which a rank waits for others; no frame of Python shows them.
 WAITS = {"wait": "wait", "_broadcast_coalesced": "broadcast", "_verify_params_across_processes": "all_gather"}
 
 
 def report(folder: str) -> None:
     """Write what this process knows of itself."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    frames = sys._current_frames()
+    if threading.get_ident() != threading.main_thread().ident:
+        del frames[threading.get_ident()]  # our own
+    ident = training_thread(frames)
+    frame = frames.get(ident)
     while frame is not None and frame.f_globals is globals():
         # Where only the main thread could run us we lie on top of its own code, beneath us the line that ran us.
         frame = frame.f_back
         frame = frame.f_back if frame is not None and frame.f_globals is not globals() else frame
     said: dict[str, Any] = {"stack": stack_of(frame), "groups": []}
+    if ident != threading.main_thread().ident:
+        said["thread"], said["thread_name"] = native_id(ident), thread_name(ident)
     try:
         said["call"], inside = call_of(frame)
         said["groups"] = groups()
@@ -46,6 +63,64 @@ def report(folder: str) -> None:
     with open(path + ".new", "w") as file:
         json.dump(said, file)
     os.replace(path + ".new", path)
+
+
+def training_thread(frames: dict[int, Any]) -> int:
+    """Ident of the thread that trains: the one the probe listens to, if there is a probe and it knows another.
+
+    Else the main thread, unless that only waits and just one other is at the training: inside of torch, or in code
+    that uses it.
+    """
+    main = threading.main_thread().ident or 0
+    probe: Any = getattr(sys.modules.get(PROBE), "_probe", None)
+    known = getattr(getattr(probe, "clock", None), "thread_ident", main)
+    if known != main and known in frames:
+        return int(known)
+    waits = waits_for_a_thread(frames.get(main))
+    for is_at_it in (is_in_torch, uses_torch):
+        found = [
+            ident for ident, frame in frames.items() if is_at_it(frame) and not waits_for_a_thread(frame)
+        ]
+        if main in found or not waits:
+            return main
+        if len(found) == 1:
+            return found[0]
+    return main
+
+
+def waits_for_a_thread(frame: Any) -> bool:
+    """Whether the innermost code is the library's of threads, queues, futures or an event loop."""
+    return frame is None or frame.f_code.co_filename.endswith(WAITING_FILES)
+
+
+def is_in_torch(frame: Any) -> bool:
+    """Whether a frame of the stack is in what a training calls of torch."""
+    while frame is not None:
+        if any(part in frame.f_code.co_filename for part in TRAINING_FILES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def uses_torch(frame: Any) -> bool:
+    """Whether code on the stack has torch among its names."""
+    torch = sys.modules.get("torch")
+    while frame is not None and torch is not None:
+        if any(frame.f_globals.get(name) is torch for name in ("torch", "th")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def native_id(ident: int) -> int:
+    """As the kernel counts the thread, in this process's eyes; 0 where that is not known."""
+    thread = threading._active.get(ident)  # type: ignore[attr-defined]  # never current_thread(): that makes one
+    return int(getattr(thread, "native_id", 0) or 0)
+
+
+def thread_name(ident: int) -> str:
+    """What the program calls the thread."""
+    return str(getattr(threading._active.get(ident), "name", ""))[:80]  # type: ignore[attr-defined]
 
 
 def stack_of(frame: Any) -> list[str]:

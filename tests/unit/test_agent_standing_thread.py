@@ -1,4 +1,4 @@
-"""What a thread that stands still is doing, told from /proc of real processes."""
+"""Which thread trains and what it is doing while it stands still, told from /proc of real processes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 
 from tuiadvisor.agent import procfs
-from tuiadvisor.agent.training_thread import LOOK_EVERY_NS, STANDING_NS, StandingThread
+from tuiadvisor.agent.training_thread import (
+    LOOK_EVERY_NS,
+    STANDING_NS,
+    StandingThread,
+    TrainingThread,
+    host_thread,
+)
 
 S = 10**9
 
@@ -93,3 +99,66 @@ def test_a_process_that_is_gone_is_unknown() -> None:
     with python("import time; time.sleep(60)") as process:
         pass
     assert [None, None] == looks(process)
+
+
+SLEEPER_BESIDE_A_WORKER = """
+import threading
+def work():
+    print(threading.get_native_id(), flush=True)
+    while True:
+        pass
+threading.Thread(target=work).start()
+"""
+
+
+@contextmanager
+def beside_a_worker() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A process whose main thread waits for a thread at work, and that thread's id."""
+    with python(SLEEPER_BESIDE_A_WORKER) as process:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline())
+
+
+def test_the_thread_that_is_named_is_looked_at() -> None:
+    """The main thread waits in a join, the one that trains runs."""
+    with beside_a_worker() as (process, worker):
+        moments = [1 + STANDING_NS + number * LOOK_EVERY_NS for number in range(2)]
+        thread = StandingThread()
+        assert thread.state(process.pid, 1, moments[0], worker) is None
+        used = procfs.parse_stat(procfs.read(process.pid, f"task/{worker}/stat") or b"").cpu_ticks
+
+        def has_run() -> bool:
+            raw = procfs.read(process.pid, f"task/{worker}/stat") or b""
+            return procfs.parse_stat(raw).cpu_ticks >= used + procfs.TICKS_PER_S
+
+        wait_until(has_run, "a second of its processor time")
+        assert "running" == thread.state(process.pid, 1, moments[1], worker)
+
+
+def test_a_thread_of_this_namespace_is_found_by_its_own_id() -> None:
+    """And one that is not there by none."""
+    with beside_a_worker() as (process, worker):
+        assert worker == host_thread(process.pid, worker)
+        assert host_thread(process.pid, os.getpid()) is None
+        assert [worker, process.pid] == [
+            TrainingThread().of(process.pid, told) for told in (worker, os.getpid())
+        ]
+        assert process.pid == TrainingThread().of(process.pid, 0)
+
+
+def test_a_thread_of_an_inner_namespace_is_found_by_its_last_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel lists the ids: ours first, the process's own last."""
+    status = {b"70": b"Name:\tx\nNSpid:\t70\t1\n", b"71": b"Name:\tx\nNSpid:\t71\t9\n"}
+    monkeypatch.setattr(procfs, "read", lambda _pid, name: status.get(name.split("/")[1].encode()))
+    monkeypatch.setattr(procfs, "threads", lambda _pid: [70, 71])
+    assert [70, 71, None] == [host_thread(70, inner) for inner in (1, 9, 71)]
+
+
+def test_counters_go_on_where_another_thread_takes_over() -> None:
+    """Nobody takes the difference of two threads' counters for waiting."""
+    known = TrainingThread()
+    assert {"run_delay_s": 3.0} == known.going_on(1, {"run_delay_s": 3.0})
+    assert {"run_delay_s": 4.0} == known.going_on(1, {"run_delay_s": 4.0})
+    assert {"run_delay_s": 4.0} == known.going_on(2, {"run_delay_s": 900.0})
+    assert {} == known.going_on(2, {})  # it has ended
+    assert {"run_delay_s": 6.5} == known.going_on(2, {"run_delay_s": 902.5})

@@ -21,7 +21,7 @@ from tuiadvisor.agent.ownfolder import new_session, present_session
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
 from tuiadvisor.agent.session import LEASE_NS, RingSession, mapped_rings
 from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
-from tuiadvisor.agent.training_thread import StandingThread
+from tuiadvisor.agent.training_thread import StandingThread, TrainingThread
 from tuiadvisor.agent.workingcopy import CommitLookup
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
@@ -219,6 +219,7 @@ class RankLink:
         self.info = ProbeInfo()
         self.clock = OUR_CLOCK  # until it is attached to
         self.standing = StandingThread()
+        self.training_thread = TrainingThread()
         self.assumed_rank: int | None = None  # of a training that is not distributed
         self.detach_reason: int | None = None
         self.is_leaving = False
@@ -249,6 +250,12 @@ class RankLink:
             return None
         told = self.info.rank if self.info.rank is not None else self.process.rank
         return self.assumed_rank if told is None else told
+
+    @property
+    def thread(self) -> int:
+        """The thread that trains, by our count; the main thread while no other is known to."""
+        told = self.reader.thread() if self.reader is not None and self._is_readable() else 0
+        return self.training_thread.of(self.process.pid, told)
 
     @property
     def world_size(self) -> int | None:

@@ -75,7 +75,9 @@ def status_of(link: RankLink) -> dict[str, object]:
         **status,
         "phase": PHASES[phase] if is_inside else None,
         "phase_since_ns": _bounded(since_ns) if is_inside else None,
-        "thread": link.standing.state(link.process.pid, since_ns, time.monotonic_ns()) if is_inside else None,
+        "thread": link.standing.state(link.process.pid, since_ns, time.monotonic_ns(), link.thread)
+        if is_inside
+        else None,
         "step": _bounded(step) if reader.get_u64(ring_file.OFFSET_CLOCKS) else None,
         "lost_steps": reader.num_lost_steps,
         "lost_events": reader.num_lost_events,

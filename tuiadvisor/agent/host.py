@@ -1,8 +1,8 @@
 """The machine and each rank's process, once a second, as the kernel counts them.
 
 In: psutil, /proc.  Out: payload of a HOST frame. Rates are differences between two samples: the first has none.
-A rank's run delay, the time its main thread was ready and got no core, tells a crowded host from slow code; its NUMA
-node beside its device's tells a rank that runs far from its device.
+A rank's run delay, the time its training thread was ready and got no core, tells a crowded host from slow code; its
+NUMA node beside its device's tells a rank that runs far from its device.
 """
 
 from __future__ import annotations
@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tuiadvisor.agent.attach import RankLink
+    from tuiadvisor.agent.training_thread import TrainingThread
 
 _NS: Final = 10**9
+_SWITCHES: Final = {
+    "voluntary_switches": b"voluntary_ctxt_switches",
+    "involuntary_switches": b"nonvoluntary_ctxt_switches",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,30 +105,54 @@ class HostSampler:
             "num_cpus": psutil.cpu_count(),
             "run_queue": run_queue(_kernel_stat()),
             "gpus": [dict(gpu) for gpu in gpus],
-            "ranks": [rank_counters(link.process.pid, link.rank) for link in links if not link.is_over],
+            "ranks": [
+                rank_counters(link.process.pid, link.rank, link.thread, link.training_thread)
+                for link in links
+                if not link.is_over
+            ],
         }
 
 
-def rank_counters(pid: int, rank: int | None) -> dict[str, object]:
-    """Cumulative counters of a rank's process; run delay and switches are its main thread's."""
+def rank_counters(
+    pid: int, rank: int | None, thread: int | None = None, known: TrainingThread | None = None
+) -> dict[str, object]:
+    """Cumulative counters of a rank's process; run delay, switches and core are its training thread's.
+
+    thread: the main one where that is None. known: what was counted for the threads before it.
+    """
     found = procfs.stat(pid)
     if found is None or not found.is_alive:
         return {"rank": rank}
-    schedule = (procfs.read(pid, "schedstat") or b"").split()
-    switches = _switches(procfs.read(pid, "status") or b"")
+    thread = pid if thread is None else thread
+    schedule = (procfs.read(pid, f"task/{thread}/schedstat") or b"").split()
+    counted: dict[str, float] = {
+        name: value
+        for name, key in _SWITCHES.items()
+        if (value := _switches(procfs.read(pid, f"task/{thread}/status") or b"").get(key)) is not None
+    }
+    if len(schedule) == 3:
+        counted["run_delay_s"] = int(schedule[1]) / _NS
+    counted = known.going_on(thread, counted) if known is not None else counted
+    last_cpu = _last_cpu(pid, thread)
     return {
         "rank": rank,
-        "last_cpu": found.last_cpu,
-        "numa_node": None if found.last_cpu is None else numa_nodes().get(found.last_cpu),
+        "last_cpu": last_cpu,
+        "numa_node": None if last_cpu is None else numa_nodes().get(last_cpu),
         "cpu_s": found.cpu_ticks / procfs.TICKS_PER_S,
-        "run_delay_s": int(schedule[1]) / _NS if len(schedule) == 3 else None,
+        "run_delay_s": counted.get("run_delay_s"),
         "rss_bytes": found.rss_bytes,
         "num_threads": found.num_threads,
-        "voluntary_switches": switches.get(b"voluntary_ctxt_switches"),
-        "involuntary_switches": switches.get(b"nonvoluntary_ctxt_switches"),
+        **{name: counted.get(name) for name in _SWITCHES},
         # Said only where it is so: a signal, a debugger or a frozen job explains the pause that all ranks see.
         **({"state": "stopped"} if found.state in "Tt" else {}),
     }
+
+
+def _last_cpu(pid: int, thread: int) -> int | None:
+    try:
+        return procfs.parse_stat(procfs.read(pid, f"task/{thread}/stat") or b"").last_cpu
+    except ValueError:
+        return None
 
 
 def run_queue(stat: str) -> int | None:

@@ -175,13 +175,17 @@ def maps_file(pid: int, name: bytes) -> bool:
     return name in (read(pid, "maps") or b"")
 
 
-def thread_names(pid: int) -> list[str]:
-    """Names of the threads; empty when unknown."""
+def threads(pid: int) -> list[int]:
+    """Ids of the threads; empty when unknown."""
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task") if name.isdecimal()]
     except OSError:
         return []
-    names = (read(pid, f"task/{thread}/comm") for thread in threads)
+
+
+def thread_names(pid: int) -> list[str]:
+    """Names of the threads; empty when unknown."""
+    names = (read(pid, f"task/{thread}/comm") for thread in threads(pid))
     return [name.decode(errors="replace").strip() for name in names if name]
 
 

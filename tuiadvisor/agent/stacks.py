@@ -26,6 +26,7 @@ from tuiadvisor.agent.info import json_object
 from tuiadvisor.agent.ownfolder import new_folder, present_session
 from tuiadvisor.agent.payload import standalone_code
 from tuiadvisor.agent.timespace import clock_of
+from tuiadvisor.agent.training_thread import host_thread
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject import inject
 from tuiadvisor.ownpython import own_environment
@@ -79,6 +80,8 @@ class RankStacks:
     was_asked: bool
     moved: bool  # it entered another collective while we looked
     why: str
+    thread: int | None = None  # the one that trains; None: the main thread
+    thread_name: str = ""
 
 
 def stacks_of(processes: Sequence[RankProcess], spy: str | None) -> list[RankStacks]:
@@ -114,7 +117,7 @@ def _one(process: RankProcess, spy: str | None) -> RankStacks:
     if spy is None:
         return told
     is_waiting = told.call is not None and not moved and found.state not in "Tt"
-    native, problem = _spy(spy, process.pid, may_stop=is_waiting)
+    native, problem = _spy(spy, process.pid, told.thread, may_stop=is_waiting)
     return replace(told, native=native, why="; ".join(filter(None, (told.why, problem))))
 
 
@@ -171,6 +174,8 @@ def parse_told(raw: bytes, process: RankProcess, state: str) -> RankStacks:
         was_asked=bool(told),
         moved=False,
         why=_text(told.get("why")) if isinstance(told.get("why"), str) else "",
+        thread=host_thread(process.pid, thread) if (thread := _number(told.get("thread"))) else None,
+        thread_name=_text(told.get("thread_name")),
     )
 
 
@@ -206,8 +211,8 @@ def _phase_s(process: RankProcess) -> float | None:
 # --- looked at from outside
 
 
-def _spy(spy: str, pid: int, *, may_stop: bool) -> tuple[tuple[str, ...], str]:
-    """(frames of the main thread, why there are none)."""
+def _spy(spy: str, pid: int, thread: int | None, *, may_stop: bool) -> tuple[tuple[str, ...], str]:
+    """(frames of the thread, why there are none). thread: None for the main one."""
     ways = [["--native"], ["--nonblocking"]] if may_stop else [["--nonblocking"]]
     problem = ""
     for way in ways:
@@ -222,7 +227,7 @@ def _spy(spy: str, pid: int, *, may_stop: bool) -> tuple[tuple[str, ...], str]:
         except (OSError, subprocess.TimeoutExpired) as error:
             problem = f"py-spy: {error}"[:MAX_TEXT_CHARS]
             continue
-        frames = parse_spy(done.stdout[:MAX_SPY_BYTES], pid)
+        frames = parse_spy(done.stdout[:MAX_SPY_BYTES], pid, thread)
         if frames:
             return frames, ""
         lines = done.stderr.decode(errors="replace").strip().splitlines()
@@ -230,15 +235,15 @@ def _spy(spy: str, pid: int, *, may_stop: bool) -> tuple[tuple[str, ...], str]:
     return (), problem
 
 
-def parse_spy(raw: bytes, pid: int) -> tuple[str, ...]:
-    """Frames of the main thread in py-spy's JSON, innermost first."""
+def parse_spy(raw: bytes, pid: int, thread: int | None = None) -> tuple[str, ...]:
+    """Frames of the thread (None: the main one) in py-spy's JSON, innermost first."""
     try:
         threads: Any = orjson.loads(raw) if raw else []
     except orjson.JSONDecodeError:
         return ()
     threads = [one for one in threads if isinstance(one, dict)] if isinstance(threads, list) else []
-    by_id = [one for one in threads if one.get("os_thread_id") == pid]
-    by_name = [one for one in threads if one.get("thread_name") == "MainThread"]
+    by_id = [one for one in threads if one.get("os_thread_id") == (pid if thread is None else thread)]
+    by_name = [one for one in threads if thread is None and one.get("thread_name") == "MainThread"]
     frames: Any = next((one.get("frames") for one in by_id or by_name), None)
     return tuple(
         _frame(frame)

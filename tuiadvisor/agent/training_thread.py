@@ -1,7 +1,9 @@
-"""What the training thread of a rank that stands still is doing, from outside: stopped, running, waiting, asleep.
+"""The training thread of a rank from outside: which it is, its counters, and what it does while the rank stands still.
 
-In: the rank's process.  Out: one of THREAD_STATES or None. A rank that waits in a collective on a CPU sleeps on a futex
-and uses no processor time; one that is stopped, computes or sleeps in another system call has not come there.
+In: the rank's process, and the thread's id as the process sees it.  Out: its id for us; counters that go on where
+another thread takes over; stopped, running, waiting, asleep: one of THREAD_STATES or None. A rank that waits in a
+collective on a CPU sleeps on a futex and uses no processor time; one that is stopped, computes or sleeps in another
+system call has not come there.
 Cost: nothing while the rank moves; three small files of /proc a second once it has stood for two.
 """
 
@@ -18,6 +20,51 @@ RUNNING_SHARE: Final = 0.5  # of the time between two looks
 _FUTEX: Final = frozenset({b"202", b"449"}) if platform.machine() == "x86_64" else frozenset[bytes]()
 
 
+def host_thread(pid: int, inner: int) -> int | None:
+    """Our id of the thread that the process itself calls `inner`; None where it has no such thread.
+
+    In a container of its own the process counts otherwise than we do.
+    """
+    if len(_ids(pid, f"task/{pid}/status")) <= 1:
+        return inner if procfs.read(pid, f"task/{inner}/comm") is not None else None
+    return next(
+        (thread for thread in procfs.threads(pid) if _ids(pid, f"task/{thread}/status")[-1:] == [inner]), None
+    )
+
+
+def _ids(pid: int, name: str) -> list[int]:
+    """The ids of a thread, from our PID namespace inwards."""
+    lines = (procfs.read(pid, name) or b"").split(b"\n")
+    return [int(word) for line in lines if line.startswith(b"NSpid:") for word in line.split()[1:]]
+
+
+class TrainingThread:
+    """Mutable: one a rank; says which of its threads trains and what the kernel has counted for it."""
+
+    def __init__(self) -> None:
+        self._told = 0
+        self._found: int | None = None
+        self._counted: int | None = None
+        self._offsets: dict[str, float] = {}
+        self._shown: dict[str, float] = {}
+
+    def of(self, pid: int, told: int) -> int:
+        """Our id of the thread that the ring names, the main thread's where it names none or one that has ended."""
+        if told != self._told:
+            self._told, self._found = told, host_thread(pid, told) if told else None
+        return pid if self._found is None else self._found
+
+    def going_on(self, thread: int, counted: dict[str, float]) -> dict[str, float]:
+        """The thread's counters; where another has taken over they go on from where the former one's stood."""
+        if thread != self._counted:
+            is_first, self._counted = self._counted is None, thread
+            self._offsets = (
+                {} if is_first else {name: self._shown.get(name, 0) - now for name, now in counted.items()}
+            )
+        self._shown |= {name: now + self._offsets.get(name, 0) for name, now in counted.items()}
+        return {name: self._shown[name] for name in counted}
+
+
 class StandingThread:
     """Mutable: one a rank; ask with every status."""
 
@@ -26,18 +73,18 @@ class StandingThread:
         self._looked_ns = 0
         self._cpu_ticks = 0
 
-    def state(self, pid: int, since_ns: int, now_ns: int) -> str | None:
-        """What its main thread does; None while it has not stood still for long, or when that is not known."""
+    def state(self, pid: int, since_ns: int, now_ns: int, thread: int | None = None) -> str | None:
+        """What its thread (None: the main one) does; None while it has not stood still for long, or is not known."""
         if now_ns - since_ns < STANDING_NS:
             self._state, self._looked_ns = None, 0
             return None
         if now_ns - self._looked_ns >= LOOK_EVERY_NS:
-            self._state = self._look(pid, now_ns)
+            self._state = self._look(pid, pid if thread is None else thread, now_ns)
             self._looked_ns = now_ns
         return self._state
 
-    def _look(self, pid: int, now_ns: int) -> str | None:
-        raw = procfs.read(pid, f"task/{pid}/stat")
+    def _look(self, pid: int, thread: int, now_ns: int) -> str | None:
+        raw = procfs.read(pid, f"task/{thread}/stat")
         if not raw:
             return None
         try:
@@ -53,15 +100,15 @@ class StandingThread:
             return None  # one look does not tell a moment's from lasting work
         if used_s >= RUNNING_SHARE * elapsed_s:
             return "running"
-        return _asleep(pid, stat.state)
+        return _asleep(pid, thread, stat.state)
 
 
-def _asleep(pid: int, state: str) -> str | None:
+def _asleep(pid: int, thread: int, state: str) -> str | None:
     if state == "D":
         return "blocked"
     if state != "S" or not _FUTEX:
         return None
-    call = (procfs.read(pid, f"task/{pid}/syscall") or b"").split(b" ", 1)[0].strip()
+    call = (procfs.read(pid, f"task/{thread}/syscall") or b"").split(b" ", 1)[0].strip()
     if call in _FUTEX:
         return "waiting"
     # "running" or -1: it has just woken up, or is stopped by a fault.

@@ -91,6 +91,7 @@ def _document(
                 "rank": one.rank,
                 "pid": one.pid,
                 "state": STATES.get(one.state, one.state),
+                "thread": (one.thread_name or str(one.thread)) if one.thread is not None else None,
                 "call": one.call,
                 "call_group": one.call_group,
                 "call_peer": one.call_peer,
@@ -116,13 +117,17 @@ def _lines(
     missing = {rank for call in calls for rank in call.missing}
     for one in sorted(shown, key=lambda one: one.rank not in missing):
         yield ""
-        yield f"{_name(one)} (process {one.pid}, {STATES.get(one.state, one.state)}), {_where(one)}:"
+        yield f"{_name(one)} (process {one.pid}, {STATES.get(one.state, one.state)}{_thread(one)}), {_where(one)}:"
         yield from (f"    {frame}" for frame in one.native or one.stack)
         if one.why:
             yield f"    unknown: {one.why}"
     if spy is None:
         yield ""
         yield f"frames in C are not shown: {NO_SPY}"
+
+
+def _thread(one: RankStacks) -> str:
+    return f"; thread {one.thread_name or one.thread}" if one.thread is not None else ""
 
 
 def _where(one: RankStacks) -> str:
