@@ -1,0 +1,99 @@
+"""Trainings whose loop runs in another thread than the main one: attached to, measured, diagnosed, asked where they are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import PATIENCE_S, RECORD_FOR, wait_until
+from training import end
+
+pytest.importorskip("torch")
+
+SCRIPT = Path(__file__).parents[1] / "thread_training.py"
+
+
+@contextlib.contextmanager
+def training(kind: str, folder: Path, num_ranks: int = 2) -> Iterator[list[int]]:
+    """So many ranks under way; their pids."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    shared = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if num_ranks > 1:
+        shared |= {"WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    ranks = []
+    for rank in range(num_ranks):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if num_ranks > 1 else {}
+        with (folder / f"log.{rank}").open("wb") as log:
+            ranks.append(
+                subprocess.Popen(
+                    [sys.executable, str(SCRIPT), kind, str(folder)],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=shared | own, start_new_session=True,
+                )
+            )  # fmt: skip
+
+    def is_ready() -> bool:
+        for rank in ranks:
+            assert rank.poll() is None, "".join(path.read_text()[-2000:] for path in folder.glob("log.*"))
+        return len(list(folder.glob("ready.*"))) >= num_ranks
+
+    try:
+        wait_until(is_ready, f"{num_ranks} ranks train")
+        yield [rank.pid for rank in ranks]
+    finally:
+        for rank in ranks:
+            end(rank)
+
+
+def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "tuiadvisor", *arguments],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+
+
+def diagnosis(pids: list[int], folder: Path, num_steps: int) -> dict[str, Any]:
+    """Attach, record, leave, diagnose."""
+    recording = str(folder / "run")
+    steps = ["--steps", str(num_steps), "--for", RECORD_FOR]
+    done = tuiadvisor("record", "--pid", *map(str, pids), "-o", recording, *steps)
+    assert done.returncode == 0, done.stderr
+    done = tuiadvisor("diagnose", recording, "--json")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("kind", ["thread", "epochs"])
+def test_the_late_rank_is_named(tmp_path: Path, kind: str) -> None:
+    """Two ranks of DDP whose main threads wait in a join; with a fresh thread every 12 steps the window is as good."""
+    with training(kind, tmp_path) as pids:
+        document = diagnosis(pids, tmp_path, 100)
+    assert "straggler" == document["verdict"]["finding"], document["verdict"]
+    assert [(1, "forward")] == [(late["rank"], late["cause"]) for late in document["stragglers"]["ranks"]]
+    seconds = document["step"]["seconds"]
+    assert all(seconds[name] > 0 for name in ("data_wait", "forward", "backward", "optimizer"))
+    assert 0 == document["losses"]["hooks_disabled"]
+
+
+def test_stacks_are_those_of_the_thread_that_trains(tmp_path: Path) -> None:
+    """A hang without any probe, and with one: who waits in the collective, and where the other one's loop is."""
+    with training("hang", tmp_path) as pids:
+        wait_until((tmp_path / "hangs").exists, "rank 1 stays away")
+        done = tuiadvisor("stacks", "--json", "--pid", *map(str, pids))
+    assert done.returncode == 0, done.stderr
+    waiting, missing = json.loads(done.stdout)["ranks"]
+    assert ["loop", "loop"] == [waiting["thread"], missing["thread"]]
+    assert "backward" == waiting["call"]
+    assert missing["stack"][0].startswith("oversleep (")
+    assert any(frame.startswith("run (") for frame in waiting["stack"])
