@@ -19,6 +19,8 @@ from pathlib import Path
 
 SPIN = "while True: pass"
 VICTIM = 1
+LIMIT_CORES = 0.25
+PERIOD_US = 100_000  # of the kernel's CPU limits, unless it is told otherwise
 
 
 @contextlib.contextmanager
@@ -100,6 +102,42 @@ def throttled(pids: dict[int, int]) -> AbstractContextManager[None]:
     return _stopped(pids[VICTIM], 0.015, 0.01)
 
 
+def pulses(pids: dict[int, int]) -> AbstractContextManager[None]:
+    """One rank is stopped for 20 ms of every 50, as a profiler or a debugger does."""
+    return _stopped(pids[VICTIM], 0.03, 0.02)
+
+
+def cpu_group(cores: float) -> Path | None:
+    """A new control group that may use so many cores; None where none can be made here."""
+    quota = str(round(cores * PERIOD_US))
+    for parent in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/cpu,cpuacct")):
+        group = parent / f"limited_{os.getpid()}"
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            for name, text in (("cpu.max", f"{quota} {PERIOD_US}"), ("cpu.cfs_quota_us", quota)):
+                if (group / name).exists():
+                    (group / name).write_text(text)
+                    return group
+            group.rmdir()
+    return None
+
+
+@contextlib.contextmanager
+def limited(pids: dict[int, int]) -> Iterator[None]:
+    """One rank's control group may use a quarter of a core."""
+    group = cpu_group(LIMIT_CORES)
+    assert group is not None, "no control group with a CPU limit can be made here"
+    pid = pids[VICTIM]
+    before = group.parent / "cgroup.procs"
+    try:
+        (group / "cgroup.procs").write_text(str(pid))
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            before.write_text(str(pid))
+        group.rmdir()
+
+
 @contextlib.contextmanager
 def _after(seconds: float, pid: int, number: signal.Signals) -> Iterator[None]:
     timer = threading.Timer(seconds, lambda: os.kill(pid, number))
@@ -156,6 +194,8 @@ DISTURBANCES: dict[str, Callable[[dict[int, int]], AbstractContextManager[None]]
     "pause": pauses,
     "once": stopped_once,
     "throttle": throttled,
+    "pulses": pulses,
+    "limit": limited,
     "frozen": frozen,
     "killed": killed,
 }

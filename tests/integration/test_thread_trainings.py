@@ -1,4 +1,4 @@
-"""Trainings whose loop runs in another thread than the main one: attached to, measured, diagnosed, asked where they are."""
+"""Trainings whose loop runs in another thread than the main one: attached to, measured, diagnosed, looked into."""
 
 from __future__ import annotations
 

@@ -421,7 +421,7 @@ class Advisor:
         ]
         _, early_ns = self.store.early_seconds()
         return Witnesses(
-            core_wait=lambda last_s: roster.core_wait.shares(table.ranks, last_s),
+            off_core=lambda last_s: roster.outside.seen(table.ranks, last_s),
             device_clocks=lambda last_s: roster.device_clocks.clocks(places, last_s),
             was_stopped=roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True))),
             early_s=np.where(early_ns > 0, early_ns * 1e-9, np.nan)[

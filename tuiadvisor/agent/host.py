@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
-from tuiadvisor.agent import procfs
+from tuiadvisor.agent import cgroup, procfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -143,6 +143,7 @@ def rank_counters(
         "rss_bytes": found.rss_bytes,
         "num_threads": found.num_threads,
         **{name: counted.get(name) for name in _SWITCHES},
+        **cgroup.counters(pid),
         # Said only where it is so: a signal, a debugger or a frozen job explains the pause that all ranks see.
         **({"state": "stopped"} if found.state in "Tt" else {}),
     }

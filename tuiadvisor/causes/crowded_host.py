@@ -1,4 +1,4 @@
-"""Oversubscribed host: more threads want a core than there are, and everything a rank does there takes longer."""
+"""Oversubscribed host, or a CPU limit: more threads want a core than may run, and all that ranks do takes longer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tuiadvisor.causes.cause import Cause
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
-    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.causes.facts import Crowd, Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
 
 
@@ -22,16 +22,30 @@ def measure_job(_diagnosis: Diagnosis, facts: Facts) -> Values:
         "host_crowded": int(is_crowded),
         "host_packed": int(crowd is not None and crowd.is_packed),
         "crowd_words": crowd.words if crowd else "",
-        "crowd_note": ", on an oversubscribed host" if is_crowded else "",
+        "crowd_note": _note(crowd),
+        "throttled_share": crowd.throttled_share if crowd else None,
+        "cpu_limit_cores": crowd.limit_cores if crowd else None,
+        "cpu_limit_words": f"{crowd.limit_cores:.3g} cores" if crowd and crowd.limit_cores else "unknown",
+        "cpu_limited": int(crowd is not None and crowd.is_limited),
     }
 
 
+def _note(crowd: Crowd | None) -> str:
+    if crowd is None or not crowd.is_crowded:
+        return ""
+    return ", held back by a CPU limit" if crowd.is_limited else ", on an oversubscribed host"
+
+
 CROWDED_HOST: Final = Cause(
-    rules=("crowded_host",),
+    rules=("crowded_host", "cpu_limit"),
     metrics="""
 job ready_per_core ratio runnable threads per core, running or waiting for one, on the typical host
 job core_wait_share share of its time the typical rank was ready to run and had no core
 job host_crowded flag 1 if it was seen that ranks wait for cores; 0 if not, or not observed
+job throttled_share share of the periods of its CPU limit in which the rank that feels it least was held back
+job cpu_limit_cores count cores that the smallest CPU limit of a rank's control group allows
+job cpu_limit_words text the same in words
+job cpu_limited flag 1 if the ranks wait for a core because of such a limit; 0 if not, or not observed
 job host_packed flag 1 if so many threads want each core that what ranks lose tells little; 0 if not, or not observed
 job crowd_note text that the host is oversubscribed, in a few words; empty where it is not
 job crowd_words text what an oversubscribed host means for a loss of all ranks; empty where it is not oversubscribed

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MINUTE_S: Final = 60.0
 CROWDED_READY: Final = 2.0  # threads a core: each gets half of one
 PACKED_READY: Final = 5.0  # a rank of a pair that shares its core with nobody else reaches 3 to 4
+LIMITED: Final = 0.2  # of the periods throttled (off_core.MIN_THROTTLED)
 CROWDED_WAIT: Final = 0.1  # of its time a typical rank waits for a core
 
 
@@ -26,11 +27,18 @@ class Crowd:
         float | None
     )  # threads that run or wait for a core, median of the samples, of the typical host
     core_wait_share: float | None  # of its time the typical rank's training thread was ready and had no core
+    throttled_share: float | None = None  # of the periods of its CPU limit; None where it has none
+    limit_cores: float | None = None  # the smallest of them
 
     @property
     def is_crowded(self) -> bool:
         """Whether it was seen that ranks have to wait for cores."""
         return (self.ready_per_core or 0.0) >= CROWDED_READY or (self.core_wait_share or 0.0) >= CROWDED_WAIT
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it is a CPU limit that the ranks wait for rather than for other work to leave a core."""
+        return (self.core_wait_share or 0.0) >= CROWDED_WAIT and (self.throttled_share or 0.0) >= LIMITED
 
     @property
     def is_packed(self) -> bool:
@@ -42,6 +50,10 @@ class Crowd:
         """What follows from that for a loss of all ranks; empty where nothing does."""
         if not self.is_crowded:
             return ""
+        if self.is_limited:
+            held = f"{100 * (self.core_wait_share or 0.0):.0f} % of the time"
+            limit = f"{self.limit_cores or 0.0:.3g} cores"
+            return f"; but a CPU limit of {limit} holds the ranks back {held}, so this may be its doing"
         seen = []
         if self.ready_per_core is not None:
             seen.append(f"{self.ready_per_core:.1f} runnable threads per core")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Loss, Measured, rank_words, share_of
-from tuiadvisor.metrics.lateness.late_phase import MIN_COVER
 from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.phases import COMPUTE
@@ -30,6 +29,11 @@ LAYERS: Final = {
     "host": "cpu-os",
     "device": "gpu-compute",
     "checkpoint": "storage",
+}
+OFF_CORE_WORDS: Final = {
+    "core": "ready to run but without a core, so on its host",
+    "limit": "held back by the CPU limit of its container ({limit:.3g} cores)",
+    "stopped": "its process being stopped again and again, by a signal or a debugger",
 }
 SMALL_PART: Final = 0.05  # of the largest: a phase with less excess is not listed
 
@@ -109,6 +113,8 @@ def _measured(diagnosis: Diagnosis, job: Values, group: list[LateRank]) -> Measu
         details["excess_gc_s"] = cause.gc_s
     if cause.core_wait_s is not None:
         details["excess_core_wait_s"] = cause.core_wait_s
+    if cause.limit_cores is not None:
+        details["cpu_limit_cores"] = cause.limit_cores
     if cause.unobserved:
         details["unobserved"] = ", ".join(cause.unobserved)
     return Measured("straggler", values, ranks, hosts, phase, what_if, details)
@@ -127,11 +133,8 @@ def _words(entry: LateRank) -> str:
     if entry.cause.is_launching or entry.cause.is_collecting:
         launching = "while its device waits for its thread's launches, so on its host"
         return launching if entry.cause.is_launching else "while Python collects garbage"
-    if (
-        entry.cause.name == "host"
-        and (entry.cause.core_wait_s or 0.0) >= MIN_COVER * entry.late.mean_excess_s
-    ):
-        return "ready to run but without a core, so on its host"
+    if entry.cause.off_core is not None:
+        return OFF_CORE_WORDS[entry.cause.off_core].format(limit=entry.cause.limit_cores or 0.0)
     clock = entry.cause.clock
     if clock is not None:
         why = f" ({', '.join(clock.reasons)})" if clock.reasons else ""

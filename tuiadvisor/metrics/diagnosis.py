@@ -30,10 +30,10 @@ from tuiadvisor.metrics.lateness.late_phase import (
 from tuiadvisor.metrics.lateness.late_ranks import (
     LateRank,
     with_causes,
-    with_waits_for_cores,
     with_work_spread,
     without_common_waits,
 )
+from tuiadvisor.metrics.lateness.off_core import with_time_off_core
 from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
@@ -54,7 +54,7 @@ from tuiadvisor.metrics.window.window import find_window
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tuiadvisor.metrics.lateness.late_ranks import CoreWaitShares
+    from tuiadvisor.metrics.lateness.off_core import OffCoreOf
 
     # Seconds -> what each row's device says of its clock over its last so many seconds.
     DeviceClocksOf = Callable[[float], list[DeviceClock | None]]
@@ -151,7 +151,7 @@ class Diagnosis:
 class Witnesses:
     """What others than the probes saw of the same ranks; None: nobody looked."""
 
-    core_wait: CoreWaitShares | None = None  # what the kernel counted
+    off_core: OffCoreOf | None = None  # what the kernel counted, and looks at the processes
     device_clocks: DeviceClocksOf | None = None
     was_stopped: WasStopped | None = None
     early_s: Floats | None = None  # the run's first steps, NaN where not known, once they have left the table
@@ -283,7 +283,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     late, loss_K = find_stragglers(found.work_RK, found.cycle_K, regime)
     stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
-    stragglers = with_waits_for_cores(stragglers, rows, steady_barrier, asked.witnesses.core_wait)
+    stragglers = with_time_off_core(stragglers, rows, steady_barrier, asked.witnesses.off_core)
     thread_data_s_R = asked.witnesses.thread_data_s_R
     if thread_data_s_R is not None:
         kept = without_common_waits(stragglers, rows, thread_data_s_R)

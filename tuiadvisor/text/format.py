@@ -176,6 +176,8 @@ EVIDENCE_NAMES = {
     "excess_s": "late by, in a step in which it is late",
     "excess_share": "late by, share of a mean step",
     "excess_core_wait_s": "waits longer for a core than its peers by",
+    "cpu_limit_cores": "CPU limit of its container, cores",
+    "throttled_share": "periods in which the CPU limit held a typical rank back",
     "loss_share": "lost, share of the step",
     "loss_share_low": "lost at least (95 %)",
     "loss_low_s": "lost a step at least (95 %)",

@@ -14,6 +14,7 @@ import numpy as np
 from tuiadvisor.advisor.cluster.crowding import RunQueues, typical_wait
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
 from tuiadvisor.advisor.cluster.memory import MemoryUse
+from tuiadvisor.advisor.cluster.off_core import Outside
 from tuiadvisor.advisor.cluster.owners import Owners, foreign
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
 from tuiadvisor.advisor.cluster.rank_facts import RankFacts
@@ -70,6 +71,7 @@ class Roster:
         self._waiting: dict[int, RankFacts] = {}  # what another source than the owner says of its process
         self.hosts: dict[str, HostRow] = {}
         self.core_wait = CoreWait()
+        self.outside = Outside(self.core_wait)
         self.run_queues = RunQueues()
         self.memory = MemoryUse()
         self.device_clocks = DeviceClocks()
@@ -316,6 +318,7 @@ class Roster:
         self._clocks(agent, payload)
         payload = self._own(agent, payload)
         self.core_wait.take(payload)
+        self.outside.take(payload)
         self.run_queues.take(agent.host, payload)
         self.memory.take(agent.host, payload)
         self.device_clocks.take(agent.host, payload)
@@ -367,9 +370,13 @@ class Roster:
         last_s = float(diagnosis.steady_barrier.cycle_K.sum())
         table = diagnosis.table
         stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
+        seen = self.outside.seen(table.ranks[::stride], last_s)
         return Crowd(
             self.run_queues.ready_per_core(set(table.hosts[::stride]), last_s),
-            typical_wait(self.core_wait.shares(table.ranks[::stride], last_s)),
+            typical_wait([one.wait for one in seen]),
+            # The limit of one rank is its own matter: what is said of all holds for those that feel it least.
+            min((one.throttled or 0.0 for one in seen), default=None),
+            min((one.limit_cores for one in seen if one.limit_cores is not None), default=None),
         )
 
     def newest_ns(self) -> dict[str, int]:

@@ -180,7 +180,7 @@ def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged 
 
 def _severity(level: str, gain: Gain | None) -> Severity:
     """That of the rule, but a remark where the interval of what would be gained holds no gain at all."""
-    return "info" if gain is not None and gain.speedup_low <= 1.0 else cast("Severity", level)
+    return "info" if gain is not None and gain.loss_low_s <= 0 else cast("Severity", level)
 
 
 def _phase_of_job(rule: Rule, subject: Measured) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.steps.step_table import StepTable
 
+OffCoreReason = Literal["core", "limit", "stopped"]
 MIN_COVER: Final = 0.8
 SPREAD_SHARE: Final = 0.2  # of the delay: a compute phase with less takes no part in a spread
 NUM_STANDARD_ERRORS: Final = 2.0  # a smaller difference between a rank and its peers is none
@@ -77,6 +78,8 @@ class Cause:
     gc_s: float | None  # Python collecting garbage beyond the peers, a step in which it was late
     is_spread: bool = False  # over the compute phases alike
     core_wait_s: float | None = None  # beyond the peers, a step: ready to run, and no core was free
+    off_core: OffCoreReason | None = None  # what kept it off its cores, where that explains the delay
+    limit_cores: float | None = None  # of its control group, where that is what held it back
     clock: DeviceClock | None = None  # of its device, where that holds its clock back below its peers'
     peers_mhz: float | None = None
     is_launching: bool = False  # its device waits for its thread's launches
@@ -190,14 +193,6 @@ def _collecting_s(table: StepTable, row: int, peers: Ints, columns: Ints, *, is_
     return float(difference.mean()) if difference.size else None
 
 
-def with_core_wait(cause: Cause, core_wait_s: float | None, excess_s: float) -> Cause:
-    """The cause, with what the kernel says: a rank that waits for a core is slow in whatever it does then."""
-    if core_wait_s is None:
-        return cause
-    explains = core_wait_s >= MIN_COVER * excess_s and cause.name in {*COMPUTE_PHASES, "unknown"}
-    return replace(cause, core_wait_s=core_wait_s, name="host" if explains else cause.name)
-
-
 def with_device_clock(
     cause: Cause, own: DeviceClock | None, peers_mhz: float | None, compute_s: float, excess_s: float
 ) -> Cause:
@@ -205,7 +200,13 @@ def with_device_clock(
 
     compute_s: what a peer computes in a step; at a clock lower by a factor it takes at most that factor longer.
     """
-    if own is None or not peers_mhz or own.held_back_share < MIN_HELD_BACK or own.mhz <= 0:
+    if (
+        cause.off_core is not None
+        or own is None
+        or not peers_mhz
+        or own.held_back_share < MIN_HELD_BACK
+        or own.mhz <= 0
+    ):
         return cause
     slower = peers_mhz / own.mhz - 1
     if slower < MIN_CLOCK_DEFICIT or slower * compute_s < MIN_COVER * excess_s:

@@ -16,23 +16,16 @@ from tuiadvisor.metrics.lateness.late_phase import (
     Cause,
     find_cause,
     phases_before_barrier,
-    with_core_wait,
 )
 from tuiadvisor.metrics.series.change_points import find_changes
 from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import column_median
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tuiadvisor.metrics.lateness.stragglers import Late
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
-    from tuiadvisor.metrics.steps.barrier import Barrier
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.metrics.window.regime import Regime
-
-    # Seconds -> each row's share of its last so many seconds that it was ready to run without a core.
-    CoreWaitShares = Callable[[float], list[float | None]]
 
 MAX_LATE_HOSTS: Final = (
     2  # more of them late alike have something else in common: a stage, a switch, their data
@@ -107,28 +100,6 @@ def _as_now(phases: dict[str, Floats], row: int, peers: Ints, window: Ints, entr
             changes = find_changes(beyond_K, PHASE_MOVED * entry.mean_excess_s)
             latest = max([latest, *(change.index for change in changes)])
     return window[latest:]
-
-
-def with_waits_for_cores(
-    stragglers: tuple[LateRank, ...], rows: Ints, barrier: Barrier, core_wait: CoreWaitShares | None
-) -> tuple[LateRank, ...]:
-    """Each straggler's waiting for a core beyond its peers', where the kernel's counts cover the window."""
-    if core_wait is None or not stragglers:
-        return stragglers
-    shares = core_wait(float(barrier.cycle_K.sum()))
-    late_rows = {entry.late.row for entry in stragglers}
-    of_peers = [shares[row] for row in rows.tolist() if row not in late_rows]
-    known = [share for share in of_peers if share is not None]
-    if not known or len(known) < len(of_peers):
-        return stragglers
-    usual, step_s = float(np.median(known)), float(barrier.cycle_K.mean())
-    result = []
-    for entry in stragglers:
-        own = shares[entry.late.row]
-        wait_s = None if own is None else (own - usual) * step_s
-        cause = with_core_wait(entry.cause, wait_s, entry.late.mean_excess_s)
-        result.append(replace(entry, cause=cause))
-    return tuple(result)
 
 
 def with_work_spread(

@@ -99,13 +99,14 @@ def gain(step_K: Floats, loss_K: Floats) -> Gain:
     if rest_s > 0:
         moves_K = (step_K - step_s) / rest_s - expected / rest_s * (step_K - loss_K - rest_s)
         low, high = mean_interval(moves_K - moves_K.mean(), CONFIDENCE)
+    least = 1.0 if low_s > 0 else 1 / MAX_SPEEDUP  # what is surely lost is surely gained
     return Gain(
         step_s=step_s,
         loss_s=loss_s,
         loss_low_s=min(low_s, loss_s),
         loss_high_s=min(max(high_s, loss_s), MAX_LOSS * step_s),
         speedup=expected,
-        speedup_low=min(max(expected + low, 1 / MAX_SPEEDUP), expected),
+        speedup_low=min(max(expected + low, least), expected),
         speedup_high=max(min(expected + high, MAX_SPEEDUP), expected),
     )
 

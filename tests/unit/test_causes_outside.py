@@ -1,0 +1,176 @@
+"""A rank that something outside keeps off its cores: one cause, whatever phase it falls into; and where it is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_run import MS, Fault, Job, above_info, folded, frames
+from test_advisor_oddities import host_frames
+
+from tuiadvisor.agent import cgroup, procfs
+from tuiadvisor.stream.frames import Frame
+from tuiadvisor.views.run_view import RunView
+
+JOB = Job(num_steps=600)  # 11 s: a dozen looks
+QUIET = dict.fromkeys(range(4), 0.02)
+
+
+def seen(
+    job: Job, waits: dict[int, float], more: dict[int, dict[str, float]], stopped: dict[int, int]
+) -> RunView:
+    """more: counters a second of a rank; stopped: each how many-th look finds the rank stopped."""
+    result: list[Frame] = []
+    for second, frame in enumerate(host_frames(job, waits)):
+        ranks = []
+        for entry in frame.payload["ranks"]:  # type: ignore[attr-defined]
+            rank = entry["rank"]
+            known = {
+                name: value if name == "cpu_limit_cores" else int(value * second)
+                for name, value in more.get(rank, {}).items()
+            }
+            is_stopped = rank in stopped and second % stopped[rank] == 0
+            state = {"state": "stopped"} if is_stopped else {}
+            ranks.append({**entry, "cpu_s": 1.0 * second, **known, **state})
+        result.append(replace(frame, payload={**frame.payload, "ranks": ranks}))
+    return folded([*frames(job), *result]).view()
+
+
+@pytest.mark.parametrize("phase", ["data", "forward", "backward", "optimizer", "other"])
+def test_a_cpu_limit_of_one_rank_has_one_name_in_all_phases(phase: str) -> None:
+    """6 ms of 24 ms without a core, and a limit that was hit in 9 of 10 periods a second."""
+    view = seen(
+        JOB.with_faults(Fault(phase, (1,), 6 * MS)),
+        {**QUIET, 1: 0.3},
+        {1: {"cpu_periods": 10, "throttled_periods": 9, "cpu_limit_cores": 0.5}},
+        {},
+    )
+    assert [("straggler", (1,), "host")] == above_info(view)
+    assert "held back by the CPU limit of its container (0.5 cores)" in view.verdict.sentence
+
+
+def test_a_limit_that_is_not_hit_is_not_the_reason() -> None:
+    """It waits for a core, and others have it."""
+    view = seen(
+        JOB.with_faults(Fault("backward", (1,), 6 * MS)),
+        {**QUIET, 1: 0.3},
+        {1: {"cpu_periods": 10, "throttled_periods": 0, "cpu_limit_cores": 4}},
+        {},
+    )
+    assert "without a core" in view.verdict.sentence
+
+
+@pytest.mark.parametrize("phase", ["data", "forward", "other"])
+def test_a_rank_that_is_stopped_in_a_part_of_the_looks(phase: str) -> None:
+    """Every second or third look finds it stopped, as its lateness does; it never waits for a core."""
+    view = seen(JOB.with_faults(Fault(phase, (2,), 9 * MS)), QUIET, {}, {2: 3})
+    assert [("straggler", (2,), "host")] == above_info(view)
+    assert "stopped again and again" in view.verdict.sentence
+
+
+def test_one_look_that_finds_a_rank_stopped_is_chance() -> None:
+    """And so is one of a rank that is not late."""
+    job = JOB.with_faults(Fault("forward", (2,), 9 * MS))
+    assert "in forward" in seen(job, QUIET, {}, {2: 100}).verdict.sentence
+    assert "in forward" in seen(job, QUIET, {}, {0: 3}).verdict.sentence
+
+
+def test_a_limit_of_all_ranks_is_a_finding_of_the_job() -> None:
+    """They share a container: nobody is late, everybody waits."""
+    limit = {"cpu_periods": 10.0, "throttled_periods": 9.0, "cpu_limit_cores": 2.0}
+    view = seen(JOB, dict.fromkeys(range(4), 0.4), dict.fromkeys(range(4), limit), {})
+    assert ["cpu_limit"] == [finding.id for finding in view.findings if finding.severity != "info"]
+    assert "2 cores" in view.verdict.sentence
+    assert not [finding for finding in view.findings if finding.id == "crowded_host"]
+
+
+def test_a_limit_of_one_rank_is_none_of_the_job() -> None:
+    """Of two ranks the typical one would be half limited."""
+    job = Job(num_ranks=2, num_steps=600)
+    limit = {"cpu_periods": 10.0, "throttled_periods": 9.0, "cpu_limit_cores": 2.0}
+    view = seen(job, {0: 0.02, 1: 0.5}, {1: limit}, {})
+    assert not [finding for finding in view.findings if finding.id == "cpu_limit"]
+
+
+GROUPS = {
+    "2": (
+        "0::/pod/box\n",
+        {"cpu.max": "50000 100000", "cpu.stat": "usage_usec 5\nnr_periods 40\nnr_throttled 30\n"},
+    ),
+    "1": (
+        "3:cpuset:/\n2:cpu,cpuacct:/pod/box\n",
+        {
+            "cpu.cfs_quota_us": "50000",
+            "cpu.cfs_period_us": "100000",
+            "cpu.stat": "nr_periods 40\nnr_throttled 30\nthrottled_time 7\n",
+        },
+    ),
+}
+
+
+def mounted(monkeypatch: pytest.MonkeyPatch, version: str, point: Path, root: str, of_process: str) -> None:
+    """As if the hierarchy of this version were mounted at `point`, with the group `root` as its top."""
+    kind = {"2": "cgroup2 none rw", "1": "cgroup none rw,cpu,cpuacct"}[version]
+    mountinfo = f"30 20 0:26 {root} {point} rw - {kind}\n".encode()
+    texts = {"mountinfo": mountinfo, "cgroup": of_process.encode()}
+    monkeypatch.setattr(procfs, "read", lambda _pid, name: texts.get(name))
+    cgroup._mounts.cache_clear()
+    monkeypatch.setattr(cgroup, "_mounts", cgroup._mounts.__wrapped__)
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize(("root", "inner"), [("/", "pod/box"), ("/pod", "box")])
+def test_counters_of_a_control_group(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, root: str, inner: str
+) -> None:
+    """Of both versions, also where only a part of the hierarchy is mounted."""
+    of_process, files = GROUPS[version]
+    (tmp_path / inner).mkdir(parents=True)
+    for name, text in files.items():
+        (tmp_path / inner / name).write_text(text)
+    mounted(monkeypatch, version, tmp_path, root, of_process)
+    assert {"cpu_limit_cores": 0.5, "cpu_periods": 40, "throttled_periods": 30} == cgroup.counters(1)
+
+
+def test_the_limit_above_a_container_counts_where_it_holds_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A pod of one core around a container of four."""
+    of_process, _ = GROUPS["2"]
+    (tmp_path / "pod/box").mkdir(parents=True)
+    for folder, limit, throttled in (("pod", "100000", 25), ("pod/box", "400000", 0)):
+        (tmp_path / folder / "cpu.max").write_text(f"{limit} 100000\n")
+        (tmp_path / folder / "cpu.stat").write_text(f"nr_periods 40\nnr_throttled {throttled}\n")
+    mounted(monkeypatch, "2", tmp_path, "/", of_process)
+    assert {"cpu_limit_cores": 1.0, "cpu_periods": 40, "throttled_periods": 25} == cgroup.counters(1)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"cpu.max": "max 100000", "cpu.stat": "nr_periods 0\nnr_throttled 0\n"},
+        {"cpu.max": "50000 0", "cpu.stat": "nr_periods 1\nnr_throttled 0\n"},
+        {"cpu.max": "50000 100000", "cpu.stat": "usage_usec 5\n"},
+        {"cpu.stat": "nr_periods x\nnr_throttled -1\n"},
+        {},
+    ],
+)
+def test_without_a_limit_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str]
+) -> None:
+    """No limit, a period of nothing, a kernel that does not count, nothing readable."""
+    of_process, _ = GROUPS["2"]
+    (tmp_path / "pod/box").mkdir(parents=True)
+    for name, text in files.items():
+        (tmp_path / "pod/box" / name).write_text(text)
+    mounted(monkeypatch, "2", tmp_path, "/", of_process)
+    assert {} == cgroup.counters(1)
+
+
+def test_a_group_that_leads_out_of_the_hierarchy_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a process says of its group is a stranger's text."""
+    mounted(monkeypatch, "2", tmp_path, "/", "0::/../../etc\nno line\n::\n")
+    assert {} == cgroup.counters(1)

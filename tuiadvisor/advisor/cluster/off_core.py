@@ -1,0 +1,83 @@
+"""What kept each rank's process off its cores from outside: its CPU limit, and stops by a signal or a debugger.
+
+In: HOST payloads, once a second.  Out: shares over the latest part of a run. Beside the run delay (`run_delay.py`)
+they say why a rank that is slow in everything was not run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects
+from tuiadvisor.metrics.lateness.off_core import OffCore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.advisor.cluster.run_delay import CoreWait
+
+MAX_SAMPLES: Final = 64  # at one a second
+MIN_SAMPLES: Final = 4  # a look at one moment is chance
+MAX_RANKS: Final = 1 << 13
+STOPPED: Final = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    mono_ns: int
+    is_stopped: bool
+    periods: int | None  # of its CPU limit, so far; None without one
+    throttled: int | None
+    limit_cores: float | None
+
+
+class Outside:
+    """Mutable: feed it HOST payloads."""
+
+    def __init__(self, core_wait: CoreWait) -> None:
+        self._core_wait = core_wait
+        self._looks: dict[int, deque[_Look]] = {}
+
+    def take(self, payload: Payload) -> None:
+        """Fold one sample of a host; counts that run backwards, or another clock, begin anew."""
+        now_ns = integer(payload, "mono_ns")
+        if now_ns is None:
+            return
+        for entry in objects(payload, "ranks"):
+            rank = integer(entry, "rank")
+            if rank is None or not 0 <= rank < MAX_RANKS or number(entry, "cpu_s") is None:
+                continue
+            look = _Look(
+                now_ns,
+                entry.get("state") == STOPPED,
+                integer(entry, "cpu_periods"),
+                integer(entry, "throttled_periods"),
+                number(entry, "cpu_limit_cores"),
+            )
+            looks = self._looks.setdefault(rank, deque(maxlen=MAX_SAMPLES))
+            if looks and (now_ns <= looks[-1].mono_ns or (look.periods or 0) < (looks[-1].periods or 0)):
+                looks.clear()
+            looks.append(look)
+
+    def seen(self, ranks: Sequence[int], last_s: float) -> list[OffCore]:
+        """Of each rank over its last so many seconds."""
+        waits = self._core_wait.shares(ranks, last_s)
+        return [self._seen(rank, wait, last_s) for rank, wait in zip(ranks, waits, strict=True)]
+
+    def _seen(self, rank: int, wait: float | None, last_s: float) -> OffCore:
+        looks = self._looks.get(rank)
+        if not looks or not last_s >= 0:
+            return OffCore(wait)
+        recent = [look for look in looks if looks[-1].mono_ns - look.mono_ns <= last_s * 1e9]
+        if len(recent) < MIN_SAMPLES:
+            return OffCore(wait)
+        num_stopped = sum(look.is_stopped for look in recent)
+        first, last = recent[0], recent[-1]
+        throttled = None
+        if None not in (first.periods, first.throttled, last.periods, last.throttled):
+            num_periods = (last.periods or 0) - (first.periods or 0)
+            num_throttled = (last.throttled or 0) - (first.throttled or 0)
+            throttled = min(max(num_throttled / num_periods, 0.0), 1.0) if num_periods > 0 else 0.0
+        return OffCore(wait, num_stopped / len(recent), num_stopped, throttled, last.limit_cores)

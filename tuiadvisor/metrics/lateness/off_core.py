@@ -1,0 +1,93 @@
+"""Lateness explained from outside: the rank was ready and got no core, hit its CPU limit, or was stopped.
+
+In: stragglers, what the kernel and the agents saw of each rank.  Out: the same, with that as the cause. One external
+cause is one diagnosis, whatever phase it catches a rank in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.lateness.late_phase import COMPUTE_PHASES, MIN_COVER
+from tuiadvisor.metrics.steps.step_table import OTHER
+from tuiadvisor.phases import PHASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.metrics.lateness.late_phase import Cause, OffCoreReason
+    from tuiadvisor.metrics.lateness.late_ranks import LateRank
+    from tuiadvisor.metrics.steps.arrays import Ints
+    from tuiadvisor.metrics.steps.barrier import Barrier
+
+    # Seconds -> what was seen of each row over its last so many seconds.
+    OffCoreOf = Callable[[float], list["OffCore"]]
+
+# Looks at once a second scatter: seen stopped in so many of them and in so large a part of what explains the lateness.
+MIN_STOPS: Final = 3
+MIN_STOPPED: Final = 0.5
+MIN_THROTTLED: Final = 0.2  # of the periods: a limit that is hit less often is not what a core is waited for
+# What runs on the host, so that a core which is not there explains it.
+_ON_HOST: Final = frozenset({*COMPUTE_PHASES, "data_wait", "unknown", "host", "other", PHASES[OTHER]})
+
+
+@dataclass(frozen=True, slots=True)
+class OffCore:
+    """Shares of a rank's time; None where it was not observed."""
+
+    wait: float | None = (
+        None  # ready to run, and no core (the kernel's run delay, which a CPU limit is part of)
+    )
+    stopped: float | None = None  # of the looks at its process
+    num_stopped: int = 0  # looks
+    throttled: float | None = None  # of the periods of its CPU limit; None without one
+    limit_cores: float | None = None
+
+
+def with_time_off_core(
+    stragglers: tuple[LateRank, ...], rows: Ints, barrier: Barrier, off_core: OffCoreOf | None
+) -> tuple[LateRank, ...]:
+    """Each straggler with what kept it off its cores beyond its peers, where that covers the window."""
+    if off_core is None or not stragglers:
+        return stragglers
+    seen = off_core(float(barrier.cycle_K.sum()))
+    late_rows = {entry.late.row for entry in stragglers}
+    peers = [seen[row] for row in rows.tolist() if row not in late_rows]
+    step_s = float(barrier.cycle_K.mean())
+    return tuple(
+        replace(
+            entry,
+            cause=_explained(entry.cause, seen[entry.late.row], peers, step_s, entry.late.mean_excess_s),
+        )
+        for entry in stragglers
+    )
+
+
+def _explained(cause: Cause, own: OffCore, peers: list[OffCore], step_s: float, excess_s: float) -> Cause:
+    stopped_s = _beyond_s(own.stopped, [peer.stopped for peer in peers], step_s)
+    wait_s = _beyond_s(own.wait, [peer.wait for peer in peers], step_s)
+    cause = replace(cause, core_wait_s=wait_s)
+    if cause.more is not None or cause.clock is not None or cause.is_collecting:
+        return cause  # what it does then was seen
+    if own.num_stopped >= MIN_STOPS and stopped_s is not None and stopped_s >= MIN_STOPPED * excess_s:
+        return _from_outside(cause, "stopped", own)
+    if cause.name not in _ON_HOST or wait_s is None or wait_s < MIN_COVER * excess_s:
+        return cause
+    is_limited = (own.throttled or 0.0) >= MIN_THROTTLED
+    return _from_outside(cause, "limit" if is_limited else "core", own)
+
+
+def _from_outside(cause: Cause, reason: OffCoreReason, own: OffCore) -> Cause:
+    limit = own.limit_cores if reason == "limit" else None
+    return replace(cause, name="host", off_core=reason, limit_cores=limit)
+
+
+def _beyond_s(own: float | None, peers: list[float | None], step_s: float) -> float | None:
+    """Seconds a step beyond the typical peer; None unless every one of them is known."""
+    known = [value for value in peers if value is not None]
+    if own is None or not known or len(known) < len(peers):
+        return None
+    return (own - float(np.median(known))) * step_s
