@@ -35,6 +35,7 @@ class Host(Protocol):
     looks_for_device: bool
     device_kind: str | None
     device_uuid: str | None
+    unstepped: str  # name of a thread that runs backward without any optimizer step
     unmeasured: str  # why no step of this process is measured; empty where they are
     captures: list[None]  # an item for each graph that is being captured
     memory: Any  # DeviceMemory, where the training is on a device

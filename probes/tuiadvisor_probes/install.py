@@ -93,6 +93,7 @@ class Probe:
         self.barrier = Barrier(self.clock)
         self.detail = Detail(self.clock)
         self.thread = TrainingThread(self)
+        self.unstepped = ""  # name of a thread that runs backward without any optimizer step
         self.unmeasured = ""  # why no step is measured; empty where they are
         self.detail_hook = self.hook("detail")
         self.bucket_hook = self.hook("buckets")
@@ -264,8 +265,7 @@ class Probe:
         info["device"] = self.device_kind or info["device"]
         info["device_uuid"] = self.device_uuid
         info["ddp"] = self.gradient_module is not None
-        if self.unmeasured:
-            info["unmeasured"] = self.unmeasured
+        info.update((name, said) for name in ("unmeasured", "unstepped") if (said := getattr(self, name)))
         if self.pipeline:
             info["pipeline"] = self.pipeline
             info["parallel"] = {"pp": self.pipeline["ranks"]} if "ranks" in self.pipeline else {}

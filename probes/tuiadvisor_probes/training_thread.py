@@ -93,6 +93,9 @@ class TrainingThread:
         if len(self.backwards) >= MAX_THREADS:  # of threads that have ended, most of them
             self.backwards.clear()
         self.backwards.add(ident)
+        if not self.probe.unstepped and not self._has_trained():
+            self.probe.unstepped = _name(ident)
+            self.probe.put_info()
 
     def _steps(self, ident: int) -> bool:
         clock = self.clock
@@ -145,8 +148,8 @@ class TrainingThread:
         self.stepped_ns.clear()
         self.unbacked.clear()
         self.clock.hand_over(ident, monotonic_ns())
-        if self.probe.unmeasured:
-            self.probe.unmeasured = ""
+        if self.probe.unmeasured or self.probe.unstepped:
+            self.probe.unmeasured = self.probe.unstepped = ""
             self.probe.put_info()
         return self.clock.active
 

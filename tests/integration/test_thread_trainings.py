@@ -1,4 +1,4 @@
-"""Trainings whose loop runs in another thread than the main one: attached to, measured, diagnosed, looked into."""
+"""Loops in other threads than the main one: measured, diagnosed, asked where they are; and no loop at all."""
 
 from __future__ import annotations
 
@@ -97,3 +97,40 @@ def test_stacks_are_those_of_the_thread_that_trains(tmp_path: Path) -> None:
     assert "backward" == waiting["call"]
     assert missing["stack"][0].startswith("oversleep (")
     assert any(frame.startswith("run (") for frame in waiting["stack"])
+
+
+STEPLESS_KINDS = {
+    "two": "several threads of this process train at the same time (loop and loop 2)",
+    "backward": "backward runs in its thread loop, but no optimizer of torch.optim steps",
+    "idle": "none of its threads does anything",
+}
+
+
+@pytest.mark.parametrize("kind", STEPLESS_KINDS)
+def test_no_step_is_a_failure_with_its_reason(tmp_path: Path, kind: str) -> None:
+    """Exit code 1 and what was found out: of `watch --once`, of `record`, and later of `diagnose` on its file."""
+    recording = str(tmp_path / "run")
+    with training(kind, tmp_path, num_ranks=1) as (pid,):
+        commands = [tuiadvisor("record", "--pid", str(pid), "-o", recording, "--for", "7s")]
+        if kind == "idle":
+            commands.append(tuiadvisor("watch", "--once", "--pid", str(pid), "--for", "7s"))
+    diagnose = tuiadvisor("diagnose", recording)
+    as_json = tuiadvisor("diagnose", recording, "--json")
+    for done in (*commands, diagnose, as_json):
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert STEPLESS_KINDS[kind] in done.stderr
+    assert "Traceback" not in diagnose.stdout + diagnose.stderr
+    notes = json.loads(as_json.stdout)["losses"]["notes"]
+    assert any(STEPLESS_KINDS[kind] in note for note in notes)
+
+
+def test_ranks_without_a_step_are_a_failure_too(tmp_path: Path) -> None:
+    """Two ranks with numbers of their own, and one reason for both."""
+    recording = str(tmp_path / "run")
+    with training("backward", tmp_path) as pids:
+        record = tuiadvisor("record", "--pid", *map(str, pids), "-o", recording, "--for", "7s")
+    assert record.returncode == 1
+    assert "rank 0 and 1 more: no step is measured: backward runs in its thread loop" in record.stderr
+    diagnose = tuiadvisor("diagnose", recording)
+    assert diagnose.returncode == 1
+    assert "no step is measured: backward runs in its thread loop" in diagnose.stderr

@@ -21,7 +21,7 @@ from synthetic_run import (
 )
 
 from tuiadvisor.advisor.fold import Advisor, diagnose
-from tuiadvisor.app.attach_state import PASSES_S, REFUSED_S, HoldUp, why_unwatched
+from tuiadvisor.app.attach_state import PASSES_S, REFUSED_S, HoldUp, why_stepless, why_unwatched
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import RunView
@@ -64,8 +64,13 @@ def test_process_without_a_number_says_why_it_is_not_watched() -> None:
     assert ("not watched yet: it is stopped (state T); let it continue first",) == waits.losses.notes
     assert "not watched yet: it is stopped (state T); let it continue first" == why_unwatched(waits)
     idle = folded([status(1, [{"rank": None, "state": "live", "detail": ""}])]).view()
-    assert "not watched yet: attached, but no training step was seen in its main thread" == why_unwatched(
-        idle
+    assert "not watched yet: attached, but no training step was seen" == why_unwatched(idle)
+    told = [
+        status(1, [{"rank": None, "state": "live", "no_step": "it is stopped"}]),
+        status(2, [{"rank": None, "state": "detached", "detail": "probe taken out"}]),
+    ]
+    assert "not watched yet: attached, but no training step was seen: it is stopped" == why_unwatched(
+        folded(told).view()
     )
     early = folded(
         [status(1, [{"rank": None, "state": "found", "detail": "has not imported torch yet"}])]
@@ -74,6 +79,23 @@ def test_process_without_a_number_says_why_it_is_not_watched() -> None:
     live = folded([status(1, [stopped]), status(2, [{"rank": 0, "state": "live", "detail": ""}])]).view()
     assert () == live.losses.notes
     assert why_unwatched(live) is None
+
+
+def test_ranks_that_make_no_step_say_why_also_when_the_probe_has_left() -> None:
+    """The reason stands once for all ranks that have it, until a step comes or is seen to come."""
+    live = [{"rank": rank, "state": "live", "no_step": "it waits" if rank < 2 else ""} for rank in range(3)]
+    left = [{"rank": rank, "state": "detached", "detail": "probe taken out"} for rank in range(3)]
+    for frames_told in ([status(1, live)], [status(1, live), status(2, left)]):
+        view = folded(frames_told).view()
+        assert ("rank 0 and 1 more: no step is measured: it waits",) == view.losses.notes
+        assert "rank 0 and 1 more: no step is measured: it waits" == why_stepless(view)
+    better = folded([status(1, live), status(2, [{"rank": 0, "state": "live"}, live[1], live[2]])]).view()
+    assert "rank 1: no step is measured: it waits" == why_stepless(better)
+    killed = [{"rank": 0, "state": "killed", "detail": "killed by SIGKILL after step 0"}]
+    assert "no training step was seen (rank 0: killed by SIGKILL after step 0)" == why_stepless(
+        folded([status(1, killed)]).view()
+    )
+    assert why_stepless(folded([]).view()) is None
 
 
 def test_ranks_that_are_all_refused_are_a_failure_with_its_reason() -> None:

@@ -83,6 +83,8 @@ def status_of(link: RankLink) -> dict[str, object]:
         "lost_events": reader.num_lost_events,
         "hooks_disabled": reader.get_u64(ring_file.OFFSET_DISABLED).bit_count(),
         "errors": _bounded(reader.get_u64(ring_file.OFFSET_ERRORS)),
+        # Said only where it is so.
+        **({"no_step": link.stepless.why} if link.stepless.why and link.state == RankState.LIVE else {}),
     }
 
 

@@ -12,6 +12,18 @@ import orjson
 
 _MAX_TEXT_CHARS: Final = 300
 _MAX_ENTRIES: Final = 100
+_TEXTS: Final = (
+    "backend",
+    "python",
+    "torch",
+    "device",
+    "cuda",
+    "nccl",
+    "device_uuid",
+    "error",
+    "unmeasured",
+    "unstepped",
+)
 _MAX_RANK: Final = 1 << 24
 
 
@@ -31,6 +43,8 @@ class ProbeInfo:
     device_uuid: str | None = None  # as CUDA knows it: NVML's without the prefix
     schedule: str | None = None  # class of the pipeline's schedule
     error: str | None = None  # why the probe could not be installed
+    unmeasured: str | None = None  # why it measures nothing although there is a training
+    unstepped: str | None = None  # name of a thread that runs backward without any optimizer step
     parallel: dict[str, int] = field(default_factory=dict)
     pipeline: dict[str, int] = field(default_factory=dict)  # stages, ranks, micro_batches, first_rank
     hooks: dict[str, str] = field(default_factory=dict)  # name -> "ok" or why not
@@ -51,8 +65,7 @@ def parse_info(raw: bytes) -> ProbeInfo:
     rank, world_size = _number(told.get("rank")), _number(told.get("world_size"))
     if rank is not None and world_size is not None and rank >= world_size:
         rank = world_size = None
-    names = ("backend", "python", "torch", "device", "cuda", "nccl", "device_uuid", "error")
-    texts = {name: _text(told.get(name)) for name in names}
+    texts = {name: _text(told.get(name)) for name in _TEXTS}
     pipeline = told.get("pipeline")
     return ProbeInfo(
         rank=rank,

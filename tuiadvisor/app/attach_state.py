@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.cluster.membership import NO_STEP
+from tuiadvisor.advisor.cluster.membership import NO_STEP, STEPLESS
 from tuiadvisor.agent.attach import WAITING_FOR_INTERPRETER
 from tuiadvisor.errors import one_line
 
@@ -65,6 +65,22 @@ def why_unwatched(view: RunView | None) -> str | None:
     if all(row.state == "refused" or _is_held_up(row) for row in view.ranks):
         return _PASSING + _first(tuple(filter(_is_held_up, view.ranks)), len(view.ranks))
     return None
+
+
+def why_stepless(view: RunView | None) -> str | None:
+    """Why no step was seen of ranks that were attached to, as far as was found out; None where there is more to say.
+
+    A few steps that were measured before the reason was known are not more.
+    """
+    if view is None or not view.ranks or view.findings:
+        return None
+    found = next((note for note in view.losses.notes if STEPLESS in note), None)
+    if view.last_step is not None:
+        return found if view.verdict.decision is None else None
+    if found is not None:
+        return found
+    ended = tuple(row for row in view.ranks if row.state in {"exited", "killed"} and row.state_detail)
+    return "no training step was seen" + (f" ({_first(ended, len(view.ranks))})" if ended else "")
 
 
 def _all_refused(view: RunView | None) -> bool:

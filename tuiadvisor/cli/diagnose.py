@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import diagnose
+from tuiadvisor.app.attach_state import why_stepless, why_unwatched
 from tuiadvisor.app.whole_recording import frames_of
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.options.intent import add_intent_options, intent_of
 from tuiadvisor.cli.options.step_range import step_range
 from tuiadvisor.cli.options.work import add_work, work_of
+from tuiadvisor.errors import FailureError, one_line
 from tuiadvisor.report.document import document
 from tuiadvisor.session.economy import economy, economy_lines
 from tuiadvisor.tui.pages.once import plain_summary
@@ -37,4 +39,7 @@ def run(options: argparse.Namespace) -> int:
         print_document(whole)
     else:
         print("\n".join([plain_summary(view), *economy_lines(economics, intent)]))
+    why = None if options.steps else why_unwatched(view) or why_stepless(view)
+    if why is not None:
+        raise FailureError(f"{one_line(options.file)}: {why}")
     return 0

@@ -8,7 +8,8 @@ import time
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.app.attach_state import HoldUp, why_unwatched
+from tuiadvisor.advisor.cluster.membership import NO_STEP
+from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
 from tuiadvisor.app.background import run_in_background
 from tuiadvisor.app.live_feed import LiveFeed, attach_phase
 from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks
@@ -36,7 +37,8 @@ ATTACH_PATIENCE_S: Final = (
 EXIT_CODES: Final = (
     "The exit code is the recording's, not the training's: 0 when steps were recorded, also of a training that failed "
     "meanwhile, whose killed ranks the last lines name with their signals, and when some ranks were refused, which "
-    "they name too; 1 when nothing was recorded or the recording broke off; 2 for a mistake in what was asked."
+    "they name too; 1 when no step was recorded, with the reason that was found, or the recording broke off; 2 for a "
+    "mistake in what was asked."
 )
 
 
@@ -97,6 +99,9 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     unwatched = why_unwatched(view)
     if unwatched is not None:
         raise FailureError(f"{unwatched} (nothing was seen: {options.output} holds no step)")
+    stepless = why_stepless(view)
+    if stepless is not None:
+        raise FailureError(f"{stepless} ({options.output} holds no step)")
     print(f"recorded {recorded_ranks(view)} in {one_line(options.output)}")
     for line in left_out(view):
         print(line)
@@ -145,5 +150,8 @@ def _follow(session: Session, feed: LiveFeed, duration_s: float | None, num_step
 
 
 def _is_attached(view: RunView | None) -> bool:
-    """Whether no rank is still being attached to."""
-    return view is not None and bool(view.ranks) and attach_phase(view)[1] is None
+    """Whether no rank is still being attached to; a training of one process has no number before its first step."""
+    if view is None:
+        return False
+    is_unnumbered = any(NO_STEP in note for note in view.losses.notes)
+    return is_unnumbered or (bool(view.ranks) and attach_phase(view)[1] is None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks, has_torch
-from tuiadvisor.app.attach_state import HoldUp, why_unwatched
+from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.progress import ProgressLine
@@ -15,7 +15,6 @@ from tuiadvisor.app.screens import show_screens
 from tuiadvisor.cli.options.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
 from tuiadvisor.shellword import shell_word
-from tuiadvisor.text import format as text_of
 from tuiadvisor.tui.pages.once import plain_summary
 
 if TYPE_CHECKING:
@@ -65,12 +64,9 @@ def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, sett
         raise FailureError(unwatched)
     if view is None or not view.ranks:
         raise FailureError(session.why_silent())
-    if view.last_step is None and not view.findings and not view.ended:
-        raise TuiadvisorError(
-            f"no training step in {patience_s:.0f} s from {text_of.count(len(view.ranks), 'process', 'processes')}: "
-            "it hangs or is stopped (tuiadvisor stacks tells where), its step is longer (--for 5m waits longer), "
-            "it trains outside of its main thread, or it is no PyTorch training"
-        )
+    stepless = why_stepless(view)
+    if stepless is not None:
+        raise FailureError(f"{stepless} (in {patience_s:.0f} s; --for 5m waits longer)")
     print(plain_summary(view))
     return 0
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.advisor.cluster.membership import GONE, Roster
+from tuiadvisor.advisor.cluster.membership import GONE, STEPLESS, Roster
 from tuiadvisor.causes.communication_bound import overlap_seconds
 from tuiadvisor.events import NOTHING_GIVEN, StepFlag
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
@@ -298,6 +298,12 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
     notes = [*roster.notes, *roster.owners.sentences()]
     # A training of one process has no rank number before its probe is in.
     notes += [why for reasons in roster.unplaced.values() for why in reasons][:4]
+    stepless: dict[str, list[int]] = {}
+    for fact in facts:
+        if fact.no_step:
+            stepless.setdefault(fact.no_step, []).append(fact.rank)
+    for why, (rank, *others) in list(stepless.items())[:4]:
+        notes.append(f"rank {rank}{f' and {len(others)} more' if others else ''}: {STEPLESS}: {why}")
     for source, silent_s in sorted(roster.silent_agents().items()):
         host = roster.agents[source].host
         notes.append(f"agent on {host} silent" + ("" if silent_s is None else f" for {silent_s:.0f} s"))

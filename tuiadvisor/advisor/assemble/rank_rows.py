@@ -210,7 +210,7 @@ def _row(
         local_rank=facts.local_rank if facts else None,
         pid=facts.pid if facts else None,
         state=facts.state if facts else "live",
-        state_detail=facts.detail if facts else "",
+        state_detail=(facts.detail or facts.no_step) if facts else "",
         now=_now(facts),
         last_step=last_step,
         step_s=step_s,

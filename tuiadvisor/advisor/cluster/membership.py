@@ -37,7 +37,8 @@ MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
-NO_STEP: Final = "attached, but no training step was seen in its main thread"
+STEPLESS: Final = "no step is measured"
+NO_STEP: Final = "attached, but no training step was seen"
 NOT_READY: Final = frozenset({"has not imported torch yet", "torch is still being imported"})
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
 
@@ -306,7 +307,7 @@ class Roster:
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
         now_ns = integer(payload, "mono_ns")
-        self.unplaced[agent.source] = _unplaced(payload)
+        self.unplaced[agent.source] = _unplaced(payload, self.unplaced.get(agent.source, ()))
         for entry in objects(payload, "ranks"):
             facts = self._facts(agent, entry)
             if facts is not None:
@@ -421,15 +422,21 @@ def _work(payload: Payload, name: str) -> int | None:
     return value if value is not None and 0 < value <= MAX_WORK_PER_STEP else None
 
 
-def _unplaced(payload: Payload) -> tuple[str, ...]:
-    """Why processes of a STATUS frame that have no rank number are not watched, each reason once."""
-    reasons = []
+def _unplaced(payload: Payload, former: tuple[str, ...]) -> tuple[str, ...]:
+    """Why processes of a STATUS frame that have no rank number are not watched, each reason once.
+
+    former: what was said before; it stays where a probe was taken out again without a step.
+    """
+    reasons: list[str] = []
     for entry in objects(payload, "ranks"):
         state = text(entry, "state")
         if integer(entry, "rank") is not None:
             continue
         if state == "live":  # of a training of one process the first step tells that it is one
-            reasons.append(f"not watched yet: {NO_STEP}")
+            why = text(entry, "no_step")
+            reasons.append(f"not watched yet: {NO_STEP}" + (f": {why}" if why else ""))
+        elif state == "detached":
+            reasons += [one for one in former if NO_STEP in one]
         elif (why := text(entry, "detail")) and (
             state in {"waiting_to_attach", "refused"} or why in NOT_READY
         ):

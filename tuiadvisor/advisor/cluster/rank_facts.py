@@ -45,6 +45,7 @@ class RankFacts:
     pid: int | None = None
     state: str = "found"
     detail: str = ""
+    no_step: str = ""  # why it makes no steps, or none that can be told; what was said last while it was live
     phase: str | None = None
     phase_for_s: float | None = None
     step: int | None = None
@@ -93,6 +94,7 @@ class RankFacts:
         if "step" in entry and (step := integer(entry, "step")) is not None:
             self.step = step
         if self.state == "live":
+            self.no_step = text(entry, "no_step") or ""
             self.still_phase, self.still_s, self.still_step = self.phase, self.phase_for_s, self.step
             thread = entry.get("thread")
             self.still_thread = thread if isinstance(thread, str) and thread in THREAD_STATES else None

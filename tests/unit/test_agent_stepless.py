@@ -1,0 +1,142 @@
+"""Why there is no step: from a ring and from real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from patience import wait_until
+
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.info import ProbeInfo
+from tuiadvisor.agent.stepless import AFTER_NS, LOOK_EVERY_NS, Stepless
+from tuiadvisor.phases import PHASES
+from tuiadvisor_probes import ring
+from tuiadvisor_probes.step_clock import NOW
+
+S = 10**9
+NOTHING = ProbeInfo()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[ring.RingWriter, ring.RingReader]]:
+    """Both ends of a ring."""
+    path = str(tmp_path / "ring")
+    ring.create_ring_file(path, 16, 16)
+    writer, reader = ring.RingWriter(path), ring.RingReader(path)
+    yield writer, reader
+    writer.close()
+    reader.close()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing once it has said so."""
+    code = "import time; print(flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def why(
+    pair: tuple[ring.RingWriter, ring.RingReader], pid: int, *told: str, info: ProbeInfo = NOTHING
+) -> str:
+    """After so many seconds, each with the thread in the phase that is told."""
+    writer, reader = pair
+    stepless = Stepless(pid)
+    for second, phase in enumerate(told, 1):
+        if phase:
+            writer.words[NOW] = second * S << 4 | PHASES.index(phase)
+        stepless.look(reader, info, second * S, second * S)
+    return stepless.why
+
+
+LONG_ENOUGH = AFTER_NS // S + 2
+
+
+def test_nothing_is_said_before_its_time(
+    pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes]
+) -> None:
+    """An attach and a first step take a moment."""
+    assert "" == why(pair, sleeper.pid, *[""] * (LONG_ENOUGH - 3))
+    assert LOOK_EVERY_NS <= S
+
+
+@pytest.mark.parametrize(
+    ("phases", "sentence"),
+    [
+        (["forward", "other"], "its model runs forward and no backward follows"),
+        (["eval", "other"], "it evaluates or serves"),
+        (["forward", "backward"], "backward runs, but no optimizer of torch.optim steps"),
+        (["backward", "optimizer", "other"], "its first step since the attach is not over"),
+        (["other"], "none of its threads does anything"),
+    ],
+)
+def test_the_phases_that_were_seen_tell(
+    pair: tuple[ring.RingWriter, ring.RingReader],
+    sleeper: subprocess.Popen[bytes],
+    phases: list[str],
+    sentence: str,
+) -> None:
+    """Of a thread that goes on from phase to phase."""
+    told = [phases[second % len(phases)] for second in range(LONG_ENOUGH)]
+    assert sentence in why(pair, sleeper.pid, *told)
+
+
+def test_a_phase_that_does_not_end_is_named(
+    pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes]
+) -> None:
+    """With its length."""
+    assert "it has been in one backward for 6 s" in why(
+        pair, sleeper.pid, "backward", *[""] * (LONG_ENOUGH - 1)
+    )
+
+
+def test_a_stopped_process_is_said_to_be(
+    pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes]
+) -> None:
+    """And how it goes on."""
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    wait_until(lambda: (found := procfs.stat(sleeper.pid)) and found.state == "T", "it is stopped")
+    assert f"it is stopped (SIGSTOP, or a debugger); kill -CONT {sleeper.pid}" in why(
+        pair, sleeper.pid, *["other"] * LONG_ENOUGH
+    )
+
+
+def test_a_busy_process_without_any_sign(pair: tuple[ring.RingWriter, ring.RingReader]) -> None:
+    """This one is at work and trains nothing."""
+    writer, reader = pair
+    stepless = Stepless(os.getpid())
+    stepless.look(reader, NOTHING, S, S)
+    found = procfs.stat(os.getpid())
+    assert found is not None
+    begin = found.cpu_ticks
+
+    def has_worked() -> bool:
+        now = procfs.stat(os.getpid())
+        return now is not None and now.cpu_ticks - begin > 0.3 * procfs.TICKS_PER_S
+
+    wait_until(has_worked, "a third of a second of processor time", 0)
+    stepless.look(reader, NOTHING, LONG_ENOUGH * S, LONG_ENOUGH * S)
+    assert "no backward and no optimizer step of PyTorch was seen in any of its threads" in stepless.why
+    assert writer.num_steps == 0
+
+
+def test_what_the_probe_says_comes_first_and_a_step_ends_it(
+    pair: tuple[ring.RingWriter, ring.RingReader], sleeper: subprocess.Popen[bytes]
+) -> None:
+    """Two loops are told at once, and also after steps; a thread without an optimizer by its name."""
+    writer = pair[0]
+    assert "two loops" == why(pair, sleeper.pid, "", info=ProbeInfo(unmeasured="two loops"))
+    loop = ProbeInfo(unstepped="loop")
+    assert "backward runs in its thread loop" in why(pair, sleeper.pid, *["other"] * LONG_ENOUGH, info=loop)
+    writer.put_step((0,) * ring.NUM_STEP_SLOTS)
+    assert "" == why(pair, sleeper.pid, *["other"] * LONG_ENOUGH)
+    assert "two loops" == why(pair, sleeper.pid, "", info=ProbeInfo(unmeasured="two loops"))

@@ -1,0 +1,94 @@
+"""Why a rank that is attached to makes no steps, from what its probe and its process were seen to do.
+
+In: the ring's header, a few times a second until the first step is in it, and /proc.  Out: a sentence, empty while
+there is nothing to say. Cost: a few reads of the header, and two files of /proc a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.agent import procfs
+from tuiadvisor.phases import PHASES
+from tuiadvisor_probes import ring as ring_file
+
+if TYPE_CHECKING:
+    from tuiadvisor.agent.info import ProbeInfo
+
+NS: Final = 10**9
+AFTER_NS: Final = 5 * NS  # of the rank's own time
+LOOK_EVERY_NS: Final = NS
+IDLE_SHARE: Final = 0.02  # of one core, by all its threads
+OTHERS: Final = ((b"/jaxlib/", "JAX"), (b"/tensorflow/", "TensorFlow"), (b"/mlx/", "MLX"))
+
+
+class Stepless:
+    """Mutable: one a rank and probe."""
+
+    def __init__(self, pid: int) -> None:
+        self.why = ""
+        self._pid = pid
+        self._has_stepped = False
+        self._since_ns = 0
+        self._began: dict[int, int] = {}  # phase -> since when the thread was seen in it the last time
+        self._looked_ns = 0
+        self._first_ticks: int | None = None
+
+    def look(self, reader: ring_file.RingReader, info: ProbeInfo, now_ns: int, clock_now_ns: int) -> None:
+        """Once in every round. now_ns: our clock; clock_now_ns: the same moment on the rank's."""
+        if self._has_stepped:
+            self.why = info.unmeasured or ""
+            return
+        self._since_ns = self._since_ns or now_ns
+        phase, since_ns, _ = reader.now()
+        if since_ns > 0:
+            self._began[phase] = since_ns
+        if reader.get_u64(ring_file.OFFSET_STEP_HEAD):
+            self._has_stepped, self.why = True, info.unmeasured or ""
+        elif now_ns - self._looked_ns >= LOOK_EVERY_NS:
+            self._looked_ns = now_ns
+            self.why = info.unmeasured or self._found(
+                info, phase, now_ns, clock_now_ns - since_ns if since_ns > 0 else 0
+            )
+
+    def _found(self, info: ProbeInfo, phase: int, now_ns: int, for_ns: int) -> str:
+        found = procfs.stat(self._pid)
+        if found is None:
+            return ""
+        if self._first_ticks is None:
+            self._first_ticks = found.cpu_ticks
+        elapsed_ns = now_ns - self._since_ns
+        if elapsed_ns < AFTER_NS:
+            return ""
+        if found.state in "Tt":
+            return f"it is stopped (SIGSTOP, or a debugger); kill -CONT {self._pid} lets it go on"
+        if 0 <= phase < len(PHASES) and PHASES[phase] != "other" and for_ns >= AFTER_NS:
+            return (
+                f"it has been in one {PHASES[phase]} for {for_ns / NS:.0f} s: that takes so long, or it hangs"
+            )
+        return self._of_phases(info) or self._of_nothing_seen(found.cpu_ticks, elapsed_ns)
+
+    def _of_phases(self, info: ProbeInfo) -> str:
+        seen = {PHASES[index] for index in self._began if 0 <= index < len(PHASES)}
+        if "optimizer" in seen:
+            return "its first step since the attach is not over"
+        if "backward" in seen or info.unstepped:
+            where = f" in its thread {info.unstepped}" if info.unstepped else ""
+            return f"backward runs{where}, but no optimizer of torch.optim steps, which is where a step ends"
+        if seen & {"forward", "eval"}:
+            return "its model runs forward and no backward follows: it evaluates or serves"
+        return ""
+
+    def _of_nothing_seen(self, ticks: int, elapsed_ns: int) -> str:
+        used_s = (ticks - (self._first_ticks or 0)) / procfs.TICKS_PER_S
+        if used_s < IDLE_SHARE * elapsed_ns / NS:
+            return (
+                "none of its threads does anything: it waits, has finished or hangs "
+                f"(tuiadvisor stacks --pid {self._pid} tells where)"
+            )
+        nothing = "no backward and no optimizer step of PyTorch was seen in any of its threads"
+        maps = procfs.read(self._pid, "maps") or b""
+        other = next((name for part, name in OTHERS if part in maps), None)
+        if other is not None:
+            return f"{nothing}: it has {other} loaded, whose steps are not seen"
+        return f"{nothing}: it prepares, evaluates or serves, or its step takes longer than it was watched"
