@@ -250,6 +250,25 @@ def ddp_buffers(rank: int, world: int) -> Step:
     return plain_step(nn.parallel.DistributedDataParallel(model), LATE_S if rank == 0 else 0.001)
 
 
+def ddp_wrapper_evaluates(rank: int, world: int) -> Step:
+    """As Lightning leaves it after its sanity check: the wrapper in eval mode, the module in it trains."""
+    from torch import nn
+
+    model = nn.parallel.DistributedDataParallel(Layer(LATE_S if rank == 1 else 0.002, 0.002))
+    model.eval()
+    model.module.train()
+    return plain_step(model)
+
+
+def ddp_frozen(rank: int, world: int) -> Step:
+    """All in eval mode, so that statistics stay; gradients are exchanged all the same. Rank 1 is slow in backward."""
+    from torch import nn
+
+    return plain_step(
+        nn.parallel.DistributedDataParallel(Layer(0.002, LATE_S if rank == 1 else 0.002)).eval()
+    )
+
+
 def ddp_accumulation(rank: int, world: int) -> Step:
     """Four micro-batches, three of them without synchronization; rank 1 is slow in all."""
     import contextlib
@@ -327,6 +346,8 @@ SCENARIOS: dict[str, Callable[[int, int], Step]] = {
     "fsdp2": fsdp2,
     "ddp_buffers": ddp_buffers,
     "ddp_accumulation": ddp_accumulation,
+    "ddp_wrapper_evaluates": ddp_wrapper_evaluates,
+    "ddp_frozen": ddp_frozen,
     "by_hand": by_hand,
 }
 

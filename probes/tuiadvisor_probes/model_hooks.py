@@ -39,8 +39,15 @@ class Forwards:
 
     def phase(self, args: tuple[Any, ...]) -> int:
         """Forward of a module in training; else evaluation, unless a backward shows otherwise."""
+        return self._phase(args[0].training)
+
+    def phase_of_wrapper(self, args: tuple[Any, ...]) -> int:
+        """The same of what wraps one module: the mode is the wrapped one's, as where Lightning sets that one alone."""
+        return self._phase(args[0].training or args[0].module.training)
+
+    def _phase(self, is_training: bool) -> int:
         span = self.span
-        if args[0].training and self.is_grad_enabled():
+        if is_training and self.is_grad_enabled():
             if span.end_ns:
                 span.close()
             return phases.FORWARD
@@ -109,7 +116,8 @@ def _patch_ddp(probe: Host, ddp_class: Any, pending: PendingBarrier) -> None:
         module = args[0]
         if forwards.span.inside:
             forwards.after_eval(begin_ns, end_ns, args, result)
-        if module.training and module.require_backward_grad_sync and forwards.is_grad_enabled():
+        # What decides in DDP itself, too: its mode says nothing of whether gradients are exchanged.
+        if module.require_backward_grad_sync and forwards.is_grad_enabled():
             # prepare_for_backward, the reducer's time base, was the last thing forward did.
             pending.module, pending.base_ns = module, end_ns
             clock.alert(sc.BARRIER, True)
@@ -124,7 +132,7 @@ def _patch_ddp(probe: Host, ddp_class: Any, pending: PendingBarrier) -> None:
     probe.patch(
         ddp_class,
         "forward",
-        lambda original: timed(original, hook, clock, forwards.phase, after, observes=SEEN),
+        lambda original: timed(original, hook, clock, forwards.phase_of_wrapper, after, observes=SEEN),
     )
 
     def buffers_phase(args: tuple[Any, ...]) -> int:
@@ -144,7 +152,7 @@ def _patch_fsdp1(probe: Host, fsdp_class: Any) -> None:
     clock, forwards = probe.clock, probe.forwards
 
     def phase(args: tuple[Any, ...]) -> int:
-        return STAY_OUT if clock.phase == phases.FORWARD else forwards.phase(args)
+        return STAY_OUT if clock.phase == phases.FORWARD else forwards.phase_of_wrapper(args)
 
     hook = probe.hook("forward_fsdp1")
     probe.patch(fsdp_class, "forward", lambda original: forwards.timed(original, hook, phase))

@@ -37,6 +37,8 @@ def waits(ranks: list[dict[str, Any]]) -> list[float]:
         ("fsdp1", 1, "backward"),
         ("ddp_buffers", 0, "other"),
         ("ddp_accumulation", 1, "forward"),
+        ("ddp_wrapper_evaluates", 1, "forward"),
+        ("ddp_frozen", 1, "backward"),
         ("by_hand", 1, "forward"),
     ],
 )
