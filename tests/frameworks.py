@@ -18,7 +18,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-RANK = int(os.environ.get("RANK", "0"))
+RANK = int(
+    os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
+)  # Lightning's own launcher sets the second
 LATE_S = 0.2 if RANK == 1 else 0.0
 TOKENS = 16
 FOREVER = 10_000_000
@@ -110,8 +112,8 @@ def accelerate(_folder: str) -> None:
                 optimizer.zero_grad()
 
 
-def lightning(folder: str) -> None:
-    """A LightningModule whose training_step calls its layers directly."""
+def lightning(folder: str, few: Any = None) -> None:
+    """A LightningModule whose training_step calls its layers directly. few: batches to validate on."""
     import lightning.pytorch as pl
 
     class Lit(pl.LightningModule):  # type: ignore[misc]
@@ -122,12 +124,15 @@ def lightning(folder: str) -> None:
         def training_step(self, batch: Any, _index: int) -> Any:
             return self.model(**batch)
 
+        def validation_step(self, batch: Any, _index: int) -> None:
+            self.model(**batch)
+
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=0.01)
 
     trainer = pl.Trainer(
         accelerator="cpu",
-        devices=int(os.environ["WORLD_SIZE"]),
+        devices=int(os.environ.get("WORLD_SIZE", "2")),
         strategy="ddp",
         max_steps=FOREVER,
         logger=False,
@@ -136,7 +141,12 @@ def lightning(folder: str) -> None:
         enable_model_summary=False,
         default_root_dir=folder,
     )
-    trainer.fit(Lit(), loader())
+    trainer.fit(Lit(), loader(), few)
+
+
+def lightning_alone(folder: str) -> None:
+    """The same by its own launcher: the script is rank 0 and starts rank 1; it validates before it trains."""
+    lightning(folder, DataLoader(torch.utils.data.Subset(Tokens(), range(4)), batch_size=2))
 
 
 def deepspeed(_folder: str) -> None:
@@ -206,6 +216,7 @@ FRAMEWORKS = {
     "transformers": transformers,
     "accelerate": accelerate,
     "lightning": lightning,
+    "lightning_alone": lightning_alone,
     "deepspeed": deepspeed,
     "spawn": spawn,
     "elastic": elastic,

@@ -153,6 +153,21 @@ def test_ranks_of_spawn_have_no_environment(tmp_path: Path) -> None:
     assert_rank_1_is_late_in_forward(document)
 
 
+def test_lightnings_own_launcher(tmp_path: Path) -> None:
+    """The script is rank 0 and starts rank 1: one training, whichever way it is named; it validated before."""
+    if importlib.util.find_spec("lightning") is None:
+        pytest.skip("no lightning (make frameworks)")
+    script = start("lightning_alone", tmp_path, [])
+    try:
+        wait_for_ready(tmp_path, 2, [script])
+        document = diagnosis([script.pid], tmp_path, 80)
+    finally:
+        end(script)
+    assert 2 == document["run"]["world_size"]
+    assert 2 == len(document["ranks"])
+    assert_rank_1_is_late_in_forward(document)
+
+
 @pytest.mark.extended
 def test_elastic_restart_is_picked_up(tmp_path: Path) -> None:
     """`torchrun --max-restarts`: rank 1 dies while watched; the ranks of the second round are attached and measured."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tuiadvisor.agent import procfs
+from tuiadvisor.agent import candidates, procfs
 from tuiadvisor.agent.discovery import NoRanksError, RankFinder, find_ranks, label_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
@@ -445,3 +445,61 @@ def test_all_public_fields_of_a_rank_have_a_state(machine: Machine) -> None:
     add_torchrun(machine, 100)
 
     assert {RankState.FOUND} == {process.state for process in find_ranks()}
+
+
+GLOO = ("python", "pt_gloo_runloop")
+PL_CHILD = {
+    "LOCAL_RANK": "1",
+    "NODE_RANK": "0",
+    "WORLD_SIZE": "2",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "4242",
+}
+
+
+def add_own_launcher(machine: Machine, ports: dict[int, set[int]], node: int = 0) -> None:
+    """As Lightning starts itself: the script is rank 0 and the parent of rank 1, and carries no variables."""
+    machine.add(100, 50, TRAIN, threads=GLOO)
+    machine.add(110, 100, TRAIN, {**PL_CHILD, "NODE_RANK": str(node)}, threads=GLOO)
+    machine.add(120, 110, TRAIN, {**PL_CHILD, "NODE_RANK": str(node)}, threads=("pt_data_worker",))
+    machine.add(121, 100, TRAIN, threads=("pt_data_worker",), comm="pt_data_worker")
+    ports[100] = {4242, 33000}
+
+
+@pytest.fixture
+def ports(monkeypatch: pytest.MonkeyPatch) -> dict[int, set[int]]:
+    """TCP ports by process."""
+    held: dict[int, set[int]] = {}
+    monkeypatch.setattr(candidates, "_tcp_ports", lambda pid: frozenset(held.get(pid, ())))
+    return held
+
+
+def test_a_script_that_starts_the_other_ranks_is_of_their_training(
+    machine: Machine, ports: dict[int, set[int]]
+) -> None:
+    """By the rendezvous it listens at; once, and its pid stands for all of them."""
+    add_own_launcher(machine, ports)
+    assert found() == [(110, 1), (100, None)]
+    assert [110, 100] == [process.pid for process in find_ranks([100])]
+    assert [(110, 1)] == [(process.pid, process.rank) for process in find_ranks([110])]
+    assert {"127.0.0.1:4242"} == {process.master for process in find_ranks()}
+
+
+def test_on_another_node_its_ranks_have_no_number_yet(machine: Machine, ports: dict[int, set[int]]) -> None:
+    """Local rank 1 of the second node may be any rank: the process itself tells."""
+    add_own_launcher(machine, ports, node=1)
+    assert found() == [(100, None), (110, None)]
+
+
+def test_a_training_below_another_is_not_joined_to_it(machine: Machine, ports: dict[int, set[int]]) -> None:
+    """A rank that starts another training holds no connection of its rendezvous; nor does another user's."""
+    add_own_launcher(machine, ports)
+    ports[100] = {33000}
+    with pytest.raises(TuiadvisorError, match="2 trainings run here") as refused:
+        find_ranks()
+    assert "(--pid 100)" in str(refused.value)
+    assert "(--pid 110)" in str(refused.value)
+    ports[100] = {4242}
+    machine.owners[110] = machine.owners[120] = 2000
+    with pytest.raises(TuiadvisorError, match="2 trainings run here"):
+        find_ranks()

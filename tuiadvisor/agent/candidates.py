@@ -3,7 +3,8 @@
 In: /proc.  Out: candidates with the numbers their environment tells, and among them the ranks. Three signs, in
 order of trust: torchrun's variables; a scheduler's variables in a process that has loaded torch; threads of a
 process group (children of mp.spawn carry no variables at all). Loader workers share their rank's environment and
-command line: only the process tree tells them apart.
+command line: only the process tree tells them apart. A rank that carries no variables, as the script that Lightning
+makes its rank 0 and the parent of the others, belongs to the training whose rendezvous it holds a connection of.
 """
 
 # Hundreds of links and names a scan: pathlib costs three times as much.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
@@ -37,8 +38,11 @@ _SCHEDULERS: Final = (
     ),
     ("PMI_RANK", "PMI_SIZE", "", ""),
 )
+_NODE_RANKS: Final = ("NODE_RANK", "GROUP_RANK")
 _JOB_NAMES: Final = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "PMIX_NAMESPACE")
-_NAMES: Final = frozenset(name for names in (_TORCH, *_SCHEDULERS, _JOB_NAMES) for name in names if name)
+_NAMES: Final = frozenset(
+    name for names in (_TORCH, *_SCHEDULERS, _NODE_RANKS, _JOB_NAMES) for name in names if name
+)
 _LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun"})
 _LAUNCHER_MODULES: Final = (
     "torch.distributed.run",
@@ -82,9 +86,9 @@ class Candidate:
     home: tuple[str, ...] = ()  # its PID and network namespace, "" where we may not see one
 
     @property
-    def identity(self) -> tuple[str, int | None]:
+    def identity(self) -> tuple[str, int | None, int | None]:
         """What a rank shares with its workers and nobody else above or below it in the process tree."""
-        return self.job, self.rank
+        return self.job, self.rank, self.local_rank
 
     @property
     def life(self) -> Life:
@@ -107,6 +111,7 @@ class Scanner:
         self._workers: set[tuple[int, int]] = set()
         self._said: set[tuple[int, int]] = set()  # that they are no ranks
         self._candidates: dict[int, Candidate] = {}
+        self._joined: dict[Life, Candidate] = {}  # those whose training their connections have told
 
     def scan(self) -> None:
         """Look at what is there now."""
@@ -123,8 +128,27 @@ class Scanner:
             if candidate is not None and found.is_alive and found.pid not in own:
                 self._candidates[found.pid] = candidate
         present = {(found.pid, found.start_ticks) for found in self.table.values()}
+        self._join()
         self._workers &= present
         self._said &= present
+
+    def _join(self) -> None:
+        """Ranks without variables belong to the training whose rendezvous they hold a connection of."""
+        joined, self._joined = self._joined, {}
+        known = [one for one in self._candidates.values() if one.master]
+        for pid, one in self._candidates.items():
+            if one.master or one.source != "threads" or not known:
+                continue
+            found = joined.get(one.life)
+            if found is None:
+                theirs = [other for other in known if (other.uid, other.home) == (one.uid, one.home)]
+                ports = _tcp_ports(pid) if theirs else frozenset()
+                other = next((other for other in theirs if _port_of(other.master) in ports), None)
+                found = other and replace(
+                    one, job=other.job, master=other.master, run_id=other.run_id, world_size=other.world_size
+                )
+            if found is not None:
+                self._joined[one.life] = self._candidates[pid] = found
 
     def ranks(self) -> list[Candidate]:
         """The candidates that are ranks: the topmost of each, without launchers and workers."""
@@ -156,6 +180,8 @@ class Scanner:
         rank, world_size, local_rank, local_size = (_number(variables.get(name)) for name in names)
         if rank is not None and world_size is not None and rank >= world_size:
             rank = world_size = None  # nonsense is not believed, in neither half
+        if rank is None and any(_number(variables.get(name)) == 0 for name in _NODE_RANKS):
+            rank = local_rank  # of the first node
         run_id, master = _run_id(variables), _master(variables)
         return Candidate(
             pid=found.pid,
@@ -288,13 +314,27 @@ def _is_spawned(words: list[str]) -> bool:
 
 def _num_connections(pid: int) -> int:
     """Established TCP connections of the process."""
+    return sum(fields[3] == b"01" for fields in _tcp_sockets(pid))
+
+
+def _tcp_ports(pid: int) -> frozenset[int]:
+    """Both ends of the process's TCP sockets, those that listen included."""
+    ends = (end for fields in _tcp_sockets(pid) for end in fields[1:3])
+    return frozenset(int(end.rpartition(b":")[2], 16) for end in ends)
+
+
+def _tcp_sockets(pid: int) -> Iterator[list[bytes]]:
+    """The kernel's lines of the process's own sockets: number, local and remote end, state, ..."""
     open_inodes = set(_socket_inodes(pid))
-    connected = 0
     for name in ("net/tcp", "net/tcp6"):
         for line in (procfs.read(pid, name) or b"").splitlines()[1:]:
             fields = line.split()
-            connected += len(fields) > 9 and fields[3] == b"01" and fields[9].decode() in open_inodes
-    return connected
+            if len(fields) > 9 and fields[9].decode() in open_inodes:
+                yield fields
+
+
+def _port_of(master: str | None) -> int | None:
+    return _number((master or "").rpartition(":")[2])
 
 
 def _socket_inodes(pid: int) -> Iterator[str]:

@@ -174,9 +174,9 @@ class RankFinder:
         return _by_rank(chosen.values())
 
     def _one_pid(self, pid: int, ranks: dict[int, Candidate]) -> list[Candidate]:
-        if pid in ranks:
-            return [ranks[pid]]
         below = [one for one in ranks.values() if pid in family(one.pid, self._scanner.table)]
+        if pid in ranks:  # which may have started the other ranks of its training
+            return [ranks[pid], *(one for one in below if one.training == ranks[pid].training)]
         jobs = jobs_of(below)
         if len(jobs) > 1:
             listed = _listed(jobs, self._scanner)
@@ -231,8 +231,9 @@ def _listed(jobs: list[list[Candidate]], scanner: Scanner) -> str:
 def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
     parents = {candidate.ppid for candidate in ranks}
     launcher = next(iter(parents)) if len(parents) == 1 else 0
-    # A launcher that runs two trainings, or a shell, would stand for more than this job.
-    others = sum(family(one.pid, scanner.table).count(launcher) for one in scanner.ranks()) if launcher else 0
+    # A launcher that runs two trainings, a shell, or a rank of another training would stand for more than this job.
+    there = scanner.ranks() if launcher else []
+    others = sum(launcher in {one.pid, *family(one.pid, scanner.table)} for one in there)
     pids = [launcher] if launcher > 1 and others == len(ranks) else [candidate.pid for candidate in ranks]
     size = f"{len(ranks)} rank{'s' if len(ranks) > 1 else ''}"
     return f"{label_of(procfs.arguments(ranks[0].pid))}, {size}{whose} (--pid {' '.join(map(str, pids))})"
