@@ -39,8 +39,8 @@ steady: $(VENV)/.dev-installed  ## the suite again and again on one core, beside
 test-all: KINDS = (extended or not extended)
 test-all: test  ## also every other fault, schedule and size; half an hour
 
-frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning and DeepSpeed run
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed
+frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning, DeepSpeed and Ray run
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed "ray[train]"
 	$(BIN)/python -m pytest tests/integration/test_frameworks.py
 
 lint: $(VENV)/.dev-installed  ## what CI checks beside the tests

@@ -212,12 +212,50 @@ def elastic(folder: str) -> None:
         optimizer.step()
 
 
+def ray_loop(config: dict[str, Any]) -> None:
+    """What a worker of Ray Train runs, in a thread of its own; rank 1 is slow in forward."""
+    from ray import train
+    from ray.train.torch import prepare_data_loader, prepare_model
+
+    torch.set_num_threads(1)
+    rank = train.get_context().get_world_rank()
+    model = prepare_model(Model(0.2 if rank == 1 else 0.0))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    data = torch.utils.data.TensorDataset(torch.arange(400 * TOKENS).reshape(400, TOKENS) % 60)
+    batches = prepare_data_loader(DataLoader(data, batch_size=2))
+    num_steps = 0
+    while True:
+        for (ids,) in batches:
+            optimizer.zero_grad()
+            model(ids, ids).backward()
+            optimizer.step()
+            num_steps += 1
+            if num_steps == READS_UNTIL_READY // 2:
+                (Path(config["folder"]) / f"ready.{os.getpid()}").touch()
+
+
+def ray(folder: str) -> None:
+    """Ray Train with two workers, on a cluster of its own."""
+    import ray as cluster
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    cluster.init(num_cpus=2, include_dashboard=False, _temp_dir=os.environ["RAY_FOLDER"], log_to_driver=False)
+    TorchTrainer(
+        ray_loop,
+        train_loop_config={"folder": folder},
+        scaling_config=ScalingConfig(num_workers=2, use_gpu=False),
+        run_config=RunConfig(storage_path=f"{folder}/results"),
+    ).fit()
+
+
 FRAMEWORKS = {
     "transformers": transformers,
     "accelerate": accelerate,
     "lightning": lightning,
     "lightning_alone": lightning_alone,
     "deepspeed": deepspeed,
+    "ray": ray,
     "spawn": spawn,
     "elastic": elastic,
 }

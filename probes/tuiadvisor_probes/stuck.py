@@ -68,20 +68,20 @@ def report(folder: str) -> None:
 def training_thread(frames: dict[int, Any]) -> int:
     """Ident of the thread that trains: the one the probe listens to, if there is a probe and it knows another.
 
-    Else the main thread, unless that only waits and just one other is at the training: inside of torch, or in code
-    that uses it.
+    Else the main thread, unless that only waits or has nothing to do with torch (Ray's), and just one other is at the
+    training: inside of torch, or in code that uses it.
     """
     main = threading.main_thread().ident or 0
     probe: Any = getattr(sys.modules.get(PROBE), "_probe", None)
     known = getattr(getattr(probe, "clock", None), "thread_ident", main)
     if known != main and known in frames:
         return int(known)
-    waits = waits_for_a_thread(frames.get(main))
+    is_aside = waits_for_a_thread(frames.get(main)) or not uses_torch(frames.get(main))
     for is_at_it in (is_in_torch, uses_torch):
         found = [
             ident for ident, frame in frames.items() if is_at_it(frame) and not waits_for_a_thread(frame)
         ]
-        if main in found or not waits:
+        if main in found or not is_aside:
             return main
         if len(found) == 1:
             return found[0]

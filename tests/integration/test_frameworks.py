@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,8 +165,32 @@ def test_lightnings_own_launcher(tmp_path: Path) -> None:
     finally:
         end(script)
     assert 2 == document["run"]["world_size"]
-    assert 2 == len(document["ranks"])
+    assert [] == document["losses"]["ranks_missing"]
     assert_rank_1_is_late_in_forward(document)
+
+
+def test_ray_trains_in_a_thread_of_its_workers(tmp_path: Path) -> None:
+    """Ray Train: the main thread of a worker sits in C++; its ranks are those below the driver."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("no ray (make frameworks)")
+    with tempfile.TemporaryDirectory(prefix="ray-") as short:  # the path of a socket is short
+        driver = start(
+            "ray", tmp_path, [], RAY_FOLDER=short, RAY_AUTH_MODE="disabled", PYTHONPATH=str(SCRIPT.parent)
+        )
+        try:
+            pids = wait_for_ready(tmp_path, 2, [driver])
+            document = diagnosis([driver.pid], tmp_path, 60)
+            stacks = json.loads(command("stacks", "--json", "--pid", *map(str, pids)))
+        finally:
+            end(driver)
+    assert 2 == document["run"]["world_size"]
+    assert_rank_1_is_late_in_forward(document)
+    seconds = document["step"]["seconds"]
+    assert all(
+        seconds[name] > 0 for name in ("data_wait", "forward", "backward", "comm_exposed", "optimizer")
+    )
+    for rank in stacks["ranks"]:
+        assert any(frame.startswith("ray_loop (") for frame in rank["stack"])
 
 
 @pytest.mark.extended
