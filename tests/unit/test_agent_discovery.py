@@ -187,8 +187,65 @@ def test_spawned_worker_of_a_plain_training_is_no_rank(machine: Machine) -> None
     machine.add(100, 1, TRAIN)
     machine.add(110, 100, SPAWN, threads=("python",))
 
-    with pytest.raises(NoRanksError):
+    assert found() == [(100, None)]
+
+
+def test_a_training_of_one_process_is_found_like_any_other(machine: Machine) -> None:
+    """A script or a notebook's kernel with torch; not its workers, helpers, a launcher, or what has no torch."""
+    machine.add(50, 1, ["/venv/bin/python", "-m", "jupyterlab"], torch=False)
+    machine.add(60, 50, ["/venv/bin/python", "-m", "ipykernel_launcher", "-f", "kernel.json"])
+    machine.add(61, 60, TRAIN, comm="pt_data_worker")
+    machine.add(62, 60, TRACKER)
+    machine.add(70, 1, ["/venv/bin/python", "-m", "torch.distributed.run", "train.py"])
+    machine.add(80, 1, ["/bin/sh", "serve.sh"], comm="sh")
+
+    assert found() == [(60, None)]
+    assert find_ranks()[0].label == "ipykernel_launcher"
+
+
+def test_several_processes_with_torch_are_listed(machine: Machine) -> None:
+    """Under one shell as well; named together they are said to be two trainings."""
+    machine.add(50, 1, ["/bin/bash"], torch=False, comm="bash")
+    machine.add(60, 50, TRAIN)
+    machine.add(61, 50, ["/venv/bin/python", "other.py"])
+    listed = "train.py, a process with torch (--pid 60); other.py, a process with torch (--pid 61)"
+
+    with pytest.raises(TuiadvisorError, match="2 trainings run here") as error:
         find_ranks()
+    assert listed in str(error.value)
+    with pytest.raises(TuiadvisorError, match="--pid: these processes are of 2 trainings") as error:
+        find_ranks([60, 61])
+    assert listed in str(error.value)
+    assert found(RankFinder((61,))) == [(61, None)]
+
+
+def test_beside_ranks_a_process_with_torch_is_not_asked_about(machine: Machine) -> None:
+    """A server, or the script that has spawned the ranks; where there is a choice anyhow it is one more."""
+    add_torchrun(machine, 100)
+    machine.add(60, 1, ["/venv/bin/python", "serve.py"])
+    assert found() == [(110, 0), (111, 1)]
+    machine.add(200, 1, ["/venv/bin/python", "spawn_train.py"])
+    for pid in (210, 211):
+        machine.add(pid, 200, SPAWN, threads=("python", "pt_gloo_runloop"))
+    machine.remove(100, *range(110, 112), *range(120, 124), *range(130, 132))
+    assert found() == [(210, None), (211, None)]
+    add_torchrun(machine, 300)
+    with pytest.raises(
+        TuiadvisorError, match=r"3 trainings run here: .*; serve.py, a process with torch \(--pid 60\)"
+    ):
+        find_ranks()
+
+
+def test_pids_of_several_trainings_do_not_belong_together(machine: Machine) -> None:
+    """Any number of one training's is fine, its launcher's among them."""
+    add_torchrun(machine, 100, run="job1")
+    add_torchrun(machine, 200, run="job2", port=29501)
+
+    assert found(RankFinder((111, 110, 100))) == [(110, 0), (111, 1)]
+    with pytest.raises(
+        TuiadvisorError, match=r"2 trainings: train.py, .*\(--pid 110\); train.py, .*\(--pid 200\)"
+    ):
+        find_ranks([110, 200])
 
 
 def test_shell_with_exported_variables_is_no_rank(machine: Machine) -> None:

@@ -78,7 +78,7 @@ class Candidate:
     world_size: int | None
     local_rank: int | None
     local_world_size: int | None
-    source: str  # "torch", "scheduler", "threads", "named"
+    source: str  # "torch", "scheduler", "threads", "named", "alone"
     run_id: str | None
     master: str | None
     job: str
@@ -165,6 +165,38 @@ class Scanner:
             self._workers.update((one.pid, one.start_ticks) for one in members if one.pid not in pids)
             found += chosen
         return [one for one in found if (one.pid, one.start_ticks) not in self._workers]
+
+    def alone(self) -> list[Candidate]:
+        """Python processes with torch and no sign of a rank: trainings of one process, notebooks, whatever else.
+
+        The topmost of each family, none beside ranks in it. Dear, and only for whoever asks: maps are read of each.
+        """
+        own = {os.getpid(), *family(os.getpid(), self.table)}
+        kin = {pid for one in self._candidates for pid in (one, *family(one, self.table))}
+        found = {}
+        for one in self.table.values():
+            if one.pid in own or not one.is_alive or one.comm == _LOADER_WORKER:
+                continue
+            if procfs.python_version(one.pid) is None or not self._has_torch(one):
+                continue
+            words, variables = procfs.arguments(one.pid), procfs.environment(one.pid, _NAMES)
+            if variables is not None and not (
+                is_launcher_command(words) or _is_helper(words) or _is_ours(words)
+            ):
+                found[one.pid] = self.of_one_process(self.as_candidate(one, variables, "alone"))
+        above = self._candidates.keys() | found.keys()
+        return [
+            one
+            for pid, one in found.items()
+            if pid not in kin and not above.intersection(family(pid, self.table))
+        ]
+
+    def of_one_process(self, candidate: Candidate) -> Candidate:
+        """A training of its own, unless a Python with torch has started it, perhaps with others."""
+        parent = self.table.get(candidate.ppid)
+        if candidate.rank is not None or (parent is not None and self._has_torch(parent)):
+            return candidate
+        return replace(candidate, job=f"process {candidate.pid}")
 
     def is_launcher(self, pid: int) -> bool:
         """Whether the command line is that of a program that starts ranks and trains nothing itself."""

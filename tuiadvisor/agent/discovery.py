@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_COMMAND_CHARS: Final = 2000
+_SINGLE: Final = frozenset({"alone", "named"})  # sources of processes without any sign of a rank
 
 
 class NoRanksError(TuiadvisorError):
@@ -60,8 +61,8 @@ class RankProcess:
 def find_ranks(pids: Sequence[int] | None = None) -> list[RankProcess]:
     """Ranks of the only training on this machine, or of those processes; by rank, unknown ones last.
 
-    A launcher's pid stands for its ranks. NoRanksError when there are none; TuiadvisorError when several
-    trainings run or a pid cannot be a rank; both say what to do next.
+    Where there are no ranks, the only Python process with torch. A launcher's pid stands for its ranks. NoRanksError
+    when there are none; TuiadvisorError when several trainings run or a pid cannot be a rank; both say what to do next.
     """
     return RankFinder(tuple(pids or ())).first()
 
@@ -148,6 +149,8 @@ class RankFinder:
 
     def _only_job(self) -> list[Candidate]:
         jobs = jobs_of(self._scanner.ranks())
+        if len(jobs) != 1:  # beside a job's ranks a process with torch is rather a server, or a job's script
+            jobs += jobs_of(self._scanner.alone())
         if not jobs:
             raise NoRanksError(
                 "no training ranks on this machine"
@@ -171,6 +174,14 @@ class RankFinder:
         for pid in self.pids:
             for candidate in self._one_pid(pid, ranks):
                 chosen[candidate.pid] = candidate
+        jobs = jobs_of(chosen.values())
+        ranks_told = [one.rank for one in chosen.values() if one.rank is not None]
+        told_apart = [job for job in jobs if not job[0].job.startswith("parent ")]
+        if len(jobs) > 1 and (len(told_apart) > 1 or len(set(ranks_told)) < len(ranks_told)):
+            raise TuiadvisorError(
+                f"--pid: these processes are of {len(jobs)} trainings: {_listed(jobs, self._scanner)}; "
+                "name one of them, and watch the others by commands of their own"
+            )
         return _by_rank(chosen.values())
 
     def _one_pid(self, pid: int, ranks: dict[int, Candidate]) -> list[Candidate]:
@@ -205,7 +216,7 @@ class RankFinder:
             raise NoRanksError(f"--pid {pid}: a launcher without ranks yet; try again once they are up")
         if not self._scanner.is_python(pid):
             raise TuiadvisorError(f"--pid {pid}: {found.comm} is not a Python process; name a rank's process")
-        return self._scanner.as_candidate(found, {})
+        return self._scanner.of_one_process(self._scanner.as_candidate(found, {}))
 
 
 def jobs_of(ranks: Iterable[Candidate]) -> list[list[Candidate]]:
@@ -234,8 +245,12 @@ def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
     # A launcher that runs two trainings, a shell, or a rank of another training would stand for more than this job.
     there = scanner.ranks() if launcher else []
     others = sum(launcher in {one.pid, *family(one.pid, scanner.table)} for one in there)
-    pids = [launcher] if launcher > 1 and others == len(ranks) else [candidate.pid for candidate in ranks]
+    pids = [candidate.pid for candidate in ranks]
+    if launcher > 1 and others == len(ranks) and ranks[0].source not in _SINGLE:
+        pids = [launcher]
     size = f"{len(ranks)} rank{'s' if len(ranks) > 1 else ''}"
+    if ranks[0].source in _SINGLE:
+        size = "a process with torch"
     return f"{label_of(procfs.arguments(ranks[0].pid))}, {size}{whose} (--pid {' '.join(map(str, pids))})"
 
 
