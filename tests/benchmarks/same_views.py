@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 from dataclasses import fields, is_dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +27,7 @@ MAX_SAID: Final = 20
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TextIO
 
 
 def written(folder: Path) -> Iterator[Path]:
@@ -107,14 +110,17 @@ def of_tree(tree: Path, recordings: list[Path], result: Path) -> None:
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": ":".join(paths)}, cwd=tree)
 
 
-def differences(one: Path, other: Path) -> int:
+def kept(file: TextIO, without: list[str]) -> Iterator[str]:
+    """Lines of all fields of the view but these, which only one of the commits has."""
+    named = re.compile(rf"[^=]*: (?:frame|step|from step) \d+\.(?:{'|'.join(without) or '(?!)'})\b")
+    return (text for text in file if not named.match(text))
+
+
+def differences(one: Path, other: Path, without: list[str]) -> int:
     """How many lines differ; the first of them are printed."""
     num = num_lines = 0
     with one.open() as left, other.open() as right:
-        while (mine := left.readline()) or True:
-            others = right.readline()
-            if not mine and not others:
-                break
+        for mine, others in zip_longest(kept(left, without), kept(right, without), fillvalue=""):
             num_lines += 1
             if mine != others:
                 num += 1
@@ -130,6 +136,9 @@ def main() -> int:
     parser.add_argument("commit", nargs="?", help="compare with it; with --write: a recording")
     parser.add_argument("recordings", nargs="*", type=Path)
     parser.add_argument("--write", type=Path)
+    parser.add_argument(
+        "--without", action="append", default=[], help="a new field of the view, left out of both"
+    )
     options = parser.parse_args()
     if options.write:
         with options.write.open("w") as out:
@@ -147,7 +156,7 @@ def main() -> int:
                 of_tree(tree, recordings, result)
         finally:
             subprocess.run([*git, "remove", "--force", str(other)], check=True)
-        return 1 if differences(folder / "before", folder / "after") else 0
+        return 1 if differences(folder / "before", folder / "after", options.without) else 0
 
 
 if __name__ == "__main__":

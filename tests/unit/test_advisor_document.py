@@ -17,7 +17,10 @@ KEYS = {
     "overlap": {"comm_total_s", "comm_exposed_s", "overlap"},
     "stragglers": {"slowdown", "ranks"},
     "what_if": {"S", "S_t", "S_w", "M_W", "M_S"},
-    "goodput": {"value", "losses"},
+    "goodput": {
+        *("value", "losses", "end_to_end", "steady", "waterfall", "span_s", "unknown_s", "from_start"),
+        *("startup_s", "restarts", "steps_done_again"),
+    },
     "verdict": {"decision", "finding", "pattern", "speedup", "next_constraint", "because", "verify"},
     "losses": {"events_dropped", "frames_lost", "hooks_disabled"},
 }

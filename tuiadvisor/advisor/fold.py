@@ -32,6 +32,7 @@ from tuiadvisor.advisor.assemble.probe_overhead import probe_work, with_burst_wa
 from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
+from tuiadvisor.advisor.assemble.wall import wall_goodput
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
 from tuiadvisor.advisor.cluster.payload_fields import integer
 from tuiadvisor.advisor.detail.bucket_store import BucketStore
@@ -49,6 +50,7 @@ from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, unseen_devic
 from tuiadvisor.advisor.paused_gc import collector_off
 from tuiadvisor.advisor.steps.step_store import FOLDED, StepStore
 from tuiadvisor.advisor.steps.trend import TrendHistory, of_devices, until
+from tuiadvisor.advisor.steps.wall_time import WallTime
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
@@ -92,6 +94,7 @@ class Advisor:
         self.chunks = PipelineStore()
         self.buckets = BucketStore()
         self.trend = TrendHistory()
+        self.wall = WallTime()
         self.device_times = DeviceTimes()
         self.collectives = Collectives()
         self.num_frames = 0
@@ -213,7 +216,9 @@ class Advisor:
         """owners: whose the ranks were when these frames came."""
         if waiting:
             self.store.alignments.runs_ahead = self._on_device
-            self.store.add_many(self.roster.owners.own_tables(owners, waiting), self.roster.clock_shift)
+            own = self.roster.owners.own_tables(owners, waiting)
+            self.wall.take(own)
+            self.store.add_many(own, self.roster.clock_shift)
         for job_steps, durations_ns in self.store.take_aligned():
             self.trend.add(job_steps, durations_ns)
 
@@ -249,7 +254,7 @@ class Advisor:
         if steps is not None and steps[0] is None:
             last_steps = {rank: min(last, steps[1]) for rank, last in last_steps.items()}
         noted, found = marks(judged, diagnosis), self._verdict(judged, seen)
-        good, good_losses = goodput(None if seen.why_blind else diagnosis, judged)
+        accounted = goodput(None if seen.why_blind else diagnosis, judged)
         named = stragglers(diagnosis, judged)
         stages = self.chunks.stages
         rows = with_devices(
@@ -269,8 +274,11 @@ class Advisor:
             heat_first_step=heat_first(diagnosis),
             findings=tuple(with_burst_wanted(one, probe) for one in with_processes(judged, self.roster)),
             verdict=with_deaths(stands_still(hang[0]) if hang else found, died),
-            goodput=good,
-            goodput_losses=good_losses,
+            goodput=accounted.value,
+            goodput_losses=accounted.losses,
+            wall=None
+            if steps is not None
+            else wall_goodput(self.wall, self.roster, self.store, seen, accounted, stands=bool(hang)),
             trend=(
                 (
                     of_devices(diagnosis.table, self.trend, noted)

@@ -54,7 +54,7 @@ def document(view: RunView) -> Document:
         "pipeline": _pipeline(view.pipeline),
         "chain": [asdict(link) for link in view.chain],
         "per_rank": [_rank(row) for row in view.ranks],
-        "goodput": {"value": view.goodput, "losses": view.goodput_losses},
+        "goodput": _goodput(view),
         "pauses": [asdict(pause) for pause in view.pauses],
         "findings": [_finding(finding) for finding in view.findings],
         "verdict": _verdict(view.verdict),
@@ -68,6 +68,24 @@ def document(view: RunView) -> Document:
         "probe_cost": view.probe_cost,
         "probe": asdict(view.probe) if view.probe else None,
         "num_frames": view.num_frames,
+    }
+
+
+def _goodput(view: RunView) -> Document:
+    """Of the window's time (value, losses), and of the wall time from the start of the process on."""
+    wall = view.wall
+    return {
+        "value": view.goodput,
+        "losses": view.goodput_losses,
+        "end_to_end": wall.end_to_end if wall else None,
+        "steady": wall.steady if wall else None,
+        "span_s": wall.span_s if wall else None,
+        "unknown_s": wall.unknown_s if wall else None,
+        "from_start": wall.from_start if wall else None,
+        "startup_s": wall.startup_s if wall else None,
+        "restarts": wall.num_restarts if wall else None,
+        "steps_done_again": None,  # the training's own step counter is not seen
+        "waterfall": [asdict(part) for part in wall.waterfall] if wall else [],
     }
 
 

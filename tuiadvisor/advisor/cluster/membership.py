@@ -78,6 +78,9 @@ class Roster:
         self.device_clocks = DeviceClocks()
         self.stops = Stops()
         self._wall_shift_ns: dict[str, int] = {}  # by host
+        self._seen_young: set[tuple[str, int]] = (
+            set()
+        )  # host and start of processes met before they had torch
         self.run: dict[str, str] = {}
         self.driver: str | None = None
         self.given = NOTHING_GIVEN
@@ -159,6 +162,20 @@ class Roster:
         if agent is None or agent.wall_shift_ns is None:
             return True
         return (text(frame.payload, "host") or agent.host) not in self._wall_shift_ns
+
+    def process_starts(self, rank: int, host: str) -> list[tuple[int, bool]]:
+        """(start on the host's clock, whether it was met before its first step) of those that were this rank."""
+        facts, shift = self.ranks.get(rank), self._wall_shift_ns.get(host)
+        if facts is None or shift is None:
+            return []
+        starts = sorted(facts.starts_wall_ns)
+        return [(start - shift, (host, start) in self._seen_young) for start in starts]
+
+    def last_heard_ns(self, rank: int) -> int | None:
+        """When its agent was last heard, on its host's clock."""
+        facts = self.ranks.get(rank)
+        agent = self.agents.get(facts.source) if facts is not None else None
+        return agent.last_ns if agent is not None else None
 
     def clock_shift(self, host: str, other: str) -> int | None:
         """Nanoseconds to add to host's clock to read other's, by their wall clocks; None when not known."""
@@ -296,6 +313,7 @@ class Roster:
         self.driver = text(payload, "driver") or self.driver
         agent.owned = set()  # it replaces the former one: what it no longer names is let go
         for entry in objects(payload, "ranks"):
+            self._note_young(agent.host, entry)
             facts = self._facts(agent, entry)
             if facts is None:
                 self._remember(agent, entry)
@@ -303,6 +321,12 @@ class Roster:
             agent.owned.add(facts.rank)
             facts.greet(entry)
         self._host_row(agent, payload)
+
+    def _note_young(self, host: str, entry: Payload) -> None:
+        """A process that had not imported torch had done no step: its first record is of its first one."""
+        start = integer(entry, "start_wall_ns")
+        if start is not None and text(entry, "detail") in NOT_READY and len(self._seen_young) < MAX_RANKS:
+            self._seen_young.add((host, start))
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)

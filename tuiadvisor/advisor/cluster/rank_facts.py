@@ -15,6 +15,7 @@ from tuiadvisor.phases import PHASES
 if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.payload_fields import Payload
 
+MAX_STARTS: Final = 64
 _COUNTS: Final = ("lost_steps", "lost_events", "hooks_disabled")
 _PHASES: Final = frozenset(PHASES)
 _STATES: Final = frozenset(state.name.lower() for state in RankState)
@@ -58,6 +59,9 @@ class RankFacts:
     parallel: dict[str, int] = field(default_factory=dict)
     pipeline: dict[str, int] = field(default_factory=dict)
     start_wall_ns: int | None = None
+    starts_wall_ns: tuple[
+        int, ...
+    ] = ()  # of all processes that were this rank, in the order they were heard of
     still_phase: str | None = (
         None  # where it was when last heard alive; a probe taken out leaves this as it was
     )
@@ -71,6 +75,8 @@ class RankFacts:
             value = integer(entry, name)
             if value is not None:
                 setattr(self, name, value)
+        if self.start_wall_ns is not None and self.start_wall_ns not in self.starts_wall_ns:
+            self.starts_wall_ns = (*self.starts_wall_ns[-MAX_STARTS + 1 :], self.start_wall_ns)
         for name in _TEXTS:
             words = text(entry, name)
             if words:

@@ -1,10 +1,11 @@
-"""The useful share of a run's time, and what each named loss takes of it.
+"""The useful share of the time of the window, and what each named loss takes of it.
 
-In: Diagnosis and the judged findings.  Out: shares that sum to 1; None where the greatest part is not known.
+In: Diagnosis and the judged findings.  Out: Accounted, shares that sum to 1; None where the greatest part is not known.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.registry import CAUSES, is_found
@@ -21,23 +22,52 @@ if TYPE_CHECKING:
 MAX_RANKS_IN_NAME: Final = 4
 
 
-def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | None, dict[str, float]]:
+@dataclass(frozen=True, slots=True)
+class Accounted:
+    """The window's time, warm-up and pauses included."""
+
+    value: float | None  # useful share
+    losses: dict[str, float]  # shares; with the useful one 1
+    elapsed_s: float = 0.0  # what the shares are of
+    steady_s: float = 0.0  # of it, steady steps
+    num_steady: int = 0
+    of_steps: tuple[str, ...] = ()  # losses that each steady step has; the others are pauses and warm-up
+
+    @property
+    def useful_step_s(self) -> float | None:
+        """What a step would take without its losses."""
+        if self.value is None or not self.num_steady:
+            return None
+        return self.value * self.elapsed_s / self.num_steady
+
+    @property
+    def steady(self) -> float | None:
+        """Useful share of the steady steps alone."""
+        if self.value is None or self.steady_s <= 0:
+            return None
+        return min(self.value * self.elapsed_s / self.steady_s, 1.0)
+
+
+NOTHING: Final = Accounted(None, {})
+
+
+def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
     """Useful share of the time of the window, pauses and warm-up included, and each loss as a share; together 1.
 
     Only steps of the present level count: what steps before a change lost is not known from those after it.
     """
     if diagnosis is None or not diagnosis.enough:
-        return None, {}
+        return NOTHING
     idle_s = diagnosis.job_seconds["pipeline_idle"]
     if idle_s is None and has_stages(diagnosis.table):
-        return None, {}  # what its stages wait for each other is most of what a pipeline loses
+        return NOTHING  # what its stages wait for each other is most of what a pipeline loses
     steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
     warmup = diagnosis.steadiness.warmup
     first = diagnosis.window_start  # pauses before a change of level say nothing of the time since
     lost = [float(pause.loss_K[first:].sum()) for pause in diagnosis.steadiness.pauses]
     elapsed = steady_s + sum(lost) + (0.0 if warmup is None else warmup.loss_s)
     if elapsed <= 0:
-        return None, {}
+        return NOTHING
     losses: dict[str, float] = {}
     if warmup is not None:
         losses["warmup"] = warmup.loss_s / elapsed
@@ -45,14 +75,16 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> tuple[float | 
         if loss_s > 0:
             losses[_pause_name(diagnosis, pause)] = loss_s / elapsed
     scale = 1.0 if steady_s <= 0 else diagnosis.steady.num_steps / elapsed
-    losses |= {name: loss_s * scale for name, loss_s in _step_losses(diagnosis, judged)}
+    of_steps = {name: loss_s * scale for name, loss_s in _step_losses(diagnosis, judged)}
     if idle_s:
-        losses["pipeline_idle"] = idle_s * scale
+        of_steps["pipeline_idle"] = idle_s * scale
+    losses |= of_steps
     total = sum(losses.values())
     if total > 1:  # overlapping estimates may not claim more than there was
         losses = {name: value / total for name, value in losses.items()}
         total = 1.0
-    return 1 - total, losses
+    num_steady = diagnosis.steady.num_steps
+    return Accounted(1 - total, losses, elapsed, steady_s, num_steady, tuple(of_steps))
 
 
 def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[str, float]]:

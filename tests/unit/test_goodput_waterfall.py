@@ -1,0 +1,225 @@
+"""The waterfall of the wall time: its parts sum to the span, and each is what was put into the run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import pytest
+from synthetic_run import STEP_NAMES, Fault, Job, elastic, encoded, folded, frames, hello, restarted, simulate
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.report.document import document
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.views.goodput import UNKNOWN_KINDS, USEFUL, Goodput
+from tuiadvisor.views.run_view import RunView
+
+WALL_NS = 1_700_000_000_000_000_000  # of synthetic_run's hello, at 1 s of its clock
+FIRST_BEGIN_S = 1.0
+
+
+def born(sequence: list[Frame], age_s: float, *, young: bool) -> list[Frame]:
+    """The same run, with processes that were so old when their first record began; young: met before torch."""
+    result: list[Frame] = []
+    start = WALL_NS + round((FIRST_BEGIN_S - 1.0 - age_s) * 1e9)
+    for frame in sequence:
+        if frame.kind != FrameKind.HELLO:
+            result.append(frame)
+            continue
+        entries = cast("list[dict[str, object]]", frame.payload["ranks"])
+        aged = [{**entry, "start_wall_ns": start} for entry in entries]
+        if young:
+            early = [{**entry, "state": "found", "detail": "has not imported torch yet"} for entry in aged]
+            result.append(replace(frame, payload={**frame.payload, "ranks": early}))
+        result.append(replace(frame, payload={**frame.payload, "ranks": aged}))
+    return result
+
+
+def wall(view: RunView) -> Goodput:
+    """What the view must have."""
+    assert view.wall is not None
+    return view.wall
+
+
+def seconds(found: Goodput, kind: str) -> float:
+    """Of one part, 0 where it is none."""
+    return sum(part.seconds for part in found.waterfall if part.kind == kind)
+
+
+def span_of(job: Job) -> float:
+    """Seconds from the first record of rank 0 to its last."""
+    rows = simulate(job).rows[0]
+    return (rows[-1][3] - rows[0][2]) * 1e-9
+
+
+def assert_sums(found: Goodput, span_s: float) -> None:
+    """Parts are of known size, none twice, and sum to the span; the figure is what they say."""
+    kinds = [part.kind for part in found.waterfall]
+    assert len(kinds) == len(set(kinds))
+    assert all(part.seconds > 0 for part in found.waterfall)
+    assert sum(part.seconds for part in found.waterfall) == pytest.approx(span_s, rel=1e-6)
+    assert found.span_s == pytest.approx(span_s, rel=1e-6)
+    assert sum(part.share for part in found.waterfall) == pytest.approx(1)
+    unknown = sum(seconds(found, kind) for kind in UNKNOWN_KINDS)
+    assert found.unknown_s == pytest.approx(unknown)
+    if found.end_to_end is not None:
+        assert 0 <= found.end_to_end <= 1
+        assert found.end_to_end == pytest.approx(seconds(found, USEFUL) / (found.span_s - unknown))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_parts_of_any_run_sum_to_its_span(seed: int) -> None:
+    lots = np.random.default_rng(seed)
+    kinds = ("data", "forward", "backward", "optimizer", "other", "checkpoint", "comm", "gc", "release")
+    faults = [
+        Fault(
+            str(lots.choice(kinds)),
+            None if lots.random() < 0.5 else (int(lots.integers(0, 4)),),
+            float(lots.choice((0.004, 0.02, 0.3))),
+            onset=int(lots.choice((0, 60, 120))),
+            every=int(lots.choice((1, 7, 40))),
+        )
+        for _ in range(int(lots.integers(0, 4)))
+    ]
+    faults += [Fault("warmup", None, 0.2, until=int(lots.integers(1, 12)))] if lots.random() < 0.5 else []
+    job = Job(num_steps=int(lots.choice((3, 60, 250, 900))), faults=tuple(faults), seed=seed)
+    age_s, young = float(lots.choice((0.0, 2.5, 300.0))), bool(lots.random() < 0.5)
+    sequence = born(frames(job), age_s, young=young)
+    if lots.random() < 0.3:  # frames are lost and come twice
+        head = [frame for frame in sequence if frame.kind == FrameKind.HELLO]
+        rest = [frame for frame in sequence if frame.kind != FrameKind.HELLO]
+        sequence = [
+            *head,
+            rest[0],
+            *(one for one in rest[1:-1] for _ in range(int(lots.integers(0, 3)))),
+            *rest[-1:],
+        ]
+    found = wall(folded(sequence).view())
+    assert_sums(found, span_of(job) + age_s)
+    assert seconds(found, "before_watcher") == pytest.approx(0.0 if young else age_s)
+
+
+def test_start_up_is_known_where_the_process_was_met_before_torch() -> None:
+    job = Job(num_steps=200)
+    seen = wall(folded(born(frames(job), 9.0, young=True)).view())
+    late = wall(folded(born(frames(job), 9.0, young=False)).view())
+    assert seen.from_start
+    assert seen.startup_s == pytest.approx(9.0, abs=0.01)
+    assert seconds(seen, "startup") == pytest.approx(seen.startup_s)
+    assert not late.from_start
+    assert late.startup_s is None
+    assert seconds(late, "before_watcher") == pytest.approx(9.0)
+    assert seen.end_to_end is not None
+    assert late.end_to_end is not None
+    # What nobody saw is neither useful nor lost, so only the run that was seen from its start has it in its figure.
+    assert seen.end_to_end < 0.4 * late.end_to_end
+
+
+def test_a_process_whose_start_is_not_told_has_no_time_before_the_watcher() -> None:
+    found = wall(folded(frames(Job(num_steps=100))).view())
+    assert_sums(found, span_of(Job(num_steps=100)))
+    assert seconds(found, "before_watcher") == 0
+
+
+def test_losses_of_steps_pauses_and_warm_up_are_what_was_put_in() -> None:
+    data, checkpoint = Fault("data", None, 0.02), Fault("checkpoint", None, 0.5, every=40)
+    warmup = Fault("warmup", None, 0.3, until=6)
+    job = Job(num_steps=400, faults=(data, checkpoint, warmup))
+    view = folded(born(frames(job), 5.0, young=True)).view()
+    found = wall(view)
+    assert seconds(found, "data_wait") == pytest.approx(400 * 0.02, rel=0.15)
+    assert seconds(found, "checkpoint") == pytest.approx(9 * 0.5, rel=0.1)
+    assert seconds(found, "warmup") == pytest.approx(6 * 0.3, rel=0.15)
+    healthy = wall(folded(born(frames(Job(num_steps=400)), 5.0, young=True)).view())
+    assert seconds(found, USEFUL) == pytest.approx(seconds(healthy, USEFUL), rel=0.1)
+    assert seconds(found, "unnamed") < 0.03 * found.span_s
+
+
+def test_steps_that_are_no_longer_held_lose_what_those_of_the_window_do() -> None:
+    job = Job(num_ranks=2, num_steps=5000, faults=(Fault("data", None, 0.02),))
+    found = wall(folded(frames(job, 500)).view())
+    assert_sums(found, span_of(job))
+    assert seconds(found, "data_wait") == pytest.approx(5000 * 0.02, rel=0.15)
+
+
+def test_steps_before_a_change_are_not_said_to_lose_what_later_ones_do() -> None:
+    job = Job(num_steps=400, faults=(Fault("data", (2,), 0.03, onset=200),))
+    found = wall(folded(frames(job)).view())
+    assert seconds(found, "straggler") == pytest.approx(200 * 0.03, rel=0.15)
+    assert_sums(found, span_of(job))
+
+
+def test_a_restart_that_was_seen_is_a_part_of_its_own() -> None:
+    job = Job(num_steps=100)
+    start = WALL_NS - 10**9
+    again = WALL_NS + round((span_of(job) + 12.0) * 1e9)
+    sequence = elastic(job, "whole lives")
+    head = hello(job, "node0")
+    entries = cast("list[dict[str, object]]", head.payload["ranks"])
+
+    def greeting(start_ns: int, pid: int) -> Frame:
+        ranks = [
+            {**entry, "start_wall_ns": start_ns, "pid": pid + index} for index, entry in enumerate(entries)
+        ]
+        return replace(head, payload={**head.payload, "ranks": ranks})
+
+    first, second = sequence[1:]
+    new = wall(folded([greeting(start, 100), first, greeting(again, 200), second]).view())
+    same = wall(folded([greeting(start, 100), first, greeting(start, 100), second]).view())
+    gap_s = (restarted(job, 100).rows[0][0][2] - simulate(job).rows[0][-1][3]) * 1e-9
+    assert new.num_restarts == 1
+    assert seconds(new, "restart") == pytest.approx(gap_s)
+    assert seconds(new, "unwatched") == 0
+    assert same.num_restarts == 0
+    assert seconds(same, "unwatched") == pytest.approx(gap_s)
+    assert_sums(new, new.span_s)
+    assert_sums(same, same.span_s)
+    assert same.end_to_end is None or new.end_to_end is None or new.end_to_end < same.end_to_end
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_the_waterfall_does_not_depend_on_where_batches_are_cut(cut: int) -> None:
+    data = [
+        encoded(frame) for frame in born(elastic(Job(num_steps=150), "both in one frame"), 3.0, young=True)
+    ]
+    data += [encoded(frame) for frame in frames(Job(num_steps=150))[1:]]
+    whole, parts = Advisor(), Advisor()
+    whole.feed_many(data)
+    for first in range(0, len(data), cut):
+        parts.feed_many(data[first : first + cut])
+    assert whole.view().wall == parts.view().wall
+
+
+def test_a_few_steps_are_not_judged_and_nothing_is_called_useful() -> None:
+    found = wall(folded(born(frames(Job(num_steps=4)), 2.0, young=True)).view())
+    assert found.end_to_end is None
+    assert found.steady is None
+    assert seconds(found, USEFUL) == 0
+    assert seconds(found, "not_judged") > 0
+
+
+def test_the_document_keeps_its_figure_and_has_the_new_one_beside_it() -> None:
+    view = folded(born(frames(Job(num_steps=200)), 2.0, young=True)).view()
+    told = json.loads(json.dumps(document(view)))["goodput"]
+    assert told["value"] == view.goodput
+    assert told["losses"] == view.goodput_losses
+    assert told["end_to_end"] == wall(view).end_to_end
+    assert told["steady"] == wall(view).steady
+    assert {tuple(sorted(part)) for part in told["waterfall"]} == {("kind", "seconds", "share")}
+    assert json.loads(json.dumps(document(Advisor().view())))["goodput"]["end_to_end"] is None
+
+
+def test_hostile_clocks_neither_break_it_nor_make_parts_negative() -> None:
+    job = Job(num_steps=60)
+    rows = [list(row) for row in simulate(job).rows[0]]
+    begin, end, step = (STEP_NAMES.index(name) for name in ("begin_ns", "end_ns", "step"))
+    lots = np.random.default_rng(3)
+    for row in rows[10::5]:
+        row[int(lots.choice((begin, end, step)))] = int(lots.integers(-(1 << 62), 1 << 62))
+    frame = Frame(FrameKind.STEPS, "node0/1/1", 1, 1, pack_columns([tuple(row) for row in rows], STEP_NAMES))
+    found = folded([hello(job, "node0"), frame]).view().wall
+    assert found is not None
+    assert all(part.seconds > 0 for part in found.waterfall)
+    assert sum(part.share for part in found.waterfall) == pytest.approx(1)

@@ -1,0 +1,58 @@
+"""What the waterfall is made of, taken from the fold's parts.
+
+In: wall time, roster, steps, what was seen.  Out: Goodput.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuiadvisor.advisor.judge.waterfall import NS, Clocks, waterfall
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.phases import PAUSES
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.assemble.seen import Seen
+    from tuiadvisor.advisor.cluster.membership import Roster
+    from tuiadvisor.advisor.judge.goodput import Accounted
+    from tuiadvisor.advisor.steps.step_store import StepStore
+    from tuiadvisor.advisor.steps.wall_time import WallTime
+    from tuiadvisor.views.goodput import Goodput
+
+
+def wall_goodput(
+    wall: WallTime, roster: Roster, store: StepStore, seen: Seen, accounted: Accounted, *, stands: bool
+) -> Goodput | None:
+    """None before the first step. stands: no rank moves."""
+    if wall.rank is None or not wall.lives:
+        return None
+    last = wall.lives[-1]
+    heard_ns = roster.last_heard_ns(wall.rank) if stands else None
+    change, marked_s = _window(wall, store, seen)
+    clocks = Clocks(
+        lives=wall.lives,
+        starts=roster.process_starts(wall.rank, last.host),
+        still_since_end_s=0.0 if heard_ns is None else max(heard_ns - last.end_ns, 0) * NS,
+        change=change,
+        marked_s=marked_s,
+    )
+    return waterfall(clocks, accounted)
+
+
+def _window(wall: WallTime, store: StepStore, seen: Seen) -> tuple[tuple[int, int] | None, dict[str, float]]:
+    """(time and own step at which the present level began, if it did; seconds of marked pauses in the window)."""
+    table, diagnosis, rank = seen.table, seen.diagnosis, wall.rank
+    if table is None or diagnosis is None or rank not in table.ranks:
+        return None, {}
+    row = table.ranks.index(rank)
+    first_step = diagnosis.table.step_of(diagnosis.window_start)
+    column = min(max(first_step - table.first_step, 0), table.num_steps - 1)
+    spent_PK = table.phase_s_PRK[[PHASE_INDEX[name] for name in PAUSES], row, column:]
+    marked_s = dict(zip(PAUSES, np.nansum(spent_PK, axis=1).tolist(), strict=True))
+    begin_s = table.begin_s_RK[row, column]
+    offset = store.job_offsets().get(rank)
+    if diagnosis.regime_step is None or offset is None or not np.isfinite(begin_s):
+        return None, marked_s
+    return (int(table.origin_ns_R[row]) + round(begin_s / NS), first_step - offset), marked_s

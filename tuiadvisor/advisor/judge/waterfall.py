@@ -1,0 +1,193 @@
+"""The wall time of the job from the start of its process to the last step seen, cut into parts that sum to it.
+
+In: lives of one rank's probe, starts of its processes, what the window's time went into.  Out: Goodput. What the window
+says is carried over to steps at the same level that are no longer held, never to those before a change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.phases import PAUSES
+from tuiadvisor.views.goodput import UNKNOWN_KINDS, USEFUL, Goodput, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.advisor.judge.goodput import Accounted
+    from tuiadvisor.advisor.steps.wall_time import Life
+
+NS: Final = 1e-9
+START_SLACK_NS: Final = 1_000_000_000  # the kernel tells when it booted in whole seconds
+MIN_KNOWN: Final = 0.5  # of the time since the watcher came: where less could be judged there is no figure
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """What is known of one rank's time, on its host's clock."""
+
+    lives: Sequence[Life]
+    starts: Sequence[tuple[int, bool]]  # of its processes, and whether each was met before its first step
+    still_since_end_s: float = 0.0  # how long the job has stood since the last step
+    change: tuple[int, int] | None = (
+        None  # time and step, as the last life counts, at which the present level began
+    )
+    marked_s: dict[str, float] = field(
+        default_factory=dict
+    )  # in pauses of this rank within the judged window
+
+
+@dataclass(slots=True)
+class _Cut:
+    """The time outside of steps, and what is left for steps."""
+
+    parts: dict[str, float] = field(default_factory=dict)
+    steps_s: float = 0.0
+    num_steps: int = 0
+    before_s: float = 0.0  # of those, before the present level
+    num_before: int = 0
+    first_s: float = 0.0  # of the first step, where it was seen whole
+    from_start: bool = False
+    startup_s: float | None = None
+    num_restarts: int = 0
+
+    def add(self, kind: str, seconds: float) -> None:
+        if seconds > 0:
+            self.parts[kind] = self.parts.get(kind, 0.0) + seconds
+
+
+def waterfall(clocks: Clocks, accounted: Accounted) -> Goodput | None:
+    """None before the first step."""
+    if not clocks.lives:
+        return None
+    cut = _outside(clocks)
+    useful_step_s = accounted.useful_step_s
+    inside = (
+        {"not_judged": cut.steps_s}
+        if useful_step_s is None
+        else _inside(clocks, accounted, cut, useful_step_s)
+    )
+    for kind, seconds in inside.items():
+        cut.add(kind, seconds)
+    parts = parts_of(_in_order(cut.parts))
+    span_s = sum(cut.parts.values())
+    unknown_s = sum(cut.parts.get(kind, 0.0) for kind in UNKNOWN_KINDS)
+    watched_s = span_s - cut.parts.get("before_watcher", 0.0)
+    known_s = span_s - unknown_s
+    is_known = useful_step_s is not None and watched_s > 0 and known_s >= MIN_KNOWN * watched_s
+    return Goodput(
+        end_to_end=cut.parts.get(USEFUL, 0.0) / known_s if is_known else None,
+        steady=accounted.steady,
+        span_s=span_s,
+        unknown_s=unknown_s,
+        from_start=cut.from_start,
+        startup_s=cut.startup_s,
+        num_restarts=cut.num_restarts,
+        waterfall=parts,
+    ) if parts else None  # fmt: skip
+
+
+def _in_order(parts: dict[str, float]) -> dict[str, float]:
+    """Useful time first, then what was lost by its size, then what is not known."""
+    lost = sorted((kind for kind in parts if kind != USEFUL and kind not in UNKNOWN_KINDS),
+                  key=lambda kind: (-parts[kind], kind))  # fmt: skip
+    return {kind: parts[kind] for kind in (USEFUL, *lost, *UNKNOWN_KINDS) if kind in parts}
+
+
+def _outside(clocks: Clocks) -> _Cut:
+    cut = _Cut()
+    former: Life | None = None
+    for life in clocks.lives:
+        start = next(
+            (one for one in reversed(clocks.starts) if one[0] <= life.begin_ns + START_SLACK_NS), None
+        )
+        is_first_step = False
+        if former is None:
+            is_first_step = start is not None and start[1]
+            cut.from_start = is_first_step
+            if start is not None:
+                cut.add("startup" if is_first_step else "before_watcher", (life.begin_ns - start[0]) * NS)
+        elif life.host != former.host or life.begin_ns < former.end_ns:
+            pass  # no clock tells what lies between
+        else:
+            is_new = start is not None and start[0] >= former.end_ns - START_SLACK_NS
+            is_first_step = is_new and start is not None and start[1]
+            cut.num_restarts += is_new
+            cut.add("restart" if is_new else "unwatched", (life.begin_ns - former.end_ns) * NS)
+        spent_ns = life.end_ns - life.begin_ns
+        num_steps = life.num_steps
+        if former is None and not is_first_step:  # its first record begins somewhere within a step
+            cut.add("not_judged", life.first_ns * NS)
+            spent_ns, num_steps = spent_ns - life.first_ns, num_steps - 1
+        if is_first_step:  # what its first record did before the first phase was start-up too
+            cut.add("startup" if former is None else "restart", life.first_other_ns * NS)
+            spent_ns -= life.first_other_ns
+            if former is None:
+                cut.first_s = (life.first_ns - life.first_other_ns) * NS
+        if clocks.change is not None:
+            is_last = life is clocks.lives[-1]
+            begun_ns = life.end_ns - spent_ns
+            cut.before_s += (
+                max(min(clocks.change[0], life.end_ns) - begun_ns, 0) * NS if is_last else spent_ns * NS
+            )
+            before = min(max(clocks.change[1] - life.first_step, 0), life.num_steps)
+            cut.num_before += max(before - life.num_steps + num_steps, 0) if is_last else num_steps
+        cut.steps_s += max(spent_ns, 0) * NS
+        cut.num_steps += num_steps
+        former = life
+    cut.startup_s = cut.parts.get("startup") if cut.from_start else None
+    cut.add("hang", clocks.still_since_end_s)
+    return cut
+
+
+def _inside(clocks: Clocks, accounted: Accounted, cut: _Cut, useful_step_s: float) -> dict[str, float]:
+    """The time of steps, by what it went into; sums to it."""
+    seconds_of = {kind: share * accounted.elapsed_s for kind, share in accounted.losses.items()}
+    mean_s = accounted.steady_s / accounted.num_steady
+    warmup_s = seconds_of.pop("warmup", 0.0) + max(cut.first_s - mean_s, 0.0)
+    a_step = {kind: seconds_of.pop(kind) / accounted.num_steady for kind in accounted.of_steps}
+    outside = _marked_outside(clocks)
+    if not cut.num_before:
+        known = {**_sum(seconds_of, outside), "warmup": warmup_s}
+        return _steps(cut.steps_s, cut.num_steps, useful_step_s, a_step, known)
+    known = {**outside, "warmup": warmup_s}
+    before = _steps(cut.before_s, cut.num_before, useful_step_s, {}, known, rest="before_change")
+    now_s, num_now = cut.steps_s - cut.before_s, cut.num_steps - cut.num_before
+    return _sum(before, _steps(now_s, num_now, useful_step_s, a_step, seconds_of))
+
+
+def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    return {kind: one.get(kind, 0.0) + other.get(kind, 0.0) for kind in {**one, **other}}
+
+
+def _marked_outside(clocks: Clocks) -> dict[str, float]:
+    """Seconds of checkpoints and evaluations of the rank that the window does not hold."""
+    total = {
+        name: sum(life.pauses_ns[index] for life in clocks.lives) * NS for index, name in enumerate(PAUSES)
+    }
+    return {name: max(spent - clocks.marked_s.get(name, 0.0), 0.0) for name, spent in total.items()}
+
+
+def _steps(
+    whole_s: float,
+    num_steps: int,
+    useful_step_s: float,
+    a_step: dict[str, float],
+    known: dict[str, float],
+    *,
+    rest: str = "unnamed",
+) -> dict[str, float]:
+    """So many steps that took so long: pauses and warm-up, useful time, what each step loses, and what nobody named."""
+    known_s = sum(known.values())
+    scale = min(whole_s / known_s, 1.0) if known_s > 0 else 0.0
+    parts = {kind: seconds * scale for kind, seconds in known.items()}
+    left_s = max(whole_s - known_s, 0.0)
+    parts[USEFUL] = min(left_s, num_steps * useful_step_s)
+    left_s -= parts[USEFUL]
+    lost_s = num_steps * sum(a_step.values())
+    scale = min(left_s / lost_s, 1.0) if lost_s > 0 else 0.0
+    for kind, loss_s in a_step.items():
+        parts[kind] = parts.get(kind, 0.0) + num_steps * loss_s * scale
+    parts[rest] = parts.get(rest, 0.0) + max(left_s - lost_s, 0.0)
+    return parts

@@ -1,0 +1,117 @@
+"""The time of one rank from its first record to its last, lives of its process apart: what the waterfall is cut from.
+
+In: rows of STEPS frames.  Out: Life, one for each time the probe began to count. One rank is enough, for all pass the
+same time together; it is the lowest seen. Kept for the whole run: sums, no steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.advisor.steps.step_store import FOLDED, MAX_CLOCK_NS
+from tuiadvisor.phases import PAUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.metrics.steps.arrays import Ints
+
+MAX_LIVES: Final = 256  # more are a damaged recording: the last takes what comes
+_RANK, _STEP, _BEGIN, _END, _OTHER = (
+    FOLDED.index(name) for name in ("rank", "step", "begin_ns", "end_ns", "other_ns")
+)
+_PAUSES: Final = {name: FOLDED.index(f"{name}_ns") for name in PAUSES}
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """From the first record of a probe to its last."""
+
+    host: str
+    begin_ns: int
+    end_ns: int
+    first_step: int  # as the probe counts
+    last_step: int
+    first_other_ns: int  # of the first record: time in no phase, so before the first step if it is that
+    first_ns: int  # its length
+    pauses_ns: tuple[int, ...]  # in the order of PAUSES
+
+    @property
+    def num_steps(self) -> int:
+        """Steps done, recorded or not."""
+        return self.last_step - self.first_step + 1
+
+
+class WallTime:
+    """Mutable: feed it tables in the order they came."""
+
+    def __init__(self) -> None:
+        self.rank: int | None = None
+        self.lives: list[Life] = []
+
+    def take(self, tables: Sequence[tuple[Ints, str]]) -> None:
+        """Tables of FOLDED x rows, each with its host."""
+        for table, host in tables:
+            if not table.shape[1]:
+                continue
+            lowest = int(table[_RANK].min())
+            if self.rank is None or 0 <= lowest < self.rank:
+                self.rank, self.lives = lowest, []
+            mine = table[:, table[_RANK] == self.rank]
+            if mine.shape[1]:
+                order = mine[_BEGIN].argsort(kind="stable")
+                self._take_rows(mine[:, order], host)
+
+    def _take_rows(self, rows: Ints, host: str) -> None:
+        """Rows of the rank by their begin; in one go where they are the next steps and nothing else."""
+        last = self.lives[-1] if self.lives else None
+        if last is not None and host == last.host and _goes_on(rows, last):
+            length = rows[_END] - rows[_BEGIN]
+            pauses = tuple(
+                total + int(np.clip(rows[at], 0, length).sum())
+                for total, at in zip(last.pauses_ns, _PAUSES.values(), strict=True)
+            )
+            self.lives[-1] = replace(
+                last, end_ns=int(rows[_END, -1]), last_step=int(rows[_STEP, -1]), pauses_ns=pauses
+            )
+        else:
+            self._take_one_by_one(rows, host)
+
+    def _take_one_by_one(self, rows: Ints, host: str) -> None:
+        for row in rows.T.tolist():
+            begin, end, step = row[_BEGIN], row[_END], row[_STEP]
+            if not (0 < begin <= end < MAX_CLOCK_NS and step >= 0):
+                continue
+            last = self.lives[-1] if self.lives else None
+            if last is None or self._is_new(last, host, begin, step):
+                if len(self.lives) < MAX_LIVES:
+                    other = min(max(row[_OTHER], 0), end - begin)
+                    pauses = tuple(min(max(row[at], 0), end - begin) for at in _PAUSES.values())
+                    self.lives.append(Life(host, begin, end, step, step, other, end - begin, pauses))
+            elif host == last.host and step > last.last_step and end > last.end_ns and begin >= last.begin_ns:
+                pauses = tuple(
+                    total + min(max(row[at], 0), end - begin)
+                    for total, at in zip(last.pauses_ns, _PAUSES.values(), strict=True)
+                )
+                self.lives[-1] = replace(last, end_ns=end, last_step=step, pauses_ns=pauses)
+
+    @staticmethod
+    def _is_new(last: Life, host: str, begin: int, step: int) -> bool:
+        return host != last.host or (step <= last.last_step and begin >= last.end_ns)
+
+
+def _goes_on(rows: Ints, last: Life) -> bool:
+    begin, end, step = rows[_BEGIN], rows[_END], rows[_STEP]
+    return bool(
+        begin[0] >= last.begin_ns
+        and begin[0] > 0
+        and end[0] > last.end_ns
+        and step[0] > last.last_step
+        and end[-1] < MAX_CLOCK_NS
+        and (begin <= end).all()
+        and (np.diff(end) > 0).all()
+        and (np.diff(step) > 0).all()
+    )
