@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.ceilings import MEASURE_LINK, link
 from tuiadvisor.session.decide import best_move, tuning, why_not
-from tuiadvisor.session.economics import break_even_steps, run_hours, step_without, warmup_share
+from tuiadvisor.session.economics import SECONDS_PER_HOUR, break_even_steps, step_without, warmup_share
 from tuiadvisor.session.evidence import (
     compute_to_communication,
     fixed_and_growing,
@@ -18,7 +18,9 @@ from tuiadvisor.session.evidence import (
     share_of_step,
 )
 from tuiadvisor.session.intent import not_stated
+from tuiadvisor.session.remaining import MAX_LOST, startup
 from tuiadvisor.session.sizes import ranking, sizes
+from tuiadvisor.views.goodput import waterfall_words
 from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
@@ -81,9 +83,33 @@ def _p2(material: Material) -> list[Item]:
     items.append(
         item("one checkpoint", None if lost is None else seconds(lost), "record across two checkpoints")
     )
-    if run.goodput is not None:
-        items.append(item("goodput", f"{100 * run.goodput:.0f} % of the recorded time was useful work"))
+    items += _goodput(material)
     return items
+
+
+def _goodput(material: Material) -> list[Item]:
+    """One figure of what was, one of what will be; the second is what hours and costs rest on."""
+    run, item, pace = material.run, material.item, material.pace
+    items = []
+    if run.goodput is not None:
+        of = "recorded time"
+        if run.wall is not None and run.wall.end_to_end is not None:
+            of = f"wall time {'from the start of the process' if run.wall.from_start else 'seen'}"
+        items.append(item("goodput", f"{100 * run.goodput:.0f} % of the {of} was useful work"))
+    if run.wall is not None and run.wall.waterfall:
+        items.append(item("where it went", waterfall_words(run.wall)))
+    ahead = pace.goodput(material.remaining_steps)
+    if ahead is not None and (pace.lost or material.remaining_steps is not None):
+        why = f", {100 * pace.lost:.2g} % lost to {_lost_to(material)} as stated" if pace.lost else ""
+        items.append(item("goodput of the rest", f"{100 * ahead:.0f} %{why}"))
+    return items
+
+
+def _lost_to(material: Material) -> str:
+    fails = bool(material.intent.failures_per_day)
+    if material.pace.has_checkpoints:
+        return "restarts, work done again and checkpoints" if fails else "checkpoints"
+    return "restarts (work done again not counted: the checkpoint interval is unknown)"
 
 
 def _p2_concludes(material: Material) -> str:
@@ -92,8 +118,9 @@ def _p2_concludes(material: Material) -> str:
     if parts is not None and sum(parts) > 0:
         gain = 2 * (parts[0] + parts[1]) / (parts[0] + 2 * parts[1]) if parts[1] else 2.0
         said.append(f"Twice the work a step would raise throughput at most {gain:.2f}x.")
-    cost_s = _warmup_s(material.run)
-    if cost_s is not None and material.remaining_steps and material.run.step_s:
+    parts_s = [cost for cost in (_warmup_s(material.run), startup(material.run, material.answers)) if cost]
+    if parts_s and material.remaining_steps and material.run.step_s:
+        cost_s = sum(parts_s)
         share = warmup_share(cost_s, material.remaining_steps, material.run.step_s)
         said.append(f"Starting again would cost {seconds(cost_s)}, {100 * share:.2g} % of what remains.")
     said += _compiled(material)
@@ -247,7 +274,7 @@ def _p5_concludes(material: Material) -> str:
 
 def _p6(material: Material) -> list[Item]:
     run, case = material.run, material.case
-    hours = run_hours(material.remaining_steps, run.step_s)
+    hours = case.hours_now
     devices = run.num_devices
     spent = None if hours is None or devices is None else hours * devices
     rows = [
@@ -295,6 +322,8 @@ def _p6(material: Material) -> list[Item]:
 
 def _p6_concludes(material: Material) -> str:
     case, intent = material.case, material.intent
+    if material.pace.lost >= MAX_LOST:
+        return "With the restarts and the checkpoint interval that are stated nothing would ever be finished."
     if case.hours_now is None:
         return "Open: how much of the run remains is not stated, so neither cost nor break-even can be told."
     said = []
@@ -305,6 +334,7 @@ def _p6_concludes(material: Material) -> str:
         )
     else:
         said.append(f"The rest takes {case.hours_now:.3g} h; no deadline is stated.")
+    said += _reckoning(material)
     if material.price is None:
         said.append("Without a price costs stay in device-hours.")
     said += _within_limits(material)
@@ -314,6 +344,20 @@ def _p6_concludes(material: Material) -> str:
     elif not case.moves:
         said.append("The price of more speed needs a recording at another size.")
     return " ".join(said)
+
+
+def _reckoning(material: Material) -> list[str]:
+    """What the hours hold beside the steps."""
+    pace, steps = material.pace, material.remaining_steps
+    parts = []
+    if pace.startup_s:
+        parts.append(f"{seconds(pace.startup_s)} to start again")
+    if pace.lost:
+        parts.append(f"{100 * pace.lost:.2g} % lost to {_lost_to(material)}")
+    if not parts or steps is None or pace.step_s is None:
+        return []
+    alone = steps * pace.step_s / SECONDS_PER_HOUR
+    return [f"That is {alone:.3g} h of steps and {', '.join(parts)}."]
 
 
 def _within_limits(material: Material) -> list[str]:

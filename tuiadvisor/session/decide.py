@@ -14,6 +14,7 @@ from tuiadvisor.session.economics import SECONDS_PER_HOUR, money
 if TYPE_CHECKING:
     from tuiadvisor.session.economics import Move
     from tuiadvisor.session.intent import Intent
+    from tuiadvisor.session.remaining import Pace
 
 Kind = Literal["tune", "rescale", "stop", "keep"]
 NOISE: Final = 0.02  # two runs of the same code differ by as much: a smaller difference decides nothing
@@ -47,12 +48,15 @@ class Case:
     change_complexity: str | None = None
     result_as_good_now: bool = False
     why_undecided: str = ""  # although there were steps enough
+    pace: Pace | None = None  # with start-up, restarts and checkpoints; None: steps alone
 
     @property
     def hours_now(self) -> float | None:
         """Hours of the remaining run as it is."""
         if self.remaining_steps is None or self.step_s is None:
             return None
+        if self.pace is not None:
+            return self.pace.hours(self.remaining_steps)
         return self.remaining_steps * self.step_s / SECONDS_PER_HOUR
 
 

@@ -27,11 +27,15 @@ def economy(view: RunView, intent: Intent) -> dict[str, Any]:
     spent = None if hours is None or devices is None else hours * devices
     cost = None if spent is None or price is None else spent * price
     tuned = tuning(case) if case.enough else None
+    pace = material.pace
     an_hour = None if devices is None or price is None else devices * price
     return {
         "objective": intent.objective,
         "remaining_steps": material.remaining_steps,
         "remaining_h": hours,
+        "remaining_goodput": pace.goodput(material.remaining_steps),
+        "startup_s": pace.startup_s,
+        "lost_share": pace.lost,
         "remaining_device_hours": spent,
         "remaining_cost": cost,
         "cost_per_hour": an_hour,

@@ -13,7 +13,8 @@ from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
-    from tuiadvisor.views.run_view import Finding, RunView
+    from tuiadvisor.views.goodput import Goodput
+    from tuiadvisor.views.run_view import Finding, PauseView, RunView
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,12 @@ class Facts:
     num_collectives: int | None = None  # of a step and rank
     backend: str | None = None
     disk_read_bytes_s: float | None = None  # of the host that reads most
+    wall: Goodput | None = None
+    useful_step_s: float | None = None  # of step_s; what a step would take without its losses
+    startup_s: float | None = None  # from the start of the process to the first step
+    checkpoint_share: float | None = None  # of step_s
+    checkpoint_every_s: float | None = None  # of work, without the checkpoint itself
+    is_over: bool = False  # the recorded run has ended: going on means starting again
 
 
 def facts(
@@ -60,6 +67,7 @@ def facts(
     step, speed = view.step, view.step.throughput_steps_s
     step_s = 1 / speed if speed else step.median_s
     whole = _all_ranks_counted(view)
+    checkpoints = _checkpoints(view)
     return Facts(
         name=name,
         num_devices=view.run.world_size or (len(view.ranks) or None),
@@ -78,7 +86,7 @@ def facts(
         hidden_s=view.overlap.hidden_s,
         skew_sampled_s=view.overlap.skew_sampled_s,
         overlap=view.overlap.overlap,
-        goodput=view.goodput,
+        goodput=view.useful_share,
         goodput_losses=dict(view.goodput_losses),
         num_stragglers=len(view.stragglers),
         findings=tuple(finding for finding in view.findings if finding.severity != "info"),
@@ -95,7 +103,31 @@ def facts(
             (host.disk_read_bytes_s for host in view.hosts if host.disk_read_bytes_s is not None),
             default=None,
         ),
+        wall=view.wall,
+        useful_step_s=_useful_step_s(view, step_s),
+        startup_s=view.wall.startup_s if view.wall else None,
+        checkpoint_share=checkpoints.share if checkpoints else None,
+        checkpoint_every_s=_checkpoint_every_s(checkpoints, step_s),
+        is_over=bool(view.ranks) and all(row.state in {"exited", "killed"} for row in view.ranks),
     )
+
+
+def _checkpoints(view: RunView) -> PauseView | None:
+    return next((pause for pause in view.pauses if pause.kind == "checkpoint"), None)
+
+
+def _checkpoint_every_s(found: PauseView | None, step_s: float | None) -> float | None:
+    if found is None or not found.period_steps or step_s is None:
+        return None
+    return found.period_steps * step_s * (1 - (found.share or 0.0))
+
+
+def _useful_step_s(view: RunView, step_s: float | None) -> float | None:
+    """What a step would take without its losses and without pauses."""
+    steady_s = view.step.mean_s or view.step.median_s
+    if view.wall is None or view.wall.steady is None or steady_s is None or step_s is None:
+        return None
+    return min(view.wall.steady * steady_s, step_s)
 
 
 def _num_stages(view: RunView) -> int | None:

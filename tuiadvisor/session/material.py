@@ -13,10 +13,12 @@ from tuiadvisor.session.economics import checkpoint_plan, move
 from tuiadvisor.session.evidence import Facts, named_values
 from tuiadvisor.session.intent import changed, price_of_device_hour, stated_steps
 from tuiadvisor.session.machine import Machine
+from tuiadvisor.session.remaining import checkpoint_interval_h, pace, restart_hours
 
 if TYPE_CHECKING:
     from tuiadvisor.session.economics import CheckpointPlan, Move
     from tuiadvisor.session.intent import Intent
+    from tuiadvisor.session.remaining import Pace
     from tuiadvisor.views.run_view import Verdict
 
 SAME_WORK: Final = 0.01  # samples a step may differ by this share and still be the same batch
@@ -56,6 +58,16 @@ class Material:
     checkpoint_s: float | None
     checkpoints: CheckpointPlan | None
     machine: Machine
+    paces: dict[int, Pace]  # by the id of its Facts
+
+    @property
+    def pace(self) -> Pace:
+        """Of the rest of this run."""
+        return self.paces[id(self.run)]
+
+    def hours(self, run: Facts, num_steps: float | None) -> float | None:
+        """What so many steps of this configuration take, all counted."""
+        return None if num_steps is None else self.paces[id(run)].hours(num_steps)
 
     def item(self, name: str, text: str | None, measure: str = "") -> Item:
         """Evidence from this run's window."""
@@ -82,7 +94,9 @@ def gather(
     price = price_of_device_hour(intent)
     different = tuple(other for other in others if _is_another_model(run, other))
     others = tuple(other for other in others if other not in different)
-    moves, refused = _moves(run, others, intent, steps, same_unit=answers.get("same_unit") == "yes")
+    checkpoint_s = _checkpoint_s(run)
+    paces = {id(one): pace(one, intent, answers, _checkpoint_s(one)) for one in (run, *others)}
+    moves, refused = _moves(run, others, intent, steps, paces, same_unit=answers.get("same_unit") == "yes")
     complexity = answers.get("change_complexity")
     case = Case(
         enough=run.enough,
@@ -97,12 +111,12 @@ def gather(
         effort_hours=_number(answers.get("effort_hours")),
         change_complexity=None if complexity is None else str(complexity),
         result_as_good_now=answers.get("run_worth_finishing") == "as good",
+        pace=paces[id(run)],
     )
-    checkpoint_s = _checkpoint_s(run)
     refused = (*((other.name, _models(run, other)) for other in different), *refused)
     return Material(
         run, others, verdict, intent, answers, named_values(run, others), steps, price, case, refused,
-        checkpoint_s, _checkpoints(checkpoint_s, intent, answers), machine or Machine(),
+        checkpoint_s, _checkpoints(run, checkpoint_s, intent, answers), machine or Machine(), paces,
     )  # fmt: skip
 
 
@@ -132,7 +146,13 @@ def _prospect(run: Facts, verdict: Verdict) -> Prospect | None:
 
 
 def _moves(
-    run: Facts, others: tuple[Facts, ...], intent: Intent, steps: float | None, *, same_unit: bool
+    run: Facts,
+    others: tuple[Facts, ...],
+    intent: Intent,
+    steps: float | None,
+    paces: dict[int, Pace],
+    *,
+    same_unit: bool,
 ) -> tuple[tuple[Move, ...], tuple[tuple[str, str], ...]]:
     """The other recorded sizes as alternatives for the rest of this run, and those that are none."""
     moves, refused = [], []
@@ -148,11 +168,14 @@ def _moves(
             )
         elif steps is None or run.step_s is None or run.num_devices is None:
             refused.append((other.name, "how much of the run remains was not stated"))
+        elif (now_h := paces[id(run)].hours(steps)) is None or (
+            then_h := paces[id(other)].hours(steps * ratio)
+        ) is None:
+            refused.append((other.name, "with the restarts stated nothing would ever be finished"))
         else:
-            hours = steps * run.step_s / 3600, steps * ratio * other.step_s / 3600
             restart_h = (intent.restart_min or 0.0) / 60
             price = price_of_device_hour(intent)
-            moves.append(move((run.num_devices, hours[0]), (other.num_devices, hours[1]), restart_h, price))
+            moves.append(move((run.num_devices, now_h), (other.num_devices, then_h), restart_h, price))
     return tuple(moves), tuple(refused)
 
 
@@ -174,12 +197,9 @@ def _checkpoint_s(run: Facts) -> float | None:
 
 
 def _checkpoints(
-    checkpoint_s: float | None, intent: Intent, answers: dict[str, str | float]
+    run: Facts, checkpoint_s: float | None, intent: Intent, answers: dict[str, str | float]
 ) -> CheckpointPlan | None:
     if checkpoint_s is None or intent.failures_per_day is None:
         return None
-    every = _number(answers.get("checkpoint_every"))
-    restart_h = (intent.restart_min or 0.0) / 60
-    return checkpoint_plan(
-        checkpoint_s, intent.failures_per_day, None if every is None else every / 60, restart_h
-    )
+    every_h, restart_h = checkpoint_interval_h(run, answers), restart_hours(run, intent, answers)
+    return checkpoint_plan(checkpoint_s, intent.failures_per_day, every_h, restart_h)

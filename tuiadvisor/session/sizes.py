@@ -72,9 +72,9 @@ def _size(run: Facts, smallest: Facts | None, material: Material) -> Size:
         per_sample = run.num_devices / rate if run.num_devices else None
     steps, own = material.remaining_steps, material.run.samples_per_step
     if steps is not None and run is material.run and run.step_s is not None:
-        hours = steps * run.step_s / 3600
-    elif steps is not None and own and rate:
-        hours = steps * own / rate / 3600
+        hours = material.hours(run, steps)
+    elif steps is not None and own and rate and samples:
+        hours = material.hours(run, steps * own / samples)
     base = _rate(smallest)
     if smallest is not None and base and rate and smallest.num_devices != run.num_devices:
         speedup = rate / base

@@ -11,6 +11,21 @@ USEFUL: Final = "useful"
 # Time that nobody judged: neither useful nor lost, and outside the figure.
 UNKNOWN_KINDS: Final = ("before_watcher", "unwatched", "not_judged")
 
+LEAST_SAID: Final = 0.005  # a smaller share is 0 % in words
+NAMES: Final = {
+    "useful": "useful steps",
+    "startup": "start-up",
+    "warmup": "warm-up",
+    "before_watcher": "before the watcher came (unknown)",
+    "unwatched": "between two watchers (unknown)",
+    "not_judged": "steps not judged (unknown)",
+    "before_change": "slower steps before the change",
+    "unnamed": "slower steps nobody explains",
+    "data_wait": "data wait",
+    "comm_exposed": "exposed communication",
+    "eval": "evaluation",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class WallPart:
@@ -46,3 +61,16 @@ def parts_of(seconds: dict[str, float]) -> tuple[WallPart, ...]:
     """Bars of these seconds, those of nothing left out."""
     total = sum(seconds.values())
     return tuple(WallPart(kind, value, value / total) for kind, value in seconds.items() if value > 0)
+
+
+def kind_words(kind: str) -> str:
+    """A part's name for people."""
+    return NAMES.get(kind, kind.replace("_", " "))
+
+
+def waterfall_words(found: Goodput, most: int = 6) -> str:
+    """The parts as one line, largest first after the useful one."""
+    known = [part for part in found.waterfall if part.share >= LEAST_SAID]
+    told = [f"{kind_words(part.kind)} {100 * part.share:.0f} %" for part in known[:most]]
+    left = sum(part.share for part in found.waterfall) - sum(part.share for part in known[:most])
+    return ", ".join([*told, f"rest {100 * left:.0f} %"] if left >= LEAST_SAID else told)

@@ -381,3 +381,8 @@ class RunView:
     wall: Goodput | None = (
         None  # from the start of the process on; None: no step yet, or an earlier moment is shown
     )
+
+    @property
+    def useful_share(self) -> float | None:
+        """The one figure of goodput: end to end where it is known, else of the window."""
+        return self.goodput if self.wall is None or self.wall.end_to_end is None else self.wall.end_to_end

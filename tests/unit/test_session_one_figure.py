@@ -1,0 +1,171 @@
+"""A session contradicts itself nowhere: one reckoning of the rest behind hours, deadline, cost and goodput."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from synthetic_run import Fault, Job, final_view, folded, frames
+from test_goodput_waterfall import born
+
+from tuiadvisor.scaling.young_daly import lost_share
+from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.economy import economy
+from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.markdown import markdown
+from tuiadvisor.views.run_view import RunView
+from tuiadvisor_rules.questions import load_questions
+
+QUESTIONS = load_questions()
+CHECKPOINT_S = 0.5
+STEPS = 5e6
+
+
+@cache
+def view(*, is_over: bool = False) -> RunView:
+    """Checkpoints every 40 steps, slow data, a start-up of 30 s."""
+    faults = (Fault("checkpoint", None, CHECKPOINT_S, every=40), Fault("data", None, 0.004))
+    found: RunView = folded(born(frames(Job(num_steps=400, faults=faults)), 30.0, young=True)).view()
+    if is_over:
+        found = replace(found, ranks=tuple(replace(row, state="exited") for row in found.ranks))
+    return found
+
+
+def session(
+    intent: Intent, answers: dict[str, str | float] | None = None, *, is_over: bool = False
+) -> Session:
+    """Of that run alone."""
+    return conduct((Recorded("run.rec", view(is_over=is_over)),), intent, answers or {}, QUESTIONS)
+
+
+def said(held: Session, pattern: str, name: str) -> str:
+    """One item of evidence."""
+    stage = next(entry for entry in held.stages if entry.pattern == pattern)
+    return next(item.text or "" for item in stage.evidence if item.name == name)
+
+
+def concluded(held: Session, pattern: str) -> str:
+    """What a pattern's station concludes."""
+    return next(entry.conclusion for entry in held.stages if entry.pattern == pattern)
+
+
+def number(pattern: str, text: str) -> float:
+    """The one number that the pattern finds."""
+    found = set(re.findall(pattern, text))
+    assert len(found) == 1, (pattern, text)
+    return float(found.pop().replace(",", ""))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    failures=some.floats(0.1, 40),
+    every_min=some.floats(2, 120),
+    restart_min=some.floats(0, 30),
+    deadline_h=some.floats(5, 200),
+    is_over=some.booleans(),
+)
+def test_hours_deadline_cost_and_goodput_are_of_one_reckoning(
+    failures: float, every_min: float, restart_min: float, deadline_h: float, is_over: bool
+) -> None:
+    """Whatever is stated: every sentence that names hours, a share lost or money agrees with the others."""
+    intent = Intent(
+        remaining_steps=STEPS, deadline_h=deadline_h, price_per_device_hour=2.0, failures_per_day=failures,
+        restart_min=restart_min,
+    )  # fmt: skip
+    held = session(intent, {"checkpoint_every": every_min}, is_over=is_over)
+    lost = lost_share(every_min / 60, CHECKPOINT_S / 3600, 24 / failures, restart_min / 60)
+    hours = number(r"^([\d.e+]+) h$", said(held, "P6", "rest of the run"))
+    assert hours == pytest.approx(number(r"([\d.e+]+) h left", said(held, "P3", "run.rec")), rel=1e-3)
+    concludes = concluded(held, "P6")
+    assert number(r"(?:met|missed) \(([\d.e+]+) h\)", concludes) == pytest.approx(hours, rel=0.01)
+    if abs(hours / deadline_h - 1) > 0.001:
+        assert ("is met" in concludes) == (hours < deadline_h)
+    assert number(r"cost ([\d,.]+)", said(held, "P3", "run.rec")) == pytest.approx(hours * 4 * 2.0, rel=0.01)
+    assert number(r"^([\d,.]+)$", said(held, "P6", "cost of the rest")) == pytest.approx(
+        hours * 4 * 2.0, rel=0.01
+    )
+    # What the plan of checkpoints says is lost at the present interval is what the hours are longer by.
+    plan = number(r"as now loses ([\d.e+-]+) %", concluded(held, "P2"))
+    assert plan == pytest.approx(100 * lost, rel=0.1)
+    alone = number(r"That is ([\d.e+]+) h of steps", concludes)
+    assert alone / (1 - lost) == pytest.approx(hours, rel=0.02)
+    goodput = number(r"^(\d+) %", said(held, "P2", "goodput of the rest"))
+    assert goodput <= 100 * (1 - lost) + 1
+    useful_step_s = (view().wall.steady or 0) * (view().step.mean_s or 0)  # type: ignore[union-attr]
+    assert goodput == pytest.approx(100 * STEPS * useful_step_s / 3600 / hours, abs=1)
+
+
+def test_the_contradiction_that_was_seen_is_gone() -> None:
+    """Restarts 24 a day, a checkpoint an hour: it said that 52 % is lost, goodput is 93 %, 40 h are kept with 37.4."""
+    step_s = 1 / (view().step.throughput_steps_s or 1)
+    intent = Intent(remaining_steps=37.4 * 3600 / step_s, deadline_h=40, failures_per_day=24, restart_min=5)
+    held = session(intent, {"checkpoint_every": 60})
+    assert "missed" in concluded(held, "P6")
+    assert number(r"^(\d+) %", said(held, "P2", "goodput of the rest")) < 48
+
+
+def test_diagnose_says_the_hours_and_cost_of_the_session() -> None:
+    intent = Intent(
+        remaining_steps=STEPS, deadline_h=60, price_per_device_hour=2.0, failures_per_day=6, restart_min=4
+    )
+    table, held = economy(view(), intent), session(intent)
+    assert table["remaining_h"] == pytest.approx(
+        number(r"^([\d.e+]+) h$", said(held, "P6", "rest of the run")), rel=1e-3
+    )
+    assert table["meets_deadline"] == ("is met" in concluded(held, "P6"))
+    assert table["lost_share"] > 0
+
+
+def test_more_restarts_never_make_the_rest_shorter_or_the_goodput_higher() -> None:
+    rows = [
+        economy(view(), Intent(remaining_steps=STEPS, failures_per_day=failures, restart_min=3))
+        for failures in (0.0, 0.5, 2.0, 12.0, 48.0)
+    ]
+    assert all(one["remaining_h"] < other["remaining_h"] for one, other in pairwise(rows))
+    assert all(one["remaining_goodput"] > other["remaining_goodput"] for one, other in pairwise(rows))
+
+
+def test_a_run_that_is_over_pays_its_start_up_again_and_a_live_one_does_not() -> None:
+    intent = Intent(remaining_steps=1000)
+    live, over = economy(view(), intent), economy(view(is_over=True), intent)
+    assert over["remaining_h"] - live["remaining_h"] == pytest.approx(30 / 3600, rel=0.01)
+
+
+def test_a_stated_start_up_counts_only_where_none_was_measured() -> None:
+    unseen: RunView = final_view(Job(num_steps=200))
+    ended = replace(unseen, ranks=tuple(replace(row, state="exited") for row in unseen.ranks))
+    intent = Intent(remaining_steps=1000)
+    rows = [
+        said(conduct((Recorded("a.rec", ended),), intent, answers, QUESTIONS), "P6", "rest of the run")
+        for answers in ({}, {"start_up_min": 6.0})
+    ]
+    none, stated = (number(r"^([\d.e+]+) h$", text) for text in rows)
+    assert stated - none == pytest.approx(0.1, rel=0.02)
+    measured = [session(intent, answers, is_over=True) for answers in ({}, {"start_up_min": 6.0})]
+    assert said(measured[0], "P6", "rest of the run") == said(measured[1], "P6", "rest of the run")
+
+
+def test_a_rest_that_never_ends_is_said_to_and_not_called_unknown() -> None:
+    held = session(
+        Intent(remaining_steps=STEPS, failures_per_day=2000, restart_min=60), {"checkpoint_every": 600}
+    )
+    assert "nothing would ever be finished" in concluded(held, "P6")
+    assert held.decision.decision in {"keep", "stop", "tune"}
+
+
+def test_recorded_goodput_is_one_figure_in_everything_the_session_says() -> None:
+    """The share that P2 names is that of the view, and no other share is called goodput."""
+    held = session(Intent(remaining_steps=STEPS))
+    share = view().useful_share
+    assert share is not None
+    assert view().wall is not None
+    told = said(held, "P2", "goodput")
+    assert number(r"^(\d+) %", told) == round(100 * share)
+    assert "from the start of the process" in told
+    lines = [text for text in markdown(held).splitlines() if re.search(r"goodput.*\d+ %", text)]
+    assert len(lines) == 2  # what was, and what will be
