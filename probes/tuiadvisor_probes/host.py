@@ -32,6 +32,8 @@ class Host(Protocol):
     eval_span: EvalSpan
     forwards: Any  # model_hooks.Forwards
     roots: Any  # roots.Roots
+    known_ddp: dict[int, Any]  # id -> weak reference
+    model_facts: dict[str, Any]
     looks_for_device: bool
     device_kind: str | None
     device_uuid: str | None

@@ -23,6 +23,7 @@ from . import (
     framework_hooks,
     iterator_hook,
     mark_hooks,
+    model_facts,
     model_hooks,
     optimizer_hook,
     phases,
@@ -59,6 +60,7 @@ PARTS = (
     mark_hooks,
     optimizer_hook,
     iterator_hook,
+    model_facts,
 )
 BUSY_STEPS, SELDOM = 32, 64  # conditions are asked after each of the first steps, then after every 64th
 BREATH_S = 0.001
@@ -100,6 +102,7 @@ class Probe:
         self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
         self.roots = Roots(self)
+        self.model_facts: dict[str, Any] = {}  # of the model and of torch's settings, once they are known
         self.looks_for_device = True  # until the first optimizer step
         self.device_kind: str | None = None  # where it has a clock of its own
         self.device_uuid: str | None = None
@@ -264,6 +267,7 @@ class Probe:
         info["gradient_bytes"] = self.gradient_bytes
         info["device"] = self.device_kind or info["device"]
         info["device_uuid"] = self.device_uuid
+        info["model"] = self.model_facts
         info["ddp"] = self.gradient_module is not None
         info.update((name, said) for name in ("unmeasured", "unstepped") if (said := getattr(self, name)))
         if self.pipeline:

@@ -9,6 +9,7 @@ OptimizedModule, which is patched the same way; its graphs stay as they are.
 from __future__ import annotations
 
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from . import phases
@@ -36,6 +37,8 @@ class Roots:
         self.probe = probe
         self.searched: set[int] = set()  # ids of optimizers
         self.ids: set[int] = set()
+        self.fast: set[int] = set()  # of these the hooks that need not ask whether they are meant
+        self.modules: list[Any] = []  # weak references
         self.classes: set[type] = set()
         self.hook: Any = None
         self.next_search = 0
@@ -90,16 +93,18 @@ class Roots:
             self.why_not = OWN_CALL
             return
         self.ids.add(id(module))
+        self.fast.add(id(module))
+        self.modules.append(weakref.ref(module))
         if not is_new:
             return
         self.classes.add(owner)
-        ids, forwards, hook = self.ids, self.probe.forwards, self.hook
+        ids, fast, forwards, hook = self.ids, self.fast, self.probe.forwards, self.hook
 
         def phase(args: tuple[Any, ...]) -> int:
             return forwards.phase(args) if id(args[0]) in ids else STAY_OUT
 
         self.probe.patch(
-            owner, "__call__", lambda original: forwards.timed(original, hook, phase, ids), by_value=True
+            owner, "__call__", lambda original: forwards.timed(original, hook, phase, fast), by_value=True
         )
 
 

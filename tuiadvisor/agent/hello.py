@@ -69,6 +69,7 @@ def _introduction(link: RankLink) -> dict[str, object]:
         "nccl": info.nccl,
         "git_commit": link.git_commit,
         "device_uuid": info.device_uuid,
+        "model": info.model,
         "budget_ppm": link.budget_ppm,
         "attach_way": injection.way if injection else None,
         "attach_stopped_ns": injection.stopped_ns if injection else None,

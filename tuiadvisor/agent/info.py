@@ -25,6 +25,7 @@ _TEXTS: Final = (
     "unstepped",
 )
 _MAX_RANK: Final = 1 << 24
+_MAX_COUNT: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class ProbeInfo:
     parallel: dict[str, int] = field(default_factory=dict)
     pipeline: dict[str, int] = field(default_factory=dict)  # stages, ranks, micro_batches, first_rank
     hooks: dict[str, str] = field(default_factory=dict)  # name -> "ok" or why not
+    model: dict[str, int | str] = field(default_factory=dict)  # of the model and of torch's settings
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
@@ -75,6 +77,7 @@ def parse_info(raw: bytes) -> ProbeInfo:
         parallel=_numbers(told.get("parallel")),
         pipeline=_numbers(pipeline),
         hooks={name: text for name, said in _entries(told.get("hooks")) if (text := _text(said)) is not None},
+        model=_plain(told.get("model")),
         **texts,
     )
 
@@ -87,6 +90,15 @@ def _entries(value: object) -> list[tuple[str, object]]:
 
 def _numbers(value: object) -> dict[str, int]:
     return {name: size for name, said in _entries(value) if (size := _number(said)) is not None}
+
+
+def _plain(value: object) -> dict[str, int | str]:
+    """Numbers, flags and short texts by name."""
+    return {
+        name: item[:_MAX_TEXT_CHARS] if isinstance(item, str) else item
+        for name, item in _entries(value)
+        if isinstance(item, str) or (isinstance(item, int) and 0 <= item < _MAX_COUNT)
+    }
 
 
 def _number(value: object) -> int | None:

@@ -159,6 +159,8 @@ MODULE_ORDER: Final = (
     "framework_hooks",
     "mark_hooks",
     "iterator_hook",
+    "model_walk",
+    "model_facts",
     "install",
 )
 STANDALONE_MODULES: Final = ("armed", "stuck")  # run without the rest of the probe

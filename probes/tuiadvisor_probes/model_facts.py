@@ -1,0 +1,320 @@
+"""What is trained, and with which settings: gathered once at a few borders of early steps, never on the way of a step.
+
+The walk over the modules takes turns of a millisecond, at most MAX_TURNS of them; a model that is not through by then is
+cut and said so. Settings are torch's plain getters. Shape and precision of the input are read from the frame of one
+training forward: for that one call the hook asks its own way instead of the fast one, then all is as before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from .guard import INSPECTION, attempt
+from .model_walk import Walk, own
+
+if TYPE_CHECKING:
+    from .host import Host
+
+FIRST_STEP = 3  # wrappers and roots have shown themselves by then
+TURN_NS = 1_000_000
+MAX_TURNS = 24
+MAX_BORDERS = 8  # until the input was seen
+MAX_GATHERED = 4  # times, as more models show themselves
+HOOK_CODE = "tuiadvisor_hook"
+MAX_FRAMES = 24  # between a border and the hook that met it
+INPUT_NAMES = ("input_ids", "inputs_embeds", "pixel_values", "inputs", "x")
+CONFIG_NAMES = ("config", "cfg", "model_config", "model_args", "args", "params", "hparams")
+WRAPPED_NAMES = ("module", "_orig_mod", "model", "base_model")
+CONFIG_KEYS = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "depth"),
+    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "embed_dim"),
+    "head_size": ("head_dim", "d_kv"),
+    "window": ("sliding_window",),
+    "vocabulary": ("vocab_size",),
+    "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
+    "top_k": ("num_experts_per_tok", "moe_top_k", "top_k_experts"),
+}
+
+
+def install(probe: Host) -> None:
+    """Wait for a model."""
+    ModelFacts(probe).wait()
+
+
+class ModelFacts:
+    """One gathering after another, for as many models as show themselves."""
+
+    def __init__(self, probe: Host) -> None:
+        self.probe = probe
+        self.num_roots = self.num_gathered = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """The next gathering begins from nothing."""
+        self.walk: Walk | None = None
+        self.look: ForwardLook | None = None
+        self.loader: dict[str, Any] = {}
+        self.num_turns = self.num_borders = self.cost_ns = 0
+
+    def wait(self) -> None:
+        """Come by at the borders of the next steps."""
+        self.probe.when(self.advance, None, "", self.tell)
+
+    def roots(self) -> list[Any]:
+        """Wrappers that announced themselves, and roots that were found."""
+        probe = self.probe
+        references = [*probe.known_ddp.values(), *probe.roots.modules]
+        return [module for module in (reference() for reference in references) if module is not None]
+
+    def advance(self) -> bool:
+        """One turn; whether all is known that can be. What fails is not tried again."""
+        begin_ns = monotonic_ns()
+        is_done = attempt(INSPECTION, self._advance)
+        self.cost_ns += monotonic_ns() - begin_ns
+        return is_done is not False
+
+    def _advance(self) -> bool:
+        probe = self.probe
+        if probe.clock.step < FIRST_STEP:
+            return False
+        roots = self.roots()
+        if len(roots) == self.num_roots:
+            if self.walk is None:
+                return False
+        elif self.walk is None:
+            self.walk = Walk(roots)
+            self.look = ForwardLook(probe, roots[0])
+            self.look.arm()
+        self.loader = self.loader or loader_facts()
+        is_walked = self.walk.advance(TURN_NS) or self.num_turns >= MAX_TURNS
+        self.num_turns += 1
+        self.num_borders += 1
+        return is_walked and (self.look is None or self.look.is_done or self.num_borders >= MAX_BORDERS)
+
+    def tell(self) -> None:
+        """Into the info area, and wait for more models."""
+        walk, look = self.walk, self.look
+        if walk is None:
+            return
+        begin_ns = monotonic_ns()
+        if look is not None:
+            look.disarm()
+        roots = self.roots()
+        is_cut = bool(walk.stack or walk.roots)
+        facts = walk.told(is_cut=is_cut)
+        facts |= attempt(INSPECTION, config_facts, roots) or {}
+        facts |= settings(self.probe)
+        facts |= {**self.loader, **(look.found if look is not None else {})}
+        facts["gathered_us"] = (self.cost_ns + monotonic_ns() - begin_ns) // 1000
+        self.probe.model_facts = {name: value for name, value in facts.items() if value not in ("", None)}
+        self.num_roots = len(roots)
+        self.num_gathered += 1
+        self.restart()
+        self.probe.put_info()
+        if self.num_gathered < MAX_GATHERED:
+            self.wait()
+
+
+class ForwardLook:
+    """One training forward seen from inside its hook: what it is given, and in which precision it computes."""
+
+    def __init__(self, probe: Host, root: Any) -> None:
+        self.probe = probe
+        self.root_accelerated = "_original_forward" in own(root) or any(
+            "_original_forward" in own(child)
+            for child in (own(root).get("_modules") or {}).values()
+            if child is not None
+        )
+        self.former: Any = None
+        self.fast: set[int] = set()
+        self.found: dict[str, Any] = {}
+        self.is_done = False
+
+    def arm(self) -> None:
+        """The next forward asks us whether gradients are enabled."""
+        forwards, roots = self.probe.forwards, self.probe.roots
+        self.former, forwards.is_grad_enabled = forwards.is_grad_enabled, self
+        self.fast = set(roots.fast)
+        roots.fast.clear()  # the very set that the hooks hold
+
+    def disarm(self) -> None:
+        """All as before."""
+        if self.former is not None:
+            self.probe.forwards.is_grad_enabled, self.former = self.former, None
+            self.probe.roots.fast.update(self.fast)
+
+    def __call__(self) -> bool:
+        """Asked by the hook of a forward, in the training thread."""
+        asked = self.former
+        is_enabled = bool(asked()) if asked is not None else bool(sys.modules["torch"].is_grad_enabled())
+        if is_enabled and not self.is_done:
+            attempt(INSPECTION, self.take)
+        return is_enabled
+
+    def take(self) -> None:
+        """Read the frame of the hook that asks."""
+        for names in hook_frames():
+            given = names.get("args")
+            if type(given) is tuple and given and own(given[0]).get("training"):
+                self.is_done = True
+                self.disarm()
+                self.found |= self._precision()
+                self.found |= input_facts(given[1:], names.get("kwargs") or {})
+                return
+
+    def _precision(self) -> dict[str, Any]:
+        torch: Any = sys.modules["torch"]
+        kind = self.probe.device_kind or "cpu"
+        try:
+            is_on = torch.is_autocast_enabled(kind)
+            dtype = torch.get_autocast_dtype(kind) if is_on else None
+        except (TypeError, AttributeError):  # before torch 2.4
+            is_cpu = kind == "cpu"
+            is_on = torch.is_autocast_cpu_enabled() if is_cpu else torch.is_autocast_enabled()
+            dtype = torch.get_autocast_cpu_dtype() if is_cpu else torch.get_autocast_gpu_dtype()
+        if not is_on and self.root_accelerated:  # Accelerate switches it on inside of the forward
+            named = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+            return {"autocast": {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8"}.get(named, "off")}
+        return {"autocast": str(dtype).rpartition(".")[2] if is_on else "off"}
+
+
+def hook_frames() -> list[dict[str, Any]]:
+    """Locals of the probe's hooks around us, the innermost first."""
+    found = []
+    frame: Any = sys._getframe(1)
+    for _ in range(MAX_FRAMES):
+        if frame is None:
+            break
+        if frame.f_code.co_name == HOOK_CODE:
+            found.append(dict(frame.f_locals))
+        frame = frame.f_back
+    return found
+
+
+def input_facts(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Shape and type of what the model is called with."""
+    tensor_class = sys.modules["torch"].Tensor
+    candidates = [named[name] for name in INPUT_NAMES if name in named]
+    for value in (*candidates, *given, *named.values()):
+        one = value[0] if type(value) in (list, tuple) and value else value
+        if type(one) is dict and "input_ids" in one:
+            one = one["input_ids"]
+        if isinstance(one, tensor_class) and one.dim():
+            return {
+                "input": "x".join(str(length) for length in one.shape)[:60],
+                "input_dtype": _dtype(one.dtype),
+            }
+    return {}
+
+
+def _dtype(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+def loader_facts() -> dict[str, Any]:
+    """Of the DataLoader whose hook closes this step, if it is one."""
+    return attempt(INSPECTION, _loader_facts) or {}
+
+
+def _loader_facts() -> dict[str, Any]:
+    loaders: Any = sys.modules.get("torch.utils.data.dataloader")
+    base = getattr(loaders, "_BaseDataLoaderIter", None)
+    for names in hook_frames():
+        iterator = names.get("iterator")
+        if base is None or not isinstance(iterator, base):
+            continue
+        held = own(iterator)
+        workers = held.get("_num_workers")
+        if type(workers) is not int:
+            return {}
+        found = {"workers": workers, "pin_memory": bool(held.get("_pin_memory"))}
+        if workers:
+            found["persistent_workers"] = bool(held.get("_persistent_workers"))
+            if type(held.get("_prefetch_factor")) is int:
+                found["prefetch"] = held["_prefetch_factor"]
+        return found
+    return {}
+
+
+def config_facts(roots: list[Any]) -> dict[str, Any]:
+    """What a model's own configuration says of its shape, under the names that libraries use."""
+    for root in roots:
+        module = root
+        for _ in range(5):
+            names = own(module)
+            for name in CONFIG_NAMES:
+                values = _values(names.get(name))
+                found = {
+                    "config_" + fact: next(
+                        (values[key] for key in keys if type(values.get(key)) is int), None
+                    )
+                    for fact, keys in CONFIG_KEYS.items()
+                }
+                if found["config_layers"] and (found["config_hidden"] or found["config_heads"]):
+                    if values.get("is_encoder_decoder") is True:
+                        found["encoder_decoder"] = True
+                    if type(values.get("_attn_implementation_internal")) is str:
+                        found["attention"] = values["_attn_implementation_internal"][:30]
+                    return found
+            parts = names.get("_modules")
+            if not isinstance(parts, dict):
+                break
+            module = next((parts[name] for name in WRAPPED_NAMES if parts.get(name) is not None), None)
+            if module is None:
+                break
+    return {}
+
+
+def _values(config: Any) -> dict[str, Any]:
+    if type(config) is dict:
+        return config
+    if config is None or isinstance(config, (type, str, int, float)):
+        return {}
+    return attempt(INSPECTION, own, config) or {}
+
+
+def settings(probe: Host) -> dict[str, Any]:
+    """What torch was told: plain getters; one that this torch does not have is left out."""
+    torch: Any = sys.modules.get("torch")
+    core = getattr(torch, "_C", None)
+    found: dict[str, Any] = {}
+    for name, ask in (
+        ("tf32", lambda: _tf32(core)),
+        ("cudnn_tf32", lambda: bool(core._get_cudnn_allow_tf32())),
+        ("cudnn_benchmark", lambda: bool(core._get_cudnn_benchmark())),
+        ("sdp", lambda: _sdp(core)),
+        ("threads", lambda: int(torch.get_num_threads())),
+        ("device_name", lambda: _device_name(probe, torch)),
+    ):
+        try:
+            found[name] = ask()
+        except Exception:  # noqa: BLE001, S112 - the guard: another torch
+            continue
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        if os.environ.get(name):
+            found["allocator"] = os.environ[name][:80]
+    return found
+
+
+def _tf32(core: Any) -> bool:
+    """Past the deprecated names, which warn, and refuse where the new ones were used."""
+    ask = getattr(core, "_get_fp32_precision_getter", None)
+    return ask("cuda", "matmul") == "tf32" if ask is not None else bool(core._get_cublas_allow_tf32())
+
+
+def _sdp(core: Any) -> str:
+    """Kernels that scaled dot product attention may choose from."""
+    names = ("flash", "mem_efficient", "cudnn", "math")
+    flags = ((name, getattr(core, "_get_" + name + "_sdp_enabled", None)) for name in names)
+    return " ".join(name for name, ask in flags if ask is not None and ask()) or "none"
+
+
+def _device_name(probe: Host, torch: Any) -> str | None:
+    """Of a device that is in use already; torch keeps its properties."""
+    if probe.device_kind in (None, "cpu") or not torch.cuda.is_initialized():
+        return None
+    return str(torch.cuda.get_device_properties(torch.cuda.current_device()).name)[:80]

@@ -1,0 +1,371 @@
+"""How many parameters a model has and what they are for: a walk over its modules in short turns.
+
+In: modules of the host.  Out: a flat dict of numbers and short texts. Only what a module keeps in its own dict is read,
+past `__getattr__` and properties: an attribute of the host may compute, communicate or raise. Shapes and types are
+read, never values: nothing is asked of a device.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import monotonic_ns
+from typing import Any
+
+from .guard import INSPECTION, attempt
+
+EXPERT, RECOMPUTED, ADAPTER = 1, 2, 4  # bits that a module hands down to what is in it
+EMBEDDING, CONVOLUTION, MATRIX = range(3)
+LOOKS_BETWEEN_CLOCKS = 16
+MAX_SCRIPTED = 10_000  # parameters of a scripted module
+HEADS = ("num_heads", "n_head", "n_heads", "num_attention_heads", "nhead")
+HEAD_SIZES = ("head_dim", "attention_head_size", "d_kv", "key_value_proj_dim")
+WIDTHS = ("all_head_size", "embed_dim", "n_embd", "d_model", "hidden_size", "inner_dim", "dim")
+TOP_K = ("top_k", "topk", "num_experts_per_tok", "moe_top_k", "num_selected_experts")
+EXPERT_NAMES = ("experts", "local_experts")
+QUANTIZED = ("Params4bit", "Int8Params", "QTensor", "HQQLinear")
+
+
+def own(thing: Any) -> dict[str, Any]:
+    """What an object keeps itself; empty where it has no plain dict."""
+    found = object.__getattribute__(thing, "__dict__")
+    return found if isinstance(found, dict) else {}
+
+
+def first_number(names: dict[str, Any], keys: tuple[str, ...]) -> int:
+    """The first of these that is a positive whole number; 0: none."""
+    for key in keys:
+        value = names.get(key)
+        if type(value) is int and value > 0:
+            return value
+    return 0
+
+
+def product(shape: Any) -> int:
+    """Elements of a shape."""
+    size = 1
+    for length in shape:
+        size *= int(length)
+    return size
+
+
+class Walk:
+    """Resumed at several borders; what it holds of the host it lets go when it is done."""
+
+    def __init__(self, roots: list[Any]) -> None:
+        nn: Any = sys.modules.get("torch.nn")
+        conv: Any = sys.modules.get("torch.nn.modules.conv")
+        self.embedding_classes = (getattr(nn, "Embedding", ()), getattr(nn, "EmbeddingBag", ()))
+        self.conv_classes = getattr(conv, "_ConvNd", ())
+        self.attention_class = getattr(nn, "MultiheadAttention", ())
+        self.roots = list(reversed(roots))
+        self.stack: list[tuple[Any, int]] = []
+        self.seen_modules: set[int] = set()
+        self.seen: dict[Any, int] = {}  # parameter -> what it was counted as
+        self.flat: dict[
+            tuple[int, str], tuple[Any, Any, bool, Any]
+        ] = {}  # FSDP1's: (key, shape, trains, dtype)
+        self.in_forward: dict[type, bool] = {}  # class -> its forward calls a checkpoint
+        self.sums = dict.fromkeys(
+            ("params", "trainable", "embedding", "conv", "mm", "mm_frozen", "mm_frozen_before", "mm_expert"),
+            0,
+        )
+        self.sums |= dict.fromkeys(("lora", "mm_recomputed", "mm_odd", "uninitialized", "not_looked_at"), 0)
+        self.dtypes: dict[str, int] = {}  # of matrices
+        self.facts: dict[str, Any] = {}
+        self.wrappers: list[str] = []
+        self.num_models = self.num_modules = 0
+        self.num_attention = self.attention_width = 0
+        self.largest_odd = 0
+        self.trains_before = False
+        self.recompute = "no"
+
+    def advance(self, budget_ns: int) -> bool:
+        """Look at some more modules; whether all were seen."""
+        end_ns = monotonic_ns() + budget_ns
+        while self.stack or self.roots:
+            if not self.stack:
+                before = self.sums["params"]
+                self._begin(self.roots.pop())
+                self.num_models += self.sums["params"] > before
+            for _ in range(LOOKS_BETWEEN_CLOCKS):
+                if not self.stack:
+                    break
+                module, marks = self.stack.pop()
+                params = self.sums["params"]
+                self.num_modules += 1
+                if attempt(INSPECTION, self._look, module, marks) is None:
+                    self.sums["not_looked_at"] += 1
+                if self.num_models == 0 and self.sums["params"] > params:
+                    self.num_models = 1
+            if monotonic_ns() > end_ns:
+                return not (self.stack or self.roots)
+        return True
+
+    def _begin(self, root: Any) -> None:
+        if "class" not in self.facts:
+            inner = root
+            for _ in range(4):  # of what a wrapper wraps
+                held = attempt(INSPECTION, own, inner) or {}
+                found = (held.get("_modules") or {}).get("module") or (held.get("_modules") or {}).get(
+                    "_orig_mod"
+                )
+                if found is None:
+                    break
+                inner = found
+            self.facts["class"] = type(inner).__name__[:60]
+        self.trains_before = False
+        self.seen_before = len(self.seen)
+        self.stack.append((root, 0))
+
+    def _look(self, module: Any, marks: int) -> bool:
+        if id(module) in self.seen_modules:
+            return True
+        self.seen_modules.add(id(module))
+        kind, names = type(module), own(module)
+        name = kind.__name__
+        children, parameters = names.get("_modules"), names.get("_parameters")
+        self._wrapper(module, kind, name, names)
+        marks = self._recomputed(kind, name, names, marks)
+        if not isinstance(children, dict) or not isinstance(parameters, dict):
+            self._scripted(module, marks)
+            return True
+        if name.startswith(("Float8", "FP8")) or kind.__module__.startswith("transformer_engine"):
+            self.facts["fp8"] = True
+        use = self._use(kind, name)
+        for label, parameter in list(parameters.items()):
+            if parameter is not None or (id(module), label) in self.flat:
+                self._parameter(module, label, parameter, use, marks)
+        for key in [key for key in self.flat if key[0] == id(module) and key[1] not in parameters]:
+            self._parameter(module, key[1], None, use, marks)
+        self._attention(kind, name, names, children, parameters)
+        held = [child for child in children.values() if child is not None]
+        for label, child in reversed(list(children.items())):
+            if child is not None:
+                is_experts = label in EXPERT_NAMES or type(child).__name__.endswith("Experts")
+                if is_experts:
+                    self._experts(child, names, held)
+                handed = marks | EXPERT * is_experts | ADAPTER * str(label).startswith("lora_")
+                self.stack.append((child, handed))
+        return True
+
+    def _use(self, kind: type, name: str) -> int:
+        if issubclass(kind, self.embedding_classes) or name.endswith(
+            ("Embedding", "Embeddings", "EmbeddingBag")
+        ):
+            return EMBEDDING
+        return CONVOLUTION if self.conv_classes and issubclass(kind, self.conv_classes) else MATRIX
+
+    # --- parameters
+
+    def _parameter(self, module: Any, label: str, parameter: Any, use: int, marks: int) -> None:
+        flat = self.flat.get((id(module), label))
+        if flat is not None:
+            key, shape, trains, dtype = flat
+        else:
+            key, trains, dtype = id(parameter), bool(parameter.requires_grad), parameter.dtype
+            try:
+                shape = parameter.shape
+            except RuntimeError:  # a lazy module's, before its first forward
+                self.sums["uninitialized"] += 1
+                return
+            shape = self._whole(parameter, shape)
+        if type(parameter).__name__ in QUANTIZED:
+            self.facts["quantized"] = True
+        self._count(key, label, tuple(shape), str(dtype).rpartition(".")[2], use, marks, trains=trains)
+
+    def _whole(self, parameter: Any, shape: Any) -> Any:
+        """The shape of all shards together, where this process holds one."""
+        mesh = getattr(parameter, "device_mesh", None)
+        if mesh is not None and "sharding" not in self.facts:  # a DTensor's shape is the whole one
+            self.facts["sharding"] = "DTensor: whole sizes"
+            dims = getattr(mesh, "mesh_dim_names", None) or ()
+            sizes = tuple(getattr(mesh, "shape", ()))
+            self.facts["mesh"] = " ".join(
+                str(dims[place] if place < len(dims) else "dim" + str(place)) + "=" + str(size)
+                for place, size in enumerate(sizes)
+            )[:60]
+        whole = getattr(parameter, "ds_shape", None)
+        if whole is not None and 0 in tuple(shape):
+            self.facts["sharding"] = "ZeRO-3: whole sizes"
+            return whole
+        if getattr(parameter, "tensor_model_parallel", False):
+            self.facts["sharding"] = "tensor parallel: sizes of one rank"
+        return shape
+
+    def _count(
+        self, key: Any, label: str, shape: tuple[int, ...], dtype: str, use: int, marks: int, *, trains: bool
+    ) -> None:
+        sums, size = self.sums, product(shape)
+        former = self.seen.get(key)
+        if former is not None:
+            if (former, use) in ((EMBEDDING, MATRIX), (MATRIX, EMBEDDING)) and "tied" not in self.facts:
+                self.facts["tied"] = True
+                if former == EMBEDDING:  # it is multiplied once, as the head
+                    sums["embedding"] -= size
+                    self.facts["head"] = size
+                    self._matrix(shape, size, dtype, marks, trains=trains)
+            return
+        if use == MATRIX and len(shape) > 1 and ("pos" in label or "embed" in label or "token" in label):
+            use = EMBEDDING  # added or looked up, not multiplied
+        self.seen[key] = use
+        sums["params"] += size
+        sums["trainable"] += size if trains else 0
+        if marks & ADAPTER or "lora_" in label:
+            sums["lora"] += size
+        if use == EMBEDDING:
+            sums["embedding"] += size
+        elif use == CONVOLUTION:
+            sums["conv"] += size
+        elif len(shape) > 1 and size:
+            if not marks & ADAPTER and "weight" in label and len(shape) == 2:
+                self.facts["head"] = size  # the last one that is counted stays
+            self._matrix(shape, size, dtype, marks, trains=trains)
+        self.trains_before = self.trains_before or trains
+
+    def _matrix(self, shape: tuple[int, ...], size: int, dtype: str, marks: int, *, trains: bool) -> None:
+        sums = self.sums
+        sums["mm" if trains else "mm_frozen"] += size
+        if not trains and not self.trains_before:
+            sums["mm_frozen_before"] += size
+        if marks & EXPERT:
+            sums["mm_expert"] += size
+        if marks & RECOMPUTED:
+            sums["mm_recomputed"] += size
+        self.dtypes[dtype] = self.dtypes.get(dtype, 0) + size
+        if any(length % 8 for length in shape[-2:]) and min(shape[-2:]) >= 8:
+            sums["mm_odd"] += size
+            if size > self.largest_odd:
+                self.largest_odd = size
+                self.facts["odd_shape"] = "x".join(map(str, shape))[:40]
+
+    def _scripted(self, module: Any, marks: int) -> None:
+        """A module whose parts are not Python's own: its parameters in one list."""
+        for number, (label, parameter) in enumerate(module.named_parameters()):
+            if number >= MAX_SCRIPTED:
+                self.sums["not_looked_at"] += 1
+                return
+            last = label.rpartition(".")[2]
+            self._parameter(module, last, parameter, EMBEDDING if "emb" in label else MATRIX, marks)
+        self.facts["scripted"] = True
+
+    # --- what a module is
+
+    def _wrapper(self, module: Any, kind: type, name: str, names: dict[str, Any]) -> None:
+        bases = [base.__name__ for base in kind.__mro__]
+        if "FSDPModule" in bases:
+            self._wrapped("FSDP2")
+            policy = getattr(module._get_fsdp_state(), "_mp_policy", None)
+            self._mixed_precision(getattr(policy, "param_dtype", None))
+        elif name == "FullyShardedDataParallel":
+            self._wrapped("FSDP1")
+            self._mixed_precision(getattr(names.get("mixed_precision"), "param_dtype", None))
+            self._flat(names.get("_handle"))
+        elif name == "DistributedDataParallel" or "DistributedDataParallel" in bases:
+            self._wrapped("DDP")
+        elif name == "OptimizedModule" or names.get("_compiled_call_impl") is not None:
+            self.facts["compiled"] = True
+        elif kind.__module__.startswith("deepspeed") and name.endswith("Engine"):
+            self._wrapped("DeepSpeed")
+
+    def _wrapped(self, name: str) -> None:
+        if name not in self.wrappers:
+            self.wrappers.append(name)
+
+    def _mixed_precision(self, dtype: Any) -> None:
+        if dtype is not None:
+            self.facts.setdefault("mixed_precision", str(dtype).rpartition(".")[2])
+
+    def _flat(self, handle: Any) -> None:
+        """FSDP1 holds its shard of one flat parameter; what it is made of stands beside it."""
+        flat = getattr(handle, "flat_param", None)
+        if flat is None:
+            return
+        self.facts["sharding"] = "FSDP1: whole sizes"
+        for info, shape in zip(flat._param_infos, flat._shapes):  # noqa: B905 - torch's own, of one length
+            key = (id(info.module), info.param_name)
+            self.flat[key] = (key, shape, bool(flat.requires_grad), flat.dtype)
+        for info in getattr(flat, "_shared_param_infos", ()):
+            primary = self.flat.get((id(info.prim_module), info.prim_param_name))
+            if primary is not None:
+                self.flat[id(info.module), info.param_name] = primary
+
+    def _recomputed(self, kind: type, name: str, names: dict[str, Any], marks: int) -> int:
+        switch = names.get("gradient_checkpointing")
+        if name == "CheckpointWrapper" or switch is True:
+            self.recompute = "yes"
+            return marks | RECOMPUTED
+        if switch is False or self.recompute != "no":
+            return marks
+        calls = self.in_forward.get(kind)
+        if calls is None:
+            code = getattr(kind.__dict__.get("forward"), "__code__", None)
+            calls = self.in_forward[kind] = any(
+                "checkpoint" in word for word in getattr(code, "co_names", ())
+            )
+        if calls:
+            self.recompute = "maybe"
+        return marks
+
+    def _attention(
+        self,
+        kind: type,
+        name: str,
+        names: dict[str, Any],
+        children: dict[str, Any],
+        parameters: dict[str, Any],
+    ) -> None:
+        is_torchs = self.attention_class and issubclass(kind, self.attention_class)
+        lower = name.lower()
+        if not is_torchs and "attention" not in lower and "attn" not in lower:
+            return
+        linear = [child for child in children.values() if child is not None and _multiplies(child)]
+        if not linear and not any(len(p.shape) > 1 for p in parameters.values() if p is not None):
+            return
+        heads, size = first_number(names, HEADS), first_number(names, HEAD_SIZES)
+        width = heads * size or first_number(names, WIDTHS)
+        if not width and linear:
+            last = own(linear[-1])
+            base = (last.get("_modules") or {}).get("base_layer")  # a low-rank adapter's
+            width = first_number(own(base) if base is not None else last, ("in_features", "nx"))
+        self.num_attention += 1
+        self.attention_width += width
+        if not width:
+            self.facts["attention_unclear"] = True
+        if heads:
+            self.facts["heads"] = heads
+
+    def _experts(self, child: Any, names: dict[str, Any], beside: list[Any]) -> None:
+        parts = own(child)
+        held = parts.get("_modules") or {}
+        count = len(held) or first_number(parts, ("num_experts", "num_local_experts"))
+        if not count:
+            shapes = [p.shape for p in (parts.get("_parameters") or {}).values() if p is not None]
+            count = next((int(shape[0]) for shape in shapes if len(shape) == 3), 0)
+        self.facts["experts"] = max(count, self.facts.get("experts", 0))
+        for holder in (names, parts, *map(own, beside)):
+            top_k = first_number(holder, TOP_K)
+            if top_k:
+                self.facts["top_k"] = top_k
+                return
+
+    # --- what came of it
+
+    def told(self, *, is_cut: bool) -> dict[str, Any]:
+        """All of it; a number that is not there was not seen."""
+        found = {**self.sums, **self.facts}
+        found |= {"models": self.num_models, "modules": self.num_modules, "recompute": self.recompute}
+        found |= {"layers": self.num_attention, "attention_width": self.attention_width}
+        if is_cut:
+            found["cut"] = True
+        if self.wrappers:
+            found["wrappers"] = " ".join(self.wrappers)
+        if self.dtypes:
+            by_size = sorted(self.dtypes, key=lambda name: -self.dtypes[name])
+            found["param_dtype"] = by_size[0]
+            found["param_dtypes"] = " ".join(by_size[:4])
+        return found
+
+
+def _multiplies(module: Any) -> bool:
+    name = type(module).__name__
+    return "Linear" in name or "Conv1D" in name
