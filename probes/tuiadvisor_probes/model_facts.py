@@ -1,7 +1,7 @@
-"""What is trained, and with which settings: gathered once at a few borders of early steps, never on the way of a step.
+"""What is trained, and with which settings: gathered once at a few borders of early steps, never within one.
 
-The walk over the modules takes turns of a millisecond, at most MAX_TURNS of them; a model that is not through by then is
-cut and said so. Settings are torch's plain getters. Shape and precision of the input are read from the frame of one
+The walk over the modules takes turns of a millisecond, at most MAX_TURNS of them; a model that is not through by then
+is cut and said so. Settings are torch's plain getters. Shape and precision of the input are read from the frame of one
 training forward: for that one call the hook asks its own way instead of the fast one, then all is as before.
 """
 
@@ -124,11 +124,8 @@ class ForwardLook:
 
     def __init__(self, probe: Host, root: Any) -> None:
         self.probe = probe
-        self.root_accelerated = "_original_forward" in own(root) or any(
-            "_original_forward" in own(child)
-            for child in (own(root).get("_modules") or {}).values()
-            if child is not None
-        )
+        parts = (root, *(own(root).get("_modules") or {}).values())
+        self.root_accelerated = any("_original_forward" in own(part) for part in parts if part is not None)
         self.former: Any = None
         self.fast: set[int] = set()
         self.found: dict[str, Any] = {}
@@ -280,7 +277,7 @@ def _values(config: Any) -> dict[str, Any]:
 def settings(probe: Host) -> dict[str, Any]:
     """What torch was told: plain getters; one that this torch does not have is left out."""
     torch: Any = sys.modules.get("torch")
-    core = getattr(torch, "_C", None)
+    core: Any = getattr(torch, "_C", None)
     found: dict[str, Any] = {}
     for name, ask in (
         ("tf32", lambda: _tf32(core)),

@@ -171,7 +171,8 @@ class Walk:
             shape = self._whole(parameter, shape)
         if type(parameter).__name__ in QUANTIZED:
             self.facts["quantized"] = True
-        self._count(key, label, tuple(shape), str(dtype).rpartition(".")[2], use, marks, trains=trains)
+        held = (tuple(shape), str(dtype).rpartition(".")[2], trains)
+        self._count(key, label, held, use=use, marks=marks)
 
     def _whole(self, parameter: Any, shape: Any) -> Any:
         """The shape of all shards together, where this process holds one."""
@@ -193,8 +194,9 @@ class Walk:
         return shape
 
     def _count(
-        self, key: Any, label: str, shape: tuple[int, ...], dtype: str, use: int, marks: int, *, trains: bool
+        self, key: Any, label: str, held: tuple[tuple[int, ...], str, bool], *, use: int, marks: int
     ) -> None:
+        shape, dtype, trains = held  # trains: its gradient is computed
         sums, size = self.sums, product(shape)
         former = self.seen.get(key)
         if former is not None:

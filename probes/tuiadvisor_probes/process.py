@@ -49,7 +49,7 @@ def _nccl_version() -> str | None:
 
 
 def as_json(info: dict[str, Any]) -> bytes:
-    """The info area's text. Cut JSON is no JSON: where it is too long, shorter reasons and no group names, then nothing of the model."""
+    """The info area's text. Cut JSON is no JSON: where it is too long, short reasons, no group names, then no model."""
     text = json.dumps(info).encode()
     if len(text) > INFO_BYTES:
         info["hooks"] = {name: said[:MAX_TEXT_CHARS] for name, said in info["hooks"].items()}
