@@ -122,15 +122,33 @@ class RankState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredPeak:
+    """What a matrix product got on the machine at hand, with so many threads and nothing beside it."""
+
+    dtype: str
+    threads: int
+    flops: float  # a second
+    bytes_s: float | None  # of a copy, read and written
+
+
+@dataclass(frozen=True, slots=True)
 class GivenWork:
     """What one optimizer step of the whole job works on, as the user says; None: count it from the batches."""
 
     samples_per_step: int | None = None
     tokens_per_step: int | None = None
+    flops_per_step: int | None = None
+    peak_flops: int | None = None  # of one device, a second
+    measured: tuple[MeasuredPeak, ...] = ()  # of the machine at hand: no part of a recording
 
     def document(self) -> dict[str, int]:
         """What is given, by name: part of a recording's first frame."""
-        named = {"samples_per_step": self.samples_per_step, "tokens_per_step": self.tokens_per_step}
+        named = {
+            "samples_per_step": self.samples_per_step,
+            "tokens_per_step": self.tokens_per_step,
+            "flops_per_step": self.flops_per_step,
+            "peak_flops": self.peak_flops,
+        }
         return {name: value for name, value in named.items() if value is not None}
 
     def over(self, other: GivenWork) -> GivenWork:
@@ -139,8 +157,12 @@ class GivenWork:
         return GivenWork(
             other.samples_per_step if samples is None else samples,
             other.tokens_per_step if tokens is None else tokens,
+            other.flops_per_step if self.flops_per_step is None else self.flops_per_step,
+            other.peak_flops if self.peak_flops is None else self.peak_flops,
+            self.measured or other.measured,
         )
 
 
 NOTHING_GIVEN: Final = GivenWork()
 MAX_WORK_PER_STEP: Final = 1 << 50
+MAX_FLOPS: Final = (1 << 63) - 1  # what a frame can carry

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from .guard import INSPECTION, attempt
 from .model_walk import Walk, own
+from .phases import NUM_PHASES
+from .ring import HEADER_BYTES, STEP_STRUCT
 
 if TYPE_CHECKING:
     from .host import Host
@@ -23,6 +25,7 @@ TURN_NS = 1_000_000
 MAX_TURNS = 24
 MAX_BORDERS = 8  # until the input was seen
 MAX_GATHERED = 4  # times, as more models show themselves
+MICRO_STEPS = NUM_PHASES + 10  # place in a record, its mark included
 HOOK_CODE = "tuiadvisor_hook"
 MAX_FRAMES = 24  # between a border and the hook that met it
 INPUT_NAMES = ("input_ids", "inputs_embeds", "pixel_values", "inputs", "x")
@@ -108,6 +111,7 @@ class ModelFacts:
         facts = walk.told(is_cut=is_cut)
         facts |= attempt(INSPECTION, config_facts, roots) or {}
         facts |= settings(self.probe)
+        facts["micro_steps"] = attempt(INSPECTION, micro_steps, self.probe)
         facts |= {**self.loader, **(look.found if look is not None else {})}
         facts["gathered_us"] = (self.cost_ns + monotonic_ns() - begin_ns) // 1000
         self.probe.model_facts = {name: value for name, value in facts.items() if value not in ("", None)}
@@ -210,6 +214,16 @@ def input_facts(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]
 
 def _dtype(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]
+
+
+def micro_steps(probe: Host) -> int | None:
+    """Backwards in the newest step that was written; None before the first."""
+    writer = probe.ring
+    if not writer.num_steps:
+        return None
+    place = HEADER_BYTES + (writer.num_steps - 1) % writer.step_capacity * STEP_STRUCT.size
+    record = STEP_STRUCT.unpack_from(writer.map, place)
+    return int(record[MICRO_STEPS]) or None
 
 
 def loader_facts() -> dict[str, Any]:

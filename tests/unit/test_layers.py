@@ -67,9 +67,11 @@ ALLOWED = {
         "tuiadvisor.phases",
         "tuiadvisor.report",
     ),
+    "tuiadvisor/efficiency": ("tuiadvisor.efficiency", "tuiadvisor.views.efficiency", "tuiadvisor.events"),
     "tuiadvisor/causes": (
         *(
             "tuiadvisor.causes",
+            "tuiadvisor.efficiency",
             "tuiadvisor.metrics",
             "tuiadvisor.views",
             "tuiadvisor.events",
@@ -79,6 +81,7 @@ ALLOWED = {
     ),
     "tuiadvisor/advisor": (
         "tuiadvisor.advisor",
+        "tuiadvisor.efficiency",
         "tuiadvisor.causes",
         "tuiadvisor.views",
         "tuiadvisor.stream",
@@ -114,6 +117,7 @@ ALLOWED = {
         "tuiadvisor.views",
         "tuiadvisor.scaling",
         "tuiadvisor.errors",
+        "tuiadvisor.events.MeasuredPeak",
         "tuiadvisor.shellword",
         "tuiadvisor.phases",
         "tuiadvisor_rules",
@@ -148,6 +152,7 @@ ALLOWED = {
     "tuiadvisor/scaling": ("tuiadvisor.scaling", "tuiadvisor.errors", "numpy", "scipy"),
     "tuiadvisor/importers": (
         "tuiadvisor.importers",
+        "tuiadvisor.efficiency",
         "tuiadvisor.metrics",
         "tuiadvisor.events",
         "tuiadvisor.phases",

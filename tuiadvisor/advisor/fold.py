@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
+from tuiadvisor.advisor.assemble.job_efficiency import job_efficiency
 from tuiadvisor.advisor.assemble.picture import (
     SCHEMA,
     chain,
@@ -265,7 +266,7 @@ class Advisor:
             schema=SCHEMA,
             run=run_info(self.roster),
             window=window(diagnosis, _why_undecided(found, seen)),
-            step=step_summary(diagnosis, self._given.over(self.roster.given), seen.elapsed_s),
+            step=seen.step,
             overlap=overlap(diagnosis),
             slowdown=diagnosis.slowdown.S if diagnosis is not None and diagnosis.slowdown else None,
             stragglers=named,
@@ -301,6 +302,8 @@ class Advisor:
             pipeline=seen.pipeline,
             pauses=pause_views(diagnosis),
             exchange=seen.exchange.view,
+            efficiency=seen.efficiency,
+            stack=seen.stack,
             chain=chain(diagnosis),
             # A single step of a replay shows what had been seen by then; a chosen range of steps says nothing of it.
             collectives=()
@@ -336,6 +339,10 @@ class Advisor:
             None if steps is None else steps[1],
             on_device=self._on_device,
         )
+        given = self._given.over(self.roster.given)
+        elapsed_s = mean_step_s(found[0], timed[0].first_step) if timed and found else None
+        step = step_summary(diagnosis, given, elapsed_s)
+        stack, efficiency = job_efficiency(self.roster, diagnosis, step, given, why_blind)
         return Seen(
             missing=missing,
             table=found[0] if found is not None else None,
@@ -345,7 +352,9 @@ class Advisor:
             pipeline=pipeline_view(pipelines),
             exchange=find_exchange(self.buckets, self.store, self.roster, diagnosis),
             clock="device" if timed else "host",
-            elapsed_s=mean_step_s(found[0], timed[0].first_step) if timed and found else None,
+            step=step,
+            stack=stack,
+            efficiency=efficiency,
             why_blind=why_blind,
         )
 
@@ -383,6 +392,8 @@ class Advisor:
             device=of_job(seen.devices),
             pipelines=seen.pipelines,
             exchange=seen.exchange.view,
+            stack=seen.stack,
+            efficiency=seen.efficiency,
         )
         judged, _ = find(seen.diagnosis, facts, self.rules)
         return [entry for entry in judged if not entry.needs_device] if seen.why_blind else judged

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits
     from tuiadvisor.metrics.series.memory_growth import Creep
     from tuiadvisor.views.communication import ExchangeView
+    from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.run_view import DeviceView
 
 MINUTE_S: Final = 60.0
@@ -121,3 +122,5 @@ class Facts:
     device: DeviceView | None = None  # of the typical rank
     pipelines: Pipelines | None = None
     exchange: ExchangeView | None = None  # bucket by bucket
+    stack: Stack | None = None
+    efficiency: Efficiency | None = None

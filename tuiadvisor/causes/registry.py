@@ -16,6 +16,7 @@ from tuiadvisor.causes.pauses import IRREGULAR_PAUSES, PERIODIC_PAUSES
 from tuiadvisor.causes.pipeline_bubble import PIPELINE_BUBBLE
 from tuiadvisor.causes.rotating_lateness import ROTATING_LATENESS
 from tuiadvisor.causes.slower_since import SLOWER_SINCE
+from tuiadvisor.causes.stack import STACK
 from tuiadvisor.causes.straggler import SLOW_HOST, STRAGGLER
 from tuiadvisor.causes.taking_turns import TAKING_TURNS
 from tuiadvisor.causes.uneven_lengths import UNEVEN_LENGTHS
@@ -47,6 +48,7 @@ CAUSES: Final = (
     HEAVY_STAGE,
     PERIODIC_PAUSES,
     IRREGULAR_PAUSES,
+    STACK,
     HANG,
 )
 _BY_RULE: Final = {rule: cause for cause in CAUSES for rule in cause.rules}

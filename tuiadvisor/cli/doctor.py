@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import platform
 import sys
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tuiadvisor import __version__
 from tuiadvisor.agent.gpu import GpuSampler
@@ -15,12 +16,12 @@ from tuiadvisor.agent.room import MIB
 from tuiadvisor.agent.session import places, room_for_ring
 from tuiadvisor.agent.stacks import find_spy
 from tuiadvisor.cli.document import print_document
+from tuiadvisor.cli.measuring import measure_peak, measured_lines
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject.armed import taken_folder, waiting_processes
 from tuiadvisor.inject.permission import tracing_forbidden, yama_scope
 from tuiadvisor.inject.refusals import has_ptrace_capability
-
-if TYPE_CHECKING:
-    import argparse
+from tuiadvisor.session.machine import FILE_NAME, save_ceiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,23 @@ class Check:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_argument(
+        "--measure", action="store_true",
+        help="measure what this machine's processor gives a matrix product, some seconds, and keep it for MFU "
+        f"in {FILE_NAME}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threads", type=_threads, metavar="N",
+        help="with --measure: as many as a rank has (torch.get_num_threads(); default: the cores this process may use)",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Look and print; 1 if injection cannot work at all."""
+    if options.measure:
+        return _measure(options)
+    if options.threads is not None:
+        raise TuiadvisorError("--threads belongs to --measure")
     checks = [
         look_at_machine(),
         look_at_ptrace(),
@@ -58,6 +72,23 @@ def run(options: argparse.Namespace) -> int:
             if check.remedy:
                 print(f"{'':19} -> {check.remedy}")
     return int(any(check.state == "missing" for check in checks))
+
+
+def _threads(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+    if not 1 <= number <= 1024:
+        raise argparse.ArgumentTypeError(f"{text!r}: give 1 to 1024 threads")
+    return number
+
+
+def _measure(options: argparse.Namespace) -> int:
+    document = measure_peak(options.threads or len(os.sched_getaffinity(0)))
+    save_ceiling(document)
+    if options.json:
+        print_document(document)
+    else:
+        print("\n".join([*measured_lines(document), f"kept in {FILE_NAME}"]))
+    return 0
 
 
 def look_at_machine() -> Check:

@@ -46,6 +46,8 @@ def document(view: RunView) -> Document:
         "collectives": [asdict(row) for row in view.collectives],
         "exchange": asdict(view.exchange) if view.exchange else None,
         "device": asdict(view.device) if view.device else None,
+        "efficiency": asdict(view.efficiency) if view.efficiency else None,
+        "stack": {**view.stack.facts, "differing": list(view.stack.differing)} if view.stack else None,
         "stragglers": {
             "slowdown": view.slowdown,
             "ranks": [asdict(entry) for entry in view.stragglers],

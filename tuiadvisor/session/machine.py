@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.events import MeasuredPeak
 
 FILE_NAME: Final = ".tuiadvisor-machine.json"
 MAX_FILE_BYTES: Final = 16 << 20
@@ -61,6 +62,7 @@ class Machine:
 
     networks: tuple[Network, ...] = ()
     storage: Storage | None = None
+    peaks: tuple[MeasuredPeak, ...] = ()  # of its processors, by precision and threads
 
     def network_for(self, num_ranks: int | None, num_hosts: int | None) -> Network | None:
         """The one measured like the job: within one host or between hosts, with the nearest number of ranks."""
@@ -78,10 +80,12 @@ def read_machine(path: str | Path = FILE_NAME) -> Machine:
     """The ceilings of a project; an absent file knows none. TuiadvisorError names the file and the remedy."""
     where = Path(path)
     entries = _entries(where)
-    networks, storage = [], None
+    networks, storage, peaks = [], None, list[MeasuredPeak]()
     for entry in entries:
         if entry.get("kind") == "nccl-tests":
             networks.append(_network(entry, where))
+        elif entry.get("kind") == "peak":
+            peaks += _peaks(entry, where)
         elif entry.get("kind") == "fio":
             storage = Storage(
                 _positive(entry.get("read_bytes_s")),
@@ -90,7 +94,7 @@ def read_machine(path: str | Path = FILE_NAME) -> Machine:
             )
         else:
             raise TuiadvisorError(f"{where}: an entry is of no known kind; delete the file and import again")
-    return Machine(tuple(networks), storage)
+    return Machine(tuple(networks), storage, tuple(peaks))
 
 
 def save_ceiling(document: dict[str, Any], path: str | Path = FILE_NAME) -> None:
@@ -108,7 +112,7 @@ def save_ceiling(document: dict[str, Any], path: str | Path = FILE_NAME) -> None
 
 
 def _mark(entry: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(entry.get(key)) for key in ("kind", "num_ranks", "num_hosts"))
+    return tuple(str(entry.get(key)) for key in ("kind", "num_ranks", "num_hosts", "threads"))
 
 
 def _entries(where: Path) -> list[dict[str, Any]]:
@@ -147,6 +151,20 @@ def _network(entry: dict[str, Any], where: Path) -> Network:
     return Network(
         _count(entry.get("num_ranks")), _count(entry.get("num_hosts")), tuple(sorted(found.items()))
     )
+
+
+def _peaks(entry: dict[str, Any], where: Path) -> list[MeasuredPeak]:
+    rates, threads = entry.get("flops_s"), _count(entry.get("threads"))
+    found = [
+        MeasuredPeak(dtype, threads, rate, _positive(entry.get("bytes_s")))
+        for dtype, value in (rates.items() if isinstance(rates, dict) else ())
+        if isinstance(dtype, str) and threads and (rate := _positive(value))
+    ]
+    if not found:
+        raise TuiadvisorError(
+            f"{where}: a peak without threads and rates; measure again: tuiadvisor doctor --measure"
+        )
+    return found
 
 
 def _positive(value: object) -> float | None:

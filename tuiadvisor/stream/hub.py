@@ -404,6 +404,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--share", default="", help="a second address for viewers; needs --keys")
     parser.add_argument("--samples-per-step", type=int)
     parser.add_argument("--tokens-per-step", type=int)
+    parser.add_argument("--flops-per-step", type=int)
+    parser.add_argument("--peak-flops", type=int)
     parser.add_argument("--keys", action="store_true", help="read one line with keys from standard input")
     log.add_options(parser)
     given = parser.parse_args(arguments)
@@ -419,7 +421,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.parent,
             given.share,
             keys,
-            GivenWork(given.samples_per_step, given.tokens_per_step),
+            GivenWork(given.samples_per_step, given.tokens_per_step, given.flops_per_step, given.peak_flops),
         )
         run_hub(config, lambda line: print(line, flush=True))
     except TuiadvisorError as error:

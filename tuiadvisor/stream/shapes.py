@@ -153,7 +153,9 @@ _STATUS_RANK = {
 SHAPES: Final[dict[FrameKind, Check]] = {
     FrameKind.RUN: _object(
         {
-            **_fields(_integer, "created_wall_ns schema samples_per_step tokens_per_step"),
+            **_fields(
+                _integer, "created_wall_ns schema samples_per_step tokens_per_step flops_per_step peak_flops"
+            ),
             **_fields(_text, "tuiadvisor label command hub_host"),
         }
     ),

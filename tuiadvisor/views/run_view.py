@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
-    from tuiadvisor.views.goodput import Goodput
+    from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.rank_group import Grouping
     from tuiadvisor.views.shares import Shares
@@ -377,6 +377,8 @@ class RunView:
     groupings: tuple[Grouping, ...] = ()
     pauses: tuple[PauseView, ...] = ()
     exchange: ExchangeView | None = None  # bucket by bucket; None: not seen so, `unknown` says why
+    efficiency: Efficiency | None = None  # MFU and what it rests on
+    stack: Stack | None = None  # None: no probe says what is trained
     clock: Clock = "host"  # of the steps, phases and ranks above
     wall: Goodput | None = (
         None  # from the start of the process on; None: no step yet, or an earlier moment is shown

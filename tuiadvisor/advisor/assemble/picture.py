@@ -151,7 +151,7 @@ def step_summary(
         throughput_tokens_s=rate(given.tokens_per_step, steady.tokens_RK),
         shares=shares(seconds),
         seconds=seconds,
-        given=tuple(name.removesuffix("_per_step") for name in given.document()),
+        given=tuple(name for name in ("samples", "tokens") if f"{name}_per_step" in given.document()),
         mean_s=mean_or_none(cycle),
         mean_with_pauses_s=elapsed_s,
     )

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steps.step_table import StepTable
+    from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.pipeline import PipelineView
-    from tuiadvisor.views.run_view import Clock, DeviceView
+    from tuiadvisor.views.run_view import Clock, DeviceView, StepSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,10 @@ class Seen:
     pipelines: Pipelines | None
     pipeline: PipelineView | None
     exchange: Exchange
+    step: StepSummary
+    stack: Stack | None
+    efficiency: Efficiency
     clock: Clock = "host"  # that the diagnosis rests on
-    elapsed_s: float | None = None  # a step in the mean, with its pauses, where not all steps were measured
     why_blind: str = ""  # why it rests on the host's although the ranks compute on devices
 
 

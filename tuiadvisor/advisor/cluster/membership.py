@@ -21,7 +21,7 @@ from tuiadvisor.advisor.cluster.rank_facts import RankFacts
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.stops import Stops
 from tuiadvisor.causes.facts import Crowd
-from tuiadvisor.events import MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
+from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 from tuiadvisor.views.run_view import HostRow
 
@@ -202,7 +202,12 @@ class Roster:
 
     def _run(self, payload: Payload) -> None:
         self.created_wall_ns = integer(payload, "created_wall_ns")
-        self.given = GivenWork(_work(payload, "samples_per_step"), _work(payload, "tokens_per_step"))
+        self.given = GivenWork(
+            _work(payload, "samples_per_step"),
+            _work(payload, "tokens_per_step"),
+            _work(payload, "flops_per_step", MAX_FLOPS),
+            _work(payload, "peak_flops", MAX_FLOPS),
+        )
         for name in ("tuiadvisor", "label", "command", "hub_host"):
             value = text(payload, name)
             if value:
@@ -441,9 +446,9 @@ class Roster:
         return max((a.last_ns - a.first_ns) / 1e9 for a in seen)
 
 
-def _work(payload: Payload, name: str) -> int | None:
+def _work(payload: Payload, name: str, most: int = MAX_WORK_PER_STEP) -> int | None:
     value = integer(payload, name)
-    return value if value is not None and 0 < value <= MAX_WORK_PER_STEP else None
+    return value if value is not None and 0 < value <= most else None
 
 
 def _unplaced(payload: Payload, former: tuple[str, ...]) -> tuple[str, ...]:

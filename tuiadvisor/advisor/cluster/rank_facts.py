@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.payload_fields import counts, integer, text
+from tuiadvisor.efficiency.gathering import believed
 from tuiadvisor.events import THREAD_STATES, RankState
 from tuiadvisor.phases import PHASES
 
@@ -59,9 +60,7 @@ class RankFacts:
     parallel: dict[str, int] = field(default_factory=dict)
     pipeline: dict[str, int] = field(default_factory=dict)
     start_wall_ns: int | None = None
-    starts_wall_ns: tuple[
-        int, ...
-    ] = ()  # of all processes that were this rank, in the order they were heard of
+    model: dict[str, int | str] = field(default_factory=dict)  # and torch's settings
     still_phase: str | None = (
         None  # where it was when last heard alive; a probe taken out leaves this as it was
     )
@@ -87,6 +86,7 @@ class RankFacts:
             self.no_device_times = "" if self.no_device_times == "ok" else self.no_device_times
         self.parallel = counts(entry, "parallel") or self.parallel
         self.pipeline = counts(entry, "pipeline") or self.pipeline
+        self.model = believed(entry.get("model")) or self.model
         self._take_state(entry)
 
     def update(self, entry: Payload, now_ns: int | None) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from tuiadvisor.events import MAX_WORK_PER_STEP, GivenWork
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, GivenWork, MeasuredPeak
+from tuiadvisor.session.machine import read_machine
 
 if TYPE_CHECKING:
     import argparse
@@ -28,10 +30,34 @@ def add_work(parser: argparse.ArgumentParser) -> None:
             help=f"{what} that one optimizer step of the whole job works on, where the batches do not tell",
         )  # fmt: skip
 
+    parser.add_argument(
+        "--flops-per-step", type=_flops, metavar="F",
+        help="FLOPs of one optimizer step of the whole job, forward and backward, for MFU where the parameters do not "
+        "tell (convolutions, several models), e.g. 3.2e15",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peak-flops", type=_flops, metavar="F",
+        help="dense peak of one device in the precision used, FLOP/s, where the table does not have it, e.g. 989e12",
+    )  # fmt: skip
+
 
 def work_of(options: argparse.Namespace) -> GivenWork:
     """What the command line says of a step's work."""
-    return GivenWork(options.samples_per_step, options.tokens_per_step)
+    return GivenWork(
+        options.samples_per_step,
+        options.tokens_per_step,
+        options.flops_per_step,
+        options.peak_flops,
+        _measured(),
+    )
+
+
+def _measured() -> tuple[MeasuredPeak, ...]:
+    """Of this folder's machine. A file that cannot be read is told where ceilings are asked for, and stops no watch."""
+    try:
+        return read_machine().peaks
+    except TuiadvisorError:
+        return ()
 
 
 def share_ppm(text: str) -> int:
@@ -43,6 +69,16 @@ def share_ppm(text: str) -> int:
     if not 0 <= share <= 0.5:
         raise ArgumentTypeError(f"{text!r} is no share of the step time; write 0% to 50%, e.g. 0.25%")
     return round(share * 1_000_000)
+
+
+def _flops(text: str) -> int:
+    try:
+        number = float(text.replace("_", ""))
+    except ValueError:
+        number = -1.0
+    if not 1 <= number <= MAX_FLOPS:
+        raise ArgumentTypeError(f"{text!r} is no count of FLOPs; write e.g. 3.2e15")
+    return int(number)
 
 
 def _work(text: str) -> int:

@@ -1,0 +1,56 @@
+"""MFU of the job as it stands: what ranks and devices say, put together for `efficiency.assess`.
+
+In: Roster, Diagnosis, StepSummary, what the user gave.  Out: (Stack or None, Efficiency).
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+from tuiadvisor.efficiency.assess import Work, assess
+from tuiadvisor.efficiency.gathering import stack_of
+from tuiadvisor.views.efficiency import Efficiency, Stack
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.cluster.membership import Roster
+    from tuiadvisor.events import GivenWork
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.views.run_view import StepSummary
+
+NO_STEP = "no steady step was seen yet"
+
+
+def job_efficiency(
+    roster: Roster, diagnosis: Diagnosis | None, step: StepSummary, given: GivenWork, why_blind: str
+) -> tuple[Stack | None, Efficiency]:
+    """Of the steady steps; why_blind: why their times say nothing."""
+    stack = stack_of({rank: fact.model for rank, fact in roster.ranks.items()})
+    if diagnosis is None or step.mean_s is None:
+        return stack, Efficiency(why=NO_STEP)
+    if why_blind:
+        return stack, Efficiency(why=why_blind)
+    elapsed_s = step.mean_with_pauses_s
+    device = next((f.texts["device"] for f in roster.ranks.values() if f.texts.get("device")), None)
+    work = Work(
+        step_s=step.mean_s,
+        num_ranks=diagnosis.table.num_ranks,
+        world_size=roster.world_size(),
+        tokens=_per_step(step.throughput_tokens_s, elapsed_s),
+        samples=_per_step(step.throughput_samples_s, elapsed_s),
+        device=device,
+        num_stages=max((fact.parallel.get("pp", 1) for fact in roster.ranks.values()), default=1),
+        clock_mhz=_clock_mhz(roster, diagnosis) if device not in {None, "cpu"} else None,
+    )
+    return stack, assess(stack or Stack(), work, given)
+
+
+def _per_step(rate: float | None, elapsed_s: float | None) -> float | None:
+    return rate * elapsed_s if rate is not None and elapsed_s else None
+
+
+def _clock_mhz(roster: Roster, diagnosis: Diagnosis) -> float | None:
+    facts = [roster.ranks.get(rank) for rank in diagnosis.table.ranks]
+    places = [(fact.host, fact.pid, fact.texts.get("device_uuid")) for fact in facts if fact is not None]
+    known = roster.device_clocks.clocks(places, float(diagnosis.steady_barrier.cycle_K.sum()))
+    return median([one.mhz for one in known if one is not None] or [0.0]) or None

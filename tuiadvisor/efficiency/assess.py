@@ -1,0 +1,216 @@
+"""MFU and HFU of a job: FLOPs of its step, over what its devices could do in that time.
+
+In: Stack, Work of the steady steps, measured and stated peaks.  Out: Efficiency; every None has its reason in `why`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.efficiency.flops import FORMULA, TokenFlops, attention_width, token_flops
+from tuiadvisor.efficiency.peaks import Peak, peak_of
+from tuiadvisor.views.efficiency import Efficiency, Stack
+
+if TYPE_CHECKING:
+    from tuiadvisor.events import GivenWork
+    from tuiadvisor.views.efficiency import Judgement
+
+POOR_BELOW: Final = 0.30
+GOOD_FROM, GOOD_TO = 0.35, 0.55
+JUDGED_BY: Final = (
+    "dense transformers in bf16: PaLM 46 %, Megatron on H100 41 to 48 %, torchtitan 8B 33 to 39 %"
+)
+FULL_PRECISIONS: Final = frozenset({"float32", "tf32"})
+HALVES: Final = frozenset({"bfloat16", "float16"})
+MEASURE: Final = "tuiadvisor doctor --measure --threads {threads}"
+NOT_DATA_PARALLEL: Final = frozenset({"tp", "cp", "pp", "sp", "tensor", "context", "model", "pipe"})
+IMPOSSIBLE: Final = 1.05  # of the peak: beyond what a clock above its data sheet explains
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Of the steady steps of the job. None: not known."""
+
+    step_s: float | None
+    num_ranks: int  # whose batches were counted
+    world_size: int | None
+    tokens: float | None  # a step, all those ranks together
+    samples: float | None
+    device: str | None  # "cpu", "cuda"
+    num_stages: int  # of a pipeline; 1: none
+    clock_mhz: float | None = None
+
+
+def assess(stack: Stack, work: Work, given: GivenWork) -> Efficiency:
+    """All that can be said."""
+    dtype = compute_dtype(stack, work.device)
+    peak = _peak(stack, work, given, dtype)
+    step_flops, hardware, source, each, why = _flops_per_step(stack, work, given)
+    num = work.num_ranks
+    if given.flops_per_step is not None:
+        num = work.world_size or work.num_ranks
+    whys = [why, peak.why]
+    mfu = hfu = achieved = None
+    if step_flops is not None and work.step_s and num:
+        achieved = step_flops / work.step_s / num
+        if peak.flops:
+            mfu = achieved / peak.flops
+            hfu = None if hardware is None else mfu * hardware / step_flops
+    elif step_flops is not None:
+        whys.append("no steady step was seen yet")
+    notes = list(_notes(stack, work, given, dtype))
+    if max(mfu or 0.0, hfu or 0.0) > IMPOSSIBLE:
+        notes.append(f"{max(mfu or 0.0, hfu or 0.0):.0%} of the peak cannot be: FLOPs or peak are wrong")
+        whys.append("the figures contradict each other: " + notes.pop())
+        mfu = hfu = None
+    clock_peak = (
+        peak.flops * work.clock_mhz / peak.clock_mhz
+        if peak.flops and work.clock_mhz and peak.clock_mhz
+        else None
+    )
+    judgement = _judgement(stack, dtype, mfu, work.device)
+    return Efficiency(
+        mfu=mfu,
+        hfu=hfu,
+        flops_per_step=step_flops,
+        peak_flops=peak.flops,
+        peak_source=peak.source or None if peak.flops else None,
+        dtype=dtype or None,
+        flops_source=source or None,
+        flops_per_token=each,
+        tokens_per_step=_tokens(stack, work),
+        flops_s_per_device=achieved,
+        num_devices=num or None,
+        clock_mhz=work.clock_mhz,
+        clock_peak_flops=clock_peak,
+        mfu_of_clock=achieved / clock_peak if achieved and clock_peak and mfu is not None else None,
+        ridge_flop_byte=peak.flops / peak.memory_bytes_s if peak.flops and peak.memory_bytes_s else None,
+        judgement=judgement,
+        judgement_source=JUDGED_BY if judgement else None,
+        why="; ".join(dict.fromkeys(text for text in whys if text)) or None if mfu is None else None,
+        notes=tuple(notes),
+    )
+
+
+def compute_dtype(stack: Stack, device: str | None) -> str:
+    """In which precision matrices are multiplied; empty where it was not seen."""
+    if stack.facts.get("fp8") or stack.text("autocast") == "fp8":
+        return "fp8"
+    autocast = stack.text("autocast")
+    if autocast and autocast != "off":
+        return autocast
+    held = stack.text("mixed_precision") or stack.text("param_dtype")
+    if held == "float32" and device not in {None, "cpu"} and stack.facts.get("tf32"):
+        return "tf32"
+    return held
+
+
+def _peak(stack: Stack, work: Work, given: GivenWork, dtype: str) -> Peak:
+    name = stack.text("device_name")
+    known = peak_of(name, dtype) if name and dtype else None
+    if given.peak_flops is not None:
+        memory = known.memory_bytes_s if known else None
+        return Peak(float(given.peak_flops), memory, known.clock_mhz if known else None, "stated")
+    if not dtype:
+        return Peak(None, None, None, "", "the precision of its matrices was not seen: state --peak-flops")
+    if known is not None:
+        return known
+    if work.device not in {None, "cpu"}:
+        return Peak(None, None, None, "", "the device's name was not seen: state --peak-flops")
+    threads = stack.number("threads")
+    for one in given.measured:
+        if one.dtype == dtype and one.threads == threads:
+            return Peak(one.flops, one.bytes_s, None, f"measured on this machine with {threads} threads")
+    how = MEASURE.format(threads=threads or "N")
+    return Peak(None, None, None, "", f"a CPU's peak in {dtype} has to be measured where it runs: {how}")
+
+
+def _flops_per_step(
+    stack: Stack, work: Work, given: GivenWork
+) -> tuple[float | None, float | None, str, float | None, str]:
+    """(model FLOPs, hardware FLOPs, where from, of one token, why not)."""
+    if given.flops_per_step is not None:
+        return float(given.flops_per_step), None, "stated", None, ""
+    if work.num_stages > 1:
+        return None, None, "", None, "the model is spread over pipeline stages: state --flops-per-step"
+    tokens = _tokens(stack, work)
+    each: TokenFlops = token_flops(stack, _length(stack, work))
+    if each.model is None:
+        return None, None, "", None, each.why
+    if tokens is None:
+        return None, None, "", each.model, _why_no_tokens(stack)
+    tokens /= _copies(stack)
+    hardware = None if each.hardware is None else each.hardware * tokens
+    return each.model * tokens, hardware, FORMULA, each.model, ""
+
+
+def _tokens(stack: Stack, work: Work) -> float | None:
+    """Of a step: as the batches say, else by the shape of one input and the number of backwards."""
+    if work.tokens is not None:
+        return work.tokens
+    shape, dtype = _shape(stack), stack.text("input_dtype")
+    is_ids = len(shape) == 2 and dtype in {"int64", "int32"}
+    is_hidden = len(shape) == 3 and dtype.startswith(("float", "bfloat")) and bool(stack.number("layers"))
+    is_rows = len(shape) == 2 and dtype.startswith(("float", "bfloat")) and not attention_width(stack)
+    if is_rows and work.samples is not None:
+        return work.samples
+    if not (is_ids or is_hidden or is_rows) or not stack.number("micro_steps"):
+        return None
+    return float(
+        math.prod(shape[: 1 if is_rows else 2]) * (stack.number("micro_steps") or 0) * work.num_ranks
+    )
+
+
+def _length(stack: Stack, work: Work) -> float | None:
+    if work.tokens and work.samples:
+        return work.tokens / work.samples
+    shape = _shape(stack)
+    return float(shape[1]) if len(shape) > 1 else None
+
+
+def _shape(stack: Stack) -> tuple[int, ...]:
+    parts = stack.text("input").split("x")
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
+
+
+def _why_no_tokens(stack: Stack) -> str:
+    if len(_shape(stack)) >= 4:
+        return "its input is images or the like: state --flops-per-step, or --tokens-per-step (patches)"
+    return "how many tokens a step works on was not seen: state --tokens-per-step"
+
+
+def _copies(stack: Stack) -> int:
+    """Ranks that see the same batch, by the names of the mesh's dimensions."""
+    copies = 1
+    for part in stack.text("mesh").split():
+        name, _, size = part.partition("=")
+        if name in NOT_DATA_PARALLEL and size.isdigit():
+            copies *= max(int(size), 1)
+    return copies
+
+
+def _notes(stack: Stack, work: Work, given: GivenWork, dtype: str) -> list[str]:
+    notes = []
+    if work.world_size and work.num_ranks < work.world_size and given.flops_per_step is None:
+        notes.append(f"of the {work.num_ranks} ranks that were seen, of {work.world_size}")
+    if stack.differing:
+        notes.append("ranks differ in " + ", ".join(stack.differing[:6]))
+    if stack.text("recompute") == "maybe":
+        notes.append("HFU is unknown: a forward may recompute parts, and which was not seen")
+    if _copies(stack) > 1:
+        notes.append(f"{_copies(stack)} ranks each see the same batch ({stack.text('mesh')})")
+    if dtype == "fp8":
+        notes.append("no source says what an MFU in fp8 should be")
+    return notes
+
+
+def _judgement(stack: Stack, dtype: str, mfu: float | None, device: str | None) -> Judgement:
+    """Only where sources agree what is usual: dense transformers in half precision on devices."""
+    is_dense = bool(attention_width(stack)) and not stack.number("mm_expert") and not stack.number("conv")
+    if mfu is None or not is_dense or dtype not in HALVES or device in {None, "cpu"}:
+        return ""
+    if mfu < POOR_BELOW:
+        return "poor"
+    return "good" if GOOD_FROM <= mfu <= GOOD_TO else ""

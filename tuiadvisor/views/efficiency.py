@@ -1,0 +1,53 @@
+"""How much of the devices' peak a job's arithmetic takes, and the settings it runs with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Judgement = Literal["poor", "good", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What the probes say of model, loader and torch's settings; what is not there was not seen."""
+
+    facts: dict[str, int | str] = field(default_factory=dict)  # flags are 0 or 1, or true or false
+    differing: tuple[str, ...] = ()  # names in which ranks differ; the lowest rank's stands in facts
+
+    def number(self, name: str) -> int | None:
+        """A number or flag."""
+        value = self.facts.get(name)
+        return int(value) if isinstance(value, int) else None
+
+    def text(self, name: str) -> str:
+        """A text, empty where there is none."""
+        value = self.facts.get(name)
+        return value if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """FLOPs a step, peak, and their ratio; None is unknown and `why` says what to state or measure."""
+
+    mfu: float | None = None  # model FLOPs of a step over what the devices could do in it
+    hfu: float | None = None  # the same with what is computed again in backward
+    flops_per_step: float | None = None  # of the whole job
+    peak_flops: float | None = None  # of one device, dense
+    peak_source: str | None = None
+    dtype: str | None = None  # in which matrices are multiplied
+    intensity_flop_byte: float | None = None  # of kernels in a trace
+    bound: str | None = None  # "memory" or "compute"
+    flops_source: str | None = None  # formula, or stated
+    flops_per_token: float | None = None
+    tokens_per_step: float | None = None
+    flops_s_per_device: float | None = None
+    num_devices: int | None = None
+    clock_mhz: float | None = None  # SM clock over the window, median of the devices
+    clock_peak_flops: float | None = None  # the peak at that clock
+    mfu_of_clock: float | None = None
+    ridge_flop_byte: float | None = None  # peak over memory bandwidth: below it a kernel is memory-bound
+    judgement: Judgement = ""
+    judgement_source: str | None = None
+    why: str | None = None  # no MFU because
+    notes: tuple[str, ...] = ()
