@@ -34,7 +34,9 @@ HOST_PROFILES = "a profiler of the training's own runs in this process"
 _window: Window | None = None
 
 
-def begin(folder: str, num_steps: int, not_before_ns: int, give_up_ns: int) -> None:
+def begin(
+    folder: str, num_steps: int, not_before_ns: int, give_up_ns: int, with_shapes: bool = False
+) -> None:
     """Ask for a window of num_steps, to begin at a step border between these two moments (monotonic clock)."""
     global _window
     install: Any = sys.modules.get(__name__.rpartition(".")[0] + ".install")
@@ -46,6 +48,7 @@ def begin(folder: str, num_steps: int, not_before_ns: int, give_up_ns: int) -> N
     else:
         put_state(folder, {"state": WAITING})
         _window = Window(probe, folder, num_steps, not_before_ns, give_up_ns)
+        _window.with_shapes = with_shapes
         _window.arm()
 
 
@@ -79,6 +82,7 @@ class Window:
         self.cost_ns: dict[str, int] = {}
         self.first_step = sc.UNKNOWN
         self.is_over = False
+        self.with_shapes = False  # of operands: more is written an operator
 
     def arm(self) -> None:
         """Come by at every border from now on."""
@@ -130,7 +134,7 @@ class Window:
             self.end(REFUSED, HOST_PROFILES)
             return
         begin_ns = monotonic_ns()
-        profiler = self.autograd.profile()
+        profiler = self.autograd.profile(record_shapes=self.with_shapes)
         activity = self.autograd.ProfilerActivity
         if self.uses_cuda() and activity.CUDA in self.autograd._supported_activities():
             profiler.kineto_activities.add(activity.CUDA)

@@ -112,13 +112,18 @@ def capture(
     folder: Path,
     patience_s: float,
     progress: Callable[[str], None] = lambda _: None,
+    *,
+    with_shapes: bool = False,
 ) -> list[RankCapture]:
     """A window of num_steps in every rank of the batch, traces into the folder; one result a rank, in their order.
 
     patience_s: how long a rank may be without the end of a step before it is given up.
+    with_shapes: of operands, for FLOPs.
     """
     begin_ns = time.monotonic_ns() + HEADSTART_NS
     windows = [_Window(link, num_steps, folder, int(patience_s * NS)) for link in batch.links]
+    for window in windows:
+        window.with_shapes = with_shapes
     try:
         for window in windows:
             window.ask(begin_ns, batch.executor)
@@ -148,6 +153,7 @@ class _Window:
     def __init__(self, link: RankLink, num_steps: int, folder: Path, patience_ns: int) -> None:
         self.link = link
         self.num_steps = num_steps
+        self.with_shapes = False
         self.out = folder
         self.patience_ns = patience_ns
         self.told = ToldState()
@@ -173,7 +179,7 @@ class _Window:
             return
         inner = self.files.inner_directory
         begin_ns = self.link.clock.to_rank(begin_ns)
-        arguments = (inner, self.num_steps, begin_ns, begin_ns + self.patience_ns)
+        arguments = (inner, self.num_steps, begin_ns, begin_ns + self.patience_ns, self.with_shapes)
         code = extension_code("capture", f"begin{arguments!r}", inner, self.files.probe_folder)
         self._asked = executor.submit(inject, process.identity, code)
 

@@ -17,11 +17,13 @@ from tuiadvisor.agent.attach_batch import AttachBatch
 from tuiadvisor.agent.capture import RankCapture, capture
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.options.duration import seconds
+from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.cli.options.rank_set import rank_set, said
 from tuiadvisor.cli.options.target import ranks_of
 from tuiadvisor.cli.options.training import add_target
+from tuiadvisor.cli.roof import summary_with_roof
 from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
+from tuiadvisor.importers.kinetoreport import kineto_document
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -42,6 +44,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="a new folder for the traces (default tuiadvisor-capture-TIME)"
     )
+    parser.add_argument(
+        "--flops", action="store_true",
+        help="record the shapes of operands too: FLOPs of a step, and each operation under the roofline; costs more an "
+        "operator, in the window alone",
+    )  # fmt: skip
     add_target(parser)
     parser.add_argument(
         "--patience", type=seconds, default=60.0, metavar="60s",
@@ -91,7 +98,9 @@ def _capture(processes: list[RankProcess], folder: Path, options: argparse.Names
             raise TuiadvisorError(f"{said(options.ranks)}: not on this machine{here}")
         progress = _Progress()
         try:
-            return capture(batch, options.steps, folder, options.patience, progress.show)
+            return capture(
+                batch, options.steps, folder, options.patience, progress.show, with_shapes=options.flops
+            )
         finally:
             progress.end()
 
@@ -137,7 +146,7 @@ class _Progress:
 
 
 def _document(folder: Path, num_steps: int, results: list[RankCapture], missing: list[int]) -> dict[str, Any]:
-    document = kineto_document(folder)
+    document = kineto_document(folder, measured_peaks())
     document["capture"] = {
         "directory": str(folder),
         "steps": num_steps,
@@ -174,7 +183,7 @@ def _median_s(values_ns: tuple[int, ...]) -> float | None:
 
 
 def _lines(document: dict[str, Any], results: list[RankCapture], missing: list[int]) -> list[str]:
-    lines = [kineto_summary(document)]
+    lines = [summary_with_roof(document)]
     lines += [f"{_name(result)}: {result.file}" for result in results if result.file]
     lines += [_cost(entry) for entry in document["capture"]["ranks"] if entry["file"]]
     lines += [f"no trace of {_failure(result)}" for result in results if result.file is None]

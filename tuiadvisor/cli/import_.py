@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.importing import add_ceiling, add_import, show, show_ceiling
+from tuiadvisor.cli.options.peaks import measured_peaks
 
 if TYPE_CHECKING:
     import argparse
@@ -65,4 +67,8 @@ def run(options: argparse.Namespace) -> int:
     kind = KINDS[options.kind]
     module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
     read = show if kind.what else show_ceiling
-    return read(options, getattr(module, kind.document), getattr(module, kind.summary))
+    document = getattr(module, kind.document)
+    if options.kind == "kineto":
+        document = partial(document, measured=measured_peaks())
+        return read(options, document, importlib.import_module("tuiadvisor.cli.roof").summary_with_roof)
+    return read(options, document, getattr(module, kind.summary))

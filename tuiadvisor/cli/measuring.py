@@ -64,4 +64,6 @@ def measured_lines(document: dict[str, Any]) -> list[str]:
     """For people."""
     rates = ", ".join(f"{dtype} {rate / 1e9:,.4g} GFLOP/s" for dtype, rate in document["flops_s"].items())
     threads = f"{document['threads']} thread{'s' * (document['threads'] > 1)}"
-    return [f"peak of this machine's processor, {threads}: {rates}; copy {document['bytes_s'] / 1e9:.3g} GB/s"]
+    return [
+        f"peak of this machine's processor, {threads}: {rates}; copy {document['bytes_s'] / 1e9:.3g} GB/s"
+    ]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.compare.comparing import compare, measure
 from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.reporting import session_of, sizes_of, write_report
+from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import GivenWork
+from tuiadvisor.importers.kinetoreport import kineto_document
+from tuiadvisor.importers.tracework import roofline_of
 from tuiadvisor.report.page import Dossier
 
 if TYPE_CHECKING:
@@ -25,15 +30,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="report.html or report.md")
 
+    parser.add_argument(
+        "--traces", metavar="DIR",
+        help="traces of the last RUN, recorded with shapes (tuiadvisor capture RANK --flops): its roofline",
+    )  # fmt: skip
+
 
 def run(options: argparse.Namespace) -> int:
     """Read, write, say where."""
     check_output(options.output)
     if len(options.runs) > MAX_RUNS:
         raise TuiadvisorError(f"{len(options.runs)} recordings; a report takes at most {MAX_RUNS}")
-    measured = [measure(path, read_frames(path)) for path in options.runs]
+    peaks = measured_peaks()
+    measured = [measure(path, read_frames(path), GivenWork(measured=peaks)) for path in options.runs]
     comparison = compare(measured[0], measured[1]) if len(measured) == 2 else None
     dossiers = [Dossier(one.path, one.view, session_of(one.path)) for one in measured]
+    if options.traces is not None:
+        found = kineto_document(Path(options.traces), peaks)["efficiency"]
+        dossiers[-1] = replace(dossiers[-1], roofline=roofline_of(found))
     write_report(options.output, dossiers, comparison, sizes_of(measured))
     print(f"written to {options.output}")
     return 0

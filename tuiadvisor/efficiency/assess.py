@@ -86,6 +86,7 @@ def assess(stack: Stack, work: Work, given: GivenWork) -> Efficiency:
         clock_mhz=work.clock_mhz,
         clock_peak_flops=clock_peak,
         mfu_of_clock=achieved / clock_peak if achieved and clock_peak and mfu is not None else None,
+        peak_bytes_s=peak.memory_bytes_s,
         ridge_flop_byte=peak.flops / peak.memory_bytes_s if peak.flops and peak.memory_bytes_s else None,
         judgement=judgement,
         judgement_source=JUDGED_BY if judgement else None,

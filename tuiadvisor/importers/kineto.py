@@ -21,6 +21,7 @@ from tuiadvisor.importers.kernelnames import (
     collective_of,
     kind_of,
 )
+from tuiadvisor.importers.opflops import OpShapes
 from tuiadvisor.importers.traceevents import TraceFile
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, GpuEvents
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tuiadvisor.efficiency.roofline import OpWork
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
 MAX_EVENTS: Final = 50_000_000
@@ -63,6 +65,8 @@ class RankTrace:
     num_events: int
     num_dropped: int  # events without a usable time
     num_bytes: int
+    works: tuple[OpWork, ...] = ()  # operators with their shapes, where it was recorded with them
+    device_name: str | None = None
     why_no_rank: str = ""
 
 
@@ -138,6 +142,7 @@ class _Columns:
     categories: dict[str, str] = field(default_factory=dict)
     num_events: int = 0
     num_dropped: int = 0
+    shapes: OpShapes = field(default_factory=OpShapes)
 
     def take(self, batch: list[Any]) -> None:
         for event in batch:
@@ -148,6 +153,8 @@ class _Columns:
             if not isinstance(category, str):
                 continue
             category = self.categories.get(category) or self._lower(category)
+            if category == "cpu_op" or (category == "kernel" and self.shapes.num_shaped):
+                self._shaped(event, is_kernel=category == "kernel")
             if category in GPU_CATEGORIES:
                 self._gpu(event, category)
             elif category in LAUNCH_CATEGORIES:
@@ -203,6 +210,15 @@ class _Columns:
         self.host_end.append(begin + dur)
         self.host_kind.append(kind)
 
+    def _shaped(self, event: dict[str, Any], *, is_kernel: bool) -> None:
+        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
+        if begin is None or dur is None or dur < 0:
+            return
+        if is_kernel:
+            self.shapes.kernel(event, dur)
+        else:
+            self.shapes.operator(event, begin, dur)
+
     def _launch(self, event: dict[str, Any]) -> None:
         correlation = _integer(_arguments(event).get("correlation"), -1)
         begin = _nanoseconds(event.get("ts"))
@@ -239,6 +255,8 @@ class _Columns:
             num_events=self.num_events,
             num_dropped=self.num_dropped,
             num_bytes=source.num_bytes,
+            works=self.shapes.works(),
+            device_name=_device_name(source.rest.get("deviceProperties")),
         )
 
     def _launches(self) -> tuple[Bools, Ints]:
@@ -270,6 +288,13 @@ class _Columns:
             rows = rows[np.argsort(begin[rows], kind="stable")]
             calls[name] = CommCalls(begin[rows], end[rows], self.members.get(index, ()))
         return calls
+
+
+def _device_name(properties: Any) -> str | None:
+    """Of the first device; files of several name the same kind."""
+    first = properties[0] if isinstance(properties, list) and properties else None
+    name = first.get("name") if isinstance(first, dict) else None
+    return name[:80] if isinstance(name, str) and name.isprintable() else None
 
 
 def _rank(written: int, named: int | None, world: int) -> tuple[int | None, str]:

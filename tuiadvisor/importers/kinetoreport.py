@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.kernelnames import all_wait
 from tuiadvisor.importers.kineto import RankTrace, TraceFolder, read_kineto
+from tuiadvisor.importers.tracework import efficiency_lines, trace_efficiency
 from tuiadvisor.metrics.traces.collective_arrival import Arrivals, RankArrival, arrivals
 from tuiadvisor.metrics.traces.collective_clock import Calls
 from tuiadvisor.metrics.traces.gpu_timeline import NO_EVENTS, GpuTime, StreamIdle, gpu_time, stream_idle
@@ -19,11 +20,13 @@ from tuiadvisor.metrics.traces.op_table import named
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tuiadvisor.events import MeasuredPeak
+
 NS: Final = 1e9
 
 
-def kineto_document(path: Path) -> dict[str, Any]:
-    """Read all traces, split every rank's time, and say who arrives last."""
+def kineto_document(path: Path, measured: tuple[MeasuredPeak, ...] = ()) -> dict[str, Any]:
+    """Read all traces, split every rank's time, and say who arrives last. measured: peaks of a CPU at hand."""
     times: dict[str, _Times] = {}
     folder = read_kineto(path, lambda trace: _measured(trace, times))
     world = max((trace.world_size for trace in folder.traces if trace.world_size), default=None)
@@ -37,6 +40,7 @@ def kineto_document(path: Path) -> dict[str, Any]:
         "run": {"world_size": world, "missing_ranks": missing},
         "per_rank": rows,
         "stragglers": _stragglers(found, folder),
+        "efficiency": trace_efficiency(folder.traces, world, measured),
         "unknown": _unknown(folder, times, world, found, missing),
         "losses": [*folder.losses, *_losses(folder, counts, found)],
     }
@@ -258,6 +262,7 @@ def kineto_summary(document: dict[str, Any]) -> str:
             f"{_seconds(times['comm_s']):>9} {_seconds(times['exposed_comm_s']):>9} {_cell(times['overlap_pct']):>8}"
         )
     lines.append(document["stragglers"]["because"])
+    lines += efficiency_lines(document["efficiency"])
     lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
     lines += [f"lost: {loss}" for loss in document["losses"]]
     return "\n".join(lines)

@@ -26,7 +26,9 @@ from tuiadvisor.report.facts import (
     window_note,
 )
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.gantt import gantt_row
+from tuiadvisor.text.roofline import letters
 from tuiadvisor.text.wording import (
     MEETS_LEGEND,
     decided_size,
@@ -104,6 +106,7 @@ def _run(run: Dossier) -> list[str]:
     lines += [nothing_found(view), ""] if not view.findings else []
     lines += ["## Communication", "", *_pairs(overlap_facts(view))]
     lines += [*(f"- {_plain(text)}" for text in view.exchange.words), ""] if view.exchange else []
+    lines += _efficiency(run)
     rows = what_if_facts(view)
     lines += ["## What if", "", *_pairs(rows), WHAT_IF_NOTE, ""] if rows else []
     lines += _session(run)
@@ -116,6 +119,19 @@ def _run(run: Dossier) -> list[str]:
         ]
         + [""]
     )
+
+
+def _efficiency(run: Dossier) -> list[str]:
+    """MFU, settings, and the roofline in letters."""
+    view = run.view
+    if not is_worth_showing(view) and run.roofline is None:
+        return []
+    drawn = (
+        ["```", *(row.replace("`", "'") for row in letters(run.roofline)), "```", ""]
+        if run.roofline is not None
+        else []
+    )
+    return ["## Efficiency", "", *_pairs(efficiency_facts(view)), *_pairs(stack_facts(view.stack)), *drawn]
 
 
 def _pipeline(view: RunView) -> list[str]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.views.comparison import Comparison
+    from tuiadvisor.views.efficiency import Roofline
     from tuiadvisor.views.run_view import Finding, RunView
 
 STYLE: Final = """
@@ -105,6 +106,7 @@ class Dossier:
     name: str  # of the recording
     view: RunView
     session: Guided | None = None
+    roofline: Roofline | None = None  # of traces of it
 
 
 def html_report(
@@ -156,6 +158,7 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         *(_finding(found) for found in view.findings),
         "" if view.findings else f"<p>{_e(nothing_found(view))}</p>",
         sections.communication(view),
+        sections.efficiency(view, run.roofline),
         _what_if(view),
         _session(run.session),
         _environment(view),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tuiadvisor.report import charts, curves, gantt
+from tuiadvisor.report import charts, curves, gantt, roofs
 from tuiadvisor.report.facts import (
     COLLECTIVE_HEADS,
     SIZE_HEADS,
@@ -20,6 +20,7 @@ from tuiadvisor.report.html import bullets, facts, table
 from tuiadvisor.report.inert import inert
 from tuiadvisor.report.lanes import bucket_lanes, overlap_lanes
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.wording import (
     MEETS_LEGEND,
     decided_size,
@@ -31,6 +32,7 @@ from tuiadvisor.text.wording import (
 
 if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Picture
+    from tuiadvisor.views.efficiency import Roofline
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.run_view import RunView
 
@@ -87,6 +89,19 @@ def communication(view: RunView) -> str:
         words = bullets(view.exchange.words)
         more = f"<h3>The gradient all-reduce, bucket by bucket</h3>{bucket_lanes(view.exchange)}{words}"
     return f"<section><h2>Communication</h2>{lanes}{named}{facts(overlap_facts(view))}{more}{seen}</section>"
+
+
+def efficiency(view: RunView, held: Roofline | None = None) -> str:
+    """MFU and what it rests on, model and settings; nothing where nothing is known of them."""
+    if not is_worth_showing(view) and held is None:
+        return ""
+    achieved = view.efficiency.flops_s_per_device if view.efficiency else None
+    roof = "" if held is None else f"<h3>Roofline of a traced rank</h3>{roofs.roofline(held, achieved)}"
+    settings = facts(stack_facts(view.stack))
+    return (
+        f"<section><h2>Efficiency</h2>{roofs.mfu_bar(view.efficiency)}{facts(efficiency_facts(view))}{roof}"
+        f"<h3>Model and settings, as the probes saw them</h3>{settings}</section>"
+    )
 
 
 def scaling(held: Picture | None) -> str:

@@ -27,6 +27,45 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
+class Dot:
+    """All calls of one operation with one shape, as a trace shows them."""
+
+    name: str
+    shape: str
+    dtype: str
+    calls: int
+    seconds: float  # together
+    flops: float  # together, counted by the shapes
+    num_bytes: float  # together at least: each operand read once, the result written once
+    flops_s: float
+    intensity: float  # FLOPs a byte, at most
+    bound: str | None  # "memory" or "compute"; None: the roof is not known
+    of_roof: float | None  # what it reaches of the roof above it
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The roof of one device in one precision and what lies under it, longest first."""
+
+    device: str
+    dtype: str | None
+    peak_flops: float | None
+    peak_bytes_s: float | None
+    source: str
+    dots: tuple[Dot, ...]
+    counted_s: float  # time of the operations above
+    other_s: float  # of those whose FLOPs no shape tells: element by element, copies, norms
+    flops: float
+    num_bytes: float
+    why: str = ""  # nothing under the roof, or no roof
+
+    @property
+    def ridge(self) -> float | None:
+        """FLOPs a byte at which the memory's slope meets the ceiling."""
+        return self.peak_flops / self.peak_bytes_s if self.peak_flops and self.peak_bytes_s else None
+
+
+@dataclass(frozen=True, slots=True)
 class Efficiency:
     """FLOPs a step, peak, and their ratio; None is unknown and `why` says what to state or measure."""
 
@@ -46,6 +85,7 @@ class Efficiency:
     clock_mhz: float | None = None  # SM clock over the window, median of the devices
     clock_peak_flops: float | None = None  # the peak at that clock
     mfu_of_clock: float | None = None
+    peak_bytes_s: float | None = None  # of its memory
     ridge_flop_byte: float | None = None  # peak over memory bandwidth: below it a kernel is memory-bound
     judgement: Judgement = ""
     judgement_source: str | None = None

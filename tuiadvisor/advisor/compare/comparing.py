@@ -17,6 +17,7 @@ from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
 from tuiadvisor.advisor.fold import STEP_NAMES, Advisor
 from tuiadvisor.advisor.steps.step_series import SeriesCollector, StepSeries
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.series.bootstrap import Ratio, difference_of_means, ratio_of_means
 from tuiadvisor.metrics.steps.step_table import COMM
@@ -28,6 +29,7 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Floats
     from tuiadvisor.views.comparison import Outcome, WorkUnit
     from tuiadvisor.views.run_view import RunView
@@ -61,9 +63,9 @@ class ComparisonOptions:
     ignore_load: bool = False  # busy machines are reported, but do not withhold the verdict
 
 
-def measure(path: str, frames: Iterable[bytes]) -> Measured:
+def measure(path: str, frames: Iterable[bytes], given: GivenWork = NOTHING_GIVEN) -> Measured:
     """Read one recording from end to end, in bounded memory."""
-    advisor = Advisor()
+    advisor = Advisor(given=given)
     collector, work, load = (
         SeriesCollector(advisor.store, advisor.steps_of_job),
         WorkUnitCounter(),

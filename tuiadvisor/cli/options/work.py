@@ -5,9 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
-from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, GivenWork, MeasuredPeak
-from tuiadvisor.session.machine import read_machine
+from tuiadvisor.cli.options.peaks import measured_peaks
+from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, GivenWork
 
 if TYPE_CHECKING:
     import argparse
@@ -48,16 +47,8 @@ def work_of(options: argparse.Namespace) -> GivenWork:
         options.tokens_per_step,
         options.flops_per_step,
         options.peak_flops,
-        _measured(),
+        measured_peaks(),
     )
-
-
-def _measured() -> tuple[MeasuredPeak, ...]:
-    """Of this folder's machine. A file that cannot be read is told where ceilings are asked for, and stops no watch."""
-    try:
-        return read_machine().peaks
-    except TuiadvisorError:
-        return ()
 
 
 def share_ppm(text: str) -> int:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.line import BLANK, Line, crop, fit, indent, line, rule, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
 from tuiadvisor.text.wording import device_words
@@ -42,6 +43,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         *sections.communication(view, WIDTH, 9),
         *_exchange(view),
         *sections.device(view, WIDTH, 4),
+        *_efficiency(view),
         *([line(sections.probe_work(view.probe))] if view.probe else []),
         BLANK,
         rule("ranks", WIDTH, f"{len(view.ranks):,} known"),
@@ -60,6 +62,16 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
 def _exchange(view: RunView) -> list[Line]:
     words = view.exchange.words if view.exchange is not None else ()
     return [line((text, "dim")) for sentence in words for text in wrap(sentence, WIDTH)]
+
+
+def _efficiency(view: RunView) -> list[Line]:
+    """Return MFU and the settings it rests on, where anything is known of them."""
+    if not is_worth_showing(view):
+        return []
+    rows = [BLANK, rule("efficiency", WIDTH)]
+    for name, text in (*efficiency_facts(view), *stack_facts(view.stack)):
+        rows += bullet(f"{name}:", text, WIDTH)
+    return [*rows, BLANK]
 
 
 def _step_head(view: RunView) -> list[Line]:

@@ -1,0 +1,19 @@
+"""What was measured of this folder's machine, for commands that hold a run against it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.session.machine import read_machine
+
+if TYPE_CHECKING:
+    from tuiadvisor.events import MeasuredPeak
+
+
+def measured_peaks() -> tuple[MeasuredPeak, ...]:
+    """Of its processor. A file that cannot be read is told where ceilings are asked for, and stops no watch."""
+    try:
+        return read_machine().peaks
+    except TuiadvisorError:
+        return ()
