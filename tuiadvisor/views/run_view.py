@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.efficiency import Efficiency, Stack
+    from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.rank_group import Grouping
     from tuiadvisor.views.shares import Shares

@@ -61,6 +61,8 @@ class RankFacts:
     pipeline: dict[str, int] = field(default_factory=dict)
     start_wall_ns: int | None = None
     model: dict[str, int | str] = field(default_factory=dict)  # and torch's settings
+    # Of all processes that were this rank, in the order they were heard of.
+    starts_wall_ns: tuple[int, ...] = ()
     still_phase: str | None = (
         None  # where it was when last heard alive; a probe taken out leaves this as it was
     )
