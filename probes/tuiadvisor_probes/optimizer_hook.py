@@ -183,14 +183,14 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
 def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
     clock, under_way, done_in = probe.clock, steps.open, steps.done_in
     own, words, thin, note = clock.own, clock.words, clock.thin, clock.log.append
-    may_be_autograds = probe.thread.may_be_autograds
+    backwards = probe.thread.backwards  # who has asked for one steps for itself, not for ours
 
     def after(optimizer: Any, *_rest: Any) -> None:
         now = monotonic_ns()
         try:
             if get_ident() != own[0]:
                 is_inside = own[0] and clock.phase == phases.BACKWARD and hook.active and clock.active
-                if is_inside and may_be_autograds(get_ident()):
+                if is_inside and get_ident() not in backwards:
                     clock.stepped = True
                 return
             alert = thin.alert

@@ -3,9 +3,9 @@
 Ray, notebooks' executors and servers run the loop in another one. A thread trains if it has run a backward and then an
 optimizer step: not a loader's thread, not one that infers or evaluates, and not one of autograd's own, which may step
 an optimizer inside of a backward that another thread has asked for. Whoever does is adopted while the thread that is
-listened to has not trained itself, has ended, or made no event between two of the stranger's steps. Where both train,
-neither is measured: a sum of two loops would be true of none. All of this lies where a hook has seen that a thread is
-not the training thread; for that one nothing is added.
+listened to has not trained itself, has ended, or has not stepped between two of the stranger's steps and is not about
+to. Where both train, neither is measured: a sum of two loops would be true of none. All of this lies where a hook has
+seen that a thread is not the training thread; for that one nothing is added.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 NOBODY = 1  # no thread's ident; 0 is a forked child's
 MAX_THREADS = 64
 OVERLAPS_UNTIL_REFUSED = 2
+TRAINING_PHASES = (
+    phases.FORWARD,
+    phases.BACKWARD,
+    phases.OPTIMIZER,
+)  # not of a server, an evaluation, a loader
 STEPS_WITHOUT_BACKWARD = 8  # of a loop whose backward passes no hook
 ALONE_AGAIN_NS = 30_000_000_000
 AUTOGRADS_NAME = "pt_autograd"
@@ -49,7 +54,8 @@ class TrainingThread:
         "orphans",
         "own",
         "probe",
-        "stepped_ns",
+        "stepped",
+        "thin",
         "unbacked",
     )
 
@@ -57,9 +63,11 @@ class TrainingThread:
         self.probe = probe
         self.clock = probe.clock
         self.own = probe.clock.own
+        self.thin = probe.clock.thin
         self.hook = probe.hook("training_thread")
         self.backwards: set[int] = set()  # idents of strangers that have run one
-        self.stepped_ns: dict[int, int] = {}  # ident of a stranger -> when it last began an optimizer step
+        # ident of a stranger -> when it last began an optimizer step, and how many the owner had made by then
+        self.stepped: dict[int, tuple[int, int]] = {}
         self.unbacked: dict[int, int] = {}  # ident -> steps without a backward before them
         self.lock = allocate_lock()  # strangers may come in the same moment
         self.orphans = (
@@ -70,21 +78,21 @@ class TrainingThread:
 
     def backward(self) -> None:
         """A stranger is about to run a backward."""
-        if self.own[0] and self.hook.active:
-            attempt(self.hook, self._backward, get_ident())
+        ident = get_ident()
+        if (ident not in self.backwards or self.orphans) and self.own[0] and self.hook.active:
+            attempt(self.hook, self._backward, ident)
 
     def steps(self) -> bool:
         """A stranger begins an optimizer step: whether it is the training thread from now on."""
+        ident = get_ident()
+        if self.thin.phase == phases.BACKWARD and ident not in self.backwards:
+            return False  # a step inside of the training thread's backward, once a parameter
         if not self.own[0] or not self.hook.active or not self.lock.acquire(blocking=False):
             return False
         try:
-            return bool(attempt(self.hook, self._steps, get_ident()))
+            return bool(attempt(self.hook, self._steps, ident))
         finally:
             self.lock.release()
-
-    def may_be_autograds(self, ident: int) -> bool:
-        """Whether a step that this thread has made may belong to a backward of the training thread."""
-        return ident not in self.backwards
 
     def _backward(self, ident: int) -> None:
         if self.orphans and ident in self.backwards and self.own[0] != NOBODY and not self._has_trained():
@@ -99,28 +107,28 @@ class TrainingThread:
 
     def _steps(self, ident: int) -> bool:
         clock = self.clock
-        is_unbacked = ident not in self.backwards
-        if is_unbacked and (clock.phase == phases.BACKWARD or not self._steps_alone(ident)):
+        if ident not in self.backwards and not self._steps_alone(ident):
             return False
         if not clock.active or os.getpid() != clock.pid or _is_autograds():
             return False
         now = monotonic_ns()
-        before_ns = self.stepped_ns.get(ident, 0)
-        if len(self.stepped_ns) >= MAX_THREADS:
-            self.stepped_ns.clear()
-        self.stepped_ns[ident] = now
+        num_owners = clock.step + clock.stepped
+        _, num_before = self.stepped.get(ident, (0, sc.UNKNOWN))
+        if len(self.stepped) >= MAX_THREADS:
+            self.stepped.clear()
+        self.stepped[ident] = now, num_owners
         owner = self.own[0]
         if owner == NOBODY:
-            others_ns = [stepped for other, stepped in self.stepped_ns.items() if other != ident]
+            others_ns = [stepped for other, (stepped, _) in self.stepped.items() if other != ident]
             return now - max(others_ns, default=0) > ALONE_AGAIN_NS and self._adopt(ident)
         if not self._has_trained() or owner not in sys._current_frames():
             return self._adopt(ident)
-        if clock.phase != phases.OTHER or 0 < before_ns < clock.words[sc.NOW] >> 4:
+        if clock.phase in TRAINING_PHASES or -1 < num_before < num_owners:
             self.num_overlaps += 1
             if self.num_overlaps >= OVERLAPS_UNTIL_REFUSED:
                 self._refuse(ident)
             return False
-        return before_ns > 0 and self._adopt(ident)
+        return num_before >= 0 and self._adopt(ident)
 
     def _steps_alone(self, ident: int) -> bool:
         """Whether a thread that is Python's own has stepped so often that its backward must be one we cannot see."""
@@ -145,7 +153,7 @@ class TrainingThread:
         """This thread is the training thread from now on; the step that it is in has begun unseen."""
         self.num_adopted += 1
         self.num_overlaps = 0
-        self.stepped_ns.clear()
+        self.stepped.clear()
         self.unbacked.clear()
         self.clock.hand_over(ident, monotonic_ns())
         if self.probe.unmeasured or self.probe.unstepped:
@@ -155,7 +163,7 @@ class TrainingThread:
 
     def _refuse(self, ident: int) -> None:
         names = sorted((_name(ident), _name(self.own[0])))
-        self.stepped_ns[self.own[0]] = monotonic_ns()
+        self.stepped[self.own[0]] = monotonic_ns(), 0
         self.backwards.add(self.own[0])
         self.clock.hand_over(NOBODY, monotonic_ns())
         self.probe.unmeasured = TWO_TRAIN.format(names=" and ".join(names))

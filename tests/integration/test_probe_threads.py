@@ -233,6 +233,37 @@ def test_who_does_not_train_is_not_taken_for_the_training(
     assert all(1 == step["micro_steps"] for step in steps[1:])
 
 
+def test_an_owner_that_only_serves_or_loads_any_more_is_left(
+    tmp_path: Path, threads: Callable[[str], Thread]
+) -> None:
+    """It has trained before; now another thread does, in the midst of its evaluations and batches."""
+    loop, other, worker = Loop(), Loop(), threads("worker")
+
+    class Serves(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, _batch: Any) -> None:
+            worker.do(other.step)
+
+    class Loads(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> Any:
+            worker.do(other.step)
+            return torch.randn(8)
+
+    loop.model.add_module("served", Serves())
+    with probed(tmp_path) as observed:
+        loop.step(5)
+        for _ in torch.utils.data.DataLoader(Loads(), batch_size=1):
+            loop.model.served(torch.randn(2, 8))
+        assert observed.reader.thread() == worker.native_id
+        assert "unmeasured" not in observed.info
+        worker.do(other.step, 3)
+        steps = written(observed)
+    assert len(steps) > 6
+    assert [0, 5] == [step["step"] for step in steps if step["flags"] & FLAG_FIRST]
+
+
 def without_backward(loop: Loop) -> None:
     """An optimizer step by a thread that is none of Python's, as autograd's are, and its end."""
     import _thread
