@@ -201,6 +201,9 @@ def test_a_training_of_one_process_is_found_like_any_other(machine: Machine) -> 
 
     assert found() == [(60, None)]
     assert find_ranks()[0].label == "ipykernel_launcher"
+    assert find_ranks()[0].is_alone
+    with pytest.raises(NoRanksError):  # an agent on a job's node takes nobody's notebook for its rank
+        RankFinder().first()
 
 
 def test_several_processes_with_torch_are_listed(machine: Machine) -> None:
@@ -210,7 +213,7 @@ def test_several_processes_with_torch_are_listed(machine: Machine) -> None:
     machine.add(61, 50, ["/venv/bin/python", "other.py"])
     listed = "train.py, a process with torch (--pid 60); other.py, a process with torch (--pid 61)"
 
-    with pytest.raises(TuiadvisorError, match="2 trainings run here") as error:
+    with pytest.raises(TuiadvisorError, match="2 trainings or processes with torch run here") as error:
         find_ranks()
     assert listed in str(error.value)
     with pytest.raises(TuiadvisorError, match="--pid: these processes are of 2 trainings") as error:
@@ -231,7 +234,8 @@ def test_beside_ranks_a_process_with_torch_is_not_asked_about(machine: Machine) 
     assert found() == [(210, None), (211, None)]
     add_torchrun(machine, 300)
     with pytest.raises(
-        TuiadvisorError, match=r"3 trainings run here: .*; serve.py, a process with torch \(--pid 60\)"
+        TuiadvisorError,
+        match=r"3 trainings or processes with torch run here: .*; serve.py, a process with torch \(--pid 60\)",
     ):
         find_ranks()
 

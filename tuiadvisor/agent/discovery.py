@@ -51,6 +51,7 @@ class RankProcess:
     image: tuple[int, int] = (0, 0)  # as in Stat
     ancestors: tuple[tuple[int, int], ...] = ()  # pid and start ticks when it was found, the nearest first
     is_launched: bool = False  # torchrun or its like is one of them
+    is_alone: bool = False  # found without any sign of a rank: an agent takes it by its pid only
 
     @property
     def identity(self) -> Identity:
@@ -64,7 +65,7 @@ def find_ranks(pids: Sequence[int] | None = None) -> list[RankProcess]:
     Where there are no ranks, the only Python process with torch. A launcher's pid stands for its ranks. NoRanksError
     when there are none; TuiadvisorError when several trainings run or a pid cannot be a rank; both say what to do next.
     """
-    return RankFinder(tuple(pids or ())).first()
+    return RankFinder(tuple(pids or ()), takes_alone=True).first()
 
 
 def has_torch(pid: int) -> bool:
@@ -75,8 +76,13 @@ def has_torch(pid: int) -> bool:
 class RankFinder:
     """Finds the ranks of one training at first, and those that an elastic restart brings later."""
 
-    def __init__(self, pids: tuple[int, ...] = ()) -> None:
+    def __init__(self, pids: tuple[int, ...] = (), *, takes_alone: bool = False) -> None:
+        """takes_alone: where there are no ranks, also the only Python process with torch.
+
+        That is for whoever asks what runs here: on a node of a job, a process beside its ranks is another's.
+        """
         self.pids = pids
+        self._takes_alone = takes_alone
         self._scanner = Scanner()
         self._trainings: set[Training] = set()
         self._launchers: dict[int, int] = {}  # pid -> start ticks
@@ -149,7 +155,9 @@ class RankFinder:
 
     def _only_job(self) -> list[Candidate]:
         jobs = jobs_of(self._scanner.ranks())
-        if len(jobs) != 1:  # beside a job's ranks a process with torch is rather a server, or a job's script
+        if (
+            self._takes_alone and len(jobs) != 1
+        ):  # beside a job's ranks a process with torch is rather a server, or a job's script
             jobs += jobs_of(self._scanner.alone())
         if not jobs:
             raise NoRanksError(
@@ -159,8 +167,11 @@ class RankFinder:
                 " tuiadvisor run -- torchrun ..."
             )
         if len(jobs) > 1:
+            what = (
+                "trainings or processes with torch" if any(_is_single(job) for job in jobs) else "trainings"
+            )
             raise TuiadvisorError(
-                f"{len(jobs)} trainings run here: {_listed(jobs, self._scanner)}; choose one with --pid"
+                f"{len(jobs)} {what} run here: {_listed(jobs, self._scanner)}; choose one with --pid"
             )
         return jobs[0]
 
@@ -239,6 +250,10 @@ def _listed(jobs: list[list[Candidate]], scanner: Scanner) -> str:
     )
 
 
+def _is_single(job: list[Candidate]) -> bool:
+    return job[0].source in _SINGLE
+
+
 def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
     parents = {candidate.ppid for candidate in ranks}
     launcher = next(iter(parents)) if len(parents) == 1 else 0
@@ -246,10 +261,10 @@ def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
     there = scanner.ranks() if launcher else []
     others = sum(launcher in {one.pid, *family(one.pid, scanner.table)} for one in there)
     pids = [candidate.pid for candidate in ranks]
-    if launcher > 1 and others == len(ranks) and ranks[0].source not in _SINGLE:
+    if launcher > 1 and others == len(ranks) and not _is_single(ranks):
         pids = [launcher]
     size = f"{len(ranks)} rank{'s' if len(ranks) > 1 else ''}"
-    if ranks[0].source in _SINGLE:
+    if _is_single(ranks):
         size = "a process with torch"
     return f"{label_of(procfs.arguments(ranks[0].pid))}, {size}{whose} (--pid {' '.join(map(str, pids))})"
 
@@ -278,6 +293,7 @@ def _rank_process(candidate: Candidate, scanner: Scanner) -> RankProcess:
         image=candidate.image,
         ancestors=tuple((pid, scanner.table[pid].start_ticks) for pid in above if pid in scanner.table),
         is_launched=any(scanner.is_launcher(pid) for pid in above),
+        is_alone=candidate.source in _SINGLE,
     )
 
 

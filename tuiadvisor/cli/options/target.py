@@ -65,9 +65,8 @@ def _session(options: argparse.Namespace) -> Session:
         return Session((), options.output, label, "", launcher=launcher, share=share, terms=terms_of(options))
     ranks = ranks_of(options)
     first = ranks[0]
-    return Session(
-        options.pid, options.output, first.label, first.command, share=share, terms=terms_of(options)
-    )
+    pids = options.pid or [one.pid for one in ranks if one.is_alone]
+    return Session(pids, options.output, first.label, first.command, share=share, terms=terms_of(options))
 
 
 def terms_of(options: argparse.Namespace) -> Terms:
