@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NS: Final = 10**9
 AFTER_NS: Final = 5 * NS  # of the rank's own time
 LOOK_EVERY_NS: Final = NS
+SAID_S: Final = (5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 IDLE_SHARE: Final = 0.02  # of one core, by all its threads
 OTHERS: Final = ((b"/jaxlib/", "JAX"), (b"/tensorflow/", "TensorFlow"), (b"/mlx/", "MLX"))
 
@@ -63,9 +64,10 @@ class Stepless:
         if found.state in "Tt":
             return f"it is stopped (SIGSTOP, or a debugger); kill -CONT {self._pid} lets it go on"
         if 0 <= phase < len(PHASES) and PHASES[phase] != "other" and for_ns >= AFTER_NS:
-            return (
-                f"it has been in one {PHASES[phase]} for {for_ns / NS:.0f} s: that takes so long, or it hangs"
-            )
+            over_s = max(
+                s for s in SAID_S if s <= for_ns / NS
+            )  # a number that changes would be news every second
+            return f"it has been in one {PHASES[phase]} for over {over_s} s: that takes so long, or it hangs"
         return self._of_phases(info) or self._of_nothing_seen(found.cpu_ticks, elapsed_ns)
 
     def _of_phases(self, info: ProbeInfo) -> str:
