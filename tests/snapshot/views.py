@@ -8,6 +8,7 @@ from random import Random
 from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.tui.contract.feed import FeedState, PastState, ReplayState
 from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
+from tuiadvisor.views.goodput import Goodput, parts_of
 from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
 from tuiadvisor.views.run_view import (
     Action,
@@ -236,6 +237,38 @@ def straggler() -> RunView:
         chain=chain(PARTS_S | {"data_wait": 0.0051}, "backward", (2, 0.0139)),
         probe=ProbeWork(0.00083, 0.0025, 0.05, 15, is_over=False),
     )
+
+
+def from_start(*, is_attached: bool = False) -> RunView:
+    """The straggler's run with its wall time; is_attached: nobody saw its start."""
+    kinds = {
+        "useful": 96.0,
+        "straggler": 52.0,
+        "startup": 41.0,
+        "checkpoint": 9.0,
+        "data_wait": 7.5,
+        "warmup": 2.1,
+    }
+    if is_attached:
+        kinds = {
+            "useful": 96.0,
+            "straggler": 52.0,
+            "data_wait": 7.5,
+            "before_watcher": 610.0,
+            "not_judged": 3.0,
+        }
+    unknown_s = 613.0 if is_attached else 0.0
+    wall = Goodput(
+        end_to_end=96.0 / (sum(kinds.values()) - unknown_s),
+        steady=0.617,
+        span_s=sum(kinds.values()),
+        unknown_s=unknown_s,
+        from_start=not is_attached,
+        startup_s=None if is_attached else 41.0,
+        num_restarts=0 if is_attached else 1,
+        waterfall=parts_of(kinds),
+    )
+    return replace(straggler(), wall=wall)
 
 
 def detailed() -> RunView:

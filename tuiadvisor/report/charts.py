@@ -260,3 +260,27 @@ def share_bar(title: str, parts: Sequence[tuple[str, float | None, str]], height
             )
         place += width
     return svg(WIDTH, height, title, "".join(shapes))
+
+
+WATERFALL_ROW: Final = 22
+WATERFALL_NAME: Final = 250
+
+
+def waterfall(parts: Sequence[tuple[str, float, float, str]]) -> str:
+    """(name, seconds, share of the whole, colour): a row each, a bar that begins where the one above it ends."""
+    shapes, place, room = [], float(WATERFALL_NAME), WIDTH - WATERFALL_NAME - 60
+    for index, (name, spent, share, colour) in enumerate(parts):
+        top, width = index * WATERFALL_ROW, max(room * share, 1.0)
+        middle = top + WATERFALL_ROW / 2 + 4
+        shapes += [
+            f'<text x="{WATERFALL_NAME - 8}" y="{middle:.1f}" text-anchor="end">{inert(name)}</text>',
+            (
+                f'<rect x="{place:.1f}" y="{top + 3}" width="{width:.1f}" height="{WATERFALL_ROW - 6}" '
+                f'fill="{colour}"><title>{inert(name)}: {text_of.seconds(spent)}</title></rect>'
+            ),
+            f'<text x="{place + width + 5:.1f}" y="{middle:.1f}">{text_of.share(share)}</text>',
+        ]
+        place += room * share
+    return (
+        svg(WIDTH, len(parts) * WATERFALL_ROW, "where the wall time went", "".join(shapes)) if parts else ""
+    )

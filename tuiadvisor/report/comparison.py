@@ -39,6 +39,7 @@ def comparison_document(comparison: Comparison) -> Document:
             for entry in comparison.findings
         ],
         "environment": [asdict(entry) for entry in comparison.environment],
+        "goodput": asdict(comparison.goodput) if comparison.goodput else None,
         "fail_if_slower": asdict(comparison.gate) if comparison.gate else None,
     }
 

@@ -50,7 +50,7 @@ def step_facts(view: RunView) -> list[tuple[str, str]]:
     return [
         *rows,
         ("slowed by uneven ranks", text_of.factor(view.slowdown)),
-        ("goodput", text_of.share(view.goodput)),
+        ("goodput", text_of.share(view.useful_share)),
         ("cost of the probes", text_of.at_least(view.probe_cost)),
     ]
 
@@ -224,6 +224,11 @@ def change_rows(comparison: Comparison) -> list[tuple[str, str, str, str]]:
             _ratio(comparison.every_step.ratio),
         ),
     ]
+    if comparison.goodput is not None:
+        old, new = comparison.goodput.shown
+        rows.append(
+            (comparison.goodput.name, text_of.share(old), text_of.share(new), comparison.goodput.answer)
+        )
     for entry in comparison.phases:
         if entry.before_s or entry.after_s:
             change = text_of.seconds(entry.change_s)

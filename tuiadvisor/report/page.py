@@ -152,6 +152,7 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         + "</div>",
         f"<section><h2>Step time</h2>{charts.trend_chart(view.trend)}</section>",
         _accounting(view),
+        sections.goodput(view),
         sections.pipeline(view),
         _ranks(view),
         "<h2>Findings</h2>",

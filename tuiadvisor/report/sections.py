@@ -5,7 +5,7 @@ In: RunView, Picture of `scaling`.  Out: str.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report import charts, curves, gantt, roofs
 from tuiadvisor.report.facts import (
@@ -20,7 +20,7 @@ from tuiadvisor.report.html import bullets, facts, table
 from tuiadvisor.report.inert import inert
 from tuiadvisor.report.lanes import bucket_lanes, overlap_lanes
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
+from tuiadvisor.text import goodput as words
 from tuiadvisor.text.wording import (
     MEETS_LEGEND,
     decided_size,
@@ -29,6 +29,7 @@ from tuiadvisor.text.wording import (
     why_no_chart,
     why_no_pipeline,
 )
+from tuiadvisor.views.goodput import kind_words
 
 if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Picture
@@ -68,6 +69,29 @@ def _pipeline(held: PipelineView) -> str:
         f"<p>{inert(title)}</p>{picture}<h3>Bubble, {inert(compared)}</h3>{parts}{facts(pipeline_facts(held))}"
         f"<h3>Stages: all micro-batches of a step; dashed: all even</h3>{gantt.balance(held)}{more}"
         f"{bullets(pipeline_advice(held))}"
+    )
+
+
+GOODPUT_COLOURS: Final = {
+    "useful": charts.COLOURS["optimizer"],
+    "lost": charts.COLOURS["data_wait"],
+    "unknown": "#b8bec8",
+}
+
+
+def goodput(view: RunView) -> str:
+    """The wall time as a waterfall; nothing where no step was seen."""
+    wall = view.wall
+    if wall is None:
+        return ""
+    parts = [
+        (kind_words(part.kind), part.seconds, part.share, GOODPUT_COLOURS[part.sort])
+        for part in wall.waterfall
+    ]
+    rows = [(name, text_of.seconds(spent), text_of.share(share)) for name, spent, share, _ in parts]
+    return (
+        f"<section><h2>Goodput</h2><p><strong>{inert(words.headline(wall))}</strong></p>"
+        f"{charts.waterfall(parts)}{table(('part', 'time', 'share'), rows)}{bullets(words.notes(wall))}</section>"
     )
 
 

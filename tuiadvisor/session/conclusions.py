@@ -75,10 +75,11 @@ def _p2(material: Material) -> list[Item]:
     if parts is not None:
         split = f"{seconds(parts[0])} of a step stay the same at any batch, {seconds(parts[1])} grow with it"
     items = [item("fixed and growing part", split, RECORD)]
-    warmup = next((entry for entry in run.notes if entry.id == "warmup"), None)
-    items.append(
-        item("warm-up", warmup.message if warmup else None, "tuiadvisor run --record run.rec -- COMMAND")
+    cost_s = _warmup_s(run)
+    warmup = (
+        None if cost_s is None else f"slow first steps cost {seconds(cost_s)} beyond what they take later"
     )
+    items.append(item("warm-up", warmup, "tuiadvisor run --record run.rec -- COMMAND"))
     lost = material.checkpoint_s
     items.append(
         item("one checkpoint", None if lost is None else seconds(lost), "record across two checkpoints")
@@ -139,6 +140,9 @@ def _p2_concludes(material: Material) -> str:
 
 
 def _warmup_s(run: Facts) -> float | None:
+    """Of the waterfall, which has the very first step too; else of the finding."""
+    if run.wall is not None and run.wall.end_to_end is not None:
+        return next((part.seconds for part in run.wall.waterfall if part.kind == "warmup"), None)
     warmup = next((entry for entry in run.notes if entry.id == "warmup"), None)
     cost_s = warmup.evidence.get("warmup_s") if warmup else None
     return float(cost_s) if isinstance(cost_s, int | float) else None

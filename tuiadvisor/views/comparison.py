@@ -129,6 +129,37 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
+class GoodputChange:
+    """Useful share of the wall time, before and after."""
+
+    before: float | None  # end to end
+    after: float | None
+    before_steady: float | None  # of the steady steps alone
+    after_steady: float | None
+    is_end_to_end: bool  # both saw the same stretch of a run; else the steady steps alone can be compared
+    improved: bool | None  # None: no difference beyond noise, or not known
+    sentence: str
+
+    @property
+    def shown(self) -> tuple[float | None, float | None]:
+        """The two figures that the answer rests on."""
+        pairs = (self.before, self.after), (self.before_steady, self.after_steady)
+        return pairs[0] if self.is_end_to_end else pairs[1]
+
+    @property
+    def name(self) -> str:
+        """What they are of."""
+        return "goodput, end to end" if self.is_end_to_end else "goodput of steady steps"
+
+    @property
+    def answer(self) -> str:
+        """In a word."""
+        if None in self.shown:
+            return "unknown"
+        return {True: "improved", False: "worse", None: "no change"}[self.improved]
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Two runs and the verdict on the change between them."""
 
@@ -151,3 +182,4 @@ class Comparison:
     noise_floor: float
     smallest_detectable: float | None  # a smaller change could not be told from noise here
     gate: Gate | None
+    goodput: GoodputChange | None = None

@@ -16,11 +16,11 @@ NAMES: Final = {
     "useful": "useful steps",
     "startup": "start-up",
     "warmup": "warm-up",
-    "before_watcher": "before the watcher came (unknown)",
-    "unwatched": "between two watchers (unknown)",
-    "not_judged": "steps not judged (unknown)",
-    "before_change": "slower steps before the change",
-    "unnamed": "slower steps nobody explains",
+    "before_watcher": "before the watcher came",
+    "unwatched": "between two watchers",
+    "not_judged": "not judged",
+    "before_change": "slower before the change",
+    "unnamed": "slower, not explained",
     "data_wait": "data wait",
     "comm_exposed": "exposed communication",
     "eval": "evaluation",
@@ -68,9 +68,14 @@ def kind_words(kind: str) -> str:
     return NAMES.get(kind, kind.replace("_", " "))
 
 
+def _part_words(part: WallPart) -> str:
+    said = f"{kind_words(part.kind)} {100 * part.share:.0f} %"
+    return f"{said} (unknown)" if part.sort == "unknown" else said
+
+
 def waterfall_words(found: Goodput, most: int = 6) -> str:
     """The parts as one line, largest first after the useful one."""
     known = [part for part in found.waterfall if part.share >= LEAST_SAID]
-    told = [f"{kind_words(part.kind)} {100 * part.share:.0f} %" for part in known[:most]]
+    told = [_part_words(part) for part in known[:most]]
     left = sum(part.share for part in found.waterfall) - sum(part.share for part in known[:most])
     return ", ".join([*told, f"rest {100 * left:.0f} %"] if left >= LEAST_SAID else told)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tuiadvisor.advisor.compare.bottlenecks import bottleneck, finding_changes
 from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, terms
+from tuiadvisor.advisor.compare.goodput_change import goodput_change
 from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
 from tuiadvisor.advisor.fold import STEP_NAMES, Advisor
 from tuiadvisor.advisor.steps.step_series import SeriesCollector, StepSeries
@@ -161,6 +162,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         noise_floor=floor,
         smallest_detectable=detectable,
         gate=gate,
+        goodput=goodput_change(before.view, after.view, floor),
     )
 
 

@@ -185,6 +185,8 @@ def _phase_block(comparison: Comparison, width: int, *, lead: bool = True) -> li
 def _bottleneck_block(comparison: Comparison, width: int) -> list[Line]:
     rows = [rule("bottleneck", width)]
     rows += [line(text) for text in wrap(comparison.bottleneck.sentence, width)]
+    if comparison.goodput is not None:
+        rows += [line(text) for text in wrap(comparison.goodput.sentence, width)]
     return rows + [row for finding in comparison.findings for row in _finding(finding, width)]
 
 
@@ -205,6 +207,16 @@ def _gate(comparison: Comparison) -> list[Line]:
     return [line(f"limit of {text_of.share(gate.limit)} slower: {words}")]
 
 
+def _goodput(comparison: Comparison) -> list[tuple[str, str, str]]:
+    change = comparison.goodput
+    if change is None:
+        return []
+    return [
+        ("goodput", text_of.share(change.before), text_of.share(change.after)),
+        ("  of steady steps", text_of.share(change.before_steady), text_of.share(change.after_steady)),
+    ]
+
+
 def _sides(comparison: Comparison) -> list[Line]:
     before, after = comparison.before, comparison.after
     rows = [
@@ -212,6 +224,7 @@ def _sides(comparison: Comparison) -> list[Line]:
         ("steady step", text_of.seconds(before.step_s), text_of.seconds(after.step_s)),
         ("95th percentile", text_of.seconds(before.p95_s), text_of.seconds(after.p95_s)),
         ("pauses included", text_of.seconds(before.every_step_s), text_of.seconds(after.every_step_s)),
+        *_goodput(comparison),
         ("steady steps", text_of.count(before.num_steady_steps), text_of.count(after.num_steady_steps)),
         (
             "throughput",

@@ -16,6 +16,7 @@ from tuiadvisor.text.terminal import ascii_only
 from tuiadvisor.text.wording import device_words
 from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import action, bullet
+from tuiadvisor.tui.pages.goodput import goodput_lines
 from tuiadvisor.tui.pages.pipeline import pipeline_lines
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         *sections.device(view, WIDTH, 4),
         *_efficiency(view),
         *([line(sections.probe_work(view.probe))] if view.probe else []),
+        *([BLANK, *goodput_lines(view.wall, WIDTH)] if view.wall is not None else []),
         BLANK,
         rule("ranks", WIDTH, f"{len(view.ranks):,} known"),
         *sections.culprits(view, WIDTH, 8),

@@ -322,8 +322,8 @@ def source(view: RunView, width: int) -> Line:
         parts.append(f"{text_of.seconds(view.event_time_s)} seen")
     cost = f"probe cost {text_of.at_least(view.probe_cost)}"
     parts.append(probe_work(view.probe) if view.probe is not None else cost)
-    if view.goodput is not None:
-        parts.append(f"goodput {text_of.share(view.goodput)}")
+    if view.useful_share is not None:
+        parts.append(f"goodput {text_of.share(view.useful_share)}")
     while len(parts) > 2 and len(" · ".join(parts)) > width:
         del parts[0]  # what watching costs and what the run is worth stay
     return crop(line((" · ".join(parts), "dim")), width)

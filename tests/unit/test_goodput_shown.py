@@ -1,0 +1,126 @@
+"""One figure on screen, in reports, in the comparison and in the document."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+
+import pytest
+from snapshot import views
+from synthetic_run import Fault, Job, encoded, frames
+from test_goodput_waterfall import born
+
+from tuiadvisor.advisor.compare.comparing import compare, measure
+from tuiadvisor.report.comparison import comparison_document
+from tuiadvisor.report.page import Dossier, html_report
+from tuiadvisor.text import format as text_of
+from tuiadvisor.tui.draw import waterfall
+from tuiadvisor.tui.pages.comparison import plain_comparison
+from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.views.comparison import Comparison
+from tuiadvisor.views.goodput import parts_of
+
+SLOW = Fault("data", None, 0.02)
+
+
+@pytest.mark.parametrize("width", [40, 60, 78, 158])
+def test_bars_of_the_waterfall_go_on_where_the_one_above_ended(width: int) -> None:
+    wall = views.from_start().wall
+    assert wall is not None
+    lines = waterfall.rows(wall, width, 20)
+    assert all(len(line.text) <= width for line in lines)
+    bars = [re.search(r"[█▓?]+$", line.text) for line in lines]
+    found = [bar.span() for bar in bars if bar]
+    if width >= 60:
+        assert len(found) >= len(lines) - 1  # the least may be below a cell
+        assert all(one[1] == other[0] for one, other in itertools.pairwise(found))
+    else:
+        assert not found  # no room: names and figures alone
+    assert len(waterfall.one_bar(wall, width).text) == width
+
+
+def test_parts_that_have_no_room_are_counted() -> None:
+    wall = views.from_start().wall
+    assert wall is not None
+    lines = waterfall.rows(wall, 78, 4)
+    assert len(lines) == 4
+    assert lines[-1].text == "and 3 smaller parts"
+
+
+def test_screen_report_and_summary_show_the_same_figure() -> None:
+    view = views.from_start()
+    share = text_of.share(view.useful_share)
+    assert view.useful_share != view.goodput
+    page = html_report([Dossier("run.rec", view)], None, "a test")
+    summary = plain_summary(view, plain_ascii=False)
+    assert f"<b>{share}</b><span>goodput</span>" in page
+    assert f"goodput {share}: useful steps in" in page
+    assert f"goodput {share}: useful steps in" in summary
+    assert text_of.share(view.goodput) not in re.findall(r"goodput ([^:·<]+?)(?= [:·<]|:)", summary)
+    # Start-up's bar begins where useful time and the straggler's end.
+    boxes = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="16"', page)
+    edges = [(float(x), float(x) + float(width)) for x, width in boxes[:4]]
+    assert all(one[1] == pytest.approx(other[0], abs=0.2) for one, other in itertools.pairwise(edges))
+
+
+def test_a_view_without_wall_time_shows_the_windows_figure() -> None:
+    view = replace(views.from_start(), wall=None)
+    assert view.useful_share == view.goodput
+    assert "where the wall time went" not in plain_summary(view, plain_ascii=False)
+
+
+def test_parts_of_nothing_are_left_out() -> None:
+    assert [part.kind for part in parts_of({"useful": 2.0, "hang": 0.0, "startup": 2.0})] == [
+        "useful",
+        "startup",
+    ]
+
+
+def compared(before: Job, after: Job, ages: tuple[float | None, float | None] = (5.0, 5.0)) -> Comparison:
+    """ages: of the processes at their first record; None: not seen from the start."""
+    sides = [
+        measure(name, [encoded(frame) for frame in born(frames(job), age or 5.0, young=age is not None)])
+        for name, job, age in (("before.rec", before, ages[0]), ("after.rec", after, ages[1]))
+    ]
+    return compare(*sides)
+
+
+def test_compare_answers_whether_goodput_improved() -> None:
+    slow, fast = Job(num_steps=500, faults=(SLOW,)), Job(num_steps=700)
+    better, worse = compared(slow, fast).goodput, compared(fast, slow).goodput
+    assert better is not None
+    assert worse is not None
+    assert better.is_end_to_end == worse.is_end_to_end
+    assert better.improved is True
+    assert worse.improved is False
+    assert "improved" in better.sentence
+    told = comparison_document(compared(slow, fast))["goodput"]
+    assert isinstance(told, dict)
+    assert told["improved"] is True
+    assert told["before"] == better.before
+    assert better.sentence in " ".join(plain_comparison(compared(slow, fast), plain_ascii=False).split())
+
+
+def test_the_same_run_twice_has_no_better_goodput() -> None:
+    job = Job(num_steps=300)
+    same = compared(job, replace(job, seed=1)).goodput
+    assert same is not None
+    assert same.is_end_to_end
+    assert same.improved is None
+    assert same.answer == "no change"
+
+
+def test_a_start_up_that_only_one_of_them_shows_decides_nothing() -> None:
+    """Or that weighs more because a recording is shorter: the steady steps alone are compared."""
+    job = Job(num_steps=300)
+    for change in (
+        compared(job, replace(job, seed=1), (60.0, None)).goodput,
+        compared(job, replace(job, seed=1, num_steps=60), (60.0, 1.0)).goodput,
+    ):
+        assert change is not None
+        assert not change.is_end_to_end
+        assert change.before is not None
+        assert change.after is not None
+        assert abs(change.before - change.after) > 0.1
+        assert change.improved is None

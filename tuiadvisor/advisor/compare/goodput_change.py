@@ -1,0 +1,50 @@
+"""Did goodput improve? Two useful shares, compared where they are of the same stretch of a run.
+
+In: two RunViews.  Out: GoodputChange.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.views.comparison import GoodputChange
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import RunView
+
+SAME_SPAN: Final = 1.5  # start-up weighs more in a shorter recording: beyond this spans are not compared
+
+
+def goodput_change(before: RunView, after: RunView, floor: float) -> GoodputChange | None:
+    """None where neither run has a figure. floor: what two runs of the same code may differ by."""
+    one, other = before.wall, after.wall
+    if one is None or other is None:
+        return None
+    spans = one.span_s - one.unknown_s, other.span_s - other.unknown_s
+    longer, shorter = max(spans), min(spans)
+    is_same = one.from_start == other.from_start and shorter > 0 and longer <= SAME_SPAN * shorter
+    is_same = is_same and one.end_to_end is not None and other.end_to_end is not None
+    old, new = (one.end_to_end, other.end_to_end) if is_same else (one.steady, other.steady)
+    improved = None
+    if old is not None and new is not None and abs(new - old) > floor:
+        improved = new > old
+    return GoodputChange(
+        before=one.end_to_end,
+        after=other.end_to_end,
+        before_steady=one.steady,
+        after_steady=other.steady,
+        is_end_to_end=is_same,
+        improved=improved,
+        sentence=_sentence(old, new, improved, is_same=is_same),
+    )
+
+
+def _sentence(old: float | None, new: float | None, improved: bool | None, *, is_same: bool) -> str:
+    of = "" if is_same else " of the steady steps"
+    if old is None or new is None:
+        return f"Whether goodput{of} improved is unknown: one of the runs could not be judged."
+    words = {True: "improved", False: "became worse", None: "did not change beyond noise"}[improved]
+    why = (
+        "" if is_same else "; the recordings are not of equal stretches, so start-up and pauses are left out"
+    )
+    return f"Goodput{of} {words}: {100 * old:.0f} % before, {100 * new:.0f} % after{why}."

@@ -1,0 +1,45 @@
+"""Goodput in words: the figure, what it is of, and what it leaves out.
+
+In: Goodput.  Out: sentences.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.text import format as text_of
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.goodput import Goodput
+
+NO_STEPS = "no step was seen yet, or an earlier moment is shown"
+
+
+def headline(found: Goodput) -> str:
+    """The figure and its base."""
+    if found.end_to_end is None:
+        return f"goodput {text_of.UNKNOWN}: too little of {text_of.seconds(found.span_s)} could be judged"
+    base = "from the start of the process" if found.from_start else "that was watched"
+    known = text_of.seconds(found.span_s - found.unknown_s)
+    return f"goodput {text_of.share(found.end_to_end)}: useful steps in {known} of wall time {base}"
+
+
+def notes(found: Goodput) -> list[str]:
+    """What belongs beside it."""
+    said = []
+    if found.steady is not None:
+        said.append(
+            f"of the steady steps alone {text_of.share(found.steady)} is useful: what start-up, warm-up, pauses and "
+            "restarts take is the difference"
+        )
+    if found.unknown_s > 0:
+        said.append(
+            f"{text_of.seconds(found.unknown_s)} were not seen or not judged: neither useful nor lost"
+        )
+    if not found.from_start:
+        said.append("start-up was not seen; start the job with tuiadvisor run to have it in the figure")
+    if found.num_restarts:
+        said.append(
+            f"{text_of.count(found.num_restarts, 'restart')} seen; steps done again are not: their number is unknown"
+        )
+    return said

@@ -1,0 +1,62 @@
+"""Goodput: where the wall time went, from the start of the process to the last step seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from tuiadvisor.text import goodput as words
+from tuiadvisor.text.line import BLANK, Line, indent, line, rule, wrap
+from tuiadvisor.tui.contract.page import Page, opening
+from tuiadvisor.tui.draw import waterfall
+from tuiadvisor.tui.pages.details import bullet
+from tuiadvisor.tui.pages.waiting import waiting
+
+if TYPE_CHECKING:
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.views.goodput import Goodput
+
+MARGIN = 1
+
+
+class GoodputPage(Page):
+    """The waterfall of the wall time."""
+
+    tells_losses = True
+    name = "goodput"
+    title = "Goodput"
+    about = (
+        "Useful steps as a share of the wall time since the process started. A row a part: start-up, warm-up, what "
+        "each step loses, pauses, restarts. What nobody saw is neither useful nor lost. Session, report and "
+        "comparison use the same figure."
+    )
+    is_screen = True
+    commands: ClassVar = (
+        opening("goodput", "W", "Goodput", "the wall time as a waterfall: useful, lost, not known"),
+    )
+    keys = ("overview", "advisor", "help", "pause", "quit")
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return figure, waterfall and notes."""
+        if state.view is None:
+            self.targets = []
+            return waiting(state, width, height)
+        room = width - 2 * MARGIN
+        wall = state.view.wall
+        rows = goodput_lines(wall, room) if wall else [line((f"goodput unknown: {words.NO_STEPS}", "dim"))]
+        return self.arranged([indent(each, MARGIN) if each.spans else each for each in rows], width, height)
+
+
+def goodput_lines(found: Goodput, width: int) -> list[Line]:
+    """Return the whole picture."""
+    head = [line((text, "strong")) for text in wrap(words.headline(found), width)]
+    told = [each for text in words.notes(found) for each in bullet("·", text, width, "dim")]
+    return [
+        *head,
+        rule("where the wall time went", width),
+        *waterfall.rows(found, width, len(found.waterfall)),
+        BLANK,
+        waterfall.one_bar(found, width),
+        waterfall.legend(),
+        BLANK,
+        *told,
+    ]
