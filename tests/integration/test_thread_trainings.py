@@ -1,4 +1,4 @@
-"""Loops in other threads than the main one: measured, diagnosed, asked where they are; and no loop at all."""
+"""Trainings whose loop runs in another thread than the main one: attached to, measured, diagnosed, looked into."""
 
 from __future__ import annotations
 
@@ -134,3 +134,11 @@ def test_ranks_without_a_step_are_a_failure_too(tmp_path: Path) -> None:
     diagnose = tuiadvisor("diagnose", recording)
     assert diagnose.returncode == 1
     assert "no step is measured: backward runs in its thread loop" in diagnose.stderr
+
+
+def test_a_training_of_one_process_and_one_thread(tmp_path: Path) -> None:
+    """Rank 0 of 1, by the steps of its thread."""
+    with training("thread", tmp_path, num_ranks=1) as (pid,):
+        document = diagnosis([pid], tmp_path, 60)
+    assert 1 == document["run"]["world_size"]
+    assert document["verdict"]["decision"] is not None

@@ -21,6 +21,7 @@ from tuiadvisor.report.inert import inert
 from tuiadvisor.report.lanes import bucket_lanes, overlap_lanes
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text import goodput as words
+from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.wording import (
     MEETS_LEGEND,
     decided_size,

@@ -112,7 +112,9 @@ def _outside(clocks: Clocks) -> _Cut:
             pass  # no clock tells what lies between
         else:
             is_new = start is not None and start[0] >= former.end_ns - START_SLACK_NS
-            is_first_step = is_new  # it started under the watcher's eyes, which was there within a second or two
+            is_first_step = (
+                is_new  # it started under the watcher's eyes, which was there within a second or two
+            )
             cut.num_restarts += is_new
             cut.add("restart" if is_new else "unwatched", (life.begin_ns - former.end_ns) * NS)
         spent_ns = life.end_ns - life.begin_ns

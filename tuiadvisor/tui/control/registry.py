@@ -25,6 +25,7 @@ from tuiadvisor.tui.contract.commands import CommandTable
 from tuiadvisor.tui.control import everywhere, in_time
 from tuiadvisor.tui.pages.comparison import ComparePage
 from tuiadvisor.tui.pages.details import FindingPage
+from tuiadvisor.tui.pages.efficiency import EfficiencyPage
 from tuiadvisor.tui.pages.goodput import GoodputPage
 from tuiadvisor.tui.pages.guidance import Guidance
 from tuiadvisor.tui.pages.help import HelpPage, PalettePage
