@@ -91,9 +91,12 @@ TABLE: Final = (
         absorbs=True,
     ),
     Phase(
-        *("eval", "pause", "evaluation", "eval", "eval", "E", "#a08fe8"),
-        *("evaluating", "evaluation"),
-        "no evaluation was seen; one without the model's own forward is in other",
+        *("eval", "pause", "no-grad forward", "no-grad", "eval", "E", "#a08fe8"),
+        *(
+            "in forward without gradient",
+            "forward without gradient: evaluation, validation, a rollout, generation",
+        ),
+        "no forward without gradient was seen; one without the model's own forward is in other",
         begins_iteration=True,
         absorbs=True,
     ),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CHECKPOINT: Final = "checkpoint_pause"  # the rule: what a checkpoint costs is asked for elsewhere, too
 MAX_LISTED: Final = 4  # steps named in a sentence
 IN_THE_EXCHANGE: Final = "during gradient communication"
+KIND_WORDS: Final = {"eval": "forward without gradient"}  # evaluation, a rollout, generation: nothing tells which
 CAUSE_WORDS: Final = {
     "": "the cause is unknown",
     "garbage collection": "Python collected garbage",
@@ -42,7 +43,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
     longest = sorted((event.length_s for event in pause.events), reverse=True)
     values: Values = {
         **job,
-        "kind": "garbage collection" if pause.is_collecting else pause.kind,
+        "kind": "garbage collection" if pause.is_collecting else KIND_WORDS.get(pause.kind, pause.kind),
         "gc_share": pause.gc_share,
         "num_pauses": len(pause.steps),
         "period_steps": pause.period_steps,
@@ -124,7 +125,7 @@ def _phase_words(pause: Pause) -> str:
 PERIODIC_PAUSES: Final = Cause(
     rules=(CHECKPOINT, "periodic_pause", "periodic_data_wait"),
     metrics="""
-pause kind text "checkpoint", "eval", "garbage collection", "periodic" or "irregular"
+pause kind text "checkpoint", "forward without gradient", "garbage collection", "periodic" or "irregular"
 pause ranks text the same as starter
 pause gc_share share of the pauses in which Python collects garbage
 pause num_pauses count pauses in the window

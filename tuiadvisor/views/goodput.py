@@ -23,7 +23,7 @@ NAMES: Final = {
     "unnamed": "slower, not explained",
     "data_wait": "data wait",
     "comm_exposed": "exposed communication",
-    "eval": "evaluation",
+    "eval": "evaluation, rollout",
 }
 
 
