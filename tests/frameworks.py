@@ -237,10 +237,30 @@ def ray_loop(config: dict[str, Any]) -> None:
 def ray(folder: str) -> None:
     """Ray Train with two workers, on a cluster of its own."""
     import ray as cluster
+
+    cluster.init(num_cpus=2, include_dashboard=False, _temp_dir=os.environ["RAY_FOLDER"], log_to_driver=False)
+    ray_fit(folder)
+
+
+def ray_nodes(folder: str) -> None:
+    """The same on two nodes, one worker each; says where the cluster's head is."""
+    import ray as cluster
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_TMPDIR"] = os.environ["RAY_FOLDER"]
+    Path(os.environ["RAY_FOLDER"], "ray").mkdir(exist_ok=True)
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes.add_node(num_cpus=1)
+    cluster.init(address=nodes.address, log_to_driver=False)
+    (Path(folder) / "address").write_text(nodes.address)
+    ray_fit(folder)
+
+
+def ray_fit(folder: str) -> None:
+    """Two workers on the cluster we are connected to."""
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
-    cluster.init(num_cpus=2, include_dashboard=False, _temp_dir=os.environ["RAY_FOLDER"], log_to_driver=False)
     TorchTrainer(
         ray_loop,
         train_loop_config={"folder": folder},
@@ -256,6 +276,7 @@ FRAMEWORKS = {
     "lightning_alone": lightning_alone,
     "deepspeed": deepspeed,
     "ray": ray,
+    "ray_nodes": ray_nodes,
     "spawn": spawn,
     "elastic": elastic,
 }

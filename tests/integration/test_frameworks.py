@@ -193,6 +193,32 @@ def test_ray_trains_in_a_thread_of_its_workers(tmp_path: Path) -> None:
         assert any(frame.startswith("ray_loop (") for frame in rank["stack"])
 
 
+def test_an_agent_on_each_node_of_a_ray_cluster(tmp_path: Path) -> None:
+    """`--ray HOST:PORT`: two nodes with one worker each; each agent has the rank of its own node, and both leave."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("no ray (make frameworks)")
+    recording = str(tmp_path / "run")
+    with tempfile.TemporaryDirectory(prefix="ray-") as short, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RAY_AUTH_MODE", "disabled")  # of the command that joins the cluster, too
+        driver = start("ray_nodes", tmp_path, [], RAY_FOLDER=short, PYTHONPATH=str(SCRIPT.parent))
+        try:
+            pids = set(wait_for_ready(tmp_path, 2, [driver]))
+            address = (tmp_path / "address").read_text()
+            command("record", "--ray", address, "-o", recording, "--steps", "60", "--for", RECORD_FOR)
+        finally:
+            end(driver)
+    document = json.loads(command("diagnose", recording, "--json"))
+    assert_rank_1_is_late_in_forward(document)
+    told: dict[str, set[int]] = {}
+    with RecordingReader(recording) as reader:
+        for located in reader.frames():
+            frame = decode(located.data)
+            if frame.kind == FrameKind.HELLO:
+                ranks: Any = frame.payload["ranks"]
+                told.setdefault(frame.source, set()).update(rank["pid"] for rank in ranks)
+    assert sorted(map(sorted, told.values())) == sorted([pid] for pid in pids)
+
+
 @pytest.mark.extended
 def test_elastic_restart_is_picked_up(tmp_path: Path) -> None:
     """`torchrun --max-restarts`: rank 1 dies while watched; the ranks of the second round are attached and measured."""

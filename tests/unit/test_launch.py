@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S
 
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.launch.address import address_towards, listening_endpoint, reachable_url
 from tuiadvisor.launch.agents import Agents, Launched
+from tuiadvisor.launch.ray import RayLauncher
 from tuiadvisor.launch.slurm import find_job
 from tuiadvisor.launch.ssh import SshLauncher, SshOptions, parse_hosts
 
@@ -128,3 +132,36 @@ def test_an_agent_that_hears_nothing_is_ended_nevertheless() -> None:
     assert deaf.wait(PATIENCE_S)
     agent.close(time.monotonic())
     assert -9 == agent.process.returncode
+
+
+@pytest.mark.parametrize(
+    "address", ["", "head", "-x:1", "a b:1", "head:port", "head:1;reboot", "tcp://head:1"]
+)
+def test_what_is_no_cluster_is_refused(address: str) -> None:
+    """Ray's own forms only."""
+    with pytest.raises(TuiadvisorError, match="not an address; write HOST:PORT of its head, or auto"):
+        RayLauncher(address)
+
+
+def test_a_cluster_is_joined_by_a_helper_that_is_told_no_key() -> None:
+    """The address of its head and the nodes' Python; agents come back the way the head is reached."""
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        launcher = RayLauncher(address, "/opt/python")
+    module, *given = launcher.command()[3:]
+    assert ("tuiadvisor.launch.ray_step", [address, "--python=/opt/python"]) == (module, given)
+    assert "tcp://127.0.0.1:*" == launcher.agents_endpoint(Path())
+    with pytest.raises(FailureError, match=f"--ray {address}: nothing answers there"):
+        RayLauncher(address)  # it has gone meanwhile
+
+
+def test_ray_is_asked_for_where_it_is_missing() -> None:
+    """In one line, as the session's own reason."""
+    code = "import sys; sys.modules['ray'] = None; from tuiadvisor.launch import ray_step as r; sys.exit(r.main(['auto']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=b"{}\n", capture_output=True, check=False, timeout=PATIENCE_S
+    )
+    assert (1, True) == (
+        done.returncode,
+        b"tuiadvisor: Ray is not installed beside tuiadvisor" in done.stderr,
+    )

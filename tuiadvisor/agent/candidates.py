@@ -43,7 +43,7 @@ _JOB_NAMES: Final = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM
 _NAMES: Final = frozenset(
     name for names in (_TORCH, *_SCHEDULERS, _NODE_RANKS, _JOB_NAMES) for name in names if name
 )
-_LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun"})
+_LAUNCHERS: Final = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun", "raylet"})
 _LAUNCHER_MODULES: Final = (
     "torch.distributed.run",
     "torch.distributed.launch",

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 def is_elsewhere(options: argparse.Namespace) -> bool:
     """Whether the training is not, or need not be, one of this machine's own."""
-    return any((options.url, options.key, options.hosts, options.slurm, options.invite))
+    return any((options.url, options.key, options.hosts, options.slurm, options.ray, options.invite))
 
 
 def _watching() -> Any:

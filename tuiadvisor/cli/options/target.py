@@ -11,6 +11,7 @@ from tuiadvisor.app.live_session import Session, Share, Terms, Visit
 from tuiadvisor.cli.options.work import work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.launch.invited import InvitedLauncher
+from tuiadvisor.launch.ray import RayLauncher
 from tuiadvisor.launch.slurm import SlurmLauncher
 from tuiadvisor.launch.ssh import SshLauncher, SshOptions, parse_hosts
 from tuiadvisor.stream.keys import Invitation, read_invitation
@@ -34,6 +35,7 @@ def invitation_of(options: argparse.Namespace) -> Invitation | None:
         options.pid,
         options.hosts,
         options.slurm,
+        options.ray,
         options.invite,
         options.forward,
         options.share,
@@ -42,7 +44,7 @@ def invitation_of(options: argparse.Namespace) -> Invitation | None:
     if any(ours) or terms_of(options) != Terms():
         raise TuiadvisorError(
             "a running hub has its own ranks, recording, budget and work per step: leave out --pid, --hosts, --slurm, "
-            "--invite, --forward, --share, -o, --budget, --samples-per-step and --tokens-per-step"
+            "--ray, --invite, --forward, --share, -o, --budget, --samples-per-step and --tokens-per-step"
         )
     found = read_invitation(options.key) if options.key else Invitation(options.url)
     return Invitation(options.url or found.url, found.key)
@@ -62,6 +64,7 @@ def _session(options: argparse.Namespace) -> Session:
     share = _share(options)
     if launcher is not None:
         label = f"slurm job {options.slurm}" if options.slurm else options.hosts or "invited agents"
+        label = f"ray {options.ray}" if options.ray else label
         return Session((), options.output, label, "", launcher=launcher, share=share, terms=terms_of(options))
     ranks = ranks_of(options)
     first = ranks[0]
@@ -81,8 +84,12 @@ def open_target(options: argparse.Namespace) -> Session | Visit:
 
 
 def _launcher(options: argparse.Namespace) -> Launcher | None:
-    if sum(map(bool, (options.pid, options.hosts, options.slurm, options.invite))) > 1:
-        raise TuiadvisorError("--pid, --hosts, --slurm and --invite each name a training: give one of them")
+    if sum(map(bool, (options.pid, options.hosts, options.slurm, options.ray, options.invite))) > 1:
+        raise TuiadvisorError(
+            "--pid, --hosts, --slurm, --ray and --invite each name a training: give one of them"
+        )
+    if options.ray:
+        return RayLauncher(options.ray, options.remote_python, options.hub_address)
     if options.invite:
         return InvitedLauncher(Path(options.invite), options.hub_address or socket.gethostname())
     if options.slurm:

@@ -30,6 +30,11 @@ def add_remote_target(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--slurm", metavar="JOBID", help="the nodes of this running Slurm job")
     parser.add_argument(
+        "--ray",
+        metavar="HOST:PORT",
+        help="the nodes of the Ray cluster with this head, or auto on one of them",
+    )
+    parser.add_argument(
         "--invite", metavar="FILE",
         help="start no agent: write address and key to this new file, for agents that are started elsewhere by "
         "`python -P -m tuiadvisor.agent --invitation FILE`",
