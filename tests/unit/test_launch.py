@@ -157,7 +157,7 @@ def test_a_cluster_is_joined_by_a_helper_that_is_told_no_key() -> None:
 
 def test_ray_is_asked_for_where_it_is_missing() -> None:
     """In one line, as the session's own reason."""
-    code = "import sys; sys.modules['ray'] = None; from tuiadvisor.launch import ray_step as r; sys.exit(r.main(['auto']))"
+    code = "import sys; sys.modules['ray'] = None; from tuiadvisor.launch.ray_step import main; exit(main(['auto']))"
     done = subprocess.run(
         [sys.executable, "-c", code], input=b"{}\n", capture_output=True, check=False, timeout=PATIENCE_S
     )
