@@ -66,9 +66,15 @@ EVIDENCE: Final = (
     "num_stages",
     "has_gpu",
     "goodput",
+    "host_busy",
+    "iowait",
+    "device_busy",
+    "device_memory",
+    "alloc_retries",
 )
 _KEYS: Final = {
     "id", "covers", "lens", "layer", "ask", "kind", "choices", "unit", "when", "means", "suggests", "measure",
+    "favours",
 }  # fmt: skip
 MAX_QUESTIONS: Final = 500
 
@@ -90,6 +96,7 @@ class Question:
     means: dict[str, str]  # answer -> what follows from it
     suggests: dict[str, str]  # answer -> tune, rescale, stop or keep: a hypothesis, never the decision
     measure: str  # the one command that would answer it
+    favours: dict[str, tuple[str, ...]]  # answer -> "+words of an action" it speaks for, "-words" against
 
     def concerns(self, evidence: dict[str, object]) -> bool:
         """Whether to ask it of this run; where the evidence is missing it is asked."""
@@ -147,12 +154,19 @@ def _question(entry: Any, pattern: str) -> Question:
             raise RuleError(f"question {name!r}: means and suggests must be tables of texts")
         _known(table, answers, f"question {name!r}: no answer")
     _known(suggests.values(), DECISIONS, f"question {name!r}: suggests no")
+    favours = entry.get("favours", {})
+    if not isinstance(favours, dict):
+        raise RuleError(f"question {name!r}: favours must be a table of lists")
+    _known(favours, answers, f"question {name!r}: no answer")
+    marks = {answer: _texts(favours, answer, name) for answer in favours}
+    if not all(mark[:1] in {"+", "-"} and len(mark) > 4 for texts_ in marks.values() for mark in texts_):
+        raise RuleError(f"question {name!r}: favours lists +words or -words of an action")
     covers = _texts(entry, "covers", name)
     _known(covers, COVERS, f"question {name!r}: covers no")
     when = Condition(str(entry["when"]), EVIDENCE, {}) if "when" in entry else None
     return Question(
         texts["id"], pattern, covers, texts["lens"], texts["layer"], texts["ask"], texts["kind"], choices,
-        str(entry.get("unit", "")), when, dict(means), dict(suggests), texts["measure"],
+        str(entry.get("unit", "")), when, dict(means), dict(suggests), texts["measure"], marks,
     )  # fmt: skip
 
 

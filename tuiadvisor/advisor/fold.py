@@ -209,6 +209,7 @@ class Advisor:
         columns = self.roster.own_columns(frame.source, columns)
         self.device_times.take(columns, "" if agent is None else agent.host)
         self.collectives.take(columns)
+        self.roster.host_use.take_events(columns)
         if agent is not None:
             self.chunks.add(columns, agent.host)
             self.buckets.add(columns, agent.host)
@@ -310,6 +311,7 @@ class Advisor:
             if steps is not None and steps[0] is not None
             else self.collectives.rows(self.roster.world_size(), len(self.roster.hosts_of_ranks())),
             clock=seen.clock,
+            alloc_retries=self.roster.host_use.num_alloc_retries if self._on_device else None,
         )
 
     def _seen(self, steps: tuple[int | None, int] | None) -> Seen:

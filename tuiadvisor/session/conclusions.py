@@ -18,6 +18,7 @@ from tuiadvisor.session.evidence import (
     share_of_step,
 )
 from tuiadvisor.session.intent import not_stated
+from tuiadvisor.session.measured import measured_answers
 from tuiadvisor.session.remaining import MAX_LOST, startup
 from tuiadvisor.session.sizes import ranking, sizes
 from tuiadvisor.views.goodput import waterfall_words
@@ -46,6 +47,10 @@ def _p1(material: Material) -> list[Item]:
     items += [item(f"note {finding.id}", finding.message) for finding in run.notes]
     if not run.findings and run.enough:
         items.append(item("findings", "none above info"))
+    items += [
+        item(name.replace("_", " "), f"{found.answer}: {found.because}")
+        for name, found in measured_answers(run).items()
+    ]
     following = material.verdict.next_constraint
     items.append(item("next constraint", following and following.replace("_", " "), RECORD))
     return items
@@ -248,18 +253,19 @@ def _p4_concludes(material: Material) -> str:
 
 def _p5(material: Material) -> list[Item]:
     items = []
-    for finding in material.run.findings:
+    for lever in material.levers:
+        finding, action = lever.finding, lever.action
         bound = "gain unknown"
         if finding.loss_s_per_step is not None and material.run.step_s is not None:
             left = step_without(material.run.step_s, (finding.loss_s_per_step,))
             bound = f"at most {seconds(material.run.step_s - left)} a step"
-        items += [
+        why = "".join(f"; {text}" for text in lever.why)
+        items.append(
             material.item(
                 f"change for {finding.id}",
-                f"{bound}; effort {action.effort}, risk {action.risk}: {action.text}",
+                f"{bound}; effort {action.effort}, risk {action.risk}{why}: {action.text}",
             )
-            for action in finding.actions
-        ]
+        )
     return items
 
 

@@ -9,11 +9,13 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tuiadvisor.session.decide import Decision, decide
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.material import gather
+from tuiadvisor.session.measured import measured_answers
+from tuiadvisor.session.relevance import moving
 from tuiadvisor.session.sizes import sizes
 from tuiadvisor.session.stages import stages
 from tuiadvisor.session.whys import NAMES, why
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from tuiadvisor.session.stages import Stage
     from tuiadvisor.views.run_view import Action, RunView
     from tuiadvisor_rules.questions import Question
-
-RISKS: Final = ("low", "medium", "high")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,13 @@ def conduct(
     run, *others = (
         facts(entry.name, entry.view, entry.gradient_bytes, entry.num_collectives) for entry in runs
     )
-    material = gather(run, tuple(others), view.verdict, intent, dict(answers), machine=machine)
+
+    def again(stated: Intent, given: dict[str, str | float]) -> Material:
+        return gather(run, tuple(others), view.verdict, stated, given, machine=machine, questions=questions)
+
+    material = again(intent, dict(answers))
+    unseen = tuple(one for one in questions if one.id not in measured_answers(run))
+    worth = moving(unseen, material.intent, dict(answers), again)
     decision = decide(material.case)
     mark = _bottleneck(material, decision, identity(view))
     before = tuple(entry for entry in history if entry.identity != mark.identity)
@@ -110,7 +116,7 @@ def conduct(
         mark.identity,
         material.intent,
         dict(sorted(answers.items())),
-        stages(material, questions),
+        stages(material, questions, worth),
         decision,
         view.verdict.next_constraint,
         _would_change(material, decision, questions),
@@ -235,12 +241,11 @@ def _after(name: str) -> str:
 
 
 def _first_action(material: Material) -> Action | None:
-    """The least risky action for the dominant finding."""
+    """The action for the dominant finding that answers speak for; the least risky of these."""
     prospect = material.case.prospect
-    finding = next((one for one in material.run.findings if prospect and one.id == prospect.finding), None)
-    if finding is None or not finding.actions:
-        return None
-    return min(finding.actions, key=lambda one: RISKS.index(one.risk) if one.risk in RISKS else len(RISKS))
+    return next(
+        (one.action for one in material.levers if prospect and one.finding.id == prospect.finding), None
+    )
 
 
 def _last_time(material: Material, before: tuple[Bottleneck, ...]) -> str:

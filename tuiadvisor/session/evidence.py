@@ -13,6 +13,8 @@ from tuiadvisor.views.names import limit_name
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.run_view import Finding, PauseView, RunView
 
@@ -57,6 +59,11 @@ class Facts:
     startup_s: float | None = None  # from the start of the process to the first step
     checkpoint_share: float | None = None  # of step_s
     checkpoint_every_s: float | None = None  # of work, without the checkpoint itself
+    host_busy: float | None = None  # of the busiest host: share of all its processors, mean
+    iowait: float | None = None
+    device_busy: float | None = None  # mean over devices
+    device_memory: float | None = None  # highest share of a device's memory
+    alloc_retries: int | None = None
     is_over: bool = False  # the recorded run has ended: going on means starting again
 
 
@@ -108,8 +115,22 @@ def facts(
         startup_s=view.wall.startup_s if view.wall else None,
         checkpoint_share=checkpoints.share if checkpoints else None,
         checkpoint_every_s=_checkpoint_every_s(checkpoints, step_s),
+        host_busy=_most(host.cpu_mean for host in view.hosts),
+        iowait=_most(host.iowait_mean for host in view.hosts),
+        device_busy=_mean(host.device_busy_mean for host in view.hosts),
+        device_memory=_most(host.device_memory_most for host in view.hosts),
+        alloc_retries=view.alloc_retries,
         is_over=bool(view.ranks) and all(row.state in {"exited", "killed"} for row in view.ranks),
     )
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _checkpoints(view: RunView) -> PauseView | None:
@@ -205,6 +226,11 @@ def named_values(run: Facts, others: tuple[Facts, ...]) -> dict[str, object]:
         "num_stages": run.num_stages,
         "has_gpu": None if run.has_gpu is None else int(run.has_gpu),
         "goodput": run.goodput,
+        "host_busy": run.host_busy,
+        "iowait": run.iowait,
+        "device_busy": run.device_busy,
+        "device_memory": run.device_memory,
+        "alloc_retries": run.alloc_retries,
     }
 
 

@@ -12,14 +12,18 @@ from tuiadvisor.session.decide import Case, Prospect
 from tuiadvisor.session.economics import checkpoint_plan, move
 from tuiadvisor.session.evidence import Facts, named_values
 from tuiadvisor.session.intent import changed, price_of_device_hour, stated_steps
+from tuiadvisor.session.levers import levers
 from tuiadvisor.session.machine import Machine
+from tuiadvisor.session.measured import with_measured
 from tuiadvisor.session.remaining import checkpoint_interval_h, pace, restart_hours
 
 if TYPE_CHECKING:
     from tuiadvisor.session.economics import CheckpointPlan, Move
     from tuiadvisor.session.intent import Intent
+    from tuiadvisor.session.levers import Lever
     from tuiadvisor.session.remaining import Pace
     from tuiadvisor.views.run_view import Verdict
+    from tuiadvisor_rules.questions import Question
 
 SAME_WORK: Final = 0.01  # samples a step may differ by this share and still be the same batch
 ANSWERS_OF_INTENT: Final = {
@@ -59,6 +63,7 @@ class Material:
     checkpoints: CheckpointPlan | None
     machine: Machine
     paces: dict[int, Pace]  # by the id of its Facts
+    levers: tuple[Lever, ...]  # changes to try, best first
 
     @property
     def pace(self) -> Pace:
@@ -82,6 +87,7 @@ def gather(
     answers: dict[str, str | float],
     *,
     machine: Machine | None = None,
+    questions: tuple[Question, ...] = (),
 ) -> Material:
     """All of it."""
     stated = {
@@ -117,6 +123,7 @@ def gather(
     return Material(
         run, others, verdict, intent, answers, named_values(run, others), steps, price, case, refused,
         checkpoint_s, _checkpoints(run, checkpoint_s, intent, answers), machine or Machine(), paces,
+        levers(run, with_measured(run, answers), questions),
     )  # fmt: skip
 
 

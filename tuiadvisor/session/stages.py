@@ -57,18 +57,22 @@ class Stage:
     conclusion: str
 
 
-def stages(material: Material, questions: tuple[Question, ...]) -> tuple[Stage, ...]:
-    """All six, in order."""
+def stages(material: Material, questions: tuple[Question, ...], worth: frozenset[str]) -> tuple[Stage, ...]:
+    """All six, in order. worth: ids of the questions whose answers would move something."""
     return tuple(
-        _stage(pattern, material, [one for one in questions if one.pattern == pattern])
+        _stage(pattern, material, [one for one in questions if one.pattern == pattern], worth)
         for pattern in PATTERNS
     )
 
 
-def _stage(pattern: str, material: Material, questions: list[Question]) -> Stage:
+def _stage(pattern: str, material: Material, questions: list[Question], worth: frozenset[str]) -> Stage:
     title, question = TITLES[pattern]
     items = EVIDENCE[pattern](material)
-    concerned = [one for one in questions if one.concerns(material.values) or one.id in material.answers]
+    concerned = [
+        one
+        for one in questions
+        if _answer(one.id, material) is not None or (one.id in worth and one.concerns(material.values))
+    ]
     asked = tuple(_asked(one, _answer(one.id, material)) for one in concerned)
     unknown = [(item.name, item.measure) for item in items if item.text is None]
     unknown += [(one.ask, one.measure) for one in asked if one.answer is None]

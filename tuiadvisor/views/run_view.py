@@ -302,6 +302,11 @@ class HostRow:
     disk_read_bytes_s: float | None
     net_bytes_s: float | None
     gpus: tuple[str, ...] = ()  # one short line a device
+    # Over the recording, not the latest sample:
+    cpu_mean: float | None = None
+    iowait_mean: float | None = None
+    device_busy_mean: float | None = None
+    device_memory_most: float | None = None  # highest share of a device's memory in use
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +389,7 @@ class RunView:
     wall: Goodput | None = (
         None  # from the start of the process on; None: no step yet, or an earlier moment is shown
     )
+    alloc_retries: int | None = None  # allocations on devices that had to be tried again; None: no device
 
     @property
     def useful_share(self) -> float | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tuiadvisor.advisor.cluster.crowding import RunQueues, typical_wait
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
+from tuiadvisor.advisor.cluster.host_use import HostUse
 from tuiadvisor.advisor.cluster.memory import MemoryUse
 from tuiadvisor.advisor.cluster.off_core import Outside
 from tuiadvisor.advisor.cluster.owners import Owners, foreign
@@ -77,6 +78,7 @@ class Roster:
         self.memory = MemoryUse()
         self.device_clocks = DeviceClocks()
         self.stops = Stops()
+        self.host_use = HostUse()
         self._wall_shift_ns: dict[str, int] = {}  # by host
         self._seen_young: set[tuple[str, int]] = (
             set()
@@ -348,7 +350,7 @@ class Roster:
         self._clocks(agent, payload)
         payload = self._own(agent, payload)
         self.core_wait.take(payload)
-        self.outside.take(payload)
+        self.host_use.take(agent.host, payload)
         self.run_queues.take(agent.host, payload)
         self.memory.take(agent.host, payload)
         self.device_clocks.take(agent.host, payload)
@@ -359,6 +361,7 @@ class Roster:
         former = self.hosts.get(agent.host)
         lines = [device_line(entry) for entry in objects(payload, "gpus")]
         num_cpus = integer(payload, "num_cpus")
+        cpu_mean, iowait_mean, busy_mean, memory_most = self.host_use.means(agent.host)
         self.hosts[agent.host] = HostRow(
             host=agent.host,
             cpu=_latest(number(payload, "cpu"), former.cpu if former else None),
@@ -370,6 +373,10 @@ class Roster:
             ),
             net_bytes_s=_latest(number(payload, "net_bytes_s"), former.net_bytes_s if former else None),
             gpus=tuple(lines) or (former.gpus if former else ()),
+            cpu_mean=cpu_mean,
+            iowait_mean=iowait_mean,
+            device_busy_mean=busy_mean,
+            device_memory_most=memory_most,
         )
 
     # -- what follows ----------------------------------------------------------------------------------------

@@ -1,0 +1,58 @@
+"""The changes that may be tried, in the order in which to try them: by what answers say of their cause, gain and risk.
+
+In: findings, answers, questions.  Out: Levers. An answer moves a change up or down; it adds no gain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tuiadvisor.session.evidence import Facts
+    from tuiadvisor.views.run_view import Action, Finding
+    from tuiadvisor_rules.questions import Question
+
+RISKS: Final = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One change for one finding."""
+
+    finding: Finding
+    action: Action
+    score: int  # answers for it less answers against it
+    why: tuple[str, ...]  # "host_cpus_full (yes) speaks against it"
+
+
+def levers(
+    run: Facts, answers: Mapping[str, str | float], questions: tuple[Question, ...]
+) -> tuple[Lever, ...]:
+    """Best first: what answers speak for, the largest loss, the lowest risk, the order of the rule."""
+    found = []
+    for finding in run.findings:
+        for action in finding.actions:
+            said = list(_said(action, answers, questions))
+            score = sum(sign for sign, _ in said)
+            found.append(Lever(finding, action, score, tuple(text for _, text in said)))
+    return tuple(
+        sorted(found, key=lambda one: (-one.score, -(one.finding.loss_s_per_step or 0.0), _risk(one.action)))
+    )
+
+
+def _said(
+    action: Action, answers: Mapping[str, str | float], questions: tuple[Question, ...]
+) -> Iterator[tuple[int, str]]:
+    for question in questions:
+        answer = answers.get(question.id)
+        for mark in question.favours.get(str(answer), ()):
+            sign = 1 if mark[0] == "+" else -1
+            if mark[1:] in (action.text if mark[1:5] != "risk" else f"risk {action.risk}"):
+                yield sign, f"{question.id} ({answer}) speaks {'for' if sign > 0 else 'against'} it"
+
+
+def _risk(action: Action) -> int:
+    return RISKS.index(action.risk) if action.risk in RISKS else len(RISKS)

@@ -1,0 +1,71 @@
+"""Questions that the recording answers itself: nobody is asked what was seen.
+
+In: Facts.  Out: answers with what they rest on. Between two thresholds a measurement decides nothing, and is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tuiadvisor.session.evidence import Facts
+
+CPUS_FULL, CPUS_FREE = 0.9, 0.8  # shares of all processors of the busiest host
+MEMORY_FULL, MEMORY_FREE = 0.9, 0.8  # 0.9: the kineto plugin's threshold
+DEVICE_BUSY, DEVICE_IDLE = 0.8, 0.5
+EXPOSED: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An answer, and the figures behind it."""
+
+    answer: str
+    because: str
+
+
+def measured_answers(run: Facts) -> dict[str, Measured]:
+    """By the question's id."""
+    found = {
+        "host_cpus_full": _host_cpus(run),
+        "memory_nearly_full": _memory(run),
+        "spins_in_collective": _spins(run),
+    }
+    return {name: answer for name, answer in found.items() if answer is not None}
+
+
+def with_measured(run: Facts, answers: Mapping[str, str | float]) -> dict[str, str | float]:
+    """What was answered, and what was measured where nothing was."""
+    return {**{name: found.answer for name, found in measured_answers(run).items()}, **answers}
+
+
+def _host_cpus(run: Facts) -> Measured | None:
+    busy = run.host_busy
+    if busy is None or CPUS_FREE <= busy < CPUS_FULL:
+        return None
+    waits = "" if run.iowait is None else f", {100 * run.iowait:.0f} % of the time waiting for storage"
+    because = f"processors of the busiest host {100 * busy:.0f} % busy in the mean{waits}"
+    return Measured("yes" if busy >= CPUS_FULL else "no", because)
+
+
+def _memory(run: Facts) -> Measured | None:
+    share, retries = run.device_memory, run.alloc_retries
+    if share is None or retries is None:
+        return None
+    because = f"at most {100 * share:.0f} % of a device's memory in use, {retries} allocations tried again"
+    if share >= MEMORY_FULL and retries:
+        return Measured("yes", because)
+    return Measured("no", because) if share < MEMORY_FREE and not retries else None
+
+
+def _spins(run: Facts) -> Measured | None:
+    busy, exposed = run.device_busy, run.shares.get("comm_exposed")
+    if busy is None or exposed is None or exposed < EXPOSED:
+        return None
+    because = f"devices {100 * busy:.0f} % busy in the mean, {100 * exposed:.0f} % of the step in exposed communication"
+    if busy >= DEVICE_BUSY:
+        return Measured("yes", because)
+    return Measured("no", because) if busy < DEVICE_IDLE else None
