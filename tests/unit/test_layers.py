@@ -153,6 +153,7 @@ ALLOWED = {
     "tuiadvisor/importers": (
         "tuiadvisor.importers",
         "tuiadvisor.efficiency",
+        "tuiadvisor.views.efficiency",
         "tuiadvisor.metrics",
         "tuiadvisor.events",
         "tuiadvisor.phases",

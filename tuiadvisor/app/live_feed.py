@@ -13,6 +13,7 @@ from tuiadvisor.app.feed import AddMark, Feed
 from tuiadvisor.app.look_back import Lookback
 from tuiadvisor.app.subcommand import Subcommand, capture_subcommand, stacks_subcommand
 from tuiadvisor.causes import hang
+from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.stream.probe_request import ProbeRequest
 from tuiadvisor.tui.contract.feed import (
     Capture,
@@ -49,9 +50,10 @@ class LiveFeed(Feed):
         source: Source,
         agent_error: Callable[[], str | None],
         request: Callable[[ProbeRequest], None] | None = None,
+        given: GivenWork = NOTHING_GIVEN,
     ) -> None:
-        """request: tells the agents what is wanted; None: they are another's."""
-        super().__init__(source)
+        """request: tells the agents what is wanted; None: they are another's. given: as of Feed."""
+        super().__init__(source, given)
         self._agent_error = agent_error
         self._request = request
         self._subcommand: Subcommand | None = None

@@ -15,6 +15,7 @@ from tuiadvisor.app.live_feed import LiveFeed, attach_phase
 from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks
 from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.options.duration import seconds
+from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import open_session
 from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target
 from tuiadvisor.errors import FailureError, one_line
@@ -80,7 +81,7 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill ends it as ^C does
     with open_session(options) as session:
         announce(session.viewer_url)
-        feed = LiveFeed(session.source(), session.agent_error, session.request)
+        feed = LiveFeed(session.source(), session.agent_error, session.request, measured_here())
         feed.start()
         ended_alone = False
         try:

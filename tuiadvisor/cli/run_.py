@@ -13,6 +13,7 @@ from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.live_session import Session
+from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import terms_of
 from tuiadvisor.cli.options.training import add_probe_options
 from tuiadvisor.cli.watching import say_goodbye, show
@@ -93,7 +94,7 @@ def _watch(
 ) -> None:
     record = options.record
     with Session([training.pid], record, "", command, terms=terms_of(options)) as session:
-        feed = LiveFeed(session.source(), session.agent_error, session.request)
+        feed = LiveFeed(session.source(), session.agent_error, session.request, measured_here())
         feed.start()
         try:
             if has_screens:

@@ -12,6 +12,7 @@ from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.progress import ProgressLine
 from tuiadvisor.app.screens import show_screens
+from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
 from tuiadvisor.shellword import shell_word
@@ -32,7 +33,7 @@ def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visi
     catalog()  # a wrong rule file is said before anything is put into a training
     session = open_target(options)
     stack.enter_context(session)
-    feed = LiveFeed(session.source(), session.agent_error, session.request)
+    feed = LiveFeed(session.source(), session.agent_error, session.request, measured_here())
     stack.callback(feed.stop)
     feed.start()
     return session, feed

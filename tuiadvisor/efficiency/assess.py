@@ -123,7 +123,12 @@ def _peak(stack: Stack, work: Work, given: GivenWork, dtype: str) -> Peak:
     threads = stack.number("threads")
     for one in given.measured:
         if one.dtype == dtype and one.threads == threads:
-            return Peak(one.flops, one.bytes_s, None, f"measured on this machine with {threads} threads")
+            return Peak(
+                one.flops,
+                one.bytes_s,
+                None,
+                f"measured on this machine, {threads} thread{'s' * (one.threads > 1)}",
+            )
     how = MEASURE.format(threads=threads or "N")
     return Peak(None, None, None, "", f"a CPU's peak in {dtype} has to be measured where it runs: {how}")
 

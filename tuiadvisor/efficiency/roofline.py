@@ -123,7 +123,7 @@ def _peak(
         why = f"a CPU's peak in {dtype} has to be measured where it runs: tuiadvisor doctor --measure --threads N"
         return Peak(None, None, None, "", why)
     best = max(fitting, key=lambda one: one.flops)
-    words = f"measured on this machine with {best.threads} thread{'s' * (best.threads > 1)}"
+    words = f"measured on this machine, {best.threads} thread{'s' * (best.threads > 1)}"
     return Peak(best.flops, best.bytes_s, None, words)
 
 

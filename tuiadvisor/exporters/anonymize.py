@@ -49,6 +49,55 @@ _SCHEDULES: Final = frozenset(
         "ScheduleDualPipeV",
     }
 )
+_MODEL_TEXTS: Final = (
+    *("param_dtype", "param_dtypes", "mixed_precision", "autocast", "input", "input_dtype"),
+    *("recompute", "wrappers", "sdp", "odd_shape"),
+)
+_MODEL_NUMBERS: Final = (
+    *(
+        "params",
+        "trainable",
+        "embedding",
+        "conv",
+        "mm",
+        "mm_frozen",
+        "mm_frozen_before",
+        "mm_expert",
+        "mm_odd",
+    ),
+    *(
+        "mm_recomputed",
+        "lora",
+        "uninitialized",
+        "not_looked_at",
+        "models",
+        "modules",
+        "layers",
+        "heads",
+        "head",
+    ),
+    *(
+        "attention_width",
+        "attention_unclear",
+        "tied",
+        "experts",
+        "top_k",
+        "cut",
+        "compiled",
+        "quantized",
+        "fp8",
+    ),
+    *("tf32", "cudnn_tf32", "cudnn_benchmark", "threads", "micro_steps", "workers", "pin_memory", "prefetch"),
+    *(
+        "persistent_workers",
+        "encoder_decoder",
+        "gathered_us",
+        "config_layers",
+        "config_heads",
+        "config_hidden",
+    ),
+    *("config_head_size", "config_window", "config_vocabulary", "config_experts", "config_top_k"),
+)
 _ATTACH_WAYS: Final = frozenset({"thread", "pending call", "remote_exec", "armed"})
 _STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
 _EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
@@ -210,6 +259,7 @@ def _rank(entry: Payload, names: Names) -> Payload:
         kept["parallel"] = {
             name: size for name, size in layout.items() if is_layout_name(name) and _is_number(size)
         }
+    kept |= _model(entry.get("model"))
     pipeline = entry.get("pipeline")
     if isinstance(pipeline, dict):
         kept["pipeline"] = {
@@ -222,6 +272,25 @@ def _rank(entry: Payload, names: Names) -> Payload:
             if isinstance(text, str) and is_harmless_key(name)
         }
     return kept
+
+
+def _model(told: object) -> Payload:
+    """Numbers, and texts in torch's own words; a class's name and what the environment says are the user's."""
+    if not isinstance(told, dict):
+        return {}
+    kept: Payload = {name: value for name in _MODEL_NUMBERS if isinstance(value := told.get(name), int)}
+    for name in _MODEL_TEXTS:
+        said = told.get(name)
+        if isinstance(said, str) and is_torchs(said):
+            kept[name] = said
+    if isinstance(device := told.get("device_name"), str):
+        kept["device_name"] = device_model(device)
+    return {"model": kept}
+
+
+def is_torchs(text: str) -> bool:
+    """Types, shapes and names of wrappers: short words of letters, digits and underscores."""
+    return len(text) <= 60 and all(part.replace("_", "").isalnum() for part in text.split())
 
 
 def _host(payload: Payload, names: Names) -> Payload:

@@ -67,6 +67,7 @@ class RankTrace:
     num_bytes: int
     works: tuple[OpWork, ...] = ()  # operators with their shapes, where it was recorded with them
     device_name: str | None = None
+    threads: int | None = None  # of the rank, where our own capture wrote it
     why_no_rank: str = ""
 
 
@@ -257,6 +258,7 @@ class _Columns:
             num_bytes=source.num_bytes,
             works=self.shapes.works(),
             device_name=_device_name(source.rest.get("deviceProperties")),
+            threads=_threads(source.rest.get("tuiadvisor")),
         )
 
     def _launches(self) -> tuple[Bools, Ints]:
@@ -295,6 +297,11 @@ def _device_name(properties: Any) -> str | None:
     first = properties[0] if isinstance(properties, list) and properties else None
     name = first.get("name") if isinstance(first, dict) else None
     return name[:80] if isinstance(name, str) and name.isprintable() else None
+
+
+def _threads(told: Any) -> int | None:
+    found = _integer(told.get("threads"), -1) if isinstance(told, dict) else -1
+    return found if 0 < found < 1 << 16 else None
 
 
 def _rank(written: int, named: int | None, world: int) -> tuple[int | None, str]:

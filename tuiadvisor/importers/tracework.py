@@ -26,7 +26,7 @@ def trace_efficiency(
     """With null where something is not known; the roofline is of the lowest rank with shapes."""
     with_work = [trace for trace in traces if trace.works]
     first = with_work[0] if with_work else traces[0]
-    held = roofline(first.works, first.device_name, measured=measured, on_cpu=first.device_name is None)
+    held = roofline(first.works, first.device_name, first.threads, measured, on_cpu=first.device_name is None)
     num = len(first.steps)
     span_s = sum(duration for _, _, duration in first.steps) / 1e9
     each = sum(sum(one.flops for one in trace.works) / len(trace.steps) for trace in with_work if trace.steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import GivenWork
 from tuiadvisor.session.machine import read_machine
 
 if TYPE_CHECKING:
@@ -17,3 +18,8 @@ def measured_peaks() -> tuple[MeasuredPeak, ...]:
         return read_machine().peaks
     except TuiadvisorError:
         return ()
+
+
+def measured_here() -> GivenWork:
+    """The same for a run that is watched: everything else that is given stands in its frames."""
+    return GivenWork(measured=measured_peaks())

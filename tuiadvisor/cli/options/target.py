@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,8 @@ def invitation_of(options: argparse.Namespace) -> Invitation | None:
     if any(ours) or terms_of(options) != Terms():
         raise TuiadvisorError(
             "a running hub has its own ranks, recording, budget and work per step: leave out --pid, --hosts, --slurm, "
-            "--ray, --invite, --forward, --share, -o, --budget, --samples-per-step and --tokens-per-step"
+            "--invite, --forward, --share, -o, --budget, --samples-per-step, --tokens-per-step, "
+            "--flops-per-step and --peak-flops"
         )
     found = read_invitation(options.key) if options.key else Invitation(options.url)
     return Invitation(options.url or found.url, found.key)
@@ -74,7 +76,7 @@ def _session(options: argparse.Namespace) -> Session:
 
 def terms_of(options: argparse.Namespace) -> Terms:
     """What the command line says of a session of one's own."""
-    return Terms(work_of(options), options.budget_ppm)
+    return Terms(replace(work_of(options), measured=()), options.budget_ppm)
 
 
 def open_target(options: argparse.Namespace) -> Session | Visit:

@@ -67,7 +67,7 @@ def _bar(found: Efficiency, width: int) -> list[Line]:
     """Return the share of the peak as a bar with its scale."""
     if found.mfu is None:
         return []
-    room = width - 8
+    room = width - 9
     filled = min(max(round(found.mfu * room), 1), room)
     scale = [" "] * (room + 5)
     for tick in TICKS:

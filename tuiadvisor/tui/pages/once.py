@@ -44,10 +44,10 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         *sections.communication(view, WIDTH, 9),
         *_exchange(view),
         *sections.device(view, WIDTH, 4),
-        *_efficiency(view),
         *([line(sections.probe_work(view.probe))] if view.probe else []),
         *([BLANK, *goodput_lines(view.wall, WIDTH)] if view.wall is not None else []),
         BLANK,
+        *_efficiency(view),
         rule("ranks", WIDTH, f"{len(view.ranks):,} known"),
         *sections.culprits(view, WIDTH, 8),
         *_ranks(view),
@@ -70,7 +70,7 @@ def _efficiency(view: RunView) -> list[Line]:
     """Return MFU and the settings it rests on, where anything is known of them."""
     if not is_worth_showing(view):
         return []
-    rows = [BLANK, rule("efficiency", WIDTH)]
+    rows = [rule("efficiency", WIDTH)]
     for name, text in (*efficiency_facts(view), *stack_facts(view.stack)):
         rows += bullet(f"{name}:", text, WIDTH)
     return [*rows, BLANK]
