@@ -143,6 +143,27 @@ while not stop():
 """
 
 
+# As in a server whose training runs in the only other thread, which never sleeps.
+WAITING = """
+import select, threading
+own = f"/proc/self/task/{os.getpid()}/syscall"
+def compute():
+    while not open(own).read().startswith("232 "):
+        pass
+    print("ready", flush=True)
+    x = 0.0
+    while not stop():
+        for _ in range(2000):
+            x = x * 0.5 + 1.0
+    os.write(put, b"x")
+get, put = os.pipe()
+poller = select.epoll()
+poller.register(get, select.EPOLLIN)
+threading.Thread(target=compute).start()
+assert [(get, select.EPOLLIN)] == poller.poll()
+"""
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("source", "ways"),
@@ -151,8 +172,9 @@ while not stop():
         (IDLE_THREAD + COMPUTING, {"thread", "remote_exec"}),
         (SLEEPING, {"thread", "remote_exec"}),  # awake for a moment in each 0.3 s
         (IDLE_THREAD + SLEEPING, {"thread", "remote_exec"}),
+        (WAITING, {"thread"}),
     ],
-    ids=["computing", "computing-idle-thread", "sleeping", "sleeping-idle-thread"],
+    ids=["computing", "computing-idle-thread", "sleeping", "sleeping-idle-thread", "waiting"],
 )
 def test_code_runs_inside(version: str, source: str, ways: set[str], tmp_path: Path) -> None:
     """In every version, at work or asleep, with an idle thread or alone; the target ends as it would have."""

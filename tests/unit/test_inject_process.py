@@ -103,3 +103,6 @@ def test_main_thread_is_borrowed_last() -> None:
     """Any other sleeper comes before the main thread."""
     sleep = idle_thread.Sleep(202, 0x189, 0x7FFD1000, 0x7F0000410000)
     assert idle_thread.rank_of(sleep, main=True, libc_code=LIBC) == 3
+    for waits_for_event in (232, 0):  # where no pending call would run
+        sleep = idle_thread.Sleep(waits_for_event, 0, 0x7FFD1000, 0x7F0000410000)
+        assert idle_thread.rank_of(sleep, main=True, libc_code=LIBC) == 9

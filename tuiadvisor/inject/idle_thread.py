@@ -23,6 +23,17 @@ _RESTARTED_SLEEPS = {7: "poll", 271: "ppoll", 23: "select", 270: "pselect6", 35:
     230: "clock_nanosleep",
     61: "wait4",
 }
+# Of the main thread alone, and last of all: where it waits for an event no pending call runs either, and for that it
+# would be stopped in just the same way. epoll_wait returns EINTR then; Python and event loops ask again.
+_EVENT_WAITS = {
+    232: "epoll_wait",
+    281: "epoll_pwait",
+    0: "read",
+    45: "recvfrom",
+    43: "accept",
+    288: "accept4",
+}
+_LAST = 9
 _PARKED_S = 0.006  # longer than the 5 ms after which a thread waiting for the GIL wakes
 
 
@@ -73,6 +84,8 @@ def rank_of(sleep: Sleep, *, main: bool, libc_code: Iterable[tuple[int, int]]) -
             rank = 1
     elif sleep.system_call in _RESTARTED_SLEEPS:
         rank = 2
+    elif main and sleep.system_call in _EVENT_WAITS:
+        return _LAST
     return rank if rank is None or not main else rank + 3
 
 
