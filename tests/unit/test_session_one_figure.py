@@ -16,8 +16,11 @@ from test_goodput_waterfall import born
 from tuiadvisor.scaling.young_daly import lost_share
 from tuiadvisor.session.conduct import Recorded, Session, conduct
 from tuiadvisor.session.economy import economy
+from tuiadvisor.session.entries import stated_in
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.markdown import markdown
+from tuiadvisor.session.sizing import Known, picture_of
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.questions import load_questions
 
@@ -169,3 +172,21 @@ def test_recorded_goodput_is_one_figure_in_everything_the_session_says() -> None
     assert "from the start of the process" in told
     lines = [text for text in markdown(held).splitlines() if re.search(r"goodput.*\d+ %", text)]
     assert len(lines) == 2  # what was, and what will be
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_the_screen_of_sizes_reckons_the_hours_of_the_session(*, is_over: bool) -> None:
+    """Screen 6 and the session name the same hours, deadline and cost for the run as it is."""
+    intent = Intent(
+        remaining_steps=STEPS, deadline_h=60, price_per_device_hour=2.0, failures_per_day=8, restart_min=6
+    )
+    recorded = Recorded("run.rec", view(is_over=is_over), 1000)
+    small: RunView = final_view(Job(num_ranks=2, num_steps=300))
+    known = Known(recorded, (Recorded("small.rec", small, 1000),))
+    own = next(row for row in picture_of(known, stated_in(intent, 0.8), Machine()).rows if row.devices == 4)
+    table = economy(recorded.view, intent)
+    assert own.hours is not None
+    assert own.cost is not None
+    assert own.hours.expected == pytest.approx(table["remaining_h"], rel=1e-6)
+    assert own.cost.expected == pytest.approx(table["remaining_cost"], rel=1e-6)
+    assert table["lost_share"] > 0.03

@@ -148,12 +148,16 @@ def test_enter_asks_what_is_open_and_goes_on() -> None:
     assert "cost" == prompt.typed  # stated in the intent: shown, and can be taken back
     keyboard.press("ctrl+u", "1", "enter")
     assert Answer("objective", "time") == keyboard.shell.asked[-1]
+    assert keyboard.place.asking.prompt is None
+    assert "last open question of this pattern" in keyboard.draw()
+    keyboard.press("right", "right", "right")  # the first is stated, two are open
+    keyboard.press("down", "down", "enter")
     assert keyboard.place.asking.prompt is not None
     num_asked = len(keyboard.shell.asked)
-    keyboard.press("enter")
+    keyboard.press("enter")  # the next one, nothing sent
     assert num_asked == len(keyboard.shell.asked)
-    assert "last open question of this pattern" in keyboard.draw()
-    keyboard.press("enter", "escape")
+    assert keyboard.place.asking.prompt is not None
+    keyboard.press("escape")
     assert keyboard.place.asking.prompt is None
 
 

@@ -27,7 +27,7 @@ from tuiadvisor.scaling.series import Target
 from tuiadvisor.scaling.table import MAX_DEVICES, normal_layout, printable, read_table
 from tuiadvisor.scaling.text import text
 from tuiadvisor.session.conduct import Recorded
-from tuiadvisor.session.entries import MAX_CANDIDATES, Stated, stated_in
+from tuiadvisor.session.entries import MAX_CANDIDATES, stated_in
 from tuiadvisor.session.intent import FILE_NAME, read_intent
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.recordedsizes import parts_of, table_of
@@ -146,7 +146,9 @@ def _screen(options: argparse.Namespace) -> int:
         for name, value in asdict(_intent(options)).items()
         if value is not None and name != "efficiency_floor"
     }
-    stated = Stated(replace(known.intent, **typed), tuple(options.predict)[:MAX_CANDIDATES])
+    stated = replace(
+        known, intent=replace(known.intent, **typed), candidates=tuple(options.predict)[:MAX_CANDIDATES]
+    )
     several = tuple(options.runs) if len(options.runs) > 1 else ()
     sizing = Sizing(options.table or "", stated, chosen=several)
     alone = options.runs[0] if len(options.runs) == 1 else ""

@@ -34,6 +34,7 @@ class Intent:
     noise_scale: float | None = None  # gradient noise scale, samples
     current: int | None = None  # devices in use; None: the largest measured size
     efficiency_floor: float = 0.8  # POP's "acceptable"
+    overhead: float = 1.0  # hours that pass for an hour of steps: restarts, work done again, start-up
 
 
 def check(intent: Intent, quantity: Quantity) -> None:
@@ -95,7 +96,9 @@ def _hours_of_unit(series: Series, intent: Intent, devices: int, time: float) ->
             amount *= series.sizes[-1] / devices
     elif kind == "throughput":
         amount = intent.remaining_samples or MILLION
-    return time * series.quantity.seconds * amount * _more_samples(series, intent, devices) / 3600
+    # What a step or a million samples take is no run: nothing restarts within it.
+    overhead = intent.overhead if kind != "total" and run_length_known(intent, series.quantity) else 1.0
+    return time * series.quantity.seconds * amount * overhead * _more_samples(series, intent, devices) / 3600
 
 
 def _more_samples(series: Series, intent: Intent, devices: int) -> float:

@@ -33,6 +33,7 @@ class Stated:
     intent: Intent
     candidates: tuple[int, ...] = ()
     mode: Mode = "weak"  # one run alone: what becomes of the batch
+    project: Project | None = None  # the file all this is from
 
 
 def stated_in(project: Project, efficiency_floor: float) -> Stated:
@@ -47,7 +48,8 @@ def stated_in(project: Project, efficiency_floor: float) -> Stated:
             remaining_steps=stated_steps(project, None, None),
             remaining_samples=project.remaining_samples,
             efficiency_floor=efficiency_floor,
-        )
+        ),
+        project=project,
     )
 
 

@@ -100,8 +100,8 @@ def gather(
     price = price_of_device_hour(intent)
     different = tuple(other for other in others if _is_another_model(run, other))
     others = tuple(other for other in others if other not in different)
-    checkpoint_s = _checkpoint_s(run)
-    paces = {id(one): pace(one, intent, answers, _checkpoint_s(one)) for one in (run, *others)}
+    checkpoint_s = checkpoint_length(run)
+    paces = {id(one): pace(one, intent, answers, checkpoint_length(one)) for one in (run, *others)}
     moves, refused = _moves(run, others, intent, steps, paces, same_unit=answers.get("same_unit") == "yes")
     complexity = answers.get("change_complexity")
     case = Case(
@@ -194,7 +194,7 @@ def _work_ratio(run: Facts, other: Facts, *, same_unit: bool) -> float | None:
     return 1.0 if same_unit else None
 
 
-def _checkpoint_s(run: Facts) -> float | None:
+def checkpoint_length(run: Facts) -> float | None:
     """Measured length of one checkpoint."""
     for finding in (*run.findings, *run.notes):
         length = finding.evidence.get("length_s")

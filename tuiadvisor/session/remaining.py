@@ -36,6 +36,13 @@ class Pace:
             return None
         return (self.startup_s + num_steps * self.step_s / (1 - self.lost)) / SECONDS_PER_HOUR
 
+    def overhead(self, step_s: float | None, num_steps: float | None) -> float:
+        """Hours of the rest for an hour of its steps; 1 where neither is known, endless where nothing gets done."""
+        hours = None if not num_steps else self.hours(num_steps)
+        if not step_s or not num_steps:
+            return 1.0
+        return float("inf") if hours is None else hours * SECONDS_PER_HOUR / (num_steps * step_s)
+
     def goodput(self, num_steps: float | None = None) -> float | None:
         """Useful share of these hours; of endlessly many steps where their number is not known."""
         if self.useful_step_s is None or not self.step_s:

@@ -16,7 +16,9 @@ from tuiadvisor.scaling.picture import Picture
 from tuiadvisor.scaling.table import printable
 from tuiadvisor.session.entries import entries
 from tuiadvisor.session.evidence import facts
+from tuiadvisor.session.material import checkpoint_length
 from tuiadvisor.session.recordedsizes import STEP, parts_of, table_of, why_unusable
+from tuiadvisor.session.remaining import pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +55,7 @@ class Known:
 def picture_of(known: Known, stated: Stated, machine: Machine) -> Picture:
     """The picture, whatever is known; never raises for what the data lack."""
     table, current = known.table, known.current
+    stated = with_overhead(stated, current)
     why: tuple[str, ...] = ()
     if table is not None:
         return _fitted(table, stated, None, known.notes)
@@ -78,6 +81,18 @@ def picture_of(known: Known, stated: Stated, machine: Machine) -> Picture:
     found = one_run_picture(name, parts, stated.intent, stated.candidates, stated.mode)
     found = replace(found, notes=(*known.notes, *found.notes))
     return found.with_entries(entries(stated, STEP, is_one_run=True), why)
+
+
+def with_overhead(stated: Stated, current: Recorded | None) -> Stated:
+    """The hours of this screen by the session's reckoning: restarts, work done again and start-up are in them."""
+    if stated.project is None or current is None:
+        return stated
+    run = facts(current.name, current.view, current.gradient_bytes)
+    steps = stated.intent.remaining_steps
+    if steps is None and stated.intent.remaining_samples is not None and run.samples_per_step:
+        steps = stated.intent.remaining_samples / run.samples_per_step
+    overhead = pace(run, stated.project, {}, checkpoint_length(run)).overhead(run.step_s, steps)
+    return replace(stated, intent=replace(stated.intent, overhead=overhead))
 
 
 def of_each_size(current: Recorded | None, others: Sequence[Recorded]) -> list[Recorded]:
