@@ -13,7 +13,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 from .guard import INSPECTION, attempt
-from .model_walk import Walk, own
+from .model_walk import Walk, own, parts_of
 from .phases import NUM_PHASES
 from .ring import HEADER_BYTES, STEP_STRUCT
 
@@ -128,7 +128,7 @@ class ForwardLook:
 
     def __init__(self, probe: Host, root: Any) -> None:
         self.probe = probe
-        parts = (root, *(own(root).get("_modules") or {}).values())
+        parts = (root, *parts_of(root).values())
         self.root_accelerated = any("_original_forward" in own(part) for part in parts if part is not None)
         self.former: Any = None
         self.fast: set[int] = set()

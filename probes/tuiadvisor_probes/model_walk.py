@@ -31,6 +31,12 @@ def own(thing: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def parts_of(module: Any) -> dict[str, Any]:
+    """The modules in it; a scripted one has them elsewhere."""
+    found = own(module).get("_modules")
+    return found if isinstance(found, dict) else {}
+
+
 def first_number(names: dict[str, Any], keys: tuple[str, ...]) -> int:
     """The first of these that is a positive whole number; 0: none."""
     for key in keys:
@@ -76,7 +82,7 @@ class Walk:
         self.num_models = self.num_modules = 0
         self.num_attention = self.attention_width = 0
         self.largest_odd = 0
-        self.trains_before = False
+        self.trains_before = self.is_new_root = False
         self.recompute = "no"
 
     def advance(self, budget_ns: int) -> bool:
@@ -84,9 +90,7 @@ class Walk:
         end_ns = monotonic_ns() + budget_ns
         while self.stack or self.roots:
             if not self.stack:
-                before = self.sums["params"]
                 self._begin(self.roots.pop())
-                self.num_models += self.sums["params"] > before
             for _ in range(LOOKS_BETWEEN_CLOCKS):
                 if not self.stack:
                     break
@@ -95,8 +99,9 @@ class Walk:
                 self.num_modules += 1
                 if attempt(INSPECTION, self._look, module, marks) is None:
                     self.sums["not_looked_at"] += 1
-                if self.num_models == 0 and self.sums["params"] > params:
-                    self.num_models = 1
+                if self.is_new_root and self.sums["params"] > params:
+                    self.is_new_root = False
+                    self.num_models += 1
             if monotonic_ns() > end_ns:
                 return not (self.stack or self.roots)
         return True
@@ -105,16 +110,14 @@ class Walk:
         if "class" not in self.facts:
             inner = root
             for _ in range(4):  # of what a wrapper wraps
-                held = attempt(INSPECTION, own, inner) or {}
-                found = (held.get("_modules") or {}).get("module") or (held.get("_modules") or {}).get(
-                    "_orig_mod"
-                )
+                held = attempt(INSPECTION, parts_of, inner) or {}
+                found = held.get("module", held.get("_orig_mod"))
                 if found is None:
                     break
                 inner = found
             self.facts["class"] = type(inner).__name__[:60]
         self.trains_before = False
-        self.seen_before = len(self.seen)
+        self.is_new_root = True  # a wrapper of one that was seen brings no parameters of its own
         self.stack.append((root, 0))
 
     def _look(self, module: Any, marks: int) -> bool:
@@ -326,9 +329,8 @@ class Walk:
         heads, size = first_number(names, HEADS), first_number(names, HEAD_SIZES)
         width = heads * size or first_number(names, WIDTHS)
         if not width and linear:
-            last = own(linear[-1])
-            base = (last.get("_modules") or {}).get("base_layer")  # a low-rank adapter's
-            width = first_number(own(base) if base is not None else last, ("in_features", "nx"))
+            base = parts_of(linear[-1]).get("base_layer")  # a low-rank adapter's
+            width = first_number(own(linear[-1] if base is None else base), ("in_features", "nx"))
         self.num_attention += 1
         self.attention_width += width
         if not width:
@@ -338,7 +340,7 @@ class Walk:
 
     def _experts(self, child: Any, names: dict[str, Any], beside: list[Any]) -> None:
         parts = own(child)
-        held = parts.get("_modules") or {}
+        held = parts_of(child)
         count = len(held) or first_number(parts, ("num_experts", "num_local_experts"))
         if not count:
             shapes = [p.shape for p in (parts.get("_parameters") or {}).values() if p is not None]
