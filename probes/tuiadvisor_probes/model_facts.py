@@ -53,7 +53,7 @@ class ModelFacts:
 
     def __init__(self, probe: Host) -> None:
         self.probe = probe
-        self.num_roots = self.num_gathered = 0
+        self.num_roots = self.num_walked = self.num_gathered = 0
         self.restart()
 
     def restart(self) -> None:
@@ -89,7 +89,7 @@ class ModelFacts:
             if self.walk is None:
                 return False
         elif self.walk is None:
-            self.walk = Walk(roots)
+            self.walk, self.num_walked = Walk(roots), len(roots)
             self.look = ForwardLook(probe, roots[0])
             self.look.arm()
         self.loader = self.loader or loader_facts()
@@ -115,7 +115,7 @@ class ModelFacts:
         facts |= {**self.loader, **(look.found if look is not None else {})}
         facts["gathered_us"] = (self.cost_ns + monotonic_ns() - begin_ns) // 1000
         self.probe.model_facts = {name: value for name, value in facts.items() if value not in ("", None)}
-        self.num_roots = len(roots)
+        self.num_roots = self.num_walked  # one may have shown itself meanwhile
         self.num_gathered += 1
         self.restart()
         self.probe.put_info()

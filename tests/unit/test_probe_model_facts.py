@@ -256,6 +256,20 @@ def test_two_models_of_one_training_are_no_transformer(tmp_path: Path) -> None:
     assert "2 models" in why_not_countable(Stack(believed(facts)))
 
 
+def test_a_model_that_shows_itself_while_another_is_looked_at_is_counted(tmp_path: Path) -> None:
+    """A GAN's optimizers step one after the other, so its second root is found a step later than the first."""
+    inner, outer = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 1)
+    turns = [(torch.optim.SGD(one.parameters(), lr=1e-3), one) for one in (outer, inner)]
+    with probed(tmp_path) as seen:
+        for _ in range(16):
+            for optimizer, _model in turns:
+                outer(inner(torch.randn(BATCH, WIDTH))).mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        facts = seen.info["model"]
+    assert facts["models"] == 2
+
+
 def test_convolutions_are_not_counted_by_their_weights() -> None:
     found = walked(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8, 4)))
     assert found["conv"] == 3 * 8 * 9 + 8
