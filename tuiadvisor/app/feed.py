@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.log import Logger
+from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent
 from tuiadvisor.tui.contract.feed import FeedState, Mode, PastState, ReplayState
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Feed:
     def __init__(self, source: Source, given: GivenWork = NOTHING_GIVEN) -> None:
         """given: work of a step, wins over what the frames say."""
         self._given = given
+        self._intent = _stated()
         self.source = source
         self.advisor = Advisor(given=given)
         self.view: RunView | None = None
@@ -112,7 +115,7 @@ class Feed:
         if now >= (self._behind_due_s if is_behind else self._view_due_s):
             cost_s = 0.0
             if self._changed and not self._stands() and not is_behind:
-                self.view = self._picture()
+                self.view = self._against_intent(self._picture())
                 self._changed = False
                 self._view_costs_s = (*self._view_costs_s[1:], time.thread_time() - cpu_s)
                 # One dear view (the first imports what it needs) is no reason to stand still: the cheapest of three.
@@ -144,6 +147,14 @@ class Feed:
 
     def _picture(self) -> RunView:
         return self.advisor.view()
+
+    def _against_intent(self, view: RunView) -> RunView:
+        if self._intent == Intent():
+            return view
+        # Laws and sizes are read from disk only where something was stated: the first picture waits for no import.
+        from tuiadvisor.session.against_intent import with_intent  # noqa: PLC0415
+
+        return with_intent(view, self._intent)
 
     def _is_catching_up(self) -> bool:
         # A late viewer first folds the history; drawing in between would only slow it down.
@@ -181,3 +192,12 @@ class Feed:
 
     def _obey(self, command: FeedCommand | AddMark) -> None:
         raise NotImplementedError
+
+
+def _stated() -> Intent:
+    """What the project's file says the run is for; a mistake in it stops nobody who only looks."""
+    try:
+        return read_intent(FILE_NAME)
+    except TuiadvisorError as error:
+        logger.warning("what the run is for is not counted: %s", error)
+        return Intent()

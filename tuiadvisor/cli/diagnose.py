@@ -13,6 +13,7 @@ from tuiadvisor.cli.options.step_range import step_range
 from tuiadvisor.cli.options.work import add_work, work_of
 from tuiadvisor.errors import FailureError, one_line
 from tuiadvisor.report.document import document
+from tuiadvisor.session.against_intent import with_intent
 from tuiadvisor.session.economy import economy, economy_lines
 from tuiadvisor.tui.pages.once import plain_summary
 
@@ -34,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
     intent = intent_of(options)
     view = diagnose(frames_of(options.file), options.steps, work_of(options))
     economics = economy(view, intent)
+    view = with_intent(view, intent)
     if options.json:
         whole = {**document(view), "economics": economics}
         print_document(whole)

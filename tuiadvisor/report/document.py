@@ -59,7 +59,7 @@ def document(view: RunView) -> Document:
         "goodput": _goodput(view),
         "pauses": [asdict(pause) for pause in view.pauses],
         "findings": [_finding(finding) for finding in view.findings],
-        "verdict": _verdict(view.verdict),
+        "verdict": _verdict(view.decided),
         "unknown": [asdict(entry) for entry in view.unknown],
         "losses": {
             **asdict(view.losses),

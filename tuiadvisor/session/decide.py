@@ -92,7 +92,7 @@ def decide(case: Case) -> Decision:
         why = case.why_undecided or "too few steady steps were seen"
         return Decision("keep", f"{why}: nothing is decided without evidence")
     tuned = tuning(case)
-    if (broke := _beyond_budget(case, tuned)) is not None:
+    if (broke := beyond_budget(case, tuned)) is not None:
         return broke
     refused = why_not(case, tuned)
     if tuned is not None and refused is None:
@@ -204,7 +204,7 @@ def _worth(case: Case, tuned: Decision) -> float | None:
     return tuned.saved_money.expected + tuned.saved_h.expected * (case.intent.price_of_time or 0.0)
 
 
-def _beyond_budget(case: Case, tuned: Decision | None) -> Decision | None:
+def beyond_budget(case: Case, tuned: Decision | None) -> Decision | None:
     """Stop when not even the best case fits what may be spent."""
     hours, devices, budget = case.hours_now, case.num_devices, case.intent.budget
     if hours is None or devices is None or budget is None:

@@ -389,7 +389,13 @@ class RunView:
     wall: Goodput | None = (
         None  # from the start of the process on; None: no step yet, or an earlier moment is shown
     )
+    against_intent: Verdict | None = None  # rescale or stop, by what the user stated; None: nothing follows
     alloc_retries: int | None = None  # allocations on devices that had to be tried again; None: no device
+
+    @property
+    def decided(self) -> Verdict:
+        """The verdict to show: against what was stated, else that of the steps alone."""
+        return self.verdict if self.against_intent is None else self.against_intent
 
     @property
     def useful_share(self) -> float | None:

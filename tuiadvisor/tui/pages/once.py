@@ -104,7 +104,7 @@ def _job(view: RunView) -> list[Line]:
 
 
 def _verdict(view: RunView) -> list[Line]:
-    verdict = view.verdict
+    verdict = view.decided
     rows = sections.verdict(view, WIDTH, 6)
     rows = [Line(((row.text.strip() if index == 0 else row.text, "text"),)) for index, row in enumerate(rows)]
     if verdict.speedup is not None:

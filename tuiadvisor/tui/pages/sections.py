@@ -34,11 +34,11 @@ def not_enough(view: RunView) -> str:
 
 def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return badge and sentence, then what follows from it, in at most `max_rows` rows."""
-    decision = view.verdict.decision
+    decision = view.decided.decision
     open_badge = " … OPEN " if view.window.why_undecided else " … NOT YET "
     badge = f" {DECISIONS[decision]} " if decision else open_badge
     role = f"badge:{decision}" if decision else "badge"
-    sentence = view.verdict.sentence
+    sentence = view.decided.sentence
     if decision and sentence.lower().startswith(f"{decision}:"):
         sentence = sentence.partition(":")[2].strip()
     waiting = not_enough(view)
@@ -48,8 +48,8 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     rows = wrap(sentence or "no verdict yet", room)
     lines = [line((badge, role), " ", (text, "strong")) for text in rows[:1]]
     lines += [indent(line((text, "strong")), len(badge) + 1) for text in rows[1:]]
-    if view.verdict.next_constraint and len(lines) < max_rows - 1:
-        name = text_of.phase_name(view.verdict.next_constraint)
+    if view.decided.next_constraint and len(lines) < max_rows - 1:
+        name = text_of.phase_name(view.decided.next_constraint)
         lines.append(indent(line((f"then the next constraint is {name}", "dim")), len(badge) + 1))
     return _cut(lines, max_rows, width)
 

@@ -1,0 +1,111 @@
+"""Rescale and stop on the first screen: by bounds of one run against what was stated, never from noise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from synthetic_run import Fault, Job, final_view
+
+from tuiadvisor.report.document import document
+from tuiadvisor.scaling.onerun import FLOOR
+from tuiadvisor.session.against_intent import with_intent
+from tuiadvisor.session.conduct import Recorded, conduct
+from tuiadvisor.session.intent import Intent
+from tuiadvisor.tui.pages import sections
+from tuiadvisor.views.run_view import RunView, Speedup
+from tuiadvisor_rules.questions import load_questions
+
+SAVES = Intent(objective="cost", remaining_steps=1e6, price_per_device_hour=2.0)
+
+
+@cache
+def view(transfer_s: float = 0.03, *, per_host: int = 4) -> RunView:
+    """Eight ranks on two hosts of GPUs; the exchange takes so long. No finding that would come first."""
+    job = Job(num_ranks=16, ranks_per_host=per_host, num_steps=150, faults=(Fault("comm", None, transfer_s),))
+    found: RunView = final_view(job)
+    quiet = replace(found.verdict, decision="keep", finding=None, speedup=None, sentence="Keep: nothing.")
+    return replace(found, run=replace(found.run, device="cuda"), verdict=quiet, findings=())
+
+
+def test_a_run_that_mostly_waits_for_its_exchange_saves_by_fewer_devices() -> None:
+    decided = with_intent(view(), SAVES).decided
+    assert decided.decision == "rescale"
+    assert decided.sentence.startswith("Rescale: 8 devices instead of 16 save ")
+    assert "would change it" in decided.because
+    assert decided.verify
+
+
+def test_where_compute_is_all_of_the_step_no_size_is_advised() -> None:
+    """Half the devices take twice as long: nothing is saved for sure."""
+    assert with_intent(view(0.0), SAVES).decided.decision == "keep"
+
+
+def test_a_gain_whose_interval_reaches_zero_decides_nothing() -> None:
+    """However much is saved at best: the worst case must be a gain beyond noise."""
+    seen = {}
+    for transfer_ms in (0, 1, 2, 4, 8, 16, 30):
+        decided = with_intent(view(transfer_ms * 1e-3), SAVES).decided
+        seen[transfer_ms] = decided.decision
+        if decided.decision == "rescale":
+            low = float(decided.sentence.split("save ")[1].split(" ")[0])
+            assert low >= 100 * (1 - FLOOR) - 0.5
+    assert seen[0] == "keep"
+    assert seen[30] == "rescale"
+
+
+@pytest.mark.parametrize("objective", ["time", None])
+def test_fewer_devices_are_never_advised_to_whom_time_decides_or_who_said_nothing(
+    objective: str | None,
+) -> None:
+    intent = replace(SAVES, objective=objective)  # type: ignore[arg-type]
+    assert with_intent(view(), intent).decided.decision == "keep"
+    assert with_intent(view(), Intent()) is view()
+
+
+def test_a_deadline_that_fewer_devices_may_miss_forbids_them() -> None:
+    hours = 1e6 / (view().step.throughput_steps_s or 1) / 3600
+    near, far = replace(SAVES, deadline_h=1.02 * hours), replace(SAVES, deadline_h=10 * hours)
+    assert with_intent(view(), near).decided.decision == "keep"
+    far_away = with_intent(view(), far).decided
+    assert far_away.decision == "rescale"
+    assert "before the deadline" in far_away.sentence
+
+
+def test_a_loss_that_can_surely_be_removed_comes_first() -> None:
+    tuned = replace(view().verdict, decision="tune", speedup=Speedup(1.4, 1.3, 1.5), sentence="Tune: it.")
+    assert with_intent(replace(view(), verdict=tuned), SAVES).decided.decision == "tune"
+    unsure = replace(tuned, speedup=Speedup(1.2, 0.9, 1.5))
+    assert with_intent(replace(view(), verdict=unsure), SAVES).decided.decision == "rescale"
+
+
+def test_a_rest_beyond_the_budget_is_stopped_only_where_the_best_case_is_too() -> None:
+    hours = 1e6 / (view().step.throughput_steps_s or 1) / 3600
+    cost = hours * 16 * 2.0
+    poor = with_intent(view(), replace(SAVES, budget=0.5 * cost)).decided
+    assert poor.decision == "stop"
+    assert "beyond the budget" in poor.sentence
+    assert with_intent(view(), replace(SAVES, budget=2 * cost)).decided.decision != "stop"
+
+
+def test_the_session_reads_the_verdict_of_the_steps_and_not_its_own_conclusion() -> None:
+    """What is stated would count twice."""
+    seen = with_intent(view(), SAVES)
+    assert seen.verdict == view().verdict
+    sessions = [conduct([Recorded("a", one)], SAVES, {}, load_questions()) for one in (seen, view())]
+    assert sessions[0].decision == sessions[1].decision
+
+
+def test_screen_and_document_show_what_was_decided() -> None:
+    seen = with_intent(view(), SAVES)
+    text = " ".join(row.text for row in sections.verdict(seen, 78, 4))
+    assert "RESCALE" in text
+    assert "8 devices instead of 16" in " ".join(text.split())
+    assert json.loads(json.dumps(document(seen)))["verdict"]["decision"] == "rescale"
+
+
+def test_nothing_is_decided_before_there_is_enough() -> None:
+    few: RunView = final_view(Job(num_ranks=16, ranks_per_host=4, num_steps=5))
+    assert with_intent(few, SAVES) is few
