@@ -21,6 +21,7 @@ HEADS = ("num_heads", "n_head", "n_heads", "num_attention_heads", "nhead")
 HEAD_SIZES = ("head_dim", "attention_head_size", "d_kv", "key_value_proj_dim")
 WIDTHS = ("all_head_size", "embed_dim", "n_embd", "d_model", "hidden_size", "inner_dim", "dim")
 TOP_K = ("top_k", "topk", "num_experts_per_tok", "moe_top_k", "num_selected_experts")
+FLAT = "_flat_param"  # FSDP1's own name for its shard
 EXPERT_NAMES = ("experts", "local_experts")
 QUANTIZED = ("Params4bit", "Int8Params", "QTensor", "HQQLinear")
 
@@ -136,6 +137,8 @@ class Walk:
             self.facts["fp8"] = True
         use = self._use(kind, name)
         for label, parameter in list(parameters.items()):
+            if label == FLAT:  # what it is made of was told by its handle
+                continue
             if parameter is not None or (id(module), label) in self.flat:
                 self._parameter(module, label, parameter, use, marks)
         for key in [key for key in self.flat if key[0] == id(module) and key[1] not in parameters]:
