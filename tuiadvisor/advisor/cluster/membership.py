@@ -350,6 +350,7 @@ class Roster:
         self._clocks(agent, payload)
         payload = self._own(agent, payload)
         self.core_wait.take(payload)
+        self.outside.take(payload)
         self.host_use.take(agent.host, payload)
         self.run_queues.take(agent.host, payload)
         self.memory.take(agent.host, payload)
