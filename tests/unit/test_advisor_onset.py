@@ -62,6 +62,15 @@ def test_late_in_every_fifth_step_is_named_though_its_typical_step_is_short(
         assert [("straggler", (culprit,), "backward")] == above_info(view), seed
 
 
+def test_a_rank_that_is_late_in_all_steps_by_two_amounts_is_late_in_all_of_them() -> None:
+    """A CPU limit makes every fourth step wait a period more: 30 ms late always, 60 ms more in a quarter."""
+    faults = (Fault("backward", (1,), 30 * MS), Fault("backward", (1,), 60 * MS, every=4))
+    view = final_view(Job(num_steps=240, faults=faults))
+    (finding,) = [entry for entry in view.findings if entry.id == "straggler"]
+    assert 1 == pytest.approx(finding.evidence["hit_share"], abs=0.02)
+    assert 45 * MS == pytest.approx(finding.loss_s_per_step, rel=0.15)
+
+
 def test_late_now_and_then_from_the_beginning_has_no_onset() -> None:
     """What was always so is dated to nothing."""
     for seed in range(6):

@@ -71,6 +71,7 @@ STALL_CHANCE: Final = (
     5e-3  # that stalls which hit ranks by lot would hit one rank so often: 5 of 5 among 4 ranks
 )
 MODE_PERCENTILES: Final = (10, 90)
+LATE_IN_BOTH: Final = 0.25  # of the longer kind's lateness: so late is no noise of a rank that is in time
 MIN_MODE_SHARE: Final = 0.15  # of the steps in either mode; below that the median alone tells
 MIN_MODE_SIGMAS: Final = 4.0  # between the modes: halves of one mode are 2 (normal) to 2.7 (uniform) apart
 MIN_SCALED_STEPS: Final = 40  # to tell one rank's noise from its peers'
@@ -242,6 +243,12 @@ def _between_modes(excess_K: Floats) -> float | None:
     return middle_s if apart_s > MIN_MODE_SIGMAS * max(mad_sigma(short), mad_sigma(long)) else None
 
 
+def _late_beyond_s(excess_K: Floats, middle_s: float) -> float:
+    """Seconds beyond which a rank with two kinds of steps is late: in both, where the shorter ones are late, too."""
+    less_s, more_s = median(excess_K[excess_K <= middle_s]), median(excess_K[excess_K > middle_s])
+    return less_s / 2 if less_s > LATE_IN_BOTH * more_s else middle_s
+
+
 def _cured(work_K: Floats, excess_K: Floats, peers_RK: Floats, noise_s: float) -> Floats:
     """The rank's work without its fault: shifted by a steady excess, which keeps its own noise and so the
     estimate's variance small; with its peers' distribution where the excess comes and goes. noise_s: of a peer.
@@ -277,8 +284,10 @@ def _late(
     if persistent:
         hit_K = excess_K > 0.5 * typical_s
     elif not is_rare and (middle_s := _between_modes(excess_K)) is not None:
-        hit_K = excess_K > middle_s
-        typical_s = median(excess_K[hit_K])
+        beyond_s = _late_beyond_s(excess_K, middle_s)
+        hit_K = excess_K > beyond_s
+        # Of two amounts the median is one, and what is lost follows from both.
+        typical_s = median(excess_K[hit_K]) if beyond_s == middle_s else float(excess_K[hit_K].mean())
     elif hit_K.any():
         typical_s = median(excess_K[hit_K])
     # Late now and then: what has changed at the onset is the mean.
