@@ -8,9 +8,26 @@ from typing import cast
 
 import numpy as np
 import pytest
-from synthetic_run import STEP_NAMES, Fault, Job, elastic, encoded, folded, frames, hello, restarted, simulate
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from synthetic_run import (
+    STEP_NAMES,
+    Fault,
+    Job,
+    elastic,
+    encoded,
+    folded,
+    frames,
+    hello,
+    on_devices,
+    restarted,
+    simulate,
+)  # fmt: skip
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.judge.goodput import Accounted
+from tuiadvisor.advisor.judge.waterfall import Clocks, waterfall
+from tuiadvisor.advisor.steps.wall_time import Life
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.goodput import UNKNOWN_KINDS, USEFUL, Goodput
@@ -223,3 +240,69 @@ def test_hostile_clocks_neither_break_it_nor_make_parts_negative() -> None:
     assert found is not None
     assert all(part.seconds > 0 for part in found.waterfall)
     assert sum(part.share for part in found.waterfall) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("fault", [Fault("data", None, 0.02), Fault("forward", (2,), 0.02)])
+def test_on_devices_the_same_run_has_the_same_waterfall(fault: Fault) -> None:
+    """Losses are the devices' there, the wall time the host's."""
+    job = Job(num_steps=400, faults=(fault,))
+    host = wall(folded(born(frames(job), 5.0, young=True)).view())
+    view = folded(on_devices(born(frames(job), 5.0, young=True))).view()
+    assert view.clock == "device"
+    assert wall(view).end_to_end == pytest.approx(host.end_to_end, abs=0.01)
+    for part in host.waterfall:
+        assert seconds(wall(view), part.kind) == pytest.approx(part.seconds, abs=0.02 * host.span_s)
+
+
+LIVES = some.lists(
+    some.tuples(
+        some.floats(0.01, 500), some.integers(1, 5000), some.floats(0, 30), some.floats(0, 1), some.booleans()
+    ),
+    min_size=1,
+    max_size=4,
+)
+LOSSES = some.dictionaries(
+    some.sampled_from(("data_wait", "straggler", "warmup", "checkpoint")), some.floats(0, 0.3)
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    lives=LIVES,
+    losses=LOSSES,
+    age_s=some.floats(0, 1e4),
+    still_s=some.floats(0, 600),
+    changed=some.booleans(),
+)
+def test_whatever_is_known_the_parts_sum_to_the_time_that_passed(
+    *,
+    lives: list[tuple[float, int, float, float, bool]],
+    losses: dict[str, float],
+    age_s: float,
+    still_s: float,
+    changed: bool,
+) -> None:
+    """Even where the window's figures fit the rest badly: lives of any length, gaps, hangs, a change of level."""
+    begin, before_s, found, starts = 10_000.0, 0.0, [], []
+    for length_s, num_steps, gap_s, other, is_new in lives:
+        if is_new or not starts:
+            starts.append(
+                (round((begin - (before_s / 2 if starts else age_s)) * 1e9), bool(starts) or still_s > 300)
+            )
+        end = begin + length_s
+        first_ns = round(length_s / num_steps * 1e9)
+        pauses = (round(0.1 * length_s * 1e9), 0)
+        ns = round(begin * 1e9), round(end * 1e9)
+        found.append(Life("a", *ns, 0, num_steps - 1, round(other * first_ns), first_ns, pauses))
+        begin, before_s = end + gap_s, gap_s
+    change = (
+        (round((found[-1].begin_ns + found[-1].end_ns) / 2), found[-1].num_steps // 2) if changed else None
+    )
+    of_steps = tuple(name for name in losses if name in {"data_wait", "straggler"})
+    value = max(1 - sum(losses.values()), 0.0)
+    accounted = Accounted(value, losses, elapsed_s=12.0, steady_s=10.0, num_steady=100, of_steps=of_steps)
+    told = waterfall(Clocks(found, starts, still_s, change, {"checkpoint": 0.3}), accounted)
+    assert told is not None
+    past_s = (found[-1].end_ns - starts[0][0]) * 1e-9 + still_s
+    assert_sums(told, past_s)
+    assert seconds(told, "hang") == pytest.approx(still_s)

@@ -77,7 +77,7 @@ def waterfall(clocks: Clocks, accounted: Accounted) -> Goodput | None:
     known_s = span_s - unknown_s
     is_known = useful_step_s is not None and watched_s > 0 and known_s >= MIN_KNOWN * watched_s
     return Goodput(
-        end_to_end=cut.parts.get(USEFUL, 0.0) / known_s if is_known else None,
+        end_to_end=min(cut.parts.get(USEFUL, 0.0) / known_s, 1.0) if is_known else None,
         steady=accounted.steady,
         span_s=span_s,
         unknown_s=unknown_s,
@@ -98,10 +98,9 @@ def _in_order(parts: dict[str, float]) -> dict[str, float]:
 def _outside(clocks: Clocks) -> _Cut:
     cut = _Cut()
     former: Life | None = None
+    start: tuple[int, bool] | None = None
     for life in clocks.lives:
-        start = next(
-            (one for one in reversed(clocks.starts) if one[0] <= life.begin_ns + START_SLACK_NS), None
-        )
+        start, former_start = _start(clocks, life), start
         is_first_step = False
         if former is None:
             is_first_step = start is not None and start[1]
@@ -111,10 +110,9 @@ def _outside(clocks: Clocks) -> _Cut:
         elif life.host != former.host or life.begin_ns < former.end_ns:
             pass  # no clock tells what lies between
         else:
-            is_new = start is not None and start[0] >= former.end_ns - START_SLACK_NS
-            is_first_step = (
-                is_new  # it started under the watcher's eyes, which was there within a second or two
-            )
+            is_new = start is not None and start != former_start
+            # It started under the watcher's eyes, which was there within a second or two.
+            is_first_step = is_new
             cut.num_restarts += is_new
             cut.add("restart" if is_new else "unwatched", (life.begin_ns - former.end_ns) * NS)
         spent_ns = life.end_ns - life.begin_ns
@@ -141,6 +139,15 @@ def _outside(clocks: Clocks) -> _Cut:
     cut.startup_s = cut.parts.get("startup") if cut.from_start else None
     cut.add("hang", clocks.still_since_end_s)
     return cut
+
+
+def _start(clocks: Clocks, life: Life) -> tuple[int, bool] | None:
+    """Of the process that this was; None where it is not known, or told by another host's clock."""
+    if life.host != clocks.lives[-1].host:
+        return None
+    before = [one for one in clocks.starts if one[0] <= life.begin_ns]
+    near = (one for one in clocks.starts if one[0] <= life.begin_ns + START_SLACK_NS)
+    return before[-1] if before else next(near, None)
 
 
 def _inside(clocks: Clocks, accounted: Accounted, cut: _Cut, useful_step_s: float) -> dict[str, float]:

@@ -60,6 +60,8 @@ class WallTime:
             lowest = int(table[_RANK].min())
             if self.rank is None or 0 <= lowest < self.rank:
                 self.rank, self.lives = lowest, []
+            if lowest > self.rank:
+                continue
             mine = table[:, table[_RANK] == self.rank]
             if mine.shape[1]:
                 order = mine[_BEGIN].argsort(kind="stable")
