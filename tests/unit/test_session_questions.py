@@ -19,6 +19,7 @@ from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.measured import measured_answers
 from tuiadvisor.session.relevance import FIELDS, choices
 from tuiadvisor.views.run_view import HostRow, RunView
+from tuiadvisor_rules.loader import load_catalog
 from tuiadvisor_rules.questions import load_questions
 
 QUESTIONS = load_questions()
@@ -186,3 +187,16 @@ def test_use_of_hosts_is_a_mean_and_what_makes_no_sense_is_no_part_of_it() -> No
 
 def test_a_recording_of_nothing_about_hosts_measures_no_answer() -> None:
     assert measured_answers(facts("a", final_view(Job(num_steps=60)))) == {}
+
+
+def test_every_mark_of_an_answer_is_in_an_action_of_a_rule() -> None:
+    """Marks are words of actions: an action reworded would silence an answer without a sound."""
+    texts = [action.text for rule in load_catalog() for action in rule.actions]
+    marks = [(one.id, mark[1:]) for one in QUESTIONS for said in one.favours.values() for mark in said]
+    assert marks
+    dead = [
+        (name, words)
+        for name, words in marks
+        if words != "risk low" and not any(words in text for text in texts)
+    ]
+    assert dead == []
