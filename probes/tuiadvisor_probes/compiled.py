@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 
 # What stands around the model's own calls: the first compilation after the attach would trace into it.
-AROUND_THE_MODEL = ("guard", "patch", "pickled", "model_hooks", "roots", "eval_span", "step_clock", "books")
+AROUND_THE_MODEL = (
+    "guard",
+    "patch",
+    "pickled",
+    "model_hooks",
+    "roots",
+    "eval_span",
+    "step_clock",
+    "books",
+    "forward_look",
+)
 
 # Stances of torch.compiler in which a guard that fails is answered by compiling anew.
 RECOMPILES = ("default", "eager_then_compile", "aot_eager_then_compile")

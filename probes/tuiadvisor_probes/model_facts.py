@@ -12,8 +12,9 @@ import sys
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from .forward_look import ForwardLook, hook_frames, own, without_dynamo
 from .guard import INSPECTION, attempt
-from .model_walk import Walk, own, parts_of
+from .model_walk import Walk
 from .phases import NUM_PHASES
 from .ring import HEADER_BYTES, STEP_STRUCT
 
@@ -26,9 +27,6 @@ MAX_TURNS = 24
 MAX_BORDERS = 8  # until the input was seen
 MAX_GATHERED = 4  # times, as more models show themselves
 MICRO_STEPS = NUM_PHASES + 10  # place in a record, its mark included
-HOOK_CODE = "tuiadvisor_hook"
-MAX_FRAMES = 24  # between a border and the hook that met it
-INPUT_NAMES = ("input_ids", "inputs_embeds", "pixel_values", "inputs", "x")
 CONFIG_NAMES = ("config", "cfg", "model_config", "model_args", "args", "params", "hparams")
 WRAPPED_NAMES = ("module", "_orig_mod", "model", "base_model")
 CONFIG_KEYS = {
@@ -76,7 +74,7 @@ class ModelFacts:
     def advance(self) -> bool:
         """One turn; whether all is known that can be. What fails is not tried again."""
         begin_ns = monotonic_ns()
-        is_done = attempt(INSPECTION, self._advance)
+        is_done = without_dynamo(attempt, INSPECTION, self._advance)
         self.cost_ns += monotonic_ns() - begin_ns
         return is_done is not False
 
@@ -100,6 +98,9 @@ class ModelFacts:
 
     def tell(self) -> None:
         """Into the info area, and wait for more models."""
+        without_dynamo(self._tell)
+
+    def _tell(self) -> None:
         walk, look = self.walk, self.look
         if walk is None:
             return
@@ -121,99 +122,6 @@ class ModelFacts:
         self.probe.put_info()
         if self.num_gathered < MAX_GATHERED:
             self.wait()
-
-
-class ForwardLook:
-    """One training forward seen from inside its hook: what it is given, and in which precision it computes."""
-
-    def __init__(self, probe: Host, root: Any) -> None:
-        self.probe = probe
-        parts = (root, *parts_of(root).values())
-        self.root_accelerated = any("_original_forward" in own(part) for part in parts if part is not None)
-        self.former: Any = None
-        self.fast: set[int] = set()
-        self.found: dict[str, Any] = {}
-        self.is_done = False
-
-    def arm(self) -> None:
-        """The next forward asks us whether gradients are enabled."""
-        forwards, roots = self.probe.forwards, self.probe.roots
-        self.former, forwards.is_grad_enabled = forwards.is_grad_enabled, self
-        self.fast = set(roots.fast)
-        roots.fast.clear()  # the very set that the hooks hold
-
-    def disarm(self) -> None:
-        """All as before."""
-        if self.former is not None:
-            self.probe.forwards.is_grad_enabled, self.former = self.former, None
-            self.probe.roots.fast.update(self.fast)
-
-    def __call__(self) -> bool:
-        """Asked by the hook of a forward, in the training thread."""
-        asked = self.former
-        is_enabled = bool(asked()) if asked is not None else bool(sys.modules["torch"].is_grad_enabled())
-        if is_enabled and not self.is_done:
-            attempt(INSPECTION, self.take)
-        return is_enabled
-
-    def take(self) -> None:
-        """Read the frame of the hook that asks."""
-        for names in hook_frames():
-            given = names.get("args")
-            if type(given) is tuple and given and own(given[0]).get("training"):
-                self.is_done = True
-                self.disarm()
-                self.found |= self._precision()
-                self.found |= input_facts(given[1:], names.get("kwargs") or {})
-                return
-
-    def _precision(self) -> dict[str, Any]:
-        torch: Any = sys.modules["torch"]
-        kind = self.probe.device_kind or "cpu"
-        try:
-            is_on = torch.is_autocast_enabled(kind)
-            dtype = torch.get_autocast_dtype(kind) if is_on else None
-        except (TypeError, AttributeError):  # before torch 2.4
-            is_cpu = kind == "cpu"
-            is_on = torch.is_autocast_cpu_enabled() if is_cpu else torch.is_autocast_enabled()
-            dtype = torch.get_autocast_cpu_dtype() if is_cpu else torch.get_autocast_gpu_dtype()
-        if not is_on and self.root_accelerated:  # Accelerate switches it on inside of the forward
-            named = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-            return {"autocast": {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8"}.get(named, "off")}
-        return {"autocast": str(dtype).rpartition(".")[2] if is_on else "off"}
-
-
-def hook_frames() -> list[dict[str, Any]]:
-    """Locals of the probe's hooks around us, the innermost first."""
-    found = []
-    frame: Any = sys._getframe(1)
-    for _ in range(MAX_FRAMES):
-        if frame is None:
-            break
-        if frame.f_code.co_name == HOOK_CODE:
-            found.append(dict(frame.f_locals))
-        frame = frame.f_back
-    return found
-
-
-def input_facts(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    """Shape and type of what the model is called with."""
-    tensor_class = sys.modules["torch"].Tensor
-    candidates = [named[name] for name in INPUT_NAMES if name in named]
-    for value in (*candidates, *given, *named.values()):
-        one = value[0] if type(value) in (list, tuple) and value else value
-        if type(one) is dict and "input_ids" in one:
-            one = one["input_ids"]
-        if isinstance(one, tensor_class) and one.dim():
-            return {
-                "input": "x".join(str(length) for length in one.shape)[:60],
-                "input_dtype": _dtype(one.dtype),
-            }
-    return {}
-
-
-def _dtype(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
 
 
 def micro_steps(probe: Host) -> int | None:

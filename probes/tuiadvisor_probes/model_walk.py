@@ -11,6 +11,7 @@ import sys
 from time import monotonic_ns
 from typing import Any
 
+from .forward_look import own, parts_of
 from .guard import INSPECTION, attempt
 
 EXPERT, RECOMPUTED, ADAPTER = 1, 2, 4  # bits that a module hands down to what is in it
@@ -24,18 +25,6 @@ TOP_K = ("top_k", "topk", "num_experts_per_tok", "moe_top_k", "num_selected_expe
 FLAT = "_flat_param"  # FSDP1's own name for its shard
 EXPERT_NAMES = ("experts", "local_experts")
 QUANTIZED = ("Params4bit", "Int8Params", "QTensor", "HQQLinear")
-
-
-def own(thing: Any) -> dict[str, Any]:
-    """What an object keeps itself; empty where it has no plain dict."""
-    found = object.__getattribute__(thing, "__dict__")
-    return found if isinstance(found, dict) else {}
-
-
-def parts_of(module: Any) -> dict[str, Any]:
-    """The modules in it; a scripted one has them elsewhere."""
-    found = own(module).get("_modules")
-    return found if isinstance(found, dict) else {}
 
 
 def first_number(names: dict[str, Any], keys: tuple[str, ...]) -> int:

@@ -110,17 +110,17 @@ def of_tree(tree: Path, recordings: list[Path], result: Path) -> None:
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": ":".join(paths)}, cwd=tree)
 
 
-def kept(file: TextIO, without: list[str]) -> Iterator[str]:
-    """Lines of all fields of the view but these, which only one of the commits has."""
-    named = re.compile(rf"[^=]*: (?:frame|step|from step) \d+\.(?:{'|'.join(without) or '(?!)'})\b")
-    return (text for text in file if not named.match(text))
-
-
-def differences(one: Path, other: Path, without: list[str]) -> int:
-    """How many lines differ; the first of them are printed."""
+def differences(one: Path, other: Path, new: tuple[str, ...] = ()) -> int:
+    """How many lines differ, but for fields of the view that are new; the first of them are printed."""
+    marks = tuple(mark for name in new for mark in (f".{name}.", f".{name} ="))
     num = num_lines = 0
     with one.open() as left, other.open() as right:
-        for mine, others in zip_longest(kept(left, without), kept(right, without), fillvalue=""):
+        while (mine := left.readline()) or True:
+            others = right.readline()
+            while others and any(mark in others for mark in marks):
+                others = right.readline()
+            if not mine and not others:
+                break
             num_lines += 1
             if mine != others:
                 num += 1
@@ -136,9 +136,7 @@ def main() -> int:
     parser.add_argument("commit", nargs="?", help="compare with it; with --write: a recording")
     parser.add_argument("recordings", nargs="*", type=Path)
     parser.add_argument("--write", type=Path)
-    parser.add_argument(
-        "--without", action="append", default=[], help="a new field of the view, left out of both"
-    )
+    parser.add_argument("--new", action="append", default=[], help="a field of the view that the other lacks")
     options = parser.parse_args()
     if options.write:
         with options.write.open("w") as out:
@@ -156,7 +154,7 @@ def main() -> int:
                 of_tree(tree, recordings, result)
         finally:
             subprocess.run([*git, "remove", "--force", str(other)], check=True)
-        return 1 if differences(folder / "before", folder / "after", options.without) else 0
+        return 1 if differences(folder / "before", folder / "after", tuple(options.new)) else 0
 
 
 if __name__ == "__main__":

@@ -159,6 +159,7 @@ MODULE_ORDER: Final = (
     "framework_hooks",
     "mark_hooks",
     "iterator_hook",
+    "forward_look",
     "model_walk",
     "model_facts",
     "install",

@@ -1,0 +1,144 @@
+"""One training forward seen from inside its hook: what the model is given, and in which precision it computes.
+
+For that one call the hook of a forward asks us whether gradients are enabled, then all is as before. A file of its own:
+it runs around the model, so dynamo has to be kept out of it (`compiled.AROUND_THE_MODEL`), and each mark costs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from .guard import INSPECTION, attempt
+
+if TYPE_CHECKING:
+    from .host import Host
+
+HOOK_CODE = "tuiadvisor_hook"
+MAX_FRAMES = 24  # between a border and the hook that met it
+INPUT_NAMES = ("input_ids", "inputs_embeds", "pixel_values", "inputs", "x")
+
+
+def own(thing: Any) -> dict[str, Any]:
+    """What an object keeps itself; empty where it has no plain dict."""
+    found = object.__getattribute__(thing, "__dict__")
+    return found if isinstance(found, dict) else {}
+
+
+def parts_of(module: Any) -> dict[str, Any]:
+    """The modules in it; a scripted one has them elsewhere."""
+    found = own(module).get("_modules")
+    return found if isinstance(found, dict) else {}
+
+
+def without_dynamo(function: Any, *arguments: Any) -> Any:
+    """Call it unseen by torch.compile: a border may lie inside of a compiled call, and our frames hold parameters.
+
+    As `torch._dynamo.disable` does for a function.
+    """
+    set_eval_frame = None
+    if "torch._dynamo.eval_frame" in sys.modules:
+        core = getattr(sys.modules["torch"], "_C", None)
+        place = getattr(getattr(core, "_dynamo", None), "eval_frame", None)
+        set_eval_frame = getattr(place, "set_eval_frame", None)
+    if set_eval_frame is None:
+        return function(*arguments)
+    former = set_eval_frame(None)
+    try:
+        return function(*arguments)
+    finally:
+        set_eval_frame(former)
+
+
+class ForwardLook:
+    """One training forward seen from inside its hook: what it is given, and in which precision it computes."""
+
+    def __init__(self, probe: Host, root: Any) -> None:
+        self.probe = probe
+        parts = (root, *parts_of(root).values())
+        self.root_accelerated = any("_original_forward" in own(part) for part in parts if part is not None)
+        self.former: Any = None
+        self.fast: set[int] = set()
+        self.found: dict[str, Any] = {}
+        self.is_done = False
+
+    def arm(self) -> None:
+        """The next forward asks us whether gradients are enabled."""
+        forwards, roots = self.probe.forwards, self.probe.roots
+        self.former, forwards.is_grad_enabled = forwards.is_grad_enabled, self
+        self.fast = set(roots.fast)
+        roots.fast.clear()  # the very set that the hooks hold
+
+    def disarm(self) -> None:
+        """All as before."""
+        if self.former is not None:
+            self.probe.forwards.is_grad_enabled, self.former = self.former, None
+            self.probe.roots.fast.update(self.fast)
+
+    def __call__(self) -> bool:
+        """Asked by the hook of a forward, in the training thread."""
+        asked = self.former
+        is_enabled = bool(asked()) if asked is not None else bool(sys.modules["torch"].is_grad_enabled())
+        if is_enabled and not self.is_done:
+            without_dynamo(attempt, INSPECTION, self.take)
+        return is_enabled
+
+    def take(self) -> None:
+        """Read the frame of the hook that asks."""
+        for names in hook_frames():
+            given = names.get("args")
+            if type(given) is tuple and given and own(given[0]).get("training"):
+                self.is_done = True
+                self.disarm()
+                self.found |= self._precision()
+                self.found |= input_facts(given[1:], names.get("kwargs") or {})
+                return
+
+    def _precision(self) -> dict[str, Any]:
+        torch: Any = sys.modules["torch"]
+        kind = self.probe.device_kind or "cpu"
+        try:
+            is_on = torch.is_autocast_enabled(kind)
+            dtype = torch.get_autocast_dtype(kind) if is_on else None
+        except (TypeError, AttributeError):  # before torch 2.4
+            is_cpu = kind == "cpu"
+            is_on = torch.is_autocast_cpu_enabled() if is_cpu else torch.is_autocast_enabled()
+            dtype = torch.get_autocast_cpu_dtype() if is_cpu else torch.get_autocast_gpu_dtype()
+        if not is_on and self.root_accelerated:  # Accelerate switches it on inside of the forward
+            named = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+            return {"autocast": {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8"}.get(named, "off")}
+        return {"autocast": str(dtype).rpartition(".")[2] if is_on else "off"}
+
+
+def hook_frames() -> list[dict[str, Any]]:
+    """Locals of the probe's hooks around us, the innermost first."""
+    found = []
+    frame: Any = sys._getframe(1)
+    for _ in range(MAX_FRAMES):
+        if frame is None:
+            break
+        if frame.f_code.co_name == HOOK_CODE:
+            found.append(dict(frame.f_locals))
+        frame = frame.f_back
+    return found
+
+
+def input_facts(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """Shape and type of what the model is called with."""
+    tensor_class = sys.modules["torch"].Tensor
+    candidates = [named[name] for name in INPUT_NAMES if name in named]
+    for value in (*candidates, *given, *named.values()):
+        one = value[0] if type(value) in (list, tuple) and value else value
+        if type(one) is dict and "input_ids" in one:
+            one = one["input_ids"]
+        if isinstance(one, tensor_class) and one.dim():
+            return {
+                "input": "x".join(str(length) for length in one.shape)[:60],
+                "input_dtype": _dtype(one.dtype),
+            }
+    return {}
+
+
+def _dtype(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
