@@ -268,6 +268,13 @@ EVIDENCE_NAMES = {
     "pipeline_micro_batches_wanted": "micro-batches for a small bubble",
     "pipeline_ranks": "ranks of the pipeline",
     "pipeline_stages": "stages of the pipeline",
+    "mfu": "MFU",
+    "full_precision": "products in fp32 or TF32",
+    "half_saves_share": "half precision saves at best, of the step",
+    "tf32_is_off": "TF32 is off",
+    "tf32_saves_share": "TF32 saves at best, of the step",
+    "odd_weights_share": "weights in sides no multiple of 8",
+    "loader_workers": "workers of the DataLoader",
 }
 
 
