@@ -11,12 +11,10 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import re
 import subprocess
 import sys
 import tempfile
 from dataclasses import fields, is_dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +25,6 @@ MAX_SAID: Final = 20
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import TextIO
 
 
 def written(folder: Path) -> Iterator[Path]:
