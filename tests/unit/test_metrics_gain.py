@@ -126,3 +126,14 @@ def test_a_loss_of_the_whole_step_has_a_bounded_speedup() -> None:
     found = gain(np.full(50, 1.0), np.full(50, 1.0))
     assert 100 == pytest.approx(found.speedup)
     assert found.speedup_high <= 100
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loss_above_zero_is_a_speedup_above_one(seed: int) -> None:
+    """Of few and very uneven steps, too: what decides must not read one of the two intervals as nothing."""
+    random = np.random.default_rng(seed)
+    loss = np.where(np.arange(40) % 5 == 0, 140.0, 60.0) + random.normal(0, 20, 40)
+    found = gain(45 + loss, loss)
+    assert found.loss_low_s > 0
+    assert 1 < found.step_s / (found.step_s - found.loss_low_s) <= found.speedup_low * (1 + 1e-12)
+    assert found.speedup_low <= found.speedup <= found.speedup_high

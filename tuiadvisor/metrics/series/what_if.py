@@ -88,26 +88,27 @@ def gain(step_K: Floats, loss_K: Floats) -> Gain:
     """Step time and loss over the window with its 90 % interval; both in step order, no NaN.
 
     Steps near each other resemble each other, so the intervals come from blocks of them as long as they do. The
-    speed-up's is that of a series whose mean moves as it does: to first order, what each step adds to it.
+    speed-up's is that of the lost share, to first order what each step adds to the ratio of the two means.
     """
     step_s, loss_s = float(step_K.mean()), float(loss_K.mean())
     low_s, high_s = mean_interval(loss_K, CONFIDENCE)
     loss_s = min(loss_s, MAX_LOSS * step_s)
-    rest_s = step_s - loss_s
-    expected = step_s / rest_s if rest_s > 0 else 1.0
+    share = loss_s / step_s if step_s > 0 else 0.0
     low = high = 0.0
-    if rest_s > 0:
-        moves_K = (step_K - step_s) / rest_s - expected / rest_s * (step_K - loss_K - rest_s)
+    if 0 < share < 1:
+        moves_K = (loss_K - share * step_K) / step_s
         low, high = mean_interval(moves_K - moves_K.mean(), CONFIDENCE)
-    least = 1.0 if low_s > 0 else 1 / MAX_SPEEDUP  # what is surely lost is surely gained
+    expected = 1 / (1 - share)
+    # What is surely lost is surely gained: a finding and the session that weighs it must not disagree.
+    least = step_s / (step_s - min(low_s, loss_s)) if low_s > 0 else 1 / MAX_SPEEDUP
     return Gain(
         step_s=step_s,
         loss_s=loss_s,
         loss_low_s=min(low_s, loss_s),
         loss_high_s=min(max(high_s, loss_s), MAX_LOSS * step_s),
         speedup=expected,
-        speedup_low=min(max(expected + low, least), expected),
-        speedup_high=max(min(expected + high, MAX_SPEEDUP), expected),
+        speedup_low=min(max(1 / (1 - share - low), least), expected),
+        speedup_high=max(1 / max(1 - share - high, 1 / MAX_SPEEDUP), expected),
     )
 
 
