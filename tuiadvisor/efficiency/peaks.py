@@ -59,7 +59,9 @@ _DATA: Final = "data sheet, by "
 _TITAN: Final = _DATA + "torchtitan tools/utils.py"
 _MORE: Final = _DATA + "nanochat common.py and Lightning throughput.py"
 _ENG: Final = _DATA + "ml-engineering accelerators"
-# The more words, the earlier: "H100 PCIe" before "H100". The clock is the one at which units times rate give the peak.
+# The more words, the earlier: "H100 PCIe" before "H100". The clock is derived: the peak in half precision over
+# SMs x FLOPs a clock (dense, fp32 accumulation: 1,024 on V100, T4, A100 x 2, Ada and Ampere workstations; 512 on
+# GeForce; 4,096 on Hopper), rounded to the boost clock of the data sheet.
 DEVICES: Final = tuple(
     sorted(
         (
@@ -81,7 +83,7 @@ DEVICES: Final = tuple(
             _row("A100 80GB PCIe", 19.5, 156, 312, None, 1940, 1410, _TITAN),
             _row("A100", 19.5, 156, 312, None, None, 1410, _TITAN),
             _row("A800", None, None, 312, None, None, 1410, _MORE),
-            _row("L40S", 91.6, 183, 362, 733, 864, 2520, _TITAN),
+            _row("L40S", 91.6, 183, 362, 733, 864, 2490, _TITAN),
             _row("L4", 30.3, 60, 121, 242, 300, 2040, _MORE),
             _row("A10G", None, None, 70, None, 600, None, "data sheet, second hand"),
             _row("A10", 31.2, 62.5, 125, None, 600, 1695, "data sheet"),
