@@ -423,3 +423,56 @@ def test_one_long_evaluation_among_short_checkpoints_stays_apart() -> None:
     lengths = {pause.kind: pause.length_s for pause in view.pauses}
     assert {"checkpoint", "eval"} == set(lengths)
     assert 100 * MS == pytest.approx(lengths["checkpoint"], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_s", "eval_s", "eval_ranks"),
+    [(0.2, 0.3, None), (0.3, 0.31, (0,)), (0.5, 0.05, None)],
+)
+def test_two_marked_pauses_of_a_step_have_what_each_took(
+    checkpoint_s: float, eval_s: float, eval_ranks: tuple[int, ...] | None
+) -> None:
+    """Both were measured: neither disappears in the other."""
+    faults = (
+        Fault("checkpoint", None, checkpoint_s, every=40),
+        Fault("eval", eval_ranks, eval_s, every=40),
+    )
+    view = of(Job(num_steps=400, faults=faults, observed=WITH_EVAL))
+    lengths = {pause.kind: pause.length_s for pause in view.pauses}
+    total_s = sum(lengths.values())
+    assert {"checkpoint", "eval"} == set(lengths)
+    assert checkpoint_s == pytest.approx(lengths["checkpoint"], rel=0.1)
+    assert checkpoint_s + eval_s == pytest.approx(total_s, rel=0.05)
+    assert [] != [finding for finding in view.findings if finding.id == "checkpoint_pause"]
+
+
+@pytest.mark.parametrize("kind", ["gc", "data"])
+def test_what_one_rank_does_beside_a_checkpoint_takes_nothing_of_it(kind: str) -> None:
+    """0.2 s on all ranks, and 0.3 s of one: a checkpoint of 0.2 s, and a pause of its own."""
+    faults = (
+        Fault("checkpoint", None, 0.2, every=40),
+        Fault(kind, (3,), 0.3, every=40),
+    )
+    view = of(Job(num_steps=400, faults=faults))
+    lengths = {pause.kind: pause.length_s for pause in view.pauses}
+    assert 0.2 == pytest.approx(lengths["checkpoint"], rel=0.1)
+    assert 0.3 == pytest.approx(lengths["periodic"], rel=0.1)
+    assert 18.6 * MS == pytest.approx(view.step.median_s or 0.0, rel=0.05)
+
+
+def test_waits_for_data_after_a_checkpoint_are_no_checkpoint() -> None:
+    """0.05 s of checkpoint and 0.2 s of data in the same steps."""
+    faults = (Fault("checkpoint", None, 0.05, every=40), Fault("data", None, 0.2, every=40))
+    view = of(Job(num_steps=400, faults=faults))
+    lengths = {(pause.kind, pause.phase): pause.length_s for pause in view.pauses}
+    assert 0.05 == pytest.approx(lengths["checkpoint", "checkpoint"], rel=0.15)
+    assert 0.2 == pytest.approx(lengths["periodic", "data_wait"], rel=0.1)
+
+
+def test_an_evaluation_with_its_checkpoint_now_and_then_keeps_both_lengths() -> None:
+    """50 ms of evaluation every 20 steps, 500 ms of checkpoint every 100."""
+    faults = (Fault("eval", None, 0.05, every=20), Fault("checkpoint", None, 0.5, every=100))
+    view = of(Job(num_steps=600, faults=faults, observed=WITH_EVAL))
+    lengths = {pause.kind: pause.length_s for pause in view.pauses}
+    assert 0.5 == pytest.approx(lengths["checkpoint"], rel=0.05)
+    assert 0.05 == pytest.approx(lengths["eval"], rel=0.15)

@@ -88,14 +88,18 @@ def make_pause(
     affected_K: Bools,
     median_s: float,
     before_K: Bools | None = None,
+    added_K: Floats | None = None,
+    besides: tuple[str, ...] = (),
 ) -> Pause | None:
     """The pauses that make these columns longer; None where there is none.
 
     marked_RK: what a rank did is marked as the pause's kind. median_s: steady step. before_K: steps in which a pause
-    passes that delays the step after them.
+    passes that delays the step after them. added_K: what it adds to each, where that is not all of the excess.
+    besides: phases that are pauses of their own.
     """
     cycle = barrier.cycle_K
     loss_K = np.where(affected_K & np.isfinite(cycle), np.maximum(cycle - median_s, 0.0), 0.0)
+    loss_K = loss_K if added_K is None else np.where(affected_K, np.minimum(added_K, loss_K), 0.0)
     starts = _starts(affected_K if before_K is None else affected_K | before_K)
     if not starts:
         return None
@@ -110,7 +114,7 @@ def make_pause(
         length_s=total / len(starts),
         loss_s_per_step=total / max(int(np.isfinite(cycle[first:]).sum()), 1),
         starter_row=starter,
-        phase=kind if kind != "periodic" else _pause_phase(table, affected_K, starter),
+        phase=kind if kind != "periodic" else _pause_phase(table, affected_K, starter, besides),
         loss_K=loss_K,
         gc_share=_gc_share(table, affected_K, starter, total),
         rows=() if starter is None else (starter,),
@@ -174,7 +178,9 @@ def _gc_share(table: StepTable, affected_K: Bools, starter_row: int | None, tota
     return max(float((here - median(usual)).sum()), 0.0) / total_s
 
 
-def _pause_phase(table: StepTable, affected_K: Bools, starter_row: int | None) -> str | None:
+def _pause_phase(
+    table: StepTable, affected_K: Bools, starter_row: int | None, besides: tuple[str, ...]
+) -> str | None:
     """The phase that is longest beyond its usual length in the pauses (and the step before: what follows a
     barrier delays the next one).
     """
@@ -183,7 +189,7 @@ def _pause_phase(table: StepTable, affected_K: Bools, starter_row: int | None) -
     before_K[:-1] = affected_K[1:]
     growth: dict[str, float] = {}
     for name, index in PHASE_INDEX.items():
-        if name == "comm_exposed":
+        if name == "comm_exposed" or name in besides:
             continue
         values = column_median(table.phase_s_PRK[index][rows])
         usual, here = values[~affected_K], values[before_K if name in table.paid_later else affected_K]

@@ -12,6 +12,7 @@ import numpy as np
 
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.pauses.irregular import Interruptions, after_barrier_RK, find_interruptions
+from tuiadvisor.metrics.pauses.marked import marked_pauses
 from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, irregular_pauses, make_pause
 from tuiadvisor.metrics.pauses.periodic import periodic_groups
 from tuiadvisor.metrics.pauses.warmup import Warmup, find_warmup
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
-PAUSE_SHARE: Final = 0.5  # of a step: what adds less may be noise (periodic.PAUSE_FACTOR)
-MIN_EXPLAINED: Final = (
-    0.5  # of what a pause adds: a mark that was measured to take less of it is not what it is for
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class _Marks:
     checkpoint_RK: Bools
     eval_RK: Bools
     checkpoint_K: Bools
-    eval_K: Bools
+    eval_K: Bools  # and no checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,8 @@ def find_steady(
     pauses: list[Pause] = []
     if steady_K.any():
         median_s = median(barrier.cycle_K[steady_K])
-        pauses = _marked_pauses(table, barrier, marks, ~warmup_K, median_s)
+        marked = {"checkpoint": marks.checkpoint_RK, "eval": marks.eval_RK}
+        pauses = marked_pauses(table, barrier, marked, ~warmup_K & ~marks.capture_K, median_s)
         periodic = [_periodic_pause(table, barrier, group, median_s) for group in groups]
         pauses += [pause for pause in periodic if pause is not None]
         pauses += irregular_pauses(table, barrier.cycle_K, irregular.found, median_s)
@@ -121,45 +119,11 @@ def _marks(table: StepTable, barrier: Barrier) -> _Marks:
     if barrier.evidence != "none":
         partial_K[present_K & ~barrier.complete_K] = True
     capture_K = _any_rank(table.flagged_RK(StepFlag.CAPTURE))
-    checkpoint_RK, eval_RK = _by_measured_time(
-        table,
-        barrier,
-        _marked(table, "checkpoint", StepFlag.CHECKPOINT),
-        _marked(table, "eval", StepFlag.EVAL),
-    )
+    checkpoint_RK = _marked(table, "checkpoint", StepFlag.CHECKPOINT)
+    eval_RK = _marked(table, "eval", StepFlag.EVAL)
     checkpoint_K = _with_next(_any_rank(checkpoint_RK)) & ~capture_K
     eval_K = _with_next(_any_rank(eval_RK)) & ~checkpoint_K & ~capture_K
     return _Marks(present_K, first_K, partial_K, capture_K, checkpoint_RK, eval_RK, checkpoint_K, eval_K)
-
-
-def _by_measured_time(
-    table: StepTable, barrier: Barrier, checkpoint_RK: Bools, eval_RK: Bools
-) -> tuple[Bools, Bools]:
-    """The marks of the steps whose pause they explain: an evaluation beside a checkpoint of 8 ms is an evaluation.
-
-    Where neither takes half of what the pause adds (loader workers that start anew at the same step), it is unmarked.
-    """
-    checkpoint_K, eval_K = _any_rank(checkpoint_RK), _any_rank(eval_RK)
-    marked_K = checkpoint_K | eval_K
-    cycle_K = barrier.cycle_K
-    usual = cycle_K[~_with_next(marked_K) & np.isfinite(cycle_K)]
-    if not marked_K.any() or not usual.size:
-        return checkpoint_RK, eval_RK
-    excess_K = np.nan_to_num(np.maximum(cycle_K - median(usual), 0.0))
-    added_K = excess_K + np.append(excess_K[1:], 0.0)  # of the step, and of the next one that it delays
-    spent_K = {
-        name: np.nan_to_num(table.phase_s_PRK[PHASE_INDEX[name]]).max(axis=0)
-        for name in ("checkpoint", "eval")
-    }
-    told_RK = np.isfinite(table.phase_s_PRK[[PHASE_INDEX[name] for name in spent_K]]).any(axis=0)
-    is_told_K = _any_rank(told_RK & (checkpoint_RK | eval_RK))
-    both_K = spent_K["checkpoint"] + spent_K["eval"]
-    neither_K = is_told_K & (both_K < MIN_EXPLAINED * added_K) & (added_K > PAUSE_SHARE * median(usual))
-    is_eval_K = eval_K & (~checkpoint_K | (spent_K["eval"] > spent_K["checkpoint"]))
-    return (
-        checkpoint_RK & ~neither_K & ~is_eval_K,
-        (eval_RK | (checkpoint_RK & is_eval_K)) & ~neither_K & is_eval_K,
-    )
 
 
 def _warmup(table: StepTable, barrier: Barrier, marks: _Marks) -> tuple[Warmup | None, Bools]:
@@ -193,21 +157,6 @@ def _periodic_pause(table: StepTable, barrier: Barrier, group: _Periodic, median
 def _is_own_work(table: StepTable, barrier: Barrier, group: _Periodic, median_s: float) -> bool:
     pause = _periodic_pause(table, barrier, group, median_s)
     return pause is not None and pause.is_own_work
-
-
-def _marked_pauses(
-    table: StepTable, barrier: Barrier, marks: _Marks, counted_K: Bools, median_s: float
-) -> list[Pause]:
-    found = [
-        make_pause(
-            kind, table, barrier, marked_RK=marked_RK, affected_K=affected_K & counted_K, median_s=median_s
-        )
-        for kind, marked_RK, affected_K in (
-            ("checkpoint", marks.checkpoint_RK, marks.checkpoint_K),
-            ("eval", marks.eval_RK, marks.eval_K),
-        )
-    ]
-    return [pause for pause in found if pause is not None]
 
 
 def _counts(marks: _Marks, warmup_K: Bools, spoiled_K: Bools, irregular_K: Bools) -> dict[str, int]:

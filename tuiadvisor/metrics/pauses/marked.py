@@ -1,0 +1,112 @@
+"""Pauses that hooks mark: checkpoints and forwards without gradient, each with the time it was measured to take.
+
+In: StepTable, Barrier, which records are marked.  Out: one Pause a kind. Several may share a step: each has what it
+took, and what is left (loader workers that start anew at that step, a collection) is a pause of its own. A kind that
+takes next to nothing there is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, make_pause
+from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats
+    from tuiadvisor.metrics.steps.barrier import Barrier
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+PAUSE_SHARE: Final = 0.5  # of a step: what adds less may be noise (periodic.PAUSE_FACTOR)
+MIN_LEFT: Final = 0.25  # of what was measured: less beyond it is what a pause costs beside its own time
+MIN_LEFT_TIMES: Final = 3  # what is left in fewer pauses has no distance
+
+
+def marked_pauses(
+    table: StepTable, barrier: Barrier, marked: dict[str, Bools], counted_K: Bools, median_s: float
+) -> list[Pause]:
+    """marked: kind -> R x K, whose record is marked. counted_K: columns that are looked at. median_s: steady step."""
+    marks_K = {kind: np.asarray(marks_RK.any(axis=0)) for kind, marks_RK in marked.items()}
+    any_K = np.logical_or.reduce(list(marks_K.values()))
+    shares, left_K = _shares(table, barrier, marks_K, counted_K, median_s)
+    affected_K, cycle_K = _with_next(any_K) & counted_K, barrier.cycle_K
+    excess_K = np.where(np.isfinite(cycle_K), np.maximum(cycle_K - median_s, 0.0), 0.0)
+    found = [
+        make_pause(
+            kind,
+            table,
+            barrier,
+            marked_RK=marked[kind],
+            affected_K=affected_K & _with_next(marks_K[kind] & (share_K > 0)),
+            median_s=median_s,
+            added_K=excess_K * _carried(share_K, any_K),
+        )
+        for kind, share_K in shares.items()
+    ]
+    if np.count_nonzero(left_K) >= MIN_LEFT_TIMES:
+        rest_K = affected_K & _with_next(left_K > 0)
+        found.append(
+            make_pause(
+                "periodic",
+                table,
+                barrier,
+                marked_RK=collecting_RK(table, barrier, rest_K, median_s),
+                affected_K=rest_K,
+                median_s=median_s,
+                added_K=excess_K * _carried(left_K, any_K),
+                besides=tuple(marked),
+            )
+        )
+    return [pause for pause in found if pause is not None]
+
+
+def _shares(
+    table: StepTable, barrier: Barrier, marks_K: dict[str, Bools], counted_K: Bools, median_s: float
+) -> tuple[dict[str, Floats], Floats]:
+    """(kind -> K: its share of what the marked step and the next one are too long, K: the share that is left)."""
+    any_K = np.logical_or.reduce(list(marks_K.values()))
+    cycle_K = barrier.cycle_K
+    excess_K = np.where(np.isfinite(cycle_K) & counted_K, np.maximum(cycle_K - median_s, 0.0), 0.0)
+    next_K = np.append(np.where(any_K[1:], 0.0, excess_K[1:]), 0.0)
+    added_K = excess_K + next_K
+    spent = {kind: _spent_s(table, kind, on_K) for kind, on_K in marks_K.items()}
+    # A mark without a time has what the others leave; a kind whose time is next to nothing is no pause there.
+    known = {kind: np.where(np.isfinite(values), values, 0.0) for kind, values in spent.items()}
+    least_s = PAUSE_SHARE * median_s
+    most_K = np.maximum.reduce(list(known.values()))
+    for kind, values in known.items():
+        too_little_K = (values < least_s) & ((added_K >= least_s + values) | (values < most_K))
+        known[kind] = np.where(too_little_K, 0.0, values)
+    total_K = np.add.reduce(list(known.values()))
+    left_s_K = added_K - total_K
+    is_timeless_K = np.logical_or.reduce([on_K & ~np.isfinite(spent[kind]) for kind, on_K in marks_K.items()])
+    is_left_K = any_K & ~is_timeless_K & (left_s_K > np.maximum(least_s, MIN_LEFT * total_K))
+    left_K = np.where(is_left_K, left_s_K / np.where(added_K > 0, added_K, 1.0), 0.0)
+    shares = {}
+    for kind, on_K in marks_K.items():
+        part_K = np.where(total_K > 0, known[kind] / np.where(total_K > 0, total_K, 1.0), 0.0)
+        only_K = on_K & is_timeless_K & ~np.isfinite(spent[kind]) & (total_K <= 0)
+        shares[kind] = np.where(only_K, 1.0, part_K * (1 - left_K)) * on_K
+    return shares, left_K
+
+
+def _spent_s(table: StepTable, kind: str, on_K: Bools) -> Floats:
+    """Seconds that the kind took on the rank where it took longest; NaN where it is marked and has no time."""
+    values_RK = table.phase_s_PRK[PHASE_INDEX[kind]]
+    longest_K = np.where(np.isfinite(values_RK), values_RK, -1.0).max(axis=0)
+    return np.where(on_K, np.where(longest_K < 0, np.nan, longest_K), 0.0)
+
+
+def _carried(share_K: Floats, any_K: Bools) -> Floats:
+    """The share of a marked step, in the next one too where that has no mark of its own."""
+    result = share_K.copy()
+    result[1:] = np.where(any_K[1:], share_K[1:], share_K[:-1])
+    return result
+
+
+def _with_next(columns_K: Bools) -> Bools:
+    result = columns_K.copy()
+    result[1:] |= columns_K[:-1]
+    return result
