@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,12 @@ class Slow(nn.Module):
         return self.body(batch)
 
 
+def forever(loader: Any) -> Iterator[Any]:
+    """Epoch after epoch; itertools.cycle would ask the loader in the first one only."""
+    while True:
+        yield from loader
+
+
 class Training:
     """The model and its loop, in whichever thread calls it."""
 
@@ -48,7 +55,7 @@ class Training:
         model: Any = Slow()
         self.model = nn.parallel.DistributedDataParallel(model) if IS_DISTRIBUTED else model
         self.optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        self.batches = itertools.cycle(torch.utils.data.DataLoader(torch.randn(400, 64), batch_size=8))
+        self.batches = forever(torch.utils.data.DataLoader(torch.randn(400, 64), batch_size=8))
         self.num_steps = 0
 
     def run(self, num_steps: int) -> None:

@@ -26,7 +26,8 @@ WORK = Work(step_s=0.1, num_ranks=8, world_size=8, tokens=65_536.0, samples=32.0
 def dense(weights: int, layers: int, width: int, **more: int | str) -> Stack:
     """A dense transformer of which all weights are trained."""
     facts: dict[str, int | str] = {"mm": weights, "layers": layers, "attention_width": layers * width}
-    return Stack({**facts, "models": 1, "recompute": "no", "param_dtype": "bfloat16", **more})
+    ids = {"input": "4x2048", "input_dtype": "int64"}
+    return Stack({**facts, **ids, "models": 1, "recompute": "no", "param_dtype": "bfloat16", **more})
 
 
 @pytest.mark.parametrize(
@@ -61,24 +62,43 @@ def test_nanogpt_124m() -> None:
     assert ours.hardware == ours.model
 
 
+LAYER = {"layers": 1, "attention_width": 1}  # of sequences without length: what is left are the weights
+
+
 def test_frozen_parts_adapters_and_experts() -> None:
     """4 N where gradients pass through, 2 N before the first that is trained; k of E experts."""
-    frozen = Stack({"mm": 10, "mm_frozen": 100, "mm_frozen_before": 40, "recompute": "no"})
-    assert token_flops(frozen, None).model == 6 * 10 + 4 * 60 + 2 * 40
-    mixture = Stack({"mm": 1000, "mm_expert": 800, "experts": 8, "top_k": 2, "recompute": "no"})
-    assert token_flops(mixture, None).model == 6 * (200 + 800 / 4)
+    facts = {**LAYER, "mm": 10, "mm_frozen": 100, "mm_frozen_before": 40, "lora": 10, "recompute": "no"}
+    assert token_flops(Stack(facts), 0).model == 6 * 10 + 4 * 60 + 2 * 40
+    mixture = Stack({**LAYER, "mm": 1000, "mm_expert": 800, "experts": 8, "top_k": 2, "recompute": "no"})
+    assert token_flops(mixture, 0).model == 6 * (200 + 800 / 4)
     unclear = replace(mixture, facts={**mixture.facts, "top_k": 0})
-    assert token_flops(unclear, None).model is None
-    assert "experts" in token_flops(unclear, None).why
+    assert token_flops(unclear, 0).model is None
+    assert "experts" in token_flops(unclear, 0).why
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"mm": 100}, "no transformer"),
+        ({**LAYER, "mm": 100, "config_layers": 12}, "shared"),
+        ({**LAYER, "mm": 100, "mm_frozen": 50}, "frozen"),
+    ],
+)
+def test_where_weights_may_be_used_otherwise_nothing_is_counted(facts: dict[str, int], why: str) -> None:
+    """A classifier, an unrolled cell, shared layers, a teacher: up to 64 times too much by the formula."""
+    found = token_flops(Stack(facts), 8)
+    assert found.model is None
+    assert why in found.why
+    assert "capture RANK --flops" in found.why
 
 
 def test_full_recomputation_is_a_third_more() -> None:
     """8 N against 6 N; where it cannot be told, HFU is unknown and not MFU."""
-    again = Stack({"mm": 100, "mm_recomputed": 100, "recompute": "yes"})
-    found = token_flops(again, None)
+    again = Stack({**LAYER, "mm": 100, "mm_recomputed": 100, "recompute": "yes"})
+    found = token_flops(again, 0)
     assert found.model == 600
     assert found.hardware == 800
-    assert token_flops(Stack({"mm": 100, "recompute": "maybe"}), None).hardware is None
+    assert token_flops(Stack({**LAYER, "mm": 100, "recompute": "maybe"}), 0).hardware is None
 
 
 def test_attention_by_what_was_seen_else_by_the_configuration() -> None:

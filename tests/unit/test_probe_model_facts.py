@@ -199,7 +199,8 @@ def test_experts_and_how_many_a_token_visits() -> None:
     found = walked(nn.Sequential(Mixture(), Mixture()))
     assert (found["experts"], found["top_k"]) == (4, 2)
     assert found["mm_expert"] == 2 * 4 * WIDTH * WIDTH
-    assert token_flops(Stack(believed(found)), None).weights == 2 * (4 * WIDTH + 2 * WIDTH * WIDTH)
+    in_transformer = {**believed(found), "layers": 1, "attention_width": 1}
+    assert token_flops(Stack(in_transformer), 0).weights == 2 * (4 * WIDTH + 2 * WIDTH * WIDTH)
 
 
 class Raising(nn.Module):

@@ -80,7 +80,7 @@ def assess(stack: Stack, work: Work, given: GivenWork) -> Efficiency:
         dtype=dtype or None,
         flops_source=source or None,
         flops_per_token=each,
-        tokens_per_step=_tokens(stack, work),
+        tokens_per_step=_tokens(stack, work, given),
         flops_s_per_device=achieved,
         num_devices=num or None,
         clock_mhz=work.clock_mhz,
@@ -141,7 +141,7 @@ def _flops_per_step(
         return float(given.flops_per_step), None, "stated", None, ""
     if work.num_stages > 1:
         return None, None, "", None, "the model is spread over pipeline stages: state --flops-per-step"
-    tokens = _tokens(stack, work)
+    tokens = _tokens(stack, work, given)
     each: TokenFlops = token_flops(stack, _length(stack, work))
     if each.model is None:
         return None, None, "", None, each.why
@@ -152,21 +152,15 @@ def _flops_per_step(
     return each.model * tokens, hardware, FORMULA, each.model, ""
 
 
-def _tokens(stack: Stack, work: Work) -> float | None:
-    """Of a step: as the batches say, else by the shape of one input and the number of backwards."""
-    if work.tokens is not None:
-        return work.tokens
+def _tokens(stack: Stack, work: Work, given: GivenWork) -> float | None:
+    """Of a step: as stated, else as the batches of ids say, else by the shape of one and the number of backwards."""
     shape, dtype = _shape(stack), stack.text("input_dtype")
-    is_ids = len(shape) == 2 and dtype in {"int64", "int32"}
-    is_hidden = len(shape) == 3 and dtype.startswith(("float", "bfloat")) and bool(stack.number("layers"))
-    is_rows = len(shape) == 2 and dtype.startswith(("float", "bfloat")) and not attention_width(stack)
-    if is_rows and work.samples is not None:
-        return work.samples
-    if not (is_ids or is_hidden or is_rows) or not stack.number("micro_steps"):
+    is_ids = len(shape) == 2 and dtype in {"int64", "int32"}  # of floats a model makes patches, or fewer rows
+    if work.tokens is not None and (is_ids or given.tokens_per_step is not None):
+        return work.tokens
+    if not is_ids or not stack.number("micro_steps"):
         return None
-    return float(
-        math.prod(shape[: 1 if is_rows else 2]) * (stack.number("micro_steps") or 0) * work.num_ranks
-    )
+    return float(math.prod(shape) * (stack.number("micro_steps") or 0) * work.num_ranks)
 
 
 def _length(stack: Stack, work: Work) -> float | None:

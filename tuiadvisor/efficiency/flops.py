@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STATE: Final = "state --flops-per-step"
 COUNT: Final = "count them: tuiadvisor capture RANK --flops, then state --flops-per-step"
 MOSTLY_CONVOLUTIONS: Final = 0.01  # of the multiplied weights; an image's patches are less
-FORMULA: Final = "6·N + 12·L·H·d·T a token, causal not halved"
+FORMULA: Final = "6·N + 12·L·H·d·T a token, each weight once, causal not halved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,20 @@ def why_not_countable(stack: Stack) -> str:
         ((stack.number("models") or 0) > 1, f"{stack.number('models')} models are trained together: {STATE}"),
         (stack.facts.get("encoder_decoder"), f"encoder and decoder see tokens of their own: {STATE}"),
         (not multiplied, f"no weight that is multiplied was seen: {STATE}"),
+        # How often a weight is used, and on how many rows, is known of a transformer over token ids alone.
+        (
+            not (stack.number("layers") or stack.number("config_layers")),
+            f"it is no transformer by its attention layers, and how often its weights are used was not seen; {COUNT}",
+        ),
+        (
+            (stack.number("layers") or 0) != (stack.number("config_layers") or stack.number("layers") or 0)
+            and stack.number("layers"),
+            f"its configuration tells of other layers than were seen (weights shared by several?); {COUNT}",
+        ),
+        (
+            stack.number("mm_frozen") and not stack.number("lora"),
+            f"some of its weights are frozen, and whether gradients pass them was not seen; {COUNT}",
+        ),
         (
             experts and not _active_share(stack),
             f"how many of its experts a token visits was not seen: {STATE}",
