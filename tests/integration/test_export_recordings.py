@@ -46,10 +46,11 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int]]
 
 
 def opened(path: str) -> str:
-    """Every frame's source and payload as text."""
+    """Every frame's source and payload as text, but for packed numbers: in base64 a short host name comes by chance."""
     with RecordingReader(path) as reader:
         frames = [decode(located.data) for located in reader.frames()]
-    return "".join(json.dumps([frame.source, frame.payload]) for frame in frames)
+    text = "".join(json.dumps([frame.source, frame.payload]) for frame in frames)
+    return re.sub(r'"p": "[A-Za-z0-9+/=]*"', '"p": ""', text)
 
 
 def places_of_numbers(path: str) -> dict[str, set[int]]:
