@@ -36,7 +36,7 @@ STEPS_WITHOUT_BACKWARD = 8  # of a loop whose backward passes no hook
 ALONE_AGAIN_NS = 30_000_000_000
 AUTOGRADS_NAME = "pt_autograd"
 TWO_TRAIN = (
-    "several threads of this process train at the same time ({names}): their steps cannot be told apart, "
+    "several threads of this process train at the same time or in turns ({names}): their steps cannot be told apart, "
     "so none is measured; let each train in a process of its own"
 )
 

@@ -192,7 +192,7 @@ def test_two_loops_at_the_same_time_are_refused_with_a_sentence(
         other.do(loops[1].step, 4)
         assert "unmeasured" not in observed.info
         assert len(written(observed)) == num_steps + 3
-    assert "several threads of this process train at the same time" in said
+    assert "several threads of this process train at the same time or in turns" in said
     assert "other_0" in said
     assert ("MainThread" if owner == "main" else "first_0") in said
 

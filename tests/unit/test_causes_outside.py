@@ -61,6 +61,18 @@ def test_a_limit_that_is_not_hit_is_not_the_reason() -> None:
     assert "without a core" in view.verdict.sentence
 
 
+@pytest.mark.parametrize("cores", [-1.0, 0.0, 1e308])
+def test_a_limit_that_cannot_be_one_is_not_named(cores: float) -> None:
+    """A figure of a stranger: what the kernel counted stays."""
+    view = seen(
+        JOB.with_faults(Fault("backward", (1,), 6 * MS)),
+        {**QUIET, 1: 0.3},
+        {1: {"cpu_periods": 10, "throttled_periods": 9, "cpu_limit_cores": cores}},
+        {},
+    )
+    assert "without a core" in view.verdict.sentence
+
+
 @pytest.mark.parametrize("phase", ["data", "forward", "other"])
 def test_a_rank_that_is_stopped_in_a_part_of_the_looks(phase: str) -> None:
     """Every second or third look finds it stopped, as its lateness does; it never waits for a core."""

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 MAX_SAMPLES: Final = 64  # at one a second
 MIN_SAMPLES: Final = 4  # a look at one moment is chance
 MAX_RANKS: Final = 1 << 13
+MAX_CORES: Final = 1 << 16
 STOPPED: Final = "stopped"
+
+
+def _cores(value: float | None) -> float | None:
+    """A limit that can be one."""
+    return value if value is not None and 0 < value < MAX_CORES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class Outside:
                 entry.get("state") == STOPPED,
                 integer(entry, "cpu_periods"),
                 integer(entry, "throttled_periods"),
-                number(entry, "cpu_limit_cores"),
+                _cores(number(entry, "cpu_limit_cores")),
             )
             looks = self._looks.setdefault(rank, deque(maxlen=MAX_SAMPLES))
             if looks and (now_ns <= looks[-1].mono_ns or (look.periods or 0) < (looks[-1].periods or 0)):

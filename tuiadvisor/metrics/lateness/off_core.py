@@ -76,7 +76,7 @@ def _explained(cause: Cause, own: OffCore, peers: list[OffCore], step_s: float, 
         return _from_outside(cause, "stopped", own)
     if cause.name not in _ON_HOST or wait_s is None or wait_s < MIN_COVER * excess_s:
         return cause
-    is_limited = (own.throttled or 0.0) >= MIN_THROTTLED
+    is_limited = own.limit_cores is not None and (own.throttled or 0.0) >= MIN_THROTTLED
     return _from_outside(cause, "limit" if is_limited else "core", own)
 
 
