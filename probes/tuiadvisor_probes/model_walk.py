@@ -24,6 +24,10 @@ WIDTHS = ("all_head_size", "embed_dim", "n_embd", "d_model", "hidden_size", "inn
 TOP_K = ("top_k", "topk", "num_experts_per_tok", "moe_top_k", "num_selected_experts")
 FLAT = "_flat_param"  # FSDP1's own name for its shard
 EXPERT_NAMES = ("experts", "local_experts")
+# Of torch, Megatron, fairseq, Hugging Face: T5, BART, Whisper.
+CROSS_ATTENTION = frozenset(
+    {"multihead_attn", "cross_attn", "cross_attention", "encoder_attn", "EncDecAttention"}
+)
 QUANTIZED = ("Params4bit", "Int8Params", "QTensor", "HQQLinear")
 
 
@@ -132,6 +136,8 @@ class Walk:
                 self._parameter(module, label, parameter, use, marks)
         for key in [key for key in self.flat if key[0] == id(module) and key[1] not in parameters]:
             self._parameter(module, key[1], None, use, marks)
+        if not CROSS_ATTENTION.isdisjoint(children):  # its keys are of another sequence
+            self.facts["encoder_decoder"] = True
         self._attention(kind, name, names, children, parameters)
         held = [child for child in children.values() if child is not None]
         for label, child in reversed(list(children.items())):

@@ -271,6 +271,12 @@ def test_a_model_that_shows_itself_while_another_is_looked_at_is_counted(tmp_pat
     assert facts["models"] == 2
 
 
+def test_an_encoder_and_decoder_are_told_by_cross_attention() -> None:
+    found = walked(nn.Transformer(WIDTH, 2, 1, 1, 2 * WIDTH, batch_first=True))
+    assert found["encoder_decoder"] is True
+    assert "encoder and decoder" in why_not_countable(Stack(believed(found)))
+
+
 def test_convolutions_are_not_counted_by_their_weights() -> None:
     found = walked(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8, 4)))
     assert found["conv"] == 3 * 8 * 9 + 8
