@@ -60,6 +60,7 @@ def test_a_rank_that_is_stopped_again_and_again(tmp_path: Path) -> None:
     assert "stopped again and again" in sentence
 
 
+@pytest.mark.extended
 def test_a_rank_whose_container_has_a_quarter_of_a_core(tmp_path: Path) -> None:
     """A CPU limit, in a control group of its own."""
     group = cpu_group(LIMIT_CORES)

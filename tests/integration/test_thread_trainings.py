@@ -74,7 +74,7 @@ def diagnosis(pids: list[int], folder: Path, num_steps: int) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("kind", ["thread", "epochs"])
+@pytest.mark.parametrize("kind", [pytest.param("thread", marks=pytest.mark.extended), "epochs"])
 def test_the_late_rank_is_named(tmp_path: Path, kind: str) -> None:
     """Two ranks of DDP whose main threads wait in a join; with a fresh thread every 12 steps the window is as good."""
     with training(kind, tmp_path) as pids:
@@ -106,7 +106,9 @@ STEPLESS_KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", STEPLESS_KINDS)
+@pytest.mark.parametrize(
+    "kind", ["two", *(pytest.param(kind, marks=pytest.mark.extended) for kind in ("backward", "idle"))]
+)
 def test_no_step_is_a_failure_with_its_reason(tmp_path: Path, kind: str) -> None:
     """Exit code 1 and what was found out: of `watch --once`, of `record`, and later of `diagnose` on its file."""
     recording = str(tmp_path / "run")
