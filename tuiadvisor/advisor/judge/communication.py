@@ -138,7 +138,12 @@ def _view(
                 one.cap_mib,
                 one.num_buckets,
                 float(one.exposed_s_K.mean()),
-                min(float(one.saved_s_K.mean()), most_s),
+                # What it would save in some steps and cost in others is no promise.
+                min(
+                    float(one.saved_s_K.mean()),
+                    most_s,
+                    max(float(line.exposed_s_K.mean() - one.exposed_s_K.mean()), 0.0),
+                ),
             )
             for one in line.others
         ),
