@@ -10,6 +10,7 @@ from synthetic_run import MS, Fault, Job, above_info, folded, frames
 from test_advisor_oddities import host_frames
 
 from tuiadvisor.agent import cgroup, procfs
+from tuiadvisor.metrics.lateness.off_core import OffCore, least_throttled
 from tuiadvisor.stream.frames import Frame
 from tuiadvisor.views.run_view import RunView
 
@@ -186,3 +187,11 @@ def test_a_group_that_leads_out_of_the_hierarchy_is_not_read(
     """What a process says of its group is a stranger's text."""
     mounted(monkeypatch, "2", tmp_path, "/", "0::/../../etc\nno line\n::\n")
     assert {} == cgroup.counters(1)
+
+
+def test_without_a_limit_its_share_is_unknown_and_not_nothing() -> None:
+    """Where no rank has one; where some have, those without feel none."""
+    without, one = OffCore(wait=0.1), OffCore(wait=0.1, throttled=0.9, limit_cores=2.0)
+    assert least_throttled([without, without]) is None
+    assert least_throttled([without, one]) == 0
+    assert least_throttled([one, one]) == 0.9

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.metrics.lateness.off_core import MIN_THROTTLED
+
 if TYPE_CHECKING:
     from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
     from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 MINUTE_S: Final = 60.0
 CROWDED_READY: Final = 2.0  # threads a core: each gets half of one
 PACKED_READY: Final = 5.0  # a rank of a pair that shares its core with nobody else reaches 3 to 4
-LIMITED: Final = 0.2  # of the periods throttled (off_core.MIN_THROTTLED)
 CROWDED_WAIT: Final = 0.1  # of its time a typical rank waits for a core
 
 
@@ -28,7 +29,9 @@ class Crowd:
         float | None
     )  # threads that run or wait for a core, median of the samples, of the typical host
     core_wait_share: float | None  # of its time the typical rank's training thread was ready and had no core
-    throttled_share: float | None = None  # of the periods of its CPU limit; None where it has none
+    throttled_share: float | None = (
+        None  # of the periods of the CPU limit, where it is felt least; None without any
+    )
     limit_cores: float | None = None  # the smallest of them
 
     @property
@@ -39,7 +42,9 @@ class Crowd:
     @property
     def is_limited(self) -> bool:
         """Whether it is a CPU limit that the ranks wait for rather than for other work to leave a core."""
-        return (self.core_wait_share or 0.0) >= CROWDED_WAIT and (self.throttled_share or 0.0) >= LIMITED
+        return (self.core_wait_share or 0.0) >= CROWDED_WAIT and (
+            self.throttled_share or 0.0
+        ) >= MIN_THROTTLED
 
     @property
     def is_packed(self) -> bool:

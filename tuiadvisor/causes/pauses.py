@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 CHECKPOINT: Final = "checkpoint_pause"  # the rule: what a checkpoint costs is asked for elsewhere, too
 MAX_LISTED: Final = 4  # steps named in a sentence
 IN_THE_EXCHANGE: Final = "during gradient communication"
-KIND_WORDS: Final = {
-    "eval": "forward without gradient"
-}  # evaluation, a rollout, generation: nothing tells which
+# An evaluation, a rollout, generation: nothing tells which.
+KIND_WORDS: Final = {"eval": "forward without gradient"}
 CAUSE_WORDS: Final = {
     "": "the cause is unknown",
     "garbage collection": "Python collected garbage",

@@ -23,6 +23,7 @@ from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.stops import Stops
 from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
+from tuiadvisor.metrics.lateness.off_core import least_throttled
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
 from tuiadvisor.views.run_view import HostRow
 
@@ -413,7 +414,7 @@ class Roster:
             self.run_queues.ready_per_core(set(table.hosts[::stride]), last_s),
             typical_wait([one.wait for one in seen]),
             # The limit of one rank is its own matter: what is said of all holds for those that feel it least.
-            min((one.throttled or 0.0 for one in seen), default=None),
+            least_throttled(seen),
             min((one.limit_cores for one in seen if one.limit_cores is not None), default=None),
         )
 
