@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, make_pause
+from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, make_pause, with_next
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def marked_pauses(
     marks_K = {kind: np.asarray(marks_RK.any(axis=0)) for kind, marks_RK in marked.items()}
     any_K = np.logical_or.reduce(list(marks_K.values()))
     shares, left_K = _shares(table, barrier, marks_K, counted_K, median_s)
-    affected_K, cycle_K = _with_next(any_K) & counted_K, barrier.cycle_K
+    affected_K, cycle_K = with_next(any_K) & counted_K, barrier.cycle_K
     excess_K = np.where(np.isfinite(cycle_K), np.maximum(cycle_K - median_s, 0.0), 0.0)
     found = [
         make_pause(
@@ -39,14 +39,14 @@ def marked_pauses(
             table,
             barrier,
             marked_RK=marked[kind],
-            affected_K=affected_K & _with_next(marks_K[kind] & (share_K > 0)),
+            affected_K=affected_K & with_next(marks_K[kind] & (share_K > 0)),
             median_s=median_s,
             added_K=excess_K * _carried(share_K, any_K),
         )
         for kind, share_K in shares.items()
     ]
     if np.count_nonzero(left_K) >= MIN_LEFT_TIMES:
-        rest_K = affected_K & _with_next(left_K > 0)
+        rest_K = affected_K & with_next(left_K > 0)
         found.append(
             make_pause(
                 "periodic",
@@ -103,10 +103,4 @@ def _carried(share_K: Floats, any_K: Bools) -> Floats:
     """The share of a marked step, in the next one too where that has no mark of its own."""
     result = share_K.copy()
     result[1:] = np.where(any_K[1:], share_K[1:], share_K[:-1])
-    return result
-
-
-def _with_next(columns_K: Bools) -> Bools:
-    result = columns_K.copy()
-    result[1:] |= columns_K[:-1]
     return result

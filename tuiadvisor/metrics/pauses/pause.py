@@ -69,6 +69,13 @@ def collecting_RK(table: StepTable, barrier: Barrier, affected_K: Bools, median_
     return np.asarray(found_RK & usual_R[:, None])
 
 
+def with_next(columns_K: Bools) -> Bools:
+    """A pause after the optimizer delays the arrival of the NEXT step: both belong to it."""
+    result = columns_K.copy()
+    result[1:] |= columns_K[:-1]
+    return result
+
+
 def _starts(columns_K: Bools) -> list[int]:
     return [int(i) for i in np.flatnonzero(columns_K & ~np.concatenate(([False], columns_K[:-1])))]
 

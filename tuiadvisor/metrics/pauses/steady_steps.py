@@ -13,7 +13,7 @@ import numpy as np
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.pauses.irregular import Interruptions, after_barrier_RK, find_interruptions
 from tuiadvisor.metrics.pauses.marked import marked_pauses
-from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, irregular_pauses, make_pause
+from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, irregular_pauses, make_pause, with_next
 from tuiadvisor.metrics.pauses.periodic import periodic_groups
 from tuiadvisor.metrics.pauses.warmup import Warmup, find_warmup
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
@@ -121,8 +121,8 @@ def _marks(table: StepTable, barrier: Barrier) -> _Marks:
     capture_K = _any_rank(table.flagged_RK(StepFlag.CAPTURE))
     checkpoint_RK = _marked(table, "checkpoint", StepFlag.CHECKPOINT)
     eval_RK = _marked(table, "eval", StepFlag.EVAL)
-    checkpoint_K = _with_next(_any_rank(checkpoint_RK)) & ~capture_K
-    eval_K = _with_next(_any_rank(eval_RK)) & ~checkpoint_K & ~capture_K
+    checkpoint_K = with_next(_any_rank(checkpoint_RK)) & ~capture_K
+    eval_K = with_next(_any_rank(eval_RK)) & ~checkpoint_K & ~capture_K
     return _Marks(present_K, first_K, partial_K, capture_K, checkpoint_RK, eval_RK, checkpoint_K, eval_K)
 
 
@@ -189,13 +189,6 @@ def _any_of(masks: list[Bools], within_K: Bools) -> Bools:
     result = np.zeros_like(within_K)
     for mask in masks:
         result |= mask & within_K
-    return result
-
-
-def _with_next(columns_K: Bools) -> Bools:
-    """A pause after the optimizer delays the arrival of the NEXT step: both belong to it."""
-    result = columns_K.copy()
-    result[1:] |= columns_K[:-1]
     return result
 
 
