@@ -12,17 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import log
 from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.launch.address import address_towards, listening_endpoint, reachable_url
-from tuiadvisor.launch.agents import Agents, Launched
-from tuiadvisor.launch.command import what_is_missing
+from tuiadvisor.launch.address import address_towards
+from tuiadvisor.launch.one_step import OneStepLauncher
 from tuiadvisor.ownpython import python_command
-from tuiadvisor.stream.keys import Invitation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
-
-    from tuiadvisor.stream.keys import PeerKey
 
 AUTO: Final = "auto"
 _ADDRESS: Final = re.compile(r"(?:ray://)?([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):\d{1,5}")
@@ -30,7 +25,7 @@ _NOT_INSTALLED: Final = re.compile(r"No module named '?tuiadvisor")
 CONNECT_S: Final = 5.0
 
 
-class RayLauncher:
+class RayLauncher(OneStepLauncher):
     """One actor a node."""
 
     def __init__(self, address: str, remote_python: str = "", hub_address: str = "") -> None:
@@ -42,25 +37,8 @@ class RayLauncher:
             _refuse_silent(address, found[1].strip("[]"), int(address.rpartition(":")[2]))
         self._ray_address = address
         self._python = remote_python
-        self._address = hub_address or address_towards(found[1].strip("[]") if found else "127.0.0.1")
-
-    def agents_endpoint(self, folder: Path) -> str:  # noqa: ARG002  # others listen in the session's folder
-        """A port on our address that the nodes can reach."""
-        return listening_endpoint(self._address)
-
-    def num_keys(self) -> int:
-        """One: the helper hands the same line to every node."""
-        return 1
-
-    def start(self, url: str, keys: Sequence[PeerKey]) -> Agents:
-        """Start the helper; it copies what we write to every node."""
-
-        def on_line(agent: Launched, line: str) -> None:
-            agent.error = what_is_missing(line, _NOT_INSTALLED) or agent.error
-
-        step = Launched(f"ray {self._ray_address}", self.command(), on_line)
-        step.invite(Invitation(reachable_url(self._address, int(url.rpartition(":")[2])), keys[0]))
-        return Agents([step])
+        ours = hub_address or address_towards(found[1].strip("[]") if found else "127.0.0.1")
+        super().__init__(f"ray {address}", ours, _NOT_INSTALLED)
 
     def command(self) -> Sequence[str]:
         """The helper's command line: no key is on it."""

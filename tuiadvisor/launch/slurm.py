@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import log
 from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.launch.address import address_towards, listening_endpoint, reachable_url
-from tuiadvisor.launch.agents import Agents, Launched
-from tuiadvisor.launch.command import agent_command, what_is_missing
+from tuiadvisor.launch.address import address_towards
+from tuiadvisor.launch.command import agent_command
+from tuiadvisor.launch.one_step import OneStepLauncher
 from tuiadvisor.ownpython import own_environment
-from tuiadvisor.stream.keys import Invitation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
-
-    from tuiadvisor.stream.keys import PeerKey
 
 ANSWER_S: Final = 30.0
 _JOB: Final = re.compile(r"\d+(?:_\d+)?(?:\+\d+)?")
@@ -40,32 +36,15 @@ class Job:
     first_address: str
 
 
-class SlurmLauncher:
+class SlurmLauncher(OneStepLauncher):
     """One srun for all nodes."""
 
     def __init__(self, job: str, remote_python: str = "", hub_address: str = "") -> None:
         """Ask Slurm where the job runs. TuiadvisorError if it does not run."""
         self._job = find_job(job)
         self._python = remote_python
-        self._address = hub_address or address_towards(self._job.first_address)
-
-    def agents_endpoint(self, folder: Path) -> str:  # noqa: ARG002  # others listen in the session's folder
-        """A port on our address that the nodes can reach."""
-        return listening_endpoint(self._address)
-
-    def num_keys(self) -> int:
-        """One: srun copies the same line to every node."""
-        return 1
-
-    def start(self, url: str, keys: Sequence[PeerKey]) -> Agents:
-        """Start the step; srun copies what we write to every node."""
-
-        def on_line(agent: Launched, line: str) -> None:
-            agent.error = what_is_missing(line, _NOT_INSTALLED) or agent.error
-
-        step = Launched(f"slurm job {self._job.job}", self.command(), on_line)
-        step.invite(Invitation(reachable_url(self._address, int(url.rpartition(":")[2])), keys[0]))
-        return Agents([step])
+        ours = hub_address or address_towards(self._job.first_address)
+        super().__init__(f"slurm job {self._job.job}", ours, _NOT_INSTALLED)
 
     def command(self) -> Sequence[str]:
         """The whole of srun's command line: no key is on it."""
