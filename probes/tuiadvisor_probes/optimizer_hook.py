@@ -1,10 +1,10 @@
 """Optimizer step: torch's own global pre and post hooks, which fire for optimizers that exist already; GradScaler.
 
 The post hook marks that a step of work is done; the step is closed by the next data, forward or backward event, so
-several optimizers in one iteration make one step, and a closure's forwards and backwards keep their own phases. A
-step that GradScaler skips (infinite gradients) ends the step of work too, marked SCALER_SKIP. Not seen: an optimizer
-that is no torch.optim.Optimizer, a skip inside a fused optimizer, and steps taken by a thread of autograd's
-(they end the step, their time stays in backward).
+several optimizers in a row make one step (those that take turns: `optimizer_turns`), and a closure's forwards and
+backwards keep their own phases. A step that GradScaler skips (infinite gradients) ends the step of work too, marked
+SCALER_SKIP. Not seen: an optimizer that is no torch.optim.Optimizer, a skip inside a fused optimizer, and steps taken
+by a thread of autograd's (they end the step, their time stays in backward).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from . import step_clock as sc
 from .compiled import has_compiled, must_not_recompile
 from .device_times import look_for_device
 from .guard import attempt, not_traced, timed
+from .optimizer_turns import Turns
 from .step_clock import NOW, STEPPED, STOPPED
 from .step_hooks import StepHook, walking_code
 
@@ -41,7 +42,7 @@ STEPS_UNTIL_LOOK = 8  # for a root that is no longer called
 class OptimizerSteps:
     """Optimizer steps under way, so that one that raised is noticed and closed."""
 
-    __slots__ = ("clock", "done_in", "looked_at", "next_look", "num_done", "open")
+    __slots__ = ("clock", "done_in", "looked_at", "next_look", "num_done", "open", "sizes")
 
     def __init__(self, clock: sc.StepClock) -> None:
         self.clock = clock
@@ -49,6 +50,7 @@ class OptimizerSteps:
         self.next_look = 0  # a step
         self.looked_at: set[int] = set()  # ids of optimizers
         self.done_in: dict[int, int] = {}  # id of the optimizer -> the clock's step it last finished in
+        self.sizes: dict[int, int] = {}  # id of the optimizer -> its parameters' elements
         self.open: list[tuple[int, int]] = []  # (id of the optimizer, phase around its step; or STAYED_OUT)
 
     def close_dead(self) -> None:
@@ -221,10 +223,17 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
 
 
 def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
-    """For the root of an optimizer, and once for the device."""
-    if probe.clock.step >= STEPS_BEFORE_ROOT_SEARCH:
-        steps.looked_at.add(id(optimizer))
-        steps.next_look = probe.clock.step + STEPS_UNTIL_LOOK
+    """At an optimizer: for its root, for others that it takes turns with, and once for the device."""
+    clock, number = probe.clock, id(optimizer)
+    if number not in steps.sizes:
+        steps.sizes[number] = sum(one.numel() for group in optimizer.param_groups for one in group["params"])
+    if clock.turns is None and len(steps.sizes) > 1:
+        for other in [other for other, step in steps.done_in.items() if step != clock.step]:
+            del steps.done_in[other]
+        clock.turns = Turns(steps.done_in, steps.sizes)
+    if clock.step >= STEPS_BEFORE_ROOT_SEARCH:
+        steps.looked_at.add(number)
+        steps.next_look = clock.step + STEPS_UNTIL_LOOK
         if not probe.has_wrapper and probe.roots.is_due(optimizer):
             probe.roots.search(optimizer)
     if probe.looks_for_device:

@@ -2,7 +2,8 @@
 
 Phases nest: time always belongs to the innermost one, so nested phases (a collective inside forward, a backward
 inside the optimizer's closure) are counted once and the parts sum to the step exactly. A step ends where the next
-iteration begins: at the first data, forward or backward event after an optimizer step. No lock.
+iteration begins: at the first data, forward or backward event after an optimizer step; where several optimizers take
+turns, after the last of them (`optimizer_turns`). No lock.
 
 What a step costs is decided by the caches, which the training's own work has emptied: the same lines take ten times as
 long after a matrix product. So a hook only notes what happened, a number and a time in a list (`Thin`, `guard.timed`),
@@ -24,12 +25,15 @@ from .phases import (
     ABSORBS,
     BACKWARD,
     BEGINS_ITERATION,
+    DATA_WAIT,
     OTHER,
 )
 from .step_record import OwnCost, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from .optimizer_turns import Turns
 
 FLAG_FIRST, FLAG_COMPILE, FLAG_CHECKPOINT, FLAG_EVAL, FLAG_SCALER_SKIP, FLAG_GC, FLAG_DETAIL, FLAG_NO_SYNC = (
     1,
@@ -106,6 +110,7 @@ class StepClock:
         "thin",
         "thread_ident",
         "tokens",
+        "turns",
         "words",
         "write_ns",
     )
@@ -129,6 +134,7 @@ class StepClock:
         self.said = 0  # bits of `observed` that hooks set themselves; the others come with the notes
         self.device: Any = None  # DeviceTimes, where the training is on a device
         self.eval_span: Any = None
+        self.turns: Turns | None = None  # where several optimizers step
         self.peak_bytes = UNKNOWN  # of the device's memory, for the next record
         self.group_seq: Callable[[], int] | None = None  # sequence number of the gradient group
         self.last_seq = UNKNOWN
@@ -249,9 +255,12 @@ class StepClock:
             self.eval_span.before_backward()
         now = monotonic_ns()
         if thin.alert & STEPPED and BEGINS_ITERATION[phase] and thin.phase == OTHER:
-            self.close_step(now)
-            if thin.alert & GONE:
-                return 0
+            if self.turns is None or self.turns.ends(phase == DATA_WAIT):
+                self.close_step(now)
+                if thin.alert & GONE:
+                    return 0
+            else:
+                thin.alert &= ~STEPPED
         if self.device is not None:
             self.device.begins(phase, thin.phase, now)
         return now
@@ -404,6 +413,8 @@ class StepClock:
         self.write_kept()
         if self.device is not None:
             self.device.forget_step()
+        if self.turns is not None:
+            self.turns.restart()
         self.outers.clear()
         self.thin.phase = OTHER
         self.flags, self.micro_steps, self.gc_ns, self.own_ns, self.num_measured = FLAG_FIRST, 0, 0, 0, 0

@@ -2,82 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from patience import PATIENCE_S, RECORD_FOR, wait_until
-from training import end
+from patience import wait_until
+from rank_loops import diagnosis, training, tuiadvisor
 
 pytest.importorskip("torch")
 
-SCRIPT = Path(__file__).parents[1] / "thread_training.py"
-
-
-@contextlib.contextmanager
-def training(kind: str, folder: Path, num_ranks: int = 2) -> Iterator[list[int]]:
-    """So many ranks under way; their pids."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    shared = {**os.environ, "OMP_NUM_THREADS": "1"}
-    if num_ranks > 1:
-        shared |= {"WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    ranks = []
-    for rank in range(num_ranks):
-        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)} if num_ranks > 1 else {}
-        with (folder / f"log.{rank}").open("wb") as log:
-            ranks.append(
-                subprocess.Popen(
-                    [sys.executable, str(SCRIPT), kind, str(folder)],
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=shared | own, start_new_session=True,
-                )
-            )  # fmt: skip
-
-    def is_ready() -> bool:
-        for rank in ranks:
-            assert rank.poll() is None, "".join(path.read_text()[-2000:] for path in folder.glob("log.*"))
-        return len(list(folder.glob("ready.*"))) >= num_ranks
-
-    try:
-        wait_until(is_ready, f"{num_ranks} ranks train")
-        yield [rank.pid for rank in ranks]
-    finally:
-        for rank in ranks:
-            end(rank)
-
-
-def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "tuiadvisor", *arguments],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-
-
-def diagnosis(pids: list[int], folder: Path, num_steps: int) -> dict[str, Any]:
-    """Attach, record, leave, diagnose."""
-    recording = str(folder / "run")
-    steps = ["--steps", str(num_steps), "--for", RECORD_FOR]
-    done = tuiadvisor("record", "--pid", *map(str, pids), "-o", recording, *steps)
-    assert done.returncode == 0, done.stderr
-    done = tuiadvisor("diagnose", recording, "--json")
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+SCRIPT = "thread_training.py"
 
 
 @pytest.mark.parametrize("kind", [pytest.param("thread", marks=pytest.mark.extended), "epochs"])
 def test_the_late_rank_is_named(tmp_path: Path, kind: str) -> None:
     """Two ranks of DDP whose main threads wait in a join; with a fresh thread every 12 steps the window is as good."""
-    with training(kind, tmp_path) as pids:
+    with training(SCRIPT, kind, tmp_path) as pids:
         document = diagnosis(pids, tmp_path, 100)
     assert "straggler" == document["verdict"]["finding"], document["verdict"]
     assert [(1, "forward")] == [(late["rank"], late["cause"]) for late in document["stragglers"]["ranks"]]
@@ -88,7 +28,7 @@ def test_the_late_rank_is_named(tmp_path: Path, kind: str) -> None:
 
 def test_stacks_are_those_of_the_thread_that_trains(tmp_path: Path) -> None:
     """A hang without any probe, and with one: who waits in the collective, and where the other one's loop is."""
-    with training("hang", tmp_path) as pids:
+    with training(SCRIPT, "hang", tmp_path) as pids:
         wait_until((tmp_path / "hangs").exists, "rank 1 stays away")
         done = tuiadvisor("stacks", "--json", "--pid", *map(str, pids))
     assert done.returncode == 0, done.stderr
@@ -112,7 +52,7 @@ STEPLESS_KINDS = {
 def test_no_step_is_a_failure_with_its_reason(tmp_path: Path, kind: str) -> None:
     """Exit code 1 and what was found out: of `watch --once`, of `record`, and later of `diagnose` on its file."""
     recording = str(tmp_path / "run")
-    with training(kind, tmp_path, num_ranks=1) as (pid,):
+    with training(SCRIPT, kind, tmp_path, num_ranks=1) as (pid,):
         commands = [tuiadvisor("record", "--pid", str(pid), "-o", recording, "--for", "7s")]
         if kind == "idle":
             commands.append(tuiadvisor("watch", "--once", "--pid", str(pid), "--for", "7s"))
@@ -129,7 +69,7 @@ def test_no_step_is_a_failure_with_its_reason(tmp_path: Path, kind: str) -> None
 def test_ranks_without_a_step_are_a_failure_too(tmp_path: Path) -> None:
     """Two ranks with numbers of their own, and one reason for both."""
     recording = str(tmp_path / "run")
-    with training("backward", tmp_path) as pids:
+    with training(SCRIPT, "backward", tmp_path) as pids:
         record = tuiadvisor("record", "--pid", *map(str, pids), "-o", recording, "--for", "7s")
     assert record.returncode == 1
     assert "rank 0 and 1 more: no step is measured: backward runs in its thread loop" in record.stderr
@@ -140,7 +80,7 @@ def test_ranks_without_a_step_are_a_failure_too(tmp_path: Path) -> None:
 
 def test_a_training_of_one_process_and_one_thread(tmp_path: Path) -> None:
     """Rank 0 of 1, by the steps of its thread."""
-    with training("thread", tmp_path, num_ranks=1) as (pid,):
+    with training(SCRIPT, "thread", tmp_path, num_ranks=1) as (pid,):
         document = diagnosis([pid], tmp_path, 60)
     assert 1 == document["run"]["world_size"]
     assert document["verdict"]["decision"] is not None

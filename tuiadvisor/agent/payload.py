@@ -132,6 +132,7 @@ MODULE_ORDER: Final = (
     "duty",
     "phases",
     "step_record",
+    "optimizer_turns",
     "books",
     "step_clock",
     "calibration",

@@ -1,0 +1,25 @@
+"""Several optimizers that take turns: a step is an iteration of the loop, and the late rank is named with its size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rank_loops import diagnosis, training
+
+pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("kind", ["loader", "cycle"])
+def test_a_step_is_an_iteration_of_a_gan(tmp_path: Path, kind: str) -> None:
+    """As long as the program's own log says; both updates in it."""
+    with training("turns_training.py", kind, tmp_path) as pids:
+        document = diagnosis(pids, tmp_path, 100)
+        rates = [float(path.read_text()) for path in tmp_path.glob("rate.*")]
+    assert "straggler" == document["verdict"]["finding"], document["verdict"]
+    assert [(1, "forward")] == [(late["rank"], late["cause"]) for late in document["stragglers"]["ranks"]]
+    assert document["step"]["mean_s"] == pytest.approx(
+        len(rates) / sum(rates), rel=0.25
+    )  # half, if each update were
+    assert 0.04 == pytest.approx(document["stragglers"]["ranks"][0]["loss_s_per_step"], rel=0.25)
+    assert 0 == document["losses"]["hooks_disabled"]
