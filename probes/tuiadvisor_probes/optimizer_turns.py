@@ -36,7 +36,7 @@ class Turns:
     )
 
     def __init__(self, done: dict[int, int], sizes: dict[int, int]) -> None:
-        """done: id of each optimizer that finished in this turn -> step; emptied here. sizes: id -> elements to update."""
+        """done: id of each optimizer that finished in this turn -> step; emptied here. sizes: id -> its elements."""
         self.done = done
         self.sizes = sizes
         self.restart()

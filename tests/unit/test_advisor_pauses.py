@@ -476,3 +476,30 @@ def test_an_evaluation_with_its_checkpoint_now_and_then_keeps_both_lengths() -> 
     lengths = {pause.kind: pause.length_s for pause in view.pauses}
     assert 0.5 == pytest.approx(lengths["checkpoint"], rel=0.05)
     assert 0.05 == pytest.approx(lengths["eval"], rel=0.15)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_checkpoints_in_most_steps_of_one_rank_make_it_late(every: int) -> None:
+    """Nothing is left to tell a steady step from; a checkpoint is a part of the step and its rank is waited for."""
+    view = of(Job(num_steps=200, faults=(Fault("checkpoint", (0,), 20 * MS, every=every),)))
+    assert "straggler" == view.verdict.finding
+    assert [(0, "checkpoint")] == [(late.rank, late.cause) for late in view.stragglers]
+    assert 20 * MS / every == pytest.approx(view.stragglers[0].loss_s_per_step, rel=0.15)
+    assert_sums(view)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_checkpoints_in_most_steps_of_all_ranks_are_nobodys(every: int) -> None:
+    """Each rank writes its shard: the job's own doing, with what is gained without."""
+    view = of(Job(num_steps=200, faults=(Fault("checkpoint", None, 20 * MS, every=every),)))
+    assert () == view.stragglers
+    assert "checkpoint_in_step" == view.verdict.finding
+    assert view.verdict.speedup is not None
+    assert 1 + 20 / every / 18.5 == pytest.approx(view.verdict.speedup.expected, rel=0.05)
+    assert view.goodput_losses["checkpoint"] == pytest.approx(1 - 1 / view.verdict.speedup.expected, rel=0.1)
+
+
+def test_seldom_checkpoints_stay_pauses() -> None:
+    """Every third step leaves a third to tell what a step takes."""
+    view = of(Job(num_steps=200, faults=(Fault("checkpoint", None, 20 * MS, every=3),)))
+    assert "checkpoint_pause" == view.verdict.finding

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Measured
+from tuiadvisor.causes.checkpoint_in_step import CHECKPOINT_IN_STEP
 from tuiadvisor.causes.communication_bound import COMMUNICATION_BOUND
 from tuiadvisor.causes.crowded_host import CROWDED_HOST
 from tuiadvisor.causes.hang import HANG
@@ -39,6 +40,7 @@ CAUSES: Final = (
     ROTATING_LATENESS,
     INPUT_BOUND,
     LOADER_DECAYS,
+    CHECKPOINT_IN_STEP,
     COMMUNICATION_BOUND,
     TAKING_TURNS,
     UNEVEN_LENGTHS,

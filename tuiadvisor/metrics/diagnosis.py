@@ -14,6 +14,7 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.metrics.lateness.job_losses import (
     CommonLoss,
+    checkpoint_loss,
     input_loss,
     transfer_loss,
     turn_taking_loss,
@@ -103,6 +104,7 @@ class Diagnosis:
         int  # ranks that are there beside them, as one that has just joined; 0 where none was compared
     )
     input: CommonLoss | None
+    checkpoint: CommonLoss | None  # that is a part of the steps
     transfer: CommonLoss | None
     turn_taking: Gain | None
     turns_of_one: float  # the largest part of it that one rank has
@@ -219,6 +221,7 @@ def without_device(found: Diagnosis) -> Diagnosis:
         straggler_loss_K=np.zeros_like(found.straggler_loss_K),
         compared_rows=np.zeros(0, dtype=np.int64),
         input=None,
+        checkpoint=None,
         transfer=None,
         turn_taking=None,
         wandering=None,
@@ -317,6 +320,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         straggler_loss_K=loss_K - less_K,
         compared_rows=rows,
         input=data,
+        checkpoint=checkpoint_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
         num_not_compared=num_not_compared,
         transfer=transfer_loss(steady_barrier)
         if window.size and asked.all_ranks_seen and not num_not_compared

@@ -7,7 +7,7 @@ input was not observed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,6 +18,11 @@ from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.barrier import Barrier
     from tuiadvisor.metrics.steps.step_table import StepTable
+
+
+CHECKPOINT_SHARE: Final = (
+    0.01  # of the step: a step with more of it is a pause, unless most are (steady_steps)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,19 @@ def input_loss(
     thread_s_P: where the table is of device times, what each peer's thread waits for data a step. Threads that all wait
     alike make now this device idle, now that one: then it is the job's loss that they share.
     """
-    wait_RK = table.phase_s_PRK[PHASE_INDEX["data_wait"]][peers]
+    return _phase_loss("data_wait", table, barrier, peers, thread_s_P)
+
+
+def checkpoint_loss(table: StepTable, barrier: Barrier, peers: Ints) -> CommonLoss | None:
+    """Checkpoints that are a part of the steady steps, on all peers; None where they are pauses, or no hook saw one."""
+    found = _phase_loss("checkpoint", table, barrier, peers, None)
+    return found if found is not None and found.share >= CHECKPOINT_SHARE else None
+
+
+def _phase_loss(
+    phase: str, table: StepTable, barrier: Barrier, peers: Ints, thread_s_P: Floats | None
+) -> CommonLoss | None:
+    wait_RK = table.phase_s_PRK[PHASE_INDEX[phase]][peers]
     known_R = np.isfinite(wait_RK).any(axis=1)
     if not known_R.any():
         return None

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 MARKED_SHARE: Final = 0.01  # of a step: less checkpoint time than this is no pause
+# Of all steps: a pause spoils its step and the next one, so of what comes in more of them too few steps are left to
+# tell what a steady one takes. It is a part of the step then, with its phase's time.
+PART_OF_STEP: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +122,8 @@ def _marks(table: StepTable, barrier: Barrier) -> _Marks:
     if barrier.evidence != "none":
         partial_K[present_K & ~barrier.complete_K] = True
     capture_K = _any_rank(table.flagged_RK(StepFlag.CAPTURE))
-    checkpoint_RK = _marked(table, "checkpoint", StepFlag.CHECKPOINT)
-    eval_RK = _marked(table, "eval", StepFlag.EVAL)
+    checkpoint_RK = _unless_in_most(_marked(table, "checkpoint", StepFlag.CHECKPOINT), present_K)
+    eval_RK = _unless_in_most(_marked(table, "eval", StepFlag.EVAL), present_K)
     checkpoint_K = with_next(_any_rank(checkpoint_RK)) & ~capture_K
     eval_K = with_next(_any_rank(eval_RK)) & ~checkpoint_K & ~capture_K
     return _Marks(present_K, first_K, partial_K, capture_K, checkpoint_RK, eval_RK, checkpoint_K, eval_K)
@@ -179,6 +182,12 @@ def _marked(table: StepTable, phase: str, flag: StepFlag) -> Bools:
     )
     flagged = table.flagged_RK(flag) & (np.isnan(spent) | (spent > 0))
     return np.asarray(long | flagged)
+
+
+def _unless_in_most(marked_RK: Bools, present_K: Bools) -> Bools:
+    """None at all where more than PART_OF_STEP of the present columns are marked."""
+    in_most = np.count_nonzero(marked_RK.any(axis=0) & present_K) > PART_OF_STEP * np.count_nonzero(present_K)
+    return np.zeros_like(marked_RK) if in_most else marked_RK
 
 
 def _any_rank(marks_RK: Bools) -> Bools:
