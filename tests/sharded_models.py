@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
 from tuiadvisor_probes.model_walk import Walk
@@ -43,16 +43,17 @@ def main(folder: Path) -> None:
     dist.init_process_group("gloo")
     mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
     found = {"plain": facts(model()), "ddp": facts(nn.parallel.DistributedDataParallel(model()))}
-    policy = ModuleWrapPolicy({nn.Sequential})
+    wraps = ModuleWrapPolicy({nn.Sequential})
     for name, keeps in (("fsdp1", False), ("fsdp1_orig", True)):
         wrapped = FullyShardedDataParallel(
-            model(), auto_wrap_policy=policy, use_orig_params=keeps, device_id=torch.device("cpu")
+            model(), auto_wrap_policy=wraps, use_orig_params=keeps, device_id=torch.device("cpu")
         )
         found[name] = facts(wrapped)
     sharded = model()
     for layer in (sharded[1], sharded[2]):
         fully_shard(layer, mesh=mesh)
-    found["fsdp2"] = facts(fully_shard(sharded, mesh=mesh))
+    policy = MixedPrecisionPolicy(reduce_dtype=torch.float32)
+    found["fsdp2"] = facts(fully_shard(sharded, mesh=mesh, mp_policy=policy))
     (folder / f"facts-{dist.get_rank()}.json").write_text(json.dumps(found))
     dist.destroy_process_group()
 

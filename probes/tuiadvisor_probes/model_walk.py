@@ -257,11 +257,13 @@ class Walk:
         bases = [base.__name__ for base in kind.__mro__]
         if "FSDPModule" in bases:
             self._wrapped("FSDP2")
-            policy = getattr(module._get_fsdp_state(), "_mp_policy", None)
-            self._mixed_precision(getattr(policy, "param_dtype", None))
+            self._mixed_precision(getattr(module._get_fsdp_state(), "_mp_policy", None))
         elif name == "FullyShardedDataParallel":
             self._wrapped("FSDP1")
-            self._mixed_precision(getattr(names.get("mixed_precision"), "param_dtype", None))
+            self._mixed_precision(names.get("mixed_precision"))
+            strategy = getattr(names.get("sharding_strategy"), "name", None)
+            if isinstance(strategy, str):
+                self.facts.setdefault("sharding_strategy", strategy[:40])
             self._flat(names.get("_handle"))
         elif name == "DistributedDataParallel" or "DistributedDataParallel" in bases:
             self._wrapped("DDP")
@@ -269,14 +271,23 @@ class Walk:
             self.facts["compiled"] = True
         elif kind.__module__.startswith("deepspeed") and name.endswith("Engine"):
             self._wrapped("DeepSpeed")
+            config = names.get("_config")
+            stage = getattr(
+                getattr(config, "zero_config", config), "stage", None
+            )  # int, or an enumeration of ints
+            if isinstance(stage, int):
+                self.facts.setdefault("zero_stage", int(stage))
 
     def _wrapped(self, name: str) -> None:
         if name not in self.wrappers:
             self.wrappers.append(name)
 
-    def _mixed_precision(self, dtype: Any) -> None:
-        if dtype is not None:
-            self.facts.setdefault("mixed_precision", str(dtype).rpartition(".")[2])
+    def _mixed_precision(self, policy: Any) -> None:
+        """What FSDP gathers parameters in and reduces gradients in, where it is told to."""
+        for name, fact in (("param_dtype", "mixed_precision"), ("reduce_dtype", "reduce_dtype")):
+            dtype = getattr(policy, name, None)
+            if dtype is not None:
+                self.facts.setdefault(fact, str(dtype).rpartition(".")[2])
 
     def _flat(self, handle: Any) -> None:
         """FSDP1 holds its shard of one flat parameter; what it is made of stands beside it."""

@@ -16,6 +16,8 @@ from tuiadvisor_rules.user import is_shipped, overlay, user_dir
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tuiadvisor_rules.loader import RuleAction
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -41,6 +43,7 @@ def judge(rule: Rule, values: Mapping[str, object]) -> Outcome:
     if not holds:
         return Outcome(rule, "silent", "", "", ())
     level = next((name for name, condition in rule.levels if condition(values)), "info")
+    rule = rule.spoken(values)
     return Outcome(rule, level, fill(rule.headline, values), fill(rule.message, values), ())
 
 
@@ -111,10 +114,22 @@ def show(rule_id: str, rules: tuple[Rule, ...]) -> str:
         f"Verify      {rule.verify}",
         *(f"Measure     {entry}" for entry in rule.measure_next),
     ]
-    for action in rule.actions:
-        lines.append(f"Do          {action.text} (risk {action.risk}, effort {action.effort})")
-        if action.command:
-            lines.append(f"            {action.command}")
+    lines += _to_do(rule.actions)
+    for variant in rule.variants:
+        lines += ["", f"Where {variant.when.text}:"]
+        lines += [f"Why         {variant.why}"] if variant.why else []
+        lines += [f"Verify      {variant.verify}"] if variant.verify else []
+        lines += [f"Measure     {entry}" for entry in variant.measure_next or ()]
+        lines += _to_do(variant.actions or ())
     example = next(case for case in rule.cases if case.expect not in {"silent", "unknown"})
     lines += ["", f"Example     {example.name}: {judge(rule, example.metrics).message}"]
     return "\n".join(lines)
+
+
+def _to_do(actions: tuple[RuleAction, ...]) -> list[str]:
+    lines = []
+    for action in actions:
+        lines.append(f"Do          {action.text} (risk {action.risk}, effort {action.effort})")
+        if action.command:
+            lines.append(f"            {action.command}")
+    return lines

@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 import stat
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor_rules.condition import Condition, RuleError, nearest
 from tuiadvisor_rules.message import check_template
 from tuiadvisor_rules.metric_names import METRICS, SCOPES, names_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PATTERNS: Final = ("P1", "P2", "P3", "P4", "P5", "P6")
 LENSES: Final = ("L-AMORT", "L-CODESIGN", "L-BALANCE", "L-PURPOSE")
@@ -65,8 +68,10 @@ _KEYS: Final = {
     "evidence",
     "measure_next",
     "actions",
+    "variants",
     "cases",
 }
+_SPOKEN: Final = ("title", "headline", "message", "why", "verify", "measure_next", "actions")
 _REQUIRED: Final = (
     "id",
     "title",
@@ -112,6 +117,20 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """What a rule says instead in one case (another framework), and when; None: as the rule."""
+
+    when: Condition
+    title: str | None
+    headline: str | None
+    message: str | None
+    why: str | None
+    verify: str | None
+    measure_next: tuple[str, ...] | None
+    actions: tuple[RuleAction, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One file of the catalogue."""
 
@@ -140,6 +159,15 @@ class Rule:
     actions: tuple[RuleAction, ...]
     cases: tuple[Case, ...]
     path: str
+    variants: tuple[Variant, ...] = ()
+
+    def spoken(self, values: Mapping[str, object]) -> Rule:
+        """With the texts of the first variant that holds on these metric values."""
+        for variant in self.variants:
+            if variant.when(values):
+                said = {name: text for name in _SPOKEN if (text := getattr(variant, name)) is not None}
+                return replace(self, **said)
+        return self
 
 
 def catalog_dir() -> Path:
@@ -258,6 +286,7 @@ def _rule(document: dict[str, Any], path: str) -> Rule:
         actions=tuple(_action(entry) for entry in _tables(document, "actions")),
         cases=tuple(_case(entry, names) for entry in _tables(document, "cases")),
         path=path,
+        variants=tuple(_variant(entry, names, numbers) for entry in _tables(document, "variants")),
     )
     outcomes = {case.expect for case in rule.cases}
     if not outcomes & set(LEVELS) or not outcomes & {"silent", "unknown"}:
@@ -350,6 +379,23 @@ def _action(entry: dict[str, Any]) -> RuleAction:
     if command is not None:
         _one_line("command", command)
     return RuleAction(_text(entry, "text"), command, _one_of(entry, "risk", RISKS), _text(entry, "effort"))
+
+
+def _variant(entry: dict[str, Any], names: frozenset[str], numbers: dict[str, float]) -> Variant:
+    for key in entry:
+        if key not in {"when", *_SPOKEN}:
+            raise RuleError(f"unknown key {key!r} in [[variants]]{nearest(key, ('when', *_SPOKEN))}")
+    if len(entry) < 2:
+        raise RuleError("a variant needs 'when' and what it says instead")
+    texts = {name: _text(entry, name) if name in entry else None for name in _SPOKEN[:5]}
+    for name in ("headline", "message"):
+        check_template(texts[name] or "", names)
+    return Variant(
+        when=Condition(_text(entry, "when"), names, numbers),
+        **texts,
+        measure_next=_texts(entry, "measure_next") if "measure_next" in entry else None,
+        actions=tuple(map(_action, _tables(entry, "actions"))) if "actions" in entry else None,
+    )
 
 
 def _case(entry: dict[str, Any], names: frozenset[str]) -> Case:

@@ -37,3 +37,5 @@ def test_every_way_of_sharding_tells_whole_sizes(tmp_path: Path) -> None:
                 assert facts[key] == plain[key], (name, key)
         assert found["fsdp2"]["mesh"] == "dp=2"
         assert found["fsdp1"]["wrappers"] == "FSDP1"
+        assert found["fsdp1"]["sharding_strategy"] == "FULL_SHARD"
+        assert found["fsdp2"]["reduce_dtype"] == "float32"

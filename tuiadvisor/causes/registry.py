@@ -8,6 +8,7 @@ from tuiadvisor.causes.cause import Measured
 from tuiadvisor.causes.checkpoint_in_step import CHECKPOINT_IN_STEP
 from tuiadvisor.causes.communication_bound import COMMUNICATION_BOUND
 from tuiadvisor.causes.crowded_host import CROWDED_HOST
+from tuiadvisor.causes.framework import FRAMEWORK
 from tuiadvisor.causes.hang import HANG
 from tuiadvisor.causes.heavy_stage import HEAVY_STAGE
 from tuiadvisor.causes.host_bound import HOST_BOUND
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 CAUSES: Final = (
     WHOLE_JOB,
+    FRAMEWORK,
     CROWDED_HOST,
     MEMORY_CREEP,
     HOST_BOUND,

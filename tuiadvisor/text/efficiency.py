@@ -85,6 +85,9 @@ def stack_facts(stack: Stack | None) -> list[tuple[str, str]]:
         stack.text("wrappers"),
         "compiled" if stack.facts.get("compiled") else "",
         stack.text("sharding"),
+        stack.text("sharding_strategy"),
+        f"ZeRO stage {stage}" if (stage := stack.number("zero_stage")) is not None else "",
+        f"gradients reduced in {reduced}" if (reduced := stack.text("reduce_dtype")) else "",
     ]
     wrapped.append(
         {"yes": "activations recomputed", "maybe": "activations perhaps recomputed"}.get(

@@ -160,7 +160,7 @@ def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged 
     since = _plain(subject.values.get(rule.since)) if rule.since else None
     finding = Finding(
         id=rule.id,
-        title=_title(rule, subject),
+        title=_title(outcome.rule, subject),
         pattern=rule.pattern,
         lens=rule.lens,
         layer=_layer(rule, subject),
@@ -172,10 +172,12 @@ def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged 
         evidence=evidence,
         loss_s_per_step=float(loss) if isinstance(loss, int | float) else None,
         message=outcome.message,
-        measure_next=rule.measure_next,
-        actions=tuple(Action(entry.text, entry.command, entry.risk, entry.effort) for entry in rule.actions),
+        measure_next=outcome.rule.measure_next,
+        actions=tuple(
+            Action(entry.text, entry.command, entry.risk, entry.effort) for entry in outcome.rule.actions
+        ),
     )
-    return Judged(finding, rule, gain, outcome.headline)
+    return Judged(finding, outcome.rule, gain, outcome.headline)
 
 
 def _severity(level: str, gain: Gain | None) -> Severity:
