@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks, has_torch
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from tuiadvisor.app.live_session import Session, Visit
     from tuiadvisor.app.sizing import Sizing
     from tuiadvisor.views.run_view import RunView
+
+ROOM: Final = (
+    1.25  # of what the missing steps take by those that were seen: some will be longer, or no steady ones
+)
 
 
 def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visit, LiveFeed]:
@@ -69,7 +74,16 @@ def watch_once(session: Session | Visit, feed: LiveFeed, patience_s: float, sett
     if stepless is not None:
         raise FailureError(f"{stepless} (in {patience_s:.0f} s; --for 5m waits longer)")
     print(plain_summary(view))
+    missing_s = view.window.missing_s
+    if view.verdict.decision is None and view.window.num_missing_steps and missing_s is not None:
+        print(f"longer would tell: --for {_for_words(patience_s + ROOM * missing_s)}")
     return 0
+
+
+def _for_words(duration_s: float) -> str:
+    """As --for takes it, rounded up to half a minute."""
+    halves = math.ceil(duration_s / 30)
+    return f"{halves // 2}m" if halves % 2 == 0 else f"{30 * halves}s"
 
 
 def refuse_without_torch(pids: Sequence[int]) -> None:

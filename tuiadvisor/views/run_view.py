@@ -56,6 +56,8 @@ class Window:
         ""  # why steps before a change do not count: "since step 140 rank 2 works 6 ms longer a step"
     )
 
+    missing_s: float | None = None  # what those steps take, by the ones that were seen
+
     @property
     def why_not_enough(self) -> str:
         """What is missing for a verdict; empty where nothing is."""

@@ -94,6 +94,7 @@ def window(diagnosis: Diagnosis | None, why_undecided: str = "") -> Window:
         enough=diagnosis.enough and not why_undecided,
         why_undecided=why_undecided,
         num_missing_steps=diagnosis.num_missing_steps,
+        missing_s=diagnosis.missing_s,
         change=_change(diagnosis) if before else "",
     )
 

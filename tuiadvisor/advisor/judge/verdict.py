@@ -30,6 +30,7 @@ MIN_WAIT_SHARE: Final = (
 )
 # Of the step. xprof: a collective share from 15 % on is high (rule communication_bound): it is no step to be kept.
 MAX_UNEVEN_WAITS: Final = 0.15
+WORTH_SAYING_S: Final = 5.0  # until there is a verdict: less is not worth a word
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 HOST_CLOCK: Final = (
     "the ranks compute on devices, and the host's clock says when work was launched, not when it was done"
@@ -49,7 +50,9 @@ def verdict(
 ) -> Verdict:
     """What to do about this run. num_not_compared: ranks whose arrival nobody saw. clock: that the times are from."""
     if not diagnosis.enough:
-        return not_yet(diagnosis.num_missing_steps, bool(diagnosis.table.num_steps), clock)
+        return not_yet(
+            diagnosis.num_missing_steps, bool(diagnosis.table.num_steps), clock, diagnosis.missing_s
+        )
     above = [entry for entry in judged if entry.finding.severity != "info"]
     if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
         return Verdict(None, f"Not decided: {why}.", None, None, None, None, why, "")
@@ -97,12 +100,19 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
     return ""
 
 
-def not_yet(num_missing_steps: int, any_steps: bool, clock: Clock = "host") -> Verdict:
-    """No verdict before there is evidence for one."""
+def not_yet(
+    num_missing_steps: int, any_steps: bool, clock: Clock = "host", missing_s: float | None = None
+) -> Verdict:
+    """No verdict before there is evidence for one. missing_s: what the missing steps take, None: not known."""
     steps = "steady steps" if clock == "host" else "steps on the devices' clocks"
-    sentence = f"Not enough yet: {num_missing_steps} more {steps}."
+    lasts = f", about {_rough(missing_s)}" if missing_s is not None and missing_s >= WORTH_SAYING_S else ""
+    sentence = f"Not enough yet: {num_missing_steps} more {steps}{lasts}."
     because = "too few steady steps were seen" if any_steps else "no step was seen"
     return Verdict(None, sentence, None, None, None, None, because, "")
+
+
+def _rough(duration_s: float) -> str:
+    return f"{duration_s / 60:.2g} minutes" if duration_s >= 90 else f"{duration_s:.0f} s"
 
 
 def unseen_device(why: str) -> Verdict:

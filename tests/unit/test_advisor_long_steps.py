@@ -1,0 +1,48 @@
+"""Steps of seconds: a clear straggler is said after a few of them, and how long a verdict takes otherwise."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_run import Fault, Job, final_view
+
+
+def job(num_steps: int, *faults: Fault, seed: int = 0, num_ranks: int = 2, noise: float = 0.08) -> Job:
+    """Steps of 1.6 s."""
+    return Job(
+        num_ranks=num_ranks, num_steps=num_steps, data_s=0.01, forward_s=0.6, backward_s=0.9, optimizer_s=0.1,
+        other_s=0.02, spike_s=0.3, faults=faults, seed=seed, noise=noise,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("num_ranks", [2, 4, 16])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rank_that_is_late_in_long_steps_is_named_early(num_ranks: int, seed: int) -> None:
+    """767 ms in each step: nobody has to wait for 20 of them, and never is another one named."""
+    decided = []
+    for num_steps in (9, 11, 13, 15):
+        view = final_view(job(num_steps, Fault("forward", (1,), 0.767), seed=seed, num_ranks=num_ranks))
+        if view.verdict.decision is not None:
+            decided.append(num_steps)
+            assert "straggler" == view.verdict.finding
+            assert [(1, "forward")] == [(late.rank, late.cause) for late in view.stragglers]
+            assert 0.4 < view.stragglers[0].loss_s_per_step < 0.85  # beyond its peers' last, late by chance
+    assert decided
+
+
+@pytest.mark.parametrize("num_steps", [8, 10, 13, 17])
+@pytest.mark.parametrize("noise", [0.03, 0.08, 0.15])
+def test_noise_names_nobody_early(num_steps: int, noise: float) -> None:
+    """Two ranks, where one of them is the last in all of 8 steps by chance now and then."""
+    for seed in range(60):
+        view = final_view(job(num_steps, seed=seed, noise=noise))
+        assert view.verdict.decision is None
+        assert not view.stragglers or not view.window.enough
+
+
+def test_an_unclear_run_says_how_long_it_takes() -> None:
+    """Steps, and minutes by the steps seen so far."""
+    view = final_view(job(10))
+    missing = view.window.num_missing_steps
+    assert view.window.missing_s == pytest.approx(1.7 * missing, rel=0.1)
+    assert f"{missing} more steady steps, about {view.window.missing_s:.0f} s" in view.verdict.sentence
+    assert "about" not in final_view(Job(num_steps=10)).verdict.sentence
