@@ -16,6 +16,8 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import traceevents
 from tuiadvisor.importers.kineto import read_kineto, read_trace
 from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
+from tuiadvisor.metrics.traces.collective_arrival import arrivals
+from tuiadvisor.metrics.traces.collective_clock import Calls
 from tuiadvisor.metrics.traces.gpu_timeline import gpu_time, stream_idle
 
 if TYPE_CHECKING:
@@ -522,3 +524,103 @@ def test_two_of_128_real_ranks_give_an_abstention(tmp_path: Path, shift_us: int)
     assert [] == document["stragglers"]["ranks"]
     assert document["stragglers"]["late_rank_not_recorded"] is True
     assert 126 == len(document["run"]["missing_ranks"])
+
+
+def jittered(
+    num_ranks: int, absent: int, seed: int, *, sigma_us: float, late_us: float, transfer_us: float
+) -> tuple[int | None, bool]:
+    """(who is named, is the late rank said to be unrecorded): 60 steps of 10 ms, rank 1 late, one rank's trace lost."""
+    generator = np.random.default_rng(seed)
+    free = np.zeros(num_ranks)
+    begins, ends = [], []
+    for _ in range(60):
+        begin = free + generator.normal(10_000, sigma_us, num_ranks)
+        begin[1] += late_us
+        end = np.full(num_ranks, begin.max() + transfer_us * generator.normal(1, 0.05))
+        free = end + generator.normal(0, 20, num_ranks)
+        begins.append(begin)
+        ends.append(end + generator.normal(0, 3, num_ranks))
+    calls = {
+        rank: {
+            "all_reduce": Calls(
+                (1e3 * np.array(begins)[:, rank]).astype(np.int64),
+                (1e3 * np.array(ends)[:, rank]).astype(np.int64),
+            )
+        }
+        for rank in range(num_ranks)
+        if rank != absent
+    }
+    found = arrivals(calls, {"all_reduce": tuple(range(num_ranks))}, complete=False)
+    return found.culprit, found.late_rank_not_recorded
+
+
+@pytest.mark.parametrize("sigma_us", [20, 200, 1000])
+@pytest.mark.parametrize("late_us", [600, 1500, 5000])
+@pytest.mark.parametrize("num_ranks", [3, 4, 8])
+def test_nobody_stands_in_for_a_late_rank_without_a_trace(
+    num_ranks: int, late_us: float, sigma_us: float
+) -> None:
+    """Whatever the ranks' jitter: the last one that was recorded only waits less than the others."""
+    for seed in range(8):
+        for transfer_us in (10, 150):
+            culprit, _ = jittered(
+                num_ranks, 1, seed, sigma_us=sigma_us, late_us=late_us, transfer_us=transfer_us
+            )
+            assert culprit is None, (seed, transfer_us)
+
+
+@pytest.mark.parametrize(("late_us", "transfer_us"), [(2000, 10), (2000, 150), (5000, 400), (2000, 600)])
+@pytest.mark.parametrize("sigma_us", [200, 600])
+def test_a_late_rank_is_named_though_others_have_no_trace(
+    late_us: float, transfer_us: float, sigma_us: float
+) -> None:
+    """Its own time is the transfer: short against the delay, or as long whenever it comes."""
+    for seed in range(8):
+        culprit, is_elsewhere = jittered(
+            4, 0, seed, sigma_us=sigma_us, late_us=late_us, transfer_us=transfer_us
+        )
+        assert (1, False) == (culprit, is_elsewhere), seed
+
+
+def test_the_ranks_without_a_trace_are_named_where_the_late_one_is_among_them(tmp_path: Path) -> None:
+    """Not only that it was not recorded: which ranks were not."""
+    document = kineto_document(job(tmp_path, 2, [0, 40, 0, -40], (2, 3)))
+    assert "(no trace of ranks 2, 3)" in document["stragglers"]["because"]
+
+
+def batches_of(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """(all events in file order, the other keys)."""
+    file = traceevents.TraceFile(path)
+    return [event for batch in file.batches() for event in batch], file.rest
+
+
+def plain_events(count: int) -> list[dict[str, Any]]:
+    """Kernels with a list of objects in their arguments, as some profilers write them."""
+    return [
+        {"ph": "X", "cat": "kernel", "name": f"k{i}", "pid": 0, "tid": 7, "ts": 10.5 * i, "dur": 9.0,
+         "args": {"dims": [{"a": 1}, {"b": 2}], "correlation": i}}
+        for i in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.93, 1.0])
+@pytest.mark.parametrize("kind", ["metadata", "large", "larger", "text"])
+def test_a_valid_trace_is_read_whatever_stands_where_it_is_cut(
+    tmp_path: Path, kind: str, place: float
+) -> None:
+    """Events that begin with another key, one larger than a piece, texts that look like JSON."""
+    events = plain_events(30_000)
+    middle: list[dict[str, Any]] = {
+        "metadata": [{"name": "process_name", "ph": "M", "pid": i, "args": {"name": "gpu"}} for i in range(20_000)],
+        "large": [events[0] | {"args": {"list": [{"q": i} for i in range(25_000)]}}],
+        "larger": [events[0] | {"args": {"list": [{"q": i} for i in range(250_000)]}}],
+        "text": [{"name": '}, {"ph": "X"}, {"ph"' * 9_000, "ph": "M"} for _ in range(3)],
+    }[kind]  # fmt: skip
+    at = int(place * len(events))
+    events[at:at] = middle
+    path = tmp_path / "trace.json"
+    tail = {"deviceProperties": [{"id": i} for i in range(1000)], "distributedInfo": {"rank": 3}}
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events, **tail}))
+    found, rest = batches_of(path)
+    assert found == events
+    assert {"schemaVersion": 1, **tail} == rest

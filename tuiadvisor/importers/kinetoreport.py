@@ -39,7 +39,7 @@ def kineto_document(path: Path, measured: tuple[MeasuredPeak, ...] = ()) -> dict
         "source": {"kind": "kineto", "path": str(path), "files": len(folder.traces)},
         "run": {"world_size": world, "missing_ranks": missing},
         "per_rank": rows,
-        "stragglers": _stragglers(found, folder),
+        "stragglers": _stragglers(found, folder, missing),
         "efficiency": trace_efficiency(folder.traces, world, measured),
         "unknown": _unknown(folder, times, world, found, missing),
         "losses": [*folder.losses, *_losses(folder, counts, found)],
@@ -173,7 +173,7 @@ def _arrivals(
     return arrivals(calls, members, complete)
 
 
-def _stragglers(found: Arrivals | None, folder: TraceFolder) -> dict[str, Any]:
+def _stragglers(found: Arrivals | None, folder: TraceFolder, missing: list[int]) -> dict[str, Any]:
     if found is None and any(trace.host is not None for trace in folder.traces):
         because = "on the CPU: compute is operators, communication is calls from when their thread takes them"
         return {"ranks": [], "late_rank_not_recorded": None, "because": because}
@@ -189,11 +189,13 @@ def _stragglers(found: Arrivals | None, folder: TraceFolder) -> dict[str, Any]:
         ranks = [
             {"rank": found.culprit, "score": found.culprit_share, "caused_wait_s": caused[found.culprit] / NS}
         ]
+    is_elsewhere = found.late_rank_not_recorded and missing
+    who = f"rank{'s' * (len(missing) > 1)} {named(missing)}"
     return {
         "ranks": ranks,
         "collectives": found.num_collectives,
         "late_rank_not_recorded": found.late_rank_not_recorded,
-        "because": found.because,
+        "because": found.because + (f" (no trace of {who})" if is_elsewhere else ""),
     }
 
 

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 CHUNK_BYTES: Final = 2 << 20
 MAX_HEADER_BYTES: Final = 64 << 20
 CUT_TRIES: Final = 8
+CUT_WINDOW_BYTES: Final = 1 << 18
 
 OPENING: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
+BETWEEN: Final = re.compile(rb"\}(\s*,)\s*\{")
 FIRST_KEY: Final = re.compile(rb'\s*\{\s*("[A-Za-z_]+")')
 # Microseconds since 1970 with a fraction reach the end of a double's precision: keep them as text.
 LONG_TIME: Final = re.compile(rb'("ts"\s*:\s*)(\d{14,}\.\d+)')
@@ -69,6 +71,7 @@ class TraceFile:
             self._keep_header(head, start)
             buffer = head[start:]
             del head
+            wanted = 0
             while len(piece := file.read(CHUNK_BYTES)):
                 self.num_bytes += len(piece)
                 if self.num_bytes > MAX_FILE_BYTES:
@@ -76,7 +79,12 @@ class TraceFile:
                         f"{self.path} is above {MAX_FILE_BYTES >> 30} GiB unpacked: trace fewer steps"
                     )
                 buffer += piece
+                if len(buffer) < wanted:
+                    continue
                 batch, buffer = _cut(buffer)
+                wanted = (
+                    0 if batch else 2 * len(buffer)
+                )  # one large event is not looked through at each piece
                 if batch:
                     yield batch
         last = _parse(b'{"traceEvents":[' + buffer)
@@ -125,22 +133,31 @@ class TraceFile:
 
 
 def _cut(buffer: bytes) -> tuple[list[Any], bytes]:
-    """(events of the part up to the last safe cut, the rest)."""
-    first = FIRST_KEY.match(buffer)
-    if first is None:
-        raise _NotChunkableError
-    boundary = re.compile(rb"\}(\s*,)\s*\{\s*" + first.group(1))
-    window = max(len(buffer) - (1 << 18), 0)
-    cuts = [(found.start() + 1, found.end(1)) for found in boundary.finditer(buffer, window)]
-    for end, after in reversed(cuts[-CUT_TRIES:]):
-        try:
-            batch = _parse(b"[" + buffer[:end] + b"]")
-        except _NotChunkableError:
-            continue
-        return (batch if isinstance(batch, list) else []), buffer[after:]
-    if b"]" in buffer[window:] and not cuts and len(buffer) < MAX_HEADER_BYTES:
-        return [], buffer  # the array's end and a long tail
+    """(events of the part up to a safe cut, the rest); nothing and all of it where one event or the tail fills it.
+
+    A cut between two objects is safe if what stands before it is a list of JSON: within a nested list, within a text
+    or behind the array's end it is none.
+    """
+    for window in (max(len(buffer) - CUT_WINDOW_BYTES, 0), 0):
+        cuts = [(found.start() + 1, found.end(1)) for found in BETWEEN.finditer(buffer, window)]
+        for end, after in _some_of(cuts):
+            try:
+                batch = _parse(b"[" + buffer[:end] + b"]")
+            except _NotChunkableError:
+                continue
+            return (batch if isinstance(batch, list) else []), buffer[after:]
+        if window == 0:
+            break
+    if len(buffer) < MAX_HEADER_BYTES:
+        return [], buffer
     raise _NotChunkableError
+
+
+def _some_of(cuts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The last few, then some spread over all of them: behind the array's end, or in a large event, none is safe."""
+    last = cuts[-CUT_TRIES:][::-1]
+    before = cuts[:-CUT_TRIES]
+    return last + before[:: -max(len(before) // CUT_TRIES, 1)]
 
 
 def _quoted(text: bytes) -> bytes:
@@ -150,8 +167,9 @@ def _quoted(text: bytes) -> bytes:
 def _parse(text: bytes) -> Any:
     try:
         return orjson.loads(_quoted(text))
-    except orjson.JSONDecodeError:
-        pass
+    except orjson.JSONDecodeError as error:
+        if error.pos >= len(text) - 2:  # it has no end: leniency would not find one
+            raise _NotChunkableError from None
     try:
         return json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
