@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "capture": ("capture", "a few steps of running ranks under torch's profiler, a trace for Perfetto each"),
     "stacks": ("stacks", "where ranks that hang are, and in which collective"),
     "replay": ("replay", "the same screens on a recording"),
+    "open": ("open_", "a recording, trace or folder, recognised by its content; a bare path is enough"),
     "runs": ("runs", "the recordings of a folder: open, search, compare"),
     "serve": ("serve", "the screens as a web page of this machine"),
     "diagnose": ("diagnose", "the verdict on a recording, as text or JSON"),
@@ -49,7 +50,7 @@ COMMANDS: Final = {
 }
 
 
-SCREENS: Final = frozenset({"watch", "replay", "run", "runs", "demo"})
+SCREENS: Final = frozenset({"watch", "replay", "run", "runs", "demo"})  # `open` calls one of them
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -156,6 +157,9 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     named = _named(arguments)
+    if named is not None and named not in COMMANDS and os.path.lexists(named):
+        arguments = ["open", *arguments]  # a bare path
+        named = "open"
     options = build_parser(named if named in COMMANDS else "").parse_args(arguments)
     chosen = ""
     try:

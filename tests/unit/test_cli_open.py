@@ -1,0 +1,143 @@
+"""`tuiadvisor open PATH` and a bare path: recognised by content, said, and shown by the command that reads it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from synthetic_run import Job
+from unit.test_contents import recording
+from unit.test_import_kineto import job as traced_job
+
+from tuiadvisor.cli import main
+
+NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 64
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+           8             2     float     sum      -1    20.10    0.00    0.00      0    20.00    0.00    0.00      0
+"""
+OPS = "step,rank,dp_rank,stage,optype,start_s,dur_s\n0,0,0,0,forward-compute,0.0,0.1\n"
+FIO = {"fio version": "fio-3.28", "jobs": []}
+DUMP = {
+    "version": "2.4",
+    "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
+    "entries": [],
+}
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """(exit code, standard output, first line of standard error)."""
+    code = main(list(arguments))
+    out = capsys.readouterr()
+    return code, out.out, out.err.partition("\n")[0]
+
+
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_a_recording_and_a_folder_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], is_bare: bool
+) -> None:
+    """Whatever its name: replayed, listed, or diagnosed."""
+    path = tmp_path / "last night.tuirec"
+    recording(path, Job(num_steps=60))
+    first = [] if is_bare else ["open"]
+    code, out, err = said(capsys, *first, str(path), "--once")
+    assert 0 == code
+    assert "train.py · 4 ranks" in out
+    assert "a recording of tuiadvisor; as: tuiadvisor replay --once" in err
+    code, out, _ = said(capsys, *first, str(path), "--json")
+    assert (0, 1) == (code, json.loads(out)["schema"])
+    code, out, err = said(capsys, *first, str(tmp_path), "--once")
+    assert 0 == code
+    assert "tuiadvisor runs" in err
+    assert "last night" in out
+
+
+def test_traces_of_a_folder_and_one_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file beside them that is none does not matter."""
+    traced_job(tmp_path, 2, [0, 0, 0, 0])
+    (tmp_path / "notes.txt").write_text("rank 2 felt slow\n")
+    code, out, err = said(capsys, "open", str(tmp_path), "--json")
+    assert 0 == code
+    assert "PyTorch Profiler traces" in err
+    assert [2] == [row["rank"] for row in json.loads(out)["stragglers"]["ranks"]]
+    code, out, _ = said(capsys, str(tmp_path / "rank1.json.gz"), "--json")
+    assert 0 == code
+    assert [1] == [row["rank"] for row in json.loads(out)["per_rank"]]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        ("a.log", NCCL, "nccl-tests"),
+        ("a.csv", OPS, "ops"),
+        ("a", json.dumps(FIO), "fio"),
+        ("a.json", "\n " + json.dumps(FIO, indent=2), "fio"),
+        ("rank0.json", json.dumps(DUMP), "flight-recorder"),
+        ("t.json", json.dumps([{"ph": "X", "name": "k", "ts": 1}]), "kineto"),
+        ("t.json", json.dumps({"deviceProperties": [{}], "traceEvents": []}), "kineto"),
+    ],
+)
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_each_kind_is_recognised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: tuple[str, str, str], is_packed: bool
+) -> None:
+    """By its content, packed or not, alone or in a folder; what the import says of it is the import's."""
+    name, content, kind = file
+    path = tmp_path / (f"{name}.gz" if is_packed else name)
+    path.write_bytes(gzip.compress(content.encode()) if is_packed else content.encode())
+    for target in (path, tmp_path):
+        _, _, err = said(capsys, "open", str(target))
+        assert f"as: tuiadvisor import {kind} " in err
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        (b"", "not recognised"),
+        (b"hello\n", "not recognised"),
+        (b'{"a": 1}', "not recognised"),
+        (b"\x80\x04\x95pickle", "pickle, which is never opened"),
+        (os.urandom(3000).replace(b"\x80", b"x"), "not recognised"),
+        (b"step,rank\n1,2\n", "not recognised"),
+    ],
+)
+def test_what_is_none_of_them_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, word: str
+) -> None:
+    """And exit code 2."""
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    code, out, err = said(capsys, "open", str(path))
+    assert (2, "") == (code, out)
+    assert word in err
+
+
+def test_nothing_there_and_nothing_that_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong path, an empty folder, a pipe, two tables of which one has to be named."""
+    assert 2 == said(capsys, "open", str(tmp_path / "nowhere"))[0]
+    assert "nothing recognised" in said(capsys, "open", str(tmp_path))[2]
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in said(capsys, str(tmp_path / "pipe"))[2]
+    (tmp_path / "a.csv").write_text(OPS)
+    shutil.copy(tmp_path / "a.csv", tmp_path / "b.csv")
+    code, _, err = said(capsys, str(tmp_path))
+    assert 2 == code
+    assert "name one, as b.csv" in err
+
+
+def test_a_command_is_never_taken_for_a_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of its name in the current folder changes nothing."""
+    monkeypatch.chdir(tmp_path)
+    recording(tmp_path / "info", Job(num_steps=60))
+    with pytest.raises(SystemExit) as left:
+        main(["info"])
+    assert 2 == left.value.code
+    assert "required: RUN" in capsys.readouterr().err

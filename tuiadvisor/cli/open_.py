@@ -1,0 +1,59 @@
+"""`tuiadvisor open`, and a bare path: says what a file or folder is, and shows it the way that fits."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tuiadvisor.cli.recognizing import RECORDING, WORDS, Sniffed, sniff
+from tuiadvisor.errors import TuiadvisorError, one_line
+from tuiadvisor.shellword import shell_word
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("path", metavar="PATH", help="a recording, a trace, or a folder of either")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON document: the diagnosis, or the import's"
+    )
+    parser.add_argument("--once", action="store_true", help="no screens: print the summary as text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Recognise it, say so, and hand it to the command that reads it."""
+    path = Path(options.path)
+    if not path.exists():
+        raise TuiadvisorError(f"{path}: no such file or folder")
+    found = sniff(path)
+    words = command(found, options, is_folder=path.is_dir())
+    said = f"{one_line(options.path)}: {WORDS[found.kind]}{_beside(found)}; as: tuiadvisor {' '.join(words[:-1])}"
+    print(f"{said} {shell_word(words[-1])}", file=sys.stderr)
+    commands = importlib.import_module("tuiadvisor.cli.commands")
+    code: int = commands.run(words)
+    return code
+
+
+def command(found: Sniffed, options: argparse.Namespace, *, is_folder: bool) -> list[str]:
+    """The command line that shows it; the path is its last word."""
+    path = str(found.path)
+    path = f"./{path}" if path.startswith("-") else path
+    once = ["--once"] if options.once else []
+    if found.kind != RECORDING:
+        return ["import", found.kind, *(["--json"] if options.json else []), path]
+    if is_folder:
+        if options.json:
+            raise TuiadvisorError(f"{path} is a folder of recordings: --json takes one of them")
+        return ["runs", *once, path]
+    return ["diagnose", "--json", path] if options.json else ["replay", *once, path]
+
+
+def _beside(found: Sniffed) -> str:
+    if not found.others:
+        return ""
+    beside = ", ".join(f"{count} of {WORDS[kind]}" for kind, count in found.others.items())
+    return f" (beside {beside}: name the files to open those)"

@@ -1,0 +1,126 @@
+"""What a file or folder is, by its content: a recording of ours, or which import reads it.
+
+Only the first bytes of a file are looked at, unpacked where it is gzip. A folder is what its readable files are.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.files import MAX_FILES, opened
+from tuiadvisor.importers.ops import NAMES, NEXT_STEP
+from tuiadvisor.stream.recording import FILE_MAGIC
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD_BYTES: Final = 1 << 16
+LOOKED_AT: Final = 256  # files of a folder
+ONE_FILE: Final = frozenset({"ops", "nccl-tests", "fio"})  # whose import takes a single file
+RECORDING: Final = "recording"
+WORDS: Final = {
+    RECORDING: "a recording of tuiadvisor",
+    "kineto": "PyTorch Profiler traces",
+    "ops": "a per-operation table",
+    "flight-recorder": "flight-recorder dumps of a hang",
+    "nccl-tests": "the output of nccl-tests",
+    "fio": "fio's JSON output",
+}
+# A key of JSON that only this tool writes at the top, or near it.
+KEYS: Final = (
+    ("kineto", re.compile(rb'"(?:traceEvents|deviceProperties|distributedInfo)"\s*:')),
+    ("flight-recorder", re.compile(rb'"(?:pg_config|pg_status|nccl_version|entries)"\s*:')),
+    ("fio", re.compile(rb'"fio version"\s*:')),
+)
+LIST_OF_EVENTS: Final = re.compile(rb'^\s*\[\s*\{[^{}]{0,200}"ph"\s*:')
+NCCL: Final = re.compile(rb"(?m)^[^\n]{0,200}#.*\b(?:nThread|nccl-tests|algbw)\b")
+PICKLED: Final = b"\x80"
+
+
+@dataclass(frozen=True, slots=True)
+class Sniffed:
+    """kind: a key of WORDS. num_files: of a folder, how many of those looked at are of it."""
+
+    kind: str
+    path: Path  # to open: a folder's only file where the import takes one
+    num_files: int
+    others: dict[str, int]  # kinds beside it in the folder
+
+
+def sniff(path: Path) -> Sniffed:
+    """What this is. TuiadvisorError: what it is not, and what would be read."""
+    if not path.is_dir():
+        kind = kind_of(path)
+        if kind is None:
+            raise TuiadvisorError(f"{path}: not recognised; {_readable()}")
+        return Sniffed(kind, path, 1, {})
+    counts: Counter[str] = Counter()
+    last: dict[str, Path] = {}
+    for file in _files(path)[:LOOKED_AT]:
+        try:
+            kind = kind_of(file)
+        except TuiadvisorError:
+            continue  # the import that is chosen says what is wrong with it
+        if kind is not None:
+            counts[kind] += 1
+            last[kind] = file
+    if not counts:
+        raise TuiadvisorError(f"{path}: nothing recognised in this folder; {_readable()}")
+    (kind, count), *others = counts.most_common()
+    if kind in ONE_FILE and count > 1:
+        raise TuiadvisorError(f"{path} holds {count} files of {WORDS[kind]}: name one, as {last[kind].name}")
+    return Sniffed(kind, last[kind] if kind in ONE_FILE else path, count, dict(others))
+
+
+def kind_of(path: Path) -> str | None:
+    """The kind of one file; None: none of ours."""
+    with opened(path) as file:
+        head = file.read(HEAD_BYTES)
+    if head.startswith(FILE_MAGIC):
+        return RECORDING
+    if head.startswith(b"PAR1"):
+        return "ops"
+    if head.startswith(PICKLED):
+        raise TuiadvisorError(
+            f"{path}: a pickle, which is never opened; write the flight recorder's dump as JSON "
+            "(torch._C._distributed_c10d._dump_nccl_trace_json)"
+        )
+    if head.lstrip()[:1] in (b"{", b"["):
+        found = [(match.start(), kind) for kind, key in KEYS if (match := key.search(head))]
+        if found:
+            return min(found)[1]
+        return "kineto" if LIST_OF_EVENTS.search(head) else None
+    if NCCL.search(head):
+        return "nccl-tests"
+    return "ops" if _is_table(head) else None
+
+
+def _is_table(head: bytes) -> bool:
+    line = head.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    try:
+        present = {name.strip() for name in next(csv.reader([line]), [])}
+    except csv.Error:
+        return False
+    return all(present & set(NAMES[name]) for name in NEXT_STEP)
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_file())[:MAX_FILES]
+    except OSError as error:
+        raise TuiadvisorError(f"cannot open {folder}: {error.strerror}") from None
+    return [folder / name for name in names]
+
+
+def _readable() -> str:
+    return (
+        "what can be opened: recordings, PyTorch Profiler traces, operation tables (Parquet, CSV), "
+        "flight-recorder dumps (JSON), nccl-tests, fio"
+    )
