@@ -101,7 +101,7 @@ def test_each_kind_is_recognised(
         (b"hello\n", "not recognised"),
         (b'{"a": 1}', "not recognised"),
         (b"\x80\x04\x95pickle", "pickle, which is never opened"),
-        (os.urandom(3000).replace(b"\x80", b"x"), "not recognised"),
+        (bytes(range(1, 128)) * 30, "not recognised"),
         (b"step,rank\n1,2\n", "not recognised"),
     ],
 )
