@@ -225,3 +225,64 @@ def test_a_damaged_file_of_ceilings_is_one_line(tmp_path: Path, text: str) -> No
     path.write_text(text)
     with pytest.raises(TuiadvisorError, match="import again"):
         read_machine(path)
+
+
+@pytest.mark.parametrize("prefix", ["[1,0]<stdout>:", "0: ", "node-17.rack: ", "[pod/job-0/main] ", "[0] "])
+def test_prefixes_of_every_launcher_are_taken_off(tmp_path: Path, prefix: str) -> None:
+    """mpirun, srun -l, pdsh, kubectl logs --prefix, and a bare rank."""
+    assert nccl(tmp_path, printed(prefix=prefix))["rows"] == nccl(tmp_path, printed())["rows"]
+
+
+def test_a_list_of_ranks_with_its_middle_left_out_is_still_of_all(tmp_path: Path) -> None:
+    """The last rank's number tells how many there are; on how many hosts is unknown then."""
+    lines = printed().splitlines(keepends=True)
+    found = nccl(tmp_path, "".join(line for line in lines if "Rank  " not in line or "Rank  0" in line))
+    assert (16, None) == (found["num_ranks"], found["num_hosts"])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("# nThread", "# Collective test starting: sendrecv_perf\n# nThread"), "sendrecv_perf"),
+        ((" sum -1 ", " none -1 "), "redop none"),
+        ((" sum -1 ", " sum 0 "), "a root rank"),
+        (("#  Rank", "#  left out"), "list of ranks is missing"),
+    ],
+)
+def test_other_collectives_over_two_ranks_are_told_by_more_than_bandwidths(
+    tmp_path: Path, change: tuple[str, str], says: str
+) -> None:
+    """Two ranks broadcast, send and receive at the busbw / algbw of an all-reduce."""
+    assert 2 == nccl(tmp_path, printed(2, 1))["num_ranks"]
+    with pytest.raises(TuiadvisorError, match=says):
+        nccl(tmp_path, printed(2, 1).replace(*change))
+
+
+def test_the_time_of_the_cpu_is_no_time_of_the_message(tmp_path: Path) -> None:
+    """-C 1 prints another column."""
+    with pytest.raises(TuiadvisorError, match="-C 1"):
+        nccl(tmp_path, printed().replace(" time ", " cputime "))
+
+
+def test_fio_as_its_options_make_it_print(tmp_path: Path) -> None:
+    """normal,json; several documents of --status-interval; a client's servers beside their sum; options of 2.1."""
+    path = tmp_path / "fio.json"
+    one, two = fio_text(job(1e9)), fio_text(job(3e9))
+    path.write_text(
+        "read: (groupid=0) {text}\n" + two + "\nRun status group 0 (all jobs):\n  READ: bw=2861MiB/s\n"
+    )
+    assert 3e9 == fio_document(path)["read_bytes_s"]
+    path.write_text(one + "\n" + two + "\n")
+    assert 3e9 == fio_document(path)["read_bytes_s"]
+    servers = [job(1e9), job(2e9), {**job(3e9), "jobname": "All clients"}]
+    path.write_text(json.dumps({"fio version": "fio-3.36", "client_stats": servers}))
+    assert 3e9 == fio_document(path)["read_bytes_s"]
+    path.write_text(json.dumps({"fio version": "fio-2.1", "jobs": [job(1e9)]}))
+    assert fio_document(path)["is_direct"] is None
+    assert "direct or not is unknown" in fio_summary(fio_document(path))
+    phases = [{**job(1e9), "job options": {"bs": bs, "direct": "1"}} for bs in ("4k", "1M")]
+    path.write_text(json.dumps({"fio version": "fio-3.36", "jobs": phases}))
+    assert (None, True) == (fio_document(path)["block"], fio_document(path)["is_direct"])
+    path.write_text(json.dumps({"fio version": "fio-3.36", "jobs": [{"mixed": {"bw_bytes": 1e9}}]}))
+    with pytest.raises(TuiadvisorError, match="unified_rw_reporting"):
+        fio_document(path)

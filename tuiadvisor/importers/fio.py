@@ -6,10 +6,10 @@ bytes and operations a second, reads and writes apart.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from typing import TYPE_CHECKING, Any, Final
-
-import orjson
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import read_whole
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 64 << 20
 MAX_JOBS: Final = 10_000
+MAX_FAILED: Final = 100  # lines that begin as a document would and are none
+BEGIN: Final = re.compile(r"(?m)^\s*\{")
 LARGEST: Final = 1e15  # bytes or operations a second: beyond it is no measurement
 WAYS: Final = ("read", "write")
 
@@ -35,10 +37,14 @@ def fio_document(path: Path) -> dict[str, Any]:
         raise TuiadvisorError(
             f"{path}: no job read or wrote anything; run fio with --rw=randread --time_based"
         )
-    options = _options(table, jobs)
-    found["block"] = options.get("bs")
-    # Without direct=1 a file that fits into memory is read from there.
-    found["is_direct"] = str(options.get("direct", "0")) == "1"
+    every = [_options(table, job) for job in jobs]
+    blocks = {options.get("bs") for options in every}
+    found["block"] = (
+        blocks.pop() if len(blocks) == 1 else None
+    )  # phases of several sizes: the fastest one's is not told
+    # Without direct=1 a file that fits into memory is read from there. Versions before 2.2 do not tell their options.
+    direct = {str(options.get("direct", "0")) for options in every if options}
+    found["is_direct"] = direct == {"1"} if direct else None
     return found
 
 
@@ -51,7 +57,9 @@ def fio_summary(document: dict[str, Any]) -> str:
         if bytes_s is not None:
             rate = "unknown" if operations_s is None else f"{operations_s:,.0f}/s"
             lines.append(f"  {way:<6} {bytes_s / 1e6:,.4g} MB/s, operations {rate}")
-    if not document["is_direct"]:
+    if document["is_direct"] is None:
+        lines.append("  direct or not is unknown: this version of fio does not write its options")
+    elif not document["is_direct"]:
         lines.append("  not direct: may be the memory's speed, not the storage's; add --direct=1")
     return "\n".join(lines)
 
@@ -74,15 +82,12 @@ def _bytes_s(table: object) -> float | None:
 
 def _jobs(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(the whole table, its jobs)."""
-    raw = read_whole(path, MAX_BYTES)
-    begin = raw.find(b"{")
-    try:
-        table: Any = orjson.loads(raw[begin:]) if begin >= 0 else None
-    except orjson.JSONDecodeError as error:
-        raise TuiadvisorError(f"{path}: not JSON ({error}); run fio with --output-format=json") from error
-    if not isinstance(table, dict):
-        raise TuiadvisorError(f"{path}: no JSON of fio in it; run fio with --output-format=json")
+    table = _last_table(path, read_whole(path, MAX_BYTES))
     jobs = table.get("jobs")
+    if not jobs and isinstance(
+        table.get("client_stats"), list
+    ):  # fio --client: each server's, then their sum
+        jobs = [job for job in table["client_stats"] if not _is_sum(job)]
     if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
         raise TuiadvisorError(f"{path}: no jobs of fio in it; run fio with --output-format=json")
     if len(jobs) > MAX_JOBS:
@@ -90,13 +95,45 @@ def _jobs(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     failed = [job for job in jobs if job.get("error")]
     if failed:
         raise TuiadvisorError(f"{path}: {len(failed)} of {len(jobs)} jobs failed: their speed means nothing")
+    if any(isinstance(job.get("mixed"), dict) for job in jobs):
+        raise TuiadvisorError(
+            f"{path}: reads and writes are counted together; run fio without --unified_rw_reporting"
+        )
     return table, jobs
 
 
-def _options(table: dict[str, Any], jobs: list[dict[str, Any]]) -> dict[str, str]:
-    """The first job's, over those for all."""
+def _is_sum(job: object) -> bool:
+    return isinstance(job, dict) and job.get("jobname") == "All clients"
+
+
+def _last_table(path: Path, raw: bytes) -> dict[str, Any]:
+    """The last whole document: text may stand before it (normal,json), earlier ones too (--status-interval)."""
+    text = raw.decode(errors="replace")
+    read, at, why, num_failed = json.JSONDecoder(), 0, "", 0
+    last: dict[str, Any] | None = None
+    for found in BEGIN.finditer(text):
+        if found.start() < at:
+            continue
+        try:
+            table, at = read.raw_decode(text, found.start())
+        except (ValueError, RecursionError) as error:
+            why, num_failed = str(error)[:120], num_failed + 1
+            if num_failed > MAX_FAILED:
+                break
+            continue
+        if isinstance(table, dict):
+            last, why = table, ""
+    if why:
+        raise TuiadvisorError(f"{path}: not JSON ({why}); run fio with --output-format=json")
+    if last is None:
+        raise TuiadvisorError(f"{path}: no JSON of fio in it; run fio with --output-format=json")
+    return last
+
+
+def _options(table: dict[str, Any], job: dict[str, Any]) -> dict[str, str]:
+    """The job's, over those for all."""
     found: dict[str, str] = {}
-    for options in (table.get("global options"), jobs[0].get("job options")):
+    for options in (table.get("global options"), job.get("job options")):
         if isinstance(options, dict):
             found |= {key: value[:40] for key, value in options.items() if isinstance(value, str)}
     return found

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 16 << 20
 MAX_ROWS: Final = 10_000
 MAX_RANKS: Final = 1 << 20
-PREFIX: Final = re.compile(r"^(\[[^\]]{1,40}\]\s*<std(out|err)>\s*:?|\d{1,6}:)\s*")
+# What launchers put before a line: [1,0]<stdout>: of mpirun, 3: of srun -l, node7: of pdsh, [pod/x] of kubectl, [0].
+PREFIX: Final = re.compile(r"^(\[[^\]]{1,120}\](\s*<std(out|err)>)?\s*:?|[\w.-]{1,64}:)\s*")
+BINARY: Final = re.compile(
+    r"\b(all_reduce|all_gather|alltoall|broadcast|gather|hypercube|reduce|reduce_scatter|scatter|sendrecv)_perf\b"
+)
+ALL_REDUCE: Final = "all_reduce"
 RANK: Final = re.compile(r"#\s*Rank\s+(\d{1,7})\b.*?\bon\s+(\S{1,255})\s+device\b")
 NUMBER: Final = re.compile(r"\d{1,20}(\.\d{1,6})?")
 WRONG: Final = re.compile(r"#\s*Out of bounds values\s*:\s*(\d+)")
@@ -36,12 +41,27 @@ class _Run:
     columns: list[str] = field(default_factory=list)
     rows: list[tuple[float, float, float, float]] = field(default_factory=list)  # bytes, time, algbw, busbw
     num_wrong: int = 0
+    others: set[tuple[str, str]] = field(default_factory=set)  # (redop, root) of the rows
+    binaries: set[str] = field(default_factory=set)  # names of tests in the text
+    counts_cpu: bool = False  # -C 1: the time is the CPU's, not the message's
+
+    @property
+    def num_ranks(self) -> int | None:
+        """By the list of ranks, also where its middle was left out."""
+        return max(self.ranks) + 1 if self.ranks else None
+
+    @property
+    def num_hosts(self) -> int | None:
+        """Where no rank is left out of the list."""
+        return len(set(self.ranks.values())) if self.ranks and self.num_ranks == len(self.ranks) else None
 
 
 def nccl_document(path: Path) -> dict[str, Any]:
     """The ceiling in a file. TuiadvisorError: why it holds none."""
     text = read_whole(path, MAX_BYTES).decode(errors="replace")
     run = _parse(text)
+    if run.counts_cpu and not run.rows:
+        raise TuiadvisorError(f"{path}: its times are the CPU's (-C 1); run it without -C")
     if not run.rows:
         raise TuiadvisorError(
             f"{path}: no table of nccl-tests in it; keep what all_reduce_perf -b 8 -e 1G -f 2 prints"
@@ -50,7 +70,7 @@ def nccl_document(path: Path) -> dict[str, Any]:
         raise TuiadvisorError(
             f"{path}: the test counted {run.num_wrong} wrong results: its times mean nothing"
         )
-    num_ranks = len(run.ranks) or None
+    num_ranks = run.num_ranks
     _check_all_reduce(path, run, num_ranks)
     seconds = _seconds_per_unit(path, run)
     rows = [
@@ -63,7 +83,7 @@ def nccl_document(path: Path) -> dict[str, Any]:
         "kind": "nccl-tests",
         "path": str(path),
         "num_ranks": num_ranks,
-        "num_hosts": len(set(run.ranks.values())) or None,
+        "num_hosts": run.num_hosts,
         "rows": rows,
         "latency_s": median(small) if small else None,
         "bus_bytes_s": max(row["bus_bytes_s"] for row in rows),
@@ -91,6 +111,7 @@ def _parse(text: str) -> _Run:
     run = _Run()
     for raw in text.splitlines():
         line = PREFIX.sub("", raw.strip()[:1000])
+        run.binaries.update(BINARY.findall(line))
         if found := RANK.match(line):
             if run.rows:  # a second test in the same file
                 run = _Run()
@@ -100,9 +121,12 @@ def _parse(text: str) -> _Run:
             run.num_wrong = int(found[1])
         elif line.startswith("#") and "algbw" in line:
             run.columns = line.lstrip("# ").split()
+            run.counts_cpu = "cputime" in run.columns
             run.rows.clear()
+            run.others.clear()
         elif run.columns and (row := _row(line.split(), run.columns)) and len(run.rows) < MAX_ROWS:
             run.rows.append(row)
+            run.others.add(_operation(line.split(), run.columns))
     return run
 
 
@@ -121,16 +145,39 @@ def _row(cells: list[str], columns: list[str]) -> tuple[float, float, float, flo
     return (size, time, algbw, busbw) if size > 0 and time > 0 else None
 
 
+def _operation(cells: list[str], columns: list[str]) -> tuple[str, str]:
+    """(redop, root) of a row; empty where its table has no such column, as of old versions."""
+    found = [cells[columns.index(name)] if name in columns else "" for name in ("redop", "root")]
+    return found[0], found[1]
+
+
 def _check_all_reduce(path: Path, run: _Run, num_ranks: int | None) -> None:
-    """Busbw / algbw is 2(n-1)/n for an all-reduce, less for every other collective."""
+    """By the test's name, what its rows reduce to whom, and busbw / algbw: 2(n-1)/n here, less for every other one."""
+    advice = "import the output of all_reduce_perf"
+    if run.binaries and ALL_REDUCE not in run.binaries:
+        raise TuiadvisorError(f"{path}: this is {min(run.binaries)}_perf; {advice}")
+    if any(redop == "none" for redop, _ in run.others):
+        raise TuiadvisorError(
+            f"{path}: its rows reduce nothing (redop none), which is no all-reduce; {advice}"
+        )
+    if any(root not in {"", "-1"} for _, root in run.others):
+        raise TuiadvisorError(f"{path}: its rows have a root rank, which is no all-reduce; {advice}")
     ratios = [bus / alg for _, _, alg, bus in run.rows if alg >= 1]
-    if num_ranks is None or not ratios:
+    if not ratios:
         return
-    expected, found = 2 * (num_ranks - 1) / num_ranks, median(ratios)
+    found = median(ratios)
+    if num_ranks is None:
+        if found < 1 - TOLERANCE or (found < 1 + TOLERANCE and not run.binaries):
+            raise TuiadvisorError(
+                f"{path}: busbw is {found:.2f} x algbw and the list of ranks is missing, so it cannot be told from "
+                f"another collective; keep the whole output of all_reduce_perf"
+            )
+        return
+    expected = 2 * (num_ranks - 1) / num_ranks
     if abs(found - expected) > TOLERANCE * expected:
         raise TuiadvisorError(
             f"{path}: busbw is {found:.2f} x algbw, which is no all-reduce over {num_ranks} ranks ({expected:.2f}); "
-            "import the output of all_reduce_perf"
+            f"{advice}"
         )
 
 

@@ -145,5 +145,5 @@ def storage(run: Facts, machine: Machine) -> Why:
         answer += " It is not: more loader workers, or less work a sample, can use what is left."
     unknown = "A network file system and files in the page cache do not show in a host's disk reads."
     if not found.is_direct:
-        unknown += " The ceiling was measured without --direct=1: it may be the memory's."
+        unknown += " The ceiling is not known to be measured with --direct=1: it may be the memory's."
     return Why("storage", question, answer, unknown)
