@@ -101,4 +101,4 @@ def test_the_storage_is_judged_by_what_the_busiest_host_reads() -> None:
     assert "was not measured" in storage(waiting, Machine()).answer
     assert "It does not matter" in storage(RUN, MACHINE).answer
     indirect = Machine((), Storage(1e9, None, is_direct=False))
-    assert "without --direct=1" in storage(waiting, indirect).unknown
+    assert "not known to be measured with --direct=1" in storage(waiting, indirect).unknown
