@@ -51,6 +51,7 @@ def file_commands(folder: Path) -> list[list[str]]:
         ["import", "flight-recorder", folder / "dumps"],
         ["import", "nccl-tests", folder / "nccl.txt"],
         ["import", "fio", folder / "fio.json"],
+        ["import", "serving", UNIT.parent / "recordings" / "serving" / "vllm.prom", "--ttft-slo", "500ms"],
         ["trim", "--steps", "10:20", "-o", folder / "short.tuirec", run],
         ["anonymize", "-o", folder / "nobody.tuirec", run],
         ["export", "--format", "chrome-trace", "-o", folder / "trace.json", run],

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "unit"))
 
 import numpy as np
 import orjson
+import serving_pages
 import test_import_ceilings as ceilings
 import test_import_flight_recorder as dumps
 import test_import_kineto as traces
@@ -50,7 +51,10 @@ from tuiadvisor.importers.kineto import read_trace
 from tuiadvisor.importers.nccl_tests import nccl_document
 from tuiadvisor.importers.ops import read_ops
 from tuiadvisor.importers.rank_metrics import read_rank_metric
+from tuiadvisor.importers.serving.page import read_page
+from tuiadvisor.importers.serving.reading import serving_document, serving_view
 from tuiadvisor.importers.step_logs import read_step_log
+from tuiadvisor.report.serving import html_serving, markdown_serving
 from tuiadvisor.stream.frames import (
     HEADER,
     FrameError,
@@ -71,6 +75,7 @@ from tuiadvisor.stream.recording import (
 from tuiadvisor.stream.recordingindex import RecordingIndex
 from tuiadvisor.stream.scan import scanned
 from tuiadvisor.stream.tables import unpack_tables
+from tuiadvisor.text.serving import summary
 from tuiadvisor_rules.evaluate import judge
 from tuiadvisor_rules.loader import catalog_dir, load_rule
 
@@ -131,6 +136,29 @@ def read_recording(path: Path) -> object:
         return last_step, offset, index.position_s(offset), index.offset_at(index.duration_s / 2)
 
 
+def read_serving(data: bytes) -> object:
+    """One page, and it against the good one in both orders: figures, JSON, text and reports."""
+    page, good = read_page(data, "page"), read_page(SERVING[0], "good")
+    limits = {"ttft": 0.3, "tpot": 0.02, "e2e": 0.7}
+    for pages in ((page,), (good, page), (page, good)):
+        try:
+            view = serving_view(pages, limits, every_s=60.0)
+        except TuiadvisorError:  # two pages of different servers
+            continue
+        orjson.dumps(serving_document(view))
+        words = summary(view), markdown_serving(view, "fuzz"), html_serving(view, "fuzz")
+        for model in view.models:
+            for latency in model.latencies.values():
+                for found in (latency.p50, latency.p99):
+                    assert (
+                        found is None or found.value is None or found.low <= found.value <= (found.high or 0)
+                    )
+            requests = model.goodput.requests
+            assert requests is None or 0 <= requests.low <= (requests.high or 0)
+        assert all(words)
+    return page
+
+
 def read_rule(path: Path) -> object:
     """Loaded and judged by its own cases."""
     rule = load_rule(path)
@@ -138,6 +166,30 @@ def read_rule(path: Path) -> object:
 
 
 # -- good inputs and how they are hurt -----------------------------------------------------------------------
+
+
+def hurt_page(good: bytes, chance: random.Random) -> bytes:
+    """A metrics page with other values, lines less, twice or elsewhere; or one whose lines are hurt."""
+    if chance.random() < 0.3:
+        return with_odd(PROMETHEUS_ODD)(good, chance)
+    lines = good.splitlines(keepends=True)
+    for _ in range(chance.randint(1, 6)):
+        place = chance.randrange(len(lines))
+        head, _, value = lines[place].rpartition(b" ")
+        kind = chance.random()
+        if kind < 0.6 and not head.startswith(b"#"):
+            lines[place] = head + b" " + (chance.choice(SERVING_VALUES) + b"\n")
+        elif kind < 0.75:
+            del lines[place]
+        elif kind < 0.85:
+            lines[place] = lines[place].replace(
+                b'model_name="', b'model_name="' + chance.choice((b"x", b"", b"\x1b"))
+            )
+        elif kind < 0.95:
+            lines.insert(chance.randrange(len(lines)), lines[place].replace(b'engine="0"', b'engine="1"'))
+        else:
+            lines[place] = head + value
+    return b"".join(lines)
 
 
 def hurt_recording(good: bytes, chance: random.Random) -> bytes:
@@ -216,6 +268,62 @@ FIO = json.dumps(
         ],
     }
 ).encode()
+# Few enough lines that thousands of pages are read a minute.
+SERVING_LEFT_OUT = (b"_created", b"e2e", b"prefill", b"prompt", b"inter_token", b"HELP")
+SERVING_VALUES = (b"+Inf", b"NaN", b"-1", b"0", b"1", b"7", b"0.5", b"1e308", b"9007199254740993", b"1e-300")
+SERVING = [
+    b"".join(
+        line
+        for line in text.encode().splitlines(keepends=True)
+        if not any(word in line for word in SERVING_LEFT_OUT)
+    )
+    for text in (
+        serving_pages.vllm({"0": (serving_pages.requests(30), serving_pages.Load(waiting=2, preemptions=1))}),
+        serving_pages.sglang(serving_pages.requests(20), serving_pages.Load(), num_ranks=2),
+        serving_pages.tgi(serving_pages.requests(20), serving_pages.Load()),
+        serving_pages.triton({"a": (3, 1.0, 0.1), "tensorrt_llm": (3, 0.9, 0.1)}),
+    )
+]
+PROMETHEUS_ODD = (
+    *(
+        b"+Inf",
+        b"NaN",
+        b"-1",
+        b"1e308",
+        b"0.5",
+        b"9" * 400,
+        b"1_0",
+        b"0x1",
+        b"\n",
+        b"{",
+        b"}",
+        b'"',
+        b"\\",
+        b'\\"',
+    ),
+    *(
+        b'le="',
+        b",",
+        b"=",
+        b"# TYPE ",
+        b"# HELP ",
+        b" counter\n",
+        b"_total",
+        b"_bucket",
+        b"vllm:",
+        b"\xff",
+        b"\0",
+    ),
+    *(
+        b'{engine="0"}',
+        b"\x1b[2J",
+        "\u202e".encode(),
+        b' # {a="b"} 1 2',
+        b"\r",
+        b"\x85",
+        b"process_start_time_seconds 1\n",
+    ),
+)
 METRIC = json.dumps(
     {"event_time": ["1", "2", "3"], "0": [1, None, "3"], "1": ["", 2.5, 1e3], "7": [1, 2, 3]}
 ).encode()
@@ -246,6 +354,7 @@ def targets(folder: Path) -> list[Target]:
             from_file(folder / "nccl.txt", nccl_document),
         ),
         Target("fio", [FIO], hurt_json, from_file(folder / "fio.json", fio_document)),
+        Target("serving", SERVING, hurt_page, read_serving),
         Target("rules", rules, toml_odd, from_file(folder / "rule.toml", read_rule)),
         *parquet_targets(folder),
         *process_targets(folder),

@@ -4,7 +4,8 @@ One line a metric in metrics.txt beside this file: scope, name, unit, meaning, m
 (`python -m tuiadvisor.causes.names`). The advisor supplies exactly these (a test compares); a rule that names
 another one is refused with the nearest valid name. Scopes: `job` metrics are known to every rule, the
 others only to rules of their scope, which are judged once for each straggler group, kind of pause, group of heavy
-pipeline stages or standstill.
+pipeline stages or standstill. Rules of scope `serving` are judged on a serving process's metrics page and know its
+metrics alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-SCOPES: Final = ("job", "straggler", "pause", "stage", "standstill")
+SCOPES: Final = ("job", "straggler", "pause", "stage", "standstill", "serving")
+APART: Final = ("serving",)  # no training: metrics of the job mean nothing there
 UNITS: Final = ("s", "share", "ratio", "steps", "count", "flag", "text")
 
 
@@ -42,4 +44,5 @@ METRICS: Final = {entry.name: entry for entry in ALL}  # a name keeps its unit i
 
 def names_for(scope: str) -> frozenset[str]:
     """Metrics that a rule of this scope may name."""
-    return frozenset(entry.name for entry in ALL if entry.scope in {"job", scope})
+    scopes = {scope} if scope in APART else {"job", scope}
+    return frozenset(entry.name for entry in ALL if entry.scope in scopes)

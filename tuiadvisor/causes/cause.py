@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 Values = dict[str, object]  # metric -> number, text or None where it was not observed
 Details = dict[str, float | int | str | None]
-Scope = Literal["job", "straggler", "pause", "stage", "standstill"]  # of tuiadvisor_rules.metric_names
+Scope = Literal[
+    "job", "straggler", "pause", "stage", "standstill", "serving"
+]  # of tuiadvisor_rules.metric_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tuiadvisor.causes.memory_creep import MEMORY_CREEP
 from tuiadvisor.causes.pauses import IRREGULAR_PAUSES, PERIODIC_PAUSES
 from tuiadvisor.causes.pipeline_bubble import PIPELINE_BUBBLE
 from tuiadvisor.causes.rotating_lateness import ROTATING_LATENESS
+from tuiadvisor.causes.serving import SERVING
 from tuiadvisor.causes.slower_since import SLOWER_SINCE
 from tuiadvisor.causes.stack import STACK
 from tuiadvisor.causes.straggler import SLOW_HOST, STRAGGLER
@@ -54,6 +55,7 @@ CAUSES: Final = (
     IRREGULAR_PAUSES,
     STACK,
     HANG,
+    SERVING,
 )
 _BY_RULE: Final = {rule: cause for cause in CAUSES for rule in cause.rules}
 

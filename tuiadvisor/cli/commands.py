@@ -38,7 +38,7 @@ COMMANDS: Final = {
     "scale": ("scale", "what more or fewer devices bring: time, efficiency, cost, decision"),
     "import": (
         "import_",
-        "other tools' results: profiler traces, operation tables, flight recorder, nccl-tests, fio",
+        "other tools' results: traces, operation tables, flight recorder, nccl-tests, fio, metrics of a server",
     ),
     "trim": ("trim", "some steps of a recording as a recording of its own"),
     "anonymize": ("anonymize", "a copy of a recording that names nobody"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.importing import add_ceiling, add_import, show, show_ceiling
 from tuiadvisor.cli.options.peaks import measured_peaks
+from tuiadvisor.cli.options.serving import add_serving
 
 if TYPE_CHECKING:
     import argparse
@@ -54,16 +55,20 @@ KINDS: Final = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """One parser a kind."""
-    subparsers = parser.add_subparsers(dest="kind", metavar=" | ".join(KINDS), required=True)
+    subparsers = parser.add_subparsers(dest="kind", metavar=" | ".join((*KINDS, "serving")), required=True)
     for name, kind in KINDS.items():
         if kind.what:
             add_import(subparsers, name, kind.what, kind.help)
         else:
             add_ceiling(subparsers, name, kind.help)
+    add_serving(subparsers)
 
 
 def run(options: argparse.Namespace) -> int:
     """Read, print, and keep it if that was asked for."""
+    if options.kind == "serving":
+        code: int = importlib.import_module("tuiadvisor.cli.import_serving").run(options)
+        return code
     kind = KINDS[options.kind]
     module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
     read = show if kind.what else show_ceiling

@@ -56,37 +56,35 @@ def markdown_report(
     """The whole report; sizes: the job among other sizes, if that was asked."""
     lines: list[str] = []
     if comparison is not None:
-        lines += ["# Before and after", "", f"**{_plain(comparison.sentence)}**", ""]
-        lines += [_plain(comparison.bottleneck.sentence), ""]
-        lines += [*(f"- {_plain(text)}" for text in comparison.cautions), ""]
-        lines += _table(("", "before", "after", "change"), change_rows(comparison))
+        lines += ["# Before and after", "", f"**{plain(comparison.sentence)}**", ""]
+        lines += [plain(comparison.bottleneck.sentence), ""]
+        lines += [*(f"- {plain(text)}" for text in comparison.cautions), ""]
+        lines += table(("", "before", "after", "change"), change_rows(comparison))
     for run in runs:
         lines += _run(run)
     lines += _sizes(sizes)
-    return "\n".join(
-        [*lines, f"*{_plain(made_by)}. A figure that was not observed is unknown, never 0.*", ""]
-    )
+    return "\n".join([*lines, f"*{plain(made_by)}. A figure that was not observed is unknown, never 0.*", ""])
 
 
 def _run(run: Dossier) -> list[str]:
     view, verdict = run.view, run.view.verdict
     decision = DECISIONS.get(verdict.decision or "", "not yet")
     lines = [
-        f"# {_plain(view.run.label or 'unnamed job')}",
+        f"# {plain(view.run.label or 'unnamed job')}",
         "",
-        f"{_plain(run.name)}, {text_of.steps(0, view.last_step)}",
+        f"{plain(run.name)}, {text_of.steps(0, view.last_step)}",
         "",
     ]
-    lines += [f"**{decision.upper()}**: {_plain(sentence(view))}", ""]
+    lines += [f"**{decision.upper()}**: {plain(sentence(view))}", ""]
     for name, text in (
         ("Because", verdict.because),
         ("Verify", verdict.verify),
         ("Not seen", losses_text(view.losses)),
     ):
-        lines += [f"- {name}: {_plain(text)}"] if text else []
-    lines += ["", *_pairs(step_facts(view)), f"Step time: `{_spark(view)}`", ""]
-    lines += ["## Where a step goes", "", _plain(window_note(view)), ""]
-    lines += _table(
+        lines += [f"- {name}: {plain(text)}"] if text else []
+    lines += ["", *pairs(step_facts(view)), f"Step time: `{_spark(view)}`", ""]
+    lines += ["## Where a step goes", "", plain(window_note(view)), ""]
+    lines += table(
         ("phase", "a step", "share"),
         (
             (text_of.phase_name(phase), text_of.seconds(view.step.seconds.get(phase)), text_of.share(value))
@@ -96,25 +94,25 @@ def _run(run: Dossier) -> list[str]:
     lines += _pipeline(view)
     shown, left = shown_ranks(view.ranks)
     lines += ["## Ranks", ""]
-    lines += _table(
+    lines += table(
         ("rank", "host", "state", "step", "waits", "causes", "last", "main phase"), rank_rows(shown)
     )
     lines += [f"and {text_of.count(left, 'more rank')}, live and on time", ""] if left else []
     lines += ["## Findings", ""]
     for found in view.findings:
-        lines += _finding(found)
+        lines += finding(found)
     lines += [nothing_found(view), ""] if not view.findings else []
-    lines += ["## Communication", "", *_pairs(overlap_facts(view))]
-    lines += [*(f"- {_plain(text)}" for text in view.exchange.words), ""] if view.exchange else []
+    lines += ["## Communication", "", *pairs(overlap_facts(view))]
+    lines += [*(f"- {plain(text)}" for text in view.exchange.words), ""] if view.exchange else []
     lines += _efficiency(run)
     rows = what_if_facts(view)
-    lines += ["## What if", "", *_pairs(rows), WHAT_IF_NOTE, ""] if rows else []
+    lines += ["## What if", "", *pairs(rows), WHAT_IF_NOTE, ""] if rows else []
     lines += _session(run)
-    lines += ["## Environment", "", *_pairs(environment_facts(view))]
+    lines += ["## Environment", "", *pairs(environment_facts(view))]
     return (
         lines
         + [
-            f"- not observed: {_plain(text_of.phase_name(item.metric))}: {_plain(item.why)}"
+            f"- not observed: {plain(text_of.phase_name(item.metric))}: {plain(item.why)}"
             for item in view.unknown
         ]
         + [""]
@@ -131,7 +129,7 @@ def _efficiency(run: Dossier) -> list[str]:
         if run.roofline is not None
         else []
     )
-    return ["## Efficiency", "", *_pairs(efficiency_facts(view)), *_pairs(stack_facts(view.stack)), *drawn]
+    return ["## Efficiency", "", *pairs(efficiency_facts(view)), *pairs(stack_facts(view.stack)), *drawn]
 
 
 def _pipeline(view: RunView) -> list[str]:
@@ -148,10 +146,10 @@ def _pipeline(view: RunView) -> list[str]:
             for link in view.chain
         ]
         heads = ("in this order", "a step", "share", "slowest")
-        return ["## Chain of a step", "", *_table(heads, rows)] if rows else []
+        return ["## Chain of a step", "", *table(heads, rows)] if rows else []
     if not held.stages:
-        return ["## Pipeline", "", _plain(why_no_pipeline(held)), ""]
-    lines = ["## Pipeline", "", _plain(pipeline_title(held)), ""]
+        return ["## Pipeline", "", plain(why_no_pipeline(held)), ""]
+    lines = ["## Pipeline", "", plain(pipeline_title(held)), ""]
     if held.chart:
         several = held.num_stages > held.num_ranks
         ranks = sorted({chunk.rank for chunk in held.chart})
@@ -163,7 +161,7 @@ def _pipeline(view: RunView) -> list[str]:
         told = [f"rank {rank:<4} {row}" for rank, row in zip(ranks, letters, strict=True)]
         lines += ["```text", *told, f"{held.chart_step:>9,} step, {text_of.seconds(held.chart_s)}", "```", ""]
     else:
-        lines += [_plain(why_no_chart(held)), ""]
+        lines += [plain(why_no_chart(held)), ""]
     stages = [
         (
             f"{'▶ ' if stage.is_heavy else ''}{stage.stage}",
@@ -174,27 +172,28 @@ def _pipeline(view: RunView) -> list[str]:
         )
         for stage in held.stages
     ]
-    lines += _pairs(pipeline_facts(held))
-    lines += _table(("stage", "rank", "forward", "backward", "beyond the typical"), stages)
-    return [*lines, *(f"- {_plain(text)}" for text in pipeline_advice(held)), ""]
+    lines += pairs(pipeline_facts(held))
+    lines += table(("stage", "rank", "forward", "backward", "beyond the typical"), stages)
+    return [*lines, *(f"- {plain(text)}" for text in pipeline_advice(held)), ""]
 
 
 def _sizes(held: Picture | None) -> list[str]:
     if held is None:
         return []
-    lines = ["# Other sizes and cost", "", _plain(held.source), ""]
+    lines = ["# Other sizes and cost", "", plain(held.source), ""]
     words, because = decided_size(held)
-    lines += [f"**{_plain(words)}**{_plain(because)}", ""] if held.decision else []
-    lines += _table(SIZE_HEADS, size_rows(held)) if held.rows else []
-    lines += [f"Cost: {_plain(held.cost_unit)}. {MEETS_LEGEND}.", ""] if held.rows else []
+    lines += [f"**{plain(words)}**{plain(because)}", ""] if held.decision else []
+    lines += table(SIZE_HEADS, size_rows(held)) if held.rows else []
+    lines += [f"Cost: {plain(held.cost_unit)}. {MEETS_LEGEND}.", ""] if held.rows else []
     told = [held.deadline_note, *held.answers, *(f"missing: {text}" for text in held.missing), held.basis]
-    return [*lines, *(f"- {_plain(text)}" for text in (*told, *held.notes) if text), ""]
+    return [*lines, *(f"- {plain(text)}" for text in (*told, *held.notes) if text), ""]
 
 
-def _finding(found: Finding) -> list[str]:
-    lines = [f"### {found.severity}: {_plain(found.title)}", "", _plain(found.message), ""]
+def finding(found: Finding) -> list[str]:
+    """A finding with its evidence and actions."""
+    lines = [f"### {found.severity}: {plain(found.title)}", "", plain(found.message), ""]
     lines += [
-        f"- {_plain(text_of.evidence_name(name))}: {_plain(text_of.evidence(name, value))}"
+        f"- {plain(text_of.evidence_name(name))}: {plain(text_of.evidence(name, value))}"
         for name, value in found.evidence.items()
     ]
     lines += [
@@ -206,7 +205,7 @@ def _finding(found: Finding) -> list[str]:
 
 
 def _action(number: int, text: str, command: str | None) -> str:
-    return f"{number}. {_plain(text)}" + (f" {_code(command)}" if command else "")
+    return f"{number}. {plain(text)}" + (f" {_code(command)}" if command else "")
 
 
 def _session(run: Dossier) -> list[str]:
@@ -216,11 +215,11 @@ def _session(run: Dossier) -> list[str]:
     lines = [
         "## Guided session",
         "",
-        f"**{session.decision.upper()}**: {_plain(session.why)}",
+        f"**{session.decision.upper()}**: {plain(session.why)}",
         "",
-        *_pairs(session.card),
+        *pairs(session.card),
     ]
-    return [*lines, *(f"- {stage.pattern}: {_plain(stage.conclusion)}" for stage in session.stages), ""]
+    return [*lines, *(f"- {stage.pattern}: {plain(stage.conclusion)}" for stage in session.stages), ""]
 
 
 def _spark(view: RunView) -> str:
@@ -231,16 +230,19 @@ def _spark(view: RunView) -> str:
     return "".join("?" if value is None else SPARK[min(int(value / highest * 8), 7)] for value in values)
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Rows under their heads."""
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    return [*lines, *("| " + " | ".join(_plain(cell) for cell in row) + " |" for row in rows), ""]
+    return [*lines, *("| " + " | ".join(plain(cell) for cell in row) + " |" for row in rows), ""]
 
 
-def _pairs(rows: Iterable[tuple[str, str]]) -> list[str]:
-    return [*(f"- {_plain(name)}: {_plain(text)}" for name, text in rows), ""]
+def pairs(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Names and values."""
+    return [*(f"- {plain(name)}: {plain(text)}" for name, text in rows), ""]
 
 
-def _plain(text: object) -> str:
+def plain(text: object) -> str:
+    """Text that is not ours, on one line and inert."""
     shown = "".join(letter if letter.isprintable() else " " for letter in str(text))
     for mark in "\\`*<>[]|#":
         shown = shown.replace(mark, "\\" + mark)

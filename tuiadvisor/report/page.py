@@ -119,16 +119,19 @@ def html_report(
         body.insert(0, _comparison(comparison))
     if len(runs) > 1:
         body.insert(0, _runs(runs))
+    return document(f"{title}: training report", "".join(body) + sections.scaling(sizes), made_by)
+
+
+def document(title: str, body: str, made_by: str) -> str:
+    """A whole file that loads and runs nothing."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         'img-src data:">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="referrer" content="no-referrer">'
-        f"<title>{_e(title)}: training report</title><style>{STYLE}</style></head><body>"
-        + "".join(body)
-        + sections.scaling(sizes)
-        + f'<p class="note">{_e(made_by)}. A figure that was not observed is unknown, never 0.</p></body></html>\n'
+        f"<title>{_e(title)}</title><style>{STYLE}</style></head><body>{body}"
+        f'<p class="note">{_e(made_by)}. A figure that was not observed is unknown, never 0.</p></body></html>\n'
     )
 
 
@@ -156,7 +159,7 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         sections.pipeline(view),
         _ranks(view),
         "<h2>Findings</h2>",
-        *(_finding(found) for found in view.findings),
+        *(finding(found) for found in view.findings),
         "" if view.findings else f"<p>{_e(nothing_found(view))}</p>",
         sections.communication(view),
         sections.efficiency(view, run.roofline),
@@ -229,8 +232,9 @@ def _ranks(view: RunView) -> str:
     )
 
 
-def _finding(found: Finding) -> str:
-    where = text_of.ranks(found.ranks) if found.ranks else "the whole job"
+def finding(found: Finding, whole: str = "the whole job") -> str:
+    """A finding with its evidence and actions. whole: what it is of where it names no ranks."""
+    where = text_of.ranks(found.ranks) if found.ranks else whole
     said = [where, *found.hosts[:4], text_of.phase_name(found.phase) if found.phase else ""]
     said.append(text_of.since(found.since_step, seen=found.onset_seen))
     cost = found.loss_s_per_step

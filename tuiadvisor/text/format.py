@@ -278,6 +278,39 @@ EVIDENCE_NAMES = {
     "tf32_saves_share": "TF32 saves at best, of the step",
     "odd_weights_share": "weights in sides no multiple of 8",
     "loader_workers": "workers of the DataLoader",
+    "num_running": "requests running",
+    "num_waiting": "requests waiting",
+    "num_engines": "engines",
+    "longest_queue": "requests in the longest queue of an engine",
+    "shortest_queue": "requests in the shortest queue of an engine",
+    "kv_share": "KV cache in use, fullest engine",
+    "kv_least_share": "KV cache in use, emptiest engine",
+    "preemptions_per_request": "preemptions for each request",
+    "prefix_hit_share": "prompt tokens found in the prefix cache",
+    "queue_of_ttft_share": "queue, share of the time to the first token",
+    "queue_of_e2e_share": "queue, share of the request",
+    "prefill_of_ttft_share": "prefill, share of the time to the first token",
+    "prompt_tail": "longest prompts, times the median, at least",
+    "tpot_per": "one time per output token is of a",
+    **{
+        f"{signal}_{name}": words
+        for signal, what in (
+            ("ttft", "TTFT"),
+            ("tpot", "TPOT"),
+            ("itl", "ITL"),
+            ("e2e", "request"),
+            ("queue", "queue"),
+        )
+        for name, words in (
+            ("p50_s", f"{what}, median"),
+            ("p99_s", f"{what}, 99th percentile"),
+            ("p99_low_s", f"{what}, 99th percentile at least"),
+            ("mean_s", f"{what}, mean"),
+            ("tail", f"{what}, 99th percentile over median, at least"),
+            ("slo_s", f"{what}, objective"),
+            ("missed_share", f"{what}, beyond the objective at least"),
+        )
+    },
 }
 
 
@@ -348,4 +381,5 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
     ),
     "onset_seen": _yes_no,
     "is_partition": _yes_no,
+    "objectives_met": _yes_no,
 }

@@ -1,0 +1,87 @@
+"""Rules of scope serving judged on a model's figures: findings, and the one decision that follows from them.
+
+In: ServedModel, rules.  Out: the same with findings, decision and its sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.serving.figures import rule_metrics
+from tuiadvisor.views.run_view import Action, Finding
+from tuiadvisor.views.serving import OBJECTIVES
+from tuiadvisor_rules.condition import RuleError
+from tuiadvisor_rules.evaluate import judge
+from tuiadvisor_rules.user import load_rules
+
+if TYPE_CHECKING:
+    from tuiadvisor.importers.serving.figures import Judged
+    from tuiadvisor.views.run_view import Decision, Severity
+    from tuiadvisor.views.serving import ServedModel
+    from tuiadvisor_rules.evaluate import Outcome
+    from tuiadvisor_rules.loader import Rule
+
+ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
+
+
+def serving_rules() -> tuple[Rule, ...]:
+    """The shipped ones as the user's folder changes them. TuiadvisorError if one of them is wrong."""
+    try:
+        return tuple(rule for rule in load_rules() if rule.scope == "serving")
+    except RuleError as error:
+        raise TuiadvisorError(str(error)) from error
+
+
+def judged(model: ServedModel, rules: tuple[Rule, ...]) -> ServedModel:
+    """With what was found, most severe first."""
+    values = rule_metrics(model)
+    outcomes = [outcome for rule in rules if (outcome := judge(rule, values)).fires]
+    outcomes.sort(key=lambda outcome: (ORDER[outcome.level], outcome.rule.id))
+    decision, sentence = _decided(outcomes, values)
+    return replace(
+        model,
+        findings=tuple(_finding(outcome, values) for outcome in outcomes),
+        decision=decision,
+        sentence=sentence,
+    )
+
+
+def _finding(outcome: Outcome, values: Judged) -> Finding:
+    rule = outcome.rule
+    return Finding(
+        id=rule.id,
+        title=rule.title,
+        pattern=rule.pattern,
+        lens=rule.lens,
+        layer=rule.layer,
+        severity=cast("Severity", outcome.level),
+        ranks=(),
+        hosts=(),
+        phase=None,
+        since_step=None,
+        evidence={name: values.get(name) for name in rule.evidence},
+        loss_s_per_step=None,
+        message=outcome.message,
+        measure_next=rule.measure_next,
+        actions=tuple(Action(entry.text, entry.command, entry.risk, entry.effort) for entry in rule.actions),
+    )
+
+
+def _decided(outcomes: list[Outcome], values: Judged) -> tuple[Decision | None, str]:
+    """That of the most severe finding above info; keep only where the objectives stated are surely met."""
+    found = next((outcome for outcome in outcomes if outcome.level != "info"), None)
+    if found is not None:
+        return cast("Decision", found.rule.decision), _sentence(found.headline)
+    if values["objectives_met"] == 1:
+        return "keep", "All objectives stated are met and nothing stands out."
+    if values["objectives_met"] == 0:
+        return "tune", "An objective is missed, and no rule says by what."
+    if any(values[f"{signal}_slo_s"] is not None for signal in OBJECTIVES):
+        return None, "Whether an objective is met lies between the edges of a bucket."
+    return None, "Nothing stands out, and no objective is stated of a latency that the page tells."
+
+
+def _sentence(headline: str) -> str:
+    return f"{headline[:1].upper()}{headline[1:]}."

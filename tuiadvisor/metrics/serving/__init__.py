@@ -1,0 +1,1 @@
+"""Latencies of a serving process from what its histograms can tell, and goodput against objectives."""
