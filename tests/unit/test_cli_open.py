@@ -76,6 +76,11 @@ def test_traces_of_a_folder_and_one_of_them(tmp_path: Path, capsys: pytest.Captu
         ("a.csv", OPS, "ops"),
         ("a", json.dumps(FIO), "fio"),
         ("a.json", "\n " + json.dumps(FIO, indent=2), "fio"),
+        (
+            "page.prom",
+            "# HELP vllm:num_requests_running Requests\nvllm:num_requests_running 1.0\n",
+            "serving",
+        ),
         ("rank0.json", json.dumps(DUMP), "flight-recorder"),
         ("t.json", json.dumps([{"ph": "X", "name": "k", "ts": 1}]), "kineto"),
         ("t.json", json.dumps({"deviceProperties": [{}], "traceEvents": []}), "kineto"),

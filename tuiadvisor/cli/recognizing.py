@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HEAD_BYTES: Final = 1 << 16
 LOOKED_AT: Final = 256  # files of a folder
-ONE_FILE: Final = frozenset({"ops", "nccl-tests", "fio"})  # whose import takes a single file
+ONE_FILE: Final = frozenset({"ops", "nccl-tests", "fio", "serving"})  # whose import takes a single file
 RECORDING: Final = "recording"
 WORDS: Final = {
     RECORDING: "a recording of tuiadvisor",
@@ -31,6 +31,7 @@ WORDS: Final = {
     "flight-recorder": "flight-recorder dumps of a hang",
     "nccl-tests": "the output of nccl-tests",
     "fio": "fio's JSON output",
+    "serving": "a metrics page of a serving engine",
 }
 # A key of JSON that only this tool writes at the top, or near it.
 KEYS: Final = (
@@ -40,6 +41,9 @@ KEYS: Final = (
 )
 LIST_OF_EVENTS: Final = re.compile(rb'^\s*\[\s*\{[^{}]{0,200}"ph"\s*:')
 NCCL: Final = re.compile(rb"(?m)^[^\n]{0,200}#.*\b(?:nThread|nccl-tests|algbw)\b")
+METRICS_PAGE: Final = re.compile(
+    rb"(?m)^(?:# (?:HELP|TYPE) )?(?:vllm|sglang|trtllm|tgi|nv|ray_vllm|ray_sglang|dynamo)[:_]\w"
+)
 PICKLED: Final = b"\x80"
 
 
@@ -96,6 +100,12 @@ def kind_of(path: Path) -> str | None:
         if found:
             return min(found)[1]
         return "kineto" if LIST_OF_EVENTS.search(head) else None
+    return _of_text(head)
+
+
+def _of_text(head: bytes) -> str | None:
+    if METRICS_PAGE.search(head):
+        return "serving"
     if NCCL.search(head):
         return "nccl-tests"
     return "ops" if _is_table(head) else None
@@ -122,5 +132,5 @@ def _files(folder: Path) -> list[Path]:
 def _readable() -> str:
     return (
         "what can be opened: recordings, PyTorch Profiler traces, operation tables (Parquet, CSV), "
-        "flight-recorder dumps (JSON), nccl-tests, fio"
+        "flight-recorder dumps (JSON), nccl-tests, fio, metrics pages of serving engines"
     )

@@ -226,6 +226,8 @@ EVIDENCE_NAMES = {
     "comm_exposed_share": "exposed communication",
     "overlap": "communication hidden by compute",
     "data_wait_share": "waiting for data, share of the step",
+    "objectives_met": "stated objectives that are met",
+    "preemptions": "requests preempted",
     "checkpoint_share": "writing checkpoints, share of the step",
     "checkpoint_share_low": "writing checkpoints at least (95 %)",
     "checkpoint_loss_s": "a step would be shorter by",
