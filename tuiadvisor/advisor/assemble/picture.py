@@ -266,15 +266,20 @@ def unknowns(
         )
         result.append(Unknown("transfer", why))
     if overlap_seconds(diagnosis)[0] is None and seconds["comm_exposed"] is not None:
-        why = "what stages wait for each other and what moving data takes are not told apart"
-        result.append(
-            Unknown("overlap", why if seen.pipeline is not None else "no step was sampled in detail")
-        )
+        result.append(Unknown("overlap", _why_no_overlap(diagnosis, has_stages=seen.pipeline is not None)))
     if seen.exchange.why and seen.pipeline is None:
         result.append(Unknown("buckets", seen.exchange.why))
     if seen.pipeline is not None and seen.pipeline.why_unknown:
         result.append(Unknown("pipeline", seen.pipeline.why_unknown))
     return tuple(result)
+
+
+def _why_no_overlap(diagnosis: Diagnosis, *, has_stages: bool) -> str:
+    if has_stages:
+        return "what stages wait for each other and what moving data takes are not told apart"
+    if diagnosis.table.flagged_RK(StepFlag.DETAIL).any():
+        return "steps were seen in detail, but not from when to when their communication ran"
+    return "no step was seen in detail"
 
 
 def _why_phase(name: str, device: str | None) -> str:
