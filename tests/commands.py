@@ -46,6 +46,7 @@ def file_commands(folder: Path) -> list[list[str]]:
         ["report", "-o", folder / "report.md", run],
         ["info", run],
         ["scale", "--table", folder / "sizes.csv", "--json"],
+        ["open", folder / "traces"],
         ["import", "kineto", folder / "traces"],
         ["import", "ops", folder / "ops.csv"],
         ["import", "flight-recorder", folder / "dumps"],

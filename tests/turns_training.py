@@ -1,8 +1,7 @@
 """Two optimizers that take turns, on two ranks, rank 1 slow: `python tests/turns_training.py KIND FOLDER`.
 
-Until killed. KIND: loader (a GAN after torch's example: data, discriminator, generator) or cycle (the batch is made by
-the script, so nothing but the optimizers tells where an iteration begins). Rank 1 is late in forward by LATE_S an
-iteration. Each rank writes how many iterations a second it does into FOLDER/rate.RANK.
+Until killed. KIND: loader (a GAN after torch's example: data, discriminator, generator). Rank 1 is late in forward by
+LATE_S an iteration. Each rank writes how many iterations a second it does into FOLDER/rate.RANK.
 """
 
 from __future__ import annotations
@@ -36,17 +35,14 @@ class Net(nn.Module):
         return self.body(batch)
 
 
-def batches(kind: str) -> Any:
+def batches() -> Any:
     """Real samples for ever."""
-    if kind == "cycle":
-        while True:
-            yield torch.randn(8, 64)
     loader = torch.utils.data.DataLoader(torch.randn(400, 64), batch_size=8)
     while True:
         yield from loader
 
 
-def main(kind: str, folder: Path) -> None:
+def main(folder: Path) -> None:
     """Train for ever."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -58,7 +54,7 @@ def main(kind: str, folder: Path) -> None:
     loss_of = nn.BCEWithLogitsLoss()
     ones, zeros = torch.ones(8, 1), torch.zeros(8, 1)
     begin, since = time.monotonic(), 0
-    for number, real in enumerate(batches(kind)):
+    for number, real in enumerate(batches()):
         of_discriminator.zero_grad()
         fake = generator(torch.randn(8, 16))
         both = discriminator(torch.cat((real, fake.detach())))
@@ -76,4 +72,4 @@ def main(kind: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[2]))

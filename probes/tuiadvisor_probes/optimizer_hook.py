@@ -42,7 +42,7 @@ STEPS_UNTIL_LOOK = 8  # for a root that is no longer called
 class OptimizerSteps:
     """Optimizer steps under way, so that one that raised is noticed and closed."""
 
-    __slots__ = ("clock", "done_in", "looked_at", "next_look", "num_done", "open", "sizes")
+    __slots__ = ("clock", "done_in", "looked_at", "next_look", "num_done", "open")
 
     def __init__(self, clock: sc.StepClock) -> None:
         self.clock = clock
@@ -50,7 +50,6 @@ class OptimizerSteps:
         self.next_look = 0  # a step
         self.looked_at: set[int] = set()  # ids of optimizers
         self.done_in: dict[int, int] = {}  # id of the optimizer -> the clock's step it last finished in
-        self.sizes: dict[int, int] = {}  # id of the optimizer -> its parameters' elements
         self.open: list[tuple[int, int]] = []  # (id of the optimizer, phase around its step; or STAYED_OUT)
 
     def close_dead(self) -> None:
@@ -225,12 +224,10 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
 def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
     """At an optimizer: for its root, for others that it takes turns with, and once for the device."""
     clock, number = probe.clock, id(optimizer)
-    if number not in steps.sizes:
-        steps.sizes[number] = sum(one.numel() for group in optimizer.param_groups for one in group["params"])
-    if clock.turns is None and len(steps.sizes) > 1:
+    if clock.turns is None and len(steps.done_in) > 1:
         for other in [other for other, step in steps.done_in.items() if step != clock.step]:
             del steps.done_in[other]
-        clock.turns = Turns(steps.done_in, steps.sizes)
+        clock.turns = Turns(steps.done_in)
     if clock.step >= STEPS_BEFORE_ROOT_SEARCH:
         steps.looked_at.add(number)
         steps.next_look = clock.step + STEPS_UNTIL_LOOK

