@@ -86,6 +86,7 @@ accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real traini
 	$(BIN)/python tests/accuracy/reality.py --real --repeat $(REPEAT)
 	$(BIN)/python tests/accuracy/simulate.py --ranks $(RANKS)
 	-$(BIN)/python tests/accuracy/shapes.py
+	-$(BIN)/python tests/accuracy/missing_trace.py
 	$(BIN)/python tests/accuracy/reality.py
 	$(BIN)/python tests/accuracy/devices.py
 	$(BIN)/python tests/accuracy/latency.py
