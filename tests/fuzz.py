@@ -51,6 +51,7 @@ from tuiadvisor.importers.kineto import read_trace
 from tuiadvisor.importers.nccl_tests import nccl_document
 from tuiadvisor.importers.ops import read_ops
 from tuiadvisor.importers.rank_metrics import read_rank_metric
+from tuiadvisor.importers.serving.judging import serving_rules
 from tuiadvisor.importers.serving.page import read_page
 from tuiadvisor.importers.serving.reading import serving_document, serving_view
 from tuiadvisor.importers.step_logs import read_step_log
@@ -142,7 +143,7 @@ def read_serving(data: bytes) -> object:
     limits = {"ttft": 0.3, "tpot": 0.02, "e2e": 0.7}
     for pages in ((page,), (good, page), (page, good)):
         try:
-            view = serving_view(pages, limits, every_s=60.0)
+            view = serving_view(pages, limits, every_s=60.0, rules=SERVING_RULES)
         except TuiadvisorError:  # two pages of different servers
             continue
         orjson.dumps(serving_document(view))
@@ -284,6 +285,7 @@ SERVING = [
         serving_pages.triton({"a": (3, 1.0, 0.1), "tensorrt_llm": (3, 0.9, 0.1)}),
     )
 ]
+SERVING_RULES = serving_rules()
 PROMETHEUS_ODD = (
     *(
         b"+Inf",

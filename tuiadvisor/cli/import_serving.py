@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.serving import ServingView
 
 MAX_EVERY_S: Final = 24 * 3600.0
+LEAST_AGE_S: Final = 10.0  # both ends are told in whole seconds: a younger age would be a guess
 SUFFIXES: Final = (".json", ".md", ".html")
 
 
@@ -84,8 +85,8 @@ def _from_server(options: argparse.Namespace, limits: dict[str, float]) -> Servi
 
 
 def _age_s(page: Page, fetched: Fetched) -> float | None:
-    """How long the server has run; None where its page does not say when it began."""
-    if page.start_s is None or not fetched.served_s - page.start_s > 0:
+    """How long the server has run; None where its page does not say when it began, or that was only just now."""
+    if page.start_s is None or fetched.served_s - page.start_s < LEAST_AGE_S:
         return None
     return fetched.served_s - page.start_s
 

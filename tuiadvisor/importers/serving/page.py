@@ -27,6 +27,7 @@ MAX_BYTES: Final = 8 << 20  # of what is read: vLLM writes some 100 kB for one e
 MAX_LINE: Final = 8 << 10  # characters: the parser's time grows with the square of a line of quotes
 MAX_SERIES: Final = 50_000
 MAX_LABELS: Final = 40
+LARGEST: Final = 1e300  # the parser makes whole numbers of any length of digits
 LEAST_TRIED: Final = 200  # lines of a page without any known name: enough to tell a page from something else
 START: Final = "process_start_time_seconds"
 _NAME: Final = re.compile(r"(?:#\s*(?:TYPE|HELP)\s+)?\"?([a-zA-Z_:][a-zA-Z0-9_:]*)")
@@ -74,7 +75,7 @@ def read_page(raw: bytes, source: str) -> Page:
             held = series.setdefault(name, {})
             if key in held:
                 raise TuiadvisorError(f"{source}: a series of {name} is there twice; save the page anew")
-            held[key] = float(sample.value)
+            held[key] = float(sample.value) if abs(sample.value) < LARGEST else math.inf
             num_series += 1
             if num_series > MAX_SERIES:
                 raise TuiadvisorError(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.importers.serving.page import Page
     from tuiadvisor.views.run_view import Finding
     from tuiadvisor.views.serving import ServedModel
+    from tuiadvisor_rules.loader import Rule
 
 MAX_MODELS: Final = 16
 KNOWN: Final = ", ".join(server.name for server in SERVERS)
@@ -38,8 +39,12 @@ def serving_view(
     every_s: float | None = None,
     since_start_s: float | None = None,
     model: str | None = None,
+    rules: tuple[Rule, ...] | None = None,
 ) -> ServingView:
-    """What these pages tell, the earlier first. every_s: between two; since_start_s: of one, if it is known."""
+    """What these pages tell, the earlier first. every_s: between two; since_start_s: of one, if it is known.
+
+    rules: to judge by; None: the shipped ones as the user's folder changes them.
+    """
     after, before = pages[-1], pages[0] if len(pages) > 1 else None
     window_s = every_s if before is not None else since_start_s
     sources = tuple(page.source for page in pages)
@@ -50,7 +55,8 @@ def serving_view(
         raise TuiadvisorError(
             f"{before.source}: holds no metrics of {server.name}; name two pages of one server"
         )
-    rules = serving_rules()
+    if rules is None:
+        rules = serving_rules()
     reading = Pages(server, after, before)
     found = [
         judged(served_model(reading.of_model(name), limits, window_s), rules)

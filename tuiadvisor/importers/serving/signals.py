@@ -28,6 +28,7 @@ ANEW: Final = (
     "the server began anew between the two pages, or they are in the wrong order: import the later one alone"
 )
 Value = TypeVar("Value")
+MOST: Final = 1e15  # of anything counted: beyond it floats no longer tell one from two
 START_TOLERANCE_S: Final = 1.0  # of one process; the figure is rounded by some platforms
 
 
@@ -108,7 +109,7 @@ def counted(pages: Pages, source: Source) -> dict[Key, float]:
         return late - early
 
     parts = _between(pages, source.name, after, lambda page: _series(pages, page, name, source), difference)
-    if not all(math.isfinite(value) and value >= 0 for value in parts.values()):
+    if not _are_counts(parts.values()):
         raise UnknownError(f"{source.name} is no count on this page")
     return _fullest(parts, lambda value: value)
 
@@ -119,7 +120,7 @@ def mean_of(pages: Pages, signal: str) -> tuple[float, int, str] | None:
     if found is None:
         return None
     spent, often = (math.fsum(counted(pages, source).values()) for source in found)
-    return (spent * found[0].factor / often, int(often), found[0].name) if often else None
+    return (spent * found[0].factor / often, int(often), found[0].name) if 0 < often <= MOST else None
 
 
 def gauges_of(pages: Pages, page: Page, signal: str) -> dict[Key, float]:
@@ -130,7 +131,7 @@ def gauges_of(pages: Pages, page: Page, signal: str) -> dict[Key, float]:
             most = _series(pages, page, source.of[0], source, source.of[1])
             found = {key: value / most[key] for key, value in found.items() if most.get(key)}
         if found:
-            if not all(math.isfinite(value) and value >= 0 for value in found.values()):
+            if not _are_counts(found.values()):
                 raise UnknownError(f"{source.name} is no number of its kind on this page")
             return _fullest(_without_parts(found), lambda value: value)
     raise UnknownError(pages.server.lacks.get(signal, _absent(pages, signal, pages.server.gauges)))
@@ -170,6 +171,11 @@ def _histograms(pages: Pages, source: Source, page: Page) -> dict[Key, Histogram
         except HistogramError as error:
             raise UnknownError(f"{source.name} is damaged: {error}") from None
     return found
+
+
+def _are_counts(values: Iterable[float]) -> bool:
+    """Numbers of requests, or shares; NaN is none."""
+    return all(0 <= value <= MOST for value in values)
 
 
 def _edge(text: str) -> float:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+
+MOST: Final = 1e15  # observations: beyond it floats no longer tell one from two
 
 
 class HistogramError(ValueError):
@@ -158,12 +161,14 @@ def together(parts: Sequence[Histogram]) -> Histogram:
         raise HistogramError("its series share no edge of a bucket")
     edges = tuple(sorted(shared))
     counts = tuple(sum(part.counts[part.edges.index(edge)] for part in parts) for edge in edges)
+    if counts[-1] > MOST:
+        raise HistogramError("its series together count more than can be")
     totals = [part.total for part in parts]
     total = None if None in totals else math.fsum(value for value in totals if value is not None)
     return Histogram(edges, counts, total)
 
 
 def _whole(number: float) -> int:
-    if not math.isfinite(number) or number < 0 or number != int(number) or number > 2**53:
+    if not math.isfinite(number) or number < 0 or number != int(number) or number > MOST:
         raise HistogramError("a count of it is no whole number")
     return int(number)
