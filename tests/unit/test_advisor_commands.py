@@ -64,5 +64,5 @@ def test_every_finding_above_info_names_what_confirms_it(rule: object) -> None:
     assert any(texts) or not rule.levels  # type: ignore[attr-defined]
     for text in texts:
         assert set(re.findall(r"\b[A-Z]{3,}_?[A-Z]*\b", text)) <= {
-            "PID", "RANK", "HOST", "FILE", "RUN", "DATA_DIR", "LARGE", "SMALL", "TORCH_LOGS", "CPU",
+            "PID", "RANK", "HOST", "FILE", "RUN", "DATA_DIR", "LARGE", "SMALL", "TORCH_LOGS", "CPU", "URL",
         }  # fmt: skip
