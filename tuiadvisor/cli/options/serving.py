@@ -38,6 +38,4 @@ def add_serving(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         )
     parser.add_argument("--model", metavar="NAME", help="of several models on the page this one alone")
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write it: .json, .md or .html"
-    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write it: .json, .md or .html")
