@@ -366,8 +366,10 @@ def _sanitize(table: Ints) -> None:
     if wrong.any():
         table[_DURATION_ROWS] = np.where(wrong, UNKNOWN, durations)
     arrive, release = table[_ARRIVE], table[_RELEASE]
-    # The barrier lies within its step: anything else belongs to another step or to nobody.
-    wrong = (arrive < table[_BEGIN]) | (release < arrive) | (release > table[_END])
+    # The release lies within its step: anything else belongs to another step or to nobody. The arrival is the release
+    # without what was waited since the last one, a barrier behind the optimizer's step included: it may be before it.
+    wrong = (release < table[_BEGIN]) | (release < arrive) | (release > table[_END])
+    wrong |= release - arrive > MAX_DURATION_NS
     if wrong.any():
         table[_ARRIVE, wrong] = table[_RELEASE, wrong] = UNKNOWN
     counts = table[_COUNT_ROWS]

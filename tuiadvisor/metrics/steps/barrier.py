@@ -134,8 +134,11 @@ def _waited_before_s(table: StepTable) -> Floats:
     """Communication of each step outside the gradient barrier: a barrier per batch, buffers broadcast in forward.
 
     Whoever is late there has made the others wait already, and all reach the gradients together. Without that waiting
-    a rank would have arrived so much earlier: subtracting it leaves each rank's own work.
+    a rank would have arrived so much earlier: subtracting it leaves each rank's own work. An arrival before its record
+    begins shows that this has been done, down to waits behind the last gradients (a barrier after a checkpoint).
     """
+    if (table.arrive_s_RK < table.begin_s_RK).any():
+        return np.zeros_like(table.arrive_s_RK)
     at_barrier = np.maximum(table.release_s_RK - table.arrive_s_RK, 0.0)
     elsewhere = table.phase_s_PRK[COMM] - at_barrier
     return np.where(np.isfinite(elsewhere), np.maximum(elsewhere, 0.0), 0.0)

@@ -1,0 +1,32 @@
+"""A barrier behind the optimizer's step, as after a checkpoint: what was waited there belongs to the next arrival."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from barrier_training import SAVE_S
+from rank_loops import diagnosis, training
+
+pytest.importorskip("torch")
+NUM_STEPS = 100
+
+
+def test_the_rank_that_writes_is_late_by_its_checkpoint(tmp_path: Path) -> None:
+    """Though the other one waits in the barrier and both come to the gradients together."""
+    with training("barrier_training.py", "checkpoint", tmp_path) as pids:
+        document = diagnosis(pids, tmp_path, NUM_STEPS)
+    assert "straggler" == document["verdict"]["finding"], document["verdict"]
+    assert [(0, "checkpoint")] == [(late["rank"], late["cause"]) for late in document["stragglers"]["ranks"]]
+    assert document["stragglers"]["ranks"][0]["loss_s_per_step"] == pytest.approx(SAVE_S, rel=0.3)
+    assert document["window"]["excluded"].get("partial", 0) < NUM_STEPS / 10
+
+
+def test_a_barrier_alone_makes_no_step_partial_and_nobody_late(tmp_path: Path) -> None:
+    """Both ranks arrive before their records begin, now and then."""
+    with training("barrier_training.py", "healthy", tmp_path) as pids:
+        document = diagnosis(pids, tmp_path, NUM_STEPS)
+    assert document["window"]["excluded"].get("partial", 0) < NUM_STEPS / 10
+    assert [] == [
+        entry for entry in document["findings"] if entry["id"] == "straggler" and entry["severity"] != "info"
+    ]
