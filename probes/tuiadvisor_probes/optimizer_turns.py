@@ -41,9 +41,11 @@ class Turns:
         self.done.clear()
         since = self._since_data
         if since is not None:
-            since.append(who)
+            since.append(
+                who
+            )  # empty: a loss scaler skipped the optimizer's step, which tells of no other optimizer
             if by_data:
-                self._waits_for_data = self._waits_for_data or len(set(since)) > 1
+                self._waits_for_data = self._waits_for_data or len({turn for turn in since if turn}) > 1
             elif len(since) > MAX_TURNS:  # the data has come to an end
                 self._since_data, self._waits_for_data = None, False
                 return True

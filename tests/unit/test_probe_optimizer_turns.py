@@ -85,3 +85,9 @@ def test_a_skipped_update_changes_nothing() -> None:
     """A turn in which a scaler skipped the optimizer has nobody in it."""
     found = borders([*repeat(".D G", 10), ".D", "", *repeat(".D G", 10)])
     assert found[-8:] == ["DG"] * 8
+
+
+def test_one_optimizer_whose_updates_are_skipped_takes_no_turns_with_itself() -> None:
+    """Several updates a batch, some skipped by a loss scaler: each stays a step."""
+    found = borders(itertools.chain.from_iterable([".A", "", "A", "A"] for _ in range(10)))
+    assert max(map(len, found)) == 1

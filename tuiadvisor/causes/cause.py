@@ -95,6 +95,7 @@ class Cause:
     is_remark: bool = False  # said beside such a verdict too: it happened, and limits no step
     names_ranks: bool = False  # a comparison says whose it is
     needs_device: bool = True  # where ranks compute on devices, a host's clock alone says nothing of it
+    at_best: bool = False  # of its gain no more than a part is had unless a fault takes it all
     amount: Callable[[Finding, RunView], float | None] = (
         no_amount  # seconds a step in a run that did not find it
     )

@@ -136,5 +136,6 @@ job exchange_steps steps steps in which the gradient communication was seen buck
     measure_job=measure_job,
     gain=gain,
     loss=loss,
+    at_best=True,  # gradients have to be exchanged: only a slow link's part can vanish
     amount=amount,
 )

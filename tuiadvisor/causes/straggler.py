@@ -94,6 +94,11 @@ def _measured(diagnosis: Diagnosis, job: Values, group: list[LateRank]) -> Measu
         "in_data": int(phase == "data_wait"),
         "in_compute": int(phase in COMPUTE),
         "in_host": int(phase in {"host", "device"}),
+        "in_checkpoint": int(phase == "checkpoint"),
+        "in_collection": int(cause.is_collecting),
+        "lacks_cores": int(cause.off_core == "core"),
+        "is_limited": int(cause.off_core == "limit"),
+        "is_stopped": int(cause.off_core == "stopped"),
     }
     details: Details = {
         f"excess_{name}_s": value
@@ -191,6 +196,11 @@ straggler whole_host flag 1 if all ranks of one host are late and no others
 straggler in_data flag 1 if the delay arises while waiting for data
 straggler in_compute flag 1 if it arises in forward, backward or optimizer
 straggler in_host flag 1 if it arises on the host or device as a whole
+straggler in_checkpoint flag 1 if it arises while writing a checkpoint
+straggler in_collection flag 1 if it arises while Python collects garbage
+straggler lacks_cores flag 1 if the rank is ready to run but has no core
+straggler is_limited flag 1 if the CPU limit of its container holds it back
+straggler is_stopped flag 1 if it is stopped again and again by a signal or a debugger
 """,
     scope="straggler",
     measure_job=measure_job,

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError(f"{path}: no such file or folder")
     found = sniff(path)
     words = command(found, options, is_folder=path.is_dir())
-    said = f"{one_line(options.path)}: {WORDS[found.kind]}{_beside(found)}; as: tuiadvisor {' '.join(words[:-1])}"
+    said = f"{one_line(options.path)}: {_taken_for(found, path)}{_beside(found)}; as: tuiadvisor {' '.join(words[:-1])}"
     print(f"{said} {shell_word(words[-1])}", file=sys.stderr)
     commands = importlib.import_module("tuiadvisor.cli.commands")
     code: int = commands.run(words)
@@ -50,6 +50,12 @@ def command(found: Sniffed, options: argparse.Namespace, *, is_folder: bool) -> 
             raise TuiadvisorError(f"{path} is a folder of recordings: --json takes one of them")
         return ["runs", *once, path]
     return ["diagnose", "--json", path] if options.json else ["replay", *once, path]
+
+
+def _taken_for(found: Sniffed, path: Path) -> str:
+    if path.is_dir() and found.kind == RECORDING:
+        return "a folder of recordings"
+    return WORDS[found.kind]
 
 
 def _beside(found: Sniffed) -> str:

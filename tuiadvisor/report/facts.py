@@ -58,9 +58,7 @@ def step_facts(view: RunView) -> list[tuple[str, str]]:
 def window_note(view: RunView) -> str:
     """The steps that figures are from, and those that were left out."""
     window = view.window
-    left_out = ", ".join(
-        f"{count:,} {why.replace('_', ' ')}" for why, count in window.excluded.items() if count
-    )
+    left_out = text_of.left_out(window.excluded)
     note = f"Mean over ranks, {text_of.steps(window.first_step, window.last_step)}"
     note += f", without {left_out}" if left_out else ""
     return f"{note} ({window.change})." if window.change else f"{note}."

@@ -173,18 +173,19 @@ def _run(run: Dossier, *, is_only: bool) -> str:
 def _verdict(view: RunView) -> str:
     verdict = view.verdict
     decision = verdict.decision or ""
+    following = "Largest part of a step:" if decision == "keep" else "Then the next constraint:"
     rest = "".join(
         f'<p><span class="dim">{name}</span> {_e(text)}</p>'
         for name, text in (
             ("Because:", verdict.because),
-            ("Then the next constraint:", text_of.phase_name(verdict.next_constraint or "")),
+            (following, text_of.phase_name(verdict.next_constraint or "")),
             ("Verify:", verdict.verify),
         )
         if text
     )
     if verdict.speedup is not None:
-        low, high = text_of.factor(verdict.speedup.low), text_of.factor(verdict.speedup.high)
-        rest = f"<p>Expected speed-up {text_of.factor(verdict.speedup.expected)} ({low} to {high}, 95 %).</p>{rest}"
+        said = text_of.speedup(verdict)
+        rest = f"<p>{_e(said[0].upper() + said[1:])}.</p>{rest}"
     badge = DECISIONS.get(decision, "not yet").upper()
     return (
         f'<div class="verdict {_e(decision)}"><strong><span class="badge">{_e(badge)}</span>'

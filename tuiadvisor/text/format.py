@@ -13,7 +13,9 @@ from tuiadvisor import phases
 from tuiadvisor.views.names import limit_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tuiadvisor.views.run_view import Verdict
 
 UNKNOWN = "unknown"
 TALLEST = 2.5  # medians: what is taller is cut and said
@@ -23,6 +25,17 @@ TO = "\u2013"  # between the ends of a range
 DECIMAL = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"))
 BINARY = ((1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"))
 _UNITS_OF_BYTES: list[tuple[float, str]] = list(DECIMAL)
+
+_LEFT_OUT = {
+    "warmup": "of warm-up",
+    "checkpoint": "with a checkpoint",
+    "eval": "with a forward without gradient",
+    "capture": "under a capture",
+    "periodic_pause": "with a periodic pause",
+    "irregular_pause": "with an irregular pause",
+    "before_change": "before the change",
+    "partial": "not seen whole",
+}
 
 PHASE_NAMES = {phase.name: phase.label for phase in phases.TABLE}
 
@@ -127,6 +140,20 @@ def num_bytes(value: float | None) -> str:
 def factor(value: float | None) -> str:
     """'1.69 times' with the sign."""
     return UNKNOWN if value is None or not math.isfinite(value) else f"{value:.2f}{TIMES}"
+
+
+def left_out(excluded: Mapping[str, int]) -> str:
+    """'20 of warm-up, 1 not seen whole': steps of a window that no figure is from."""
+    return ", ".join(f"{num:,} {_LEFT_OUT.get(why, why)}" for why, num in excluded.items() if num)
+
+
+def speedup(verdict: Verdict) -> str:
+    """'expected speed-up: 1.69 times (1.66 to 1.72, 95 %)'; 'at best' where the loss can only be made less."""
+    if verdict.speedup is None:
+        return ""
+    low, high = factor(verdict.speedup.low), factor(verdict.speedup.high)
+    name = "speed-up at best" if verdict.at_best else "expected speed-up"
+    return f"{name}: {factor(verdict.speedup.expected)} ({low} to {high}, 95 %)"
 
 
 def count(value: int | None, noun: str = "", plural: str = "") -> str:

@@ -259,6 +259,7 @@ class Verdict:
     next_constraint: str | None
     because: str
     verify: str
+    at_best: bool = False  # the speed-up is an upper bound: what is lost can be made less, seldom nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def _job(view: RunView) -> list[Line]:
         text_of.count(run.world_size, "rank") if run.world_size is not None else "unknown world size",
         text_of.count(len(run.hosts), "host") if run.hosts else "unknown hosts",
         f"torch {run.torch or text_of.UNKNOWN}",
-        run.backend or "unknown backend",
+        run.backend or ("no process group" if run.world_size == 1 else "unknown backend"),
         device_words(run.device, view.clock) or "unknown device",
     ]
     if view.last_step is not None:
@@ -108,8 +108,7 @@ def _verdict(view: RunView) -> list[Line]:
     rows = sections.verdict(view, WIDTH, 6)
     rows = [Line(((row.text.strip() if index == 0 else row.text, "text"),)) for index, row in enumerate(rows)]
     if verdict.speedup is not None:
-        low, high = text_of.factor(verdict.speedup.low), text_of.factor(verdict.speedup.high)
-        rows.append(line(f"expected speed-up: {text_of.factor(verdict.speedup.expected)} ({low} to {high})"))
+        rows.append(line(text_of.speedup(verdict)))
     for name, text in (("because", verdict.because), ("verify", verdict.verify)):
         if text:
             rows += bullet(f"{name}:", text, WIDTH)

@@ -50,7 +50,10 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     lines += [indent(line((text, "strong")), len(badge) + 1) for text in rows[1:]]
     if view.decided.next_constraint and len(lines) < max_rows - 1:
         name = text_of.phase_name(view.decided.next_constraint)
-        lines.append(indent(line((f"then the next constraint is {name}", "dim")), len(badge) + 1))
+        words = (
+            f"largest part of a step: {name}" if decision == "keep" else f"then the next constraint is {name}"
+        )
+        lines.append(indent(line((words, "dim")), len(badge) + 1))
     return _cut(lines, max_rows, width)
 
 
@@ -74,8 +77,11 @@ def step_figures(view: RunView, width: int) -> Line:
     slowed: list[Span] = []
     if view.slowdown is not None:
         slowed = [("   slowed ", "dim"), figure(text_of.factor(view.slowdown))]
-    whole = Line((*spans, *slowed))
-    return whole if length(whole) <= width else crop(Line(tuple(spans)), width)
+    fullest = [*spans, *slowed, (" by uneven ranks", "dim")] if slowed else spans
+    for whole in (fullest, [*spans, *slowed]):
+        if length(Line(tuple(whole))) <= width:
+            return Line(tuple(whole))
+    return crop(Line(tuple(spans)), width)
 
 
 def figure(text: str) -> Span:
@@ -126,9 +132,7 @@ def step_title(name: str, view: RunView) -> str:
 
 def window(view: RunView) -> str:
     """Return which steps the figures are from, and which were left out."""
-    left_out = ", ".join(
-        f"{count:,} {why.replace('_', ' ')}" for why, count in view.window.excluded.items() if count
-    )
+    left_out = text_of.left_out(view.window.excluded)
     steps = text_of.steps(view.window.first_step, view.window.last_step)
     told = f"{steps}, without {left_out}" if left_out else steps
     return f"{told}: {view.window.change}" if view.window.change else told
@@ -310,8 +314,8 @@ def probe_work(work: ProbeWork) -> str:
     over = ""
     if work.is_over:
         is_always_on = work.always_on is not None and work.budget is not None and work.always_on > work.budget
-        cause = "without detail" if is_always_on else "by its bursts"
-        over = f", over its {text_of.small_share(work.budget)} {cause}"
+        cause = "even without detail" if is_always_on else "by its bursts"
+        over = f", over its budget of {text_of.small_share(work.budget)} {cause}"
     return f"probe {text_of.at_least(work.cost)} of step{over}; detail {text_of.share(work.detail)} of steps"
 
 
