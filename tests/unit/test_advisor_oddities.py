@@ -336,7 +336,16 @@ def test_a_rank_that_has_just_joined_was_not_compared(joins: int) -> None:
     assert [] == above_info(view)
     assert "communication_bound" not in {finding.id for finding in view.findings}
     assert "transfer" in {entry.metric for entry in view.unknown}
+    assert view.verdict.decision is None  # the others wait: for the network, or for the rank that joined
     assert view.verdict.sentence.endswith("1 rank was not compared and may be late.")
+
+
+def test_a_rank_that_was_not_compared_changes_nothing_where_nobody_waits() -> None:
+    """Whoever is not seen cannot be late where no time is spent waiting."""
+    job = Job(num_steps=320, attach=(0, 315, 0, 0), transfer_s=0.05 * MS)
+    view = final_view(job)
+    assert view.verdict.decision == "keep"
+    assert "1 rank was not compared" in view.verdict.sentence
 
 
 def test_a_rank_that_was_announced_but_sent_no_step_is_not_taken_for_a_slow_exchange() -> None:

@@ -209,6 +209,13 @@ def test_tokens_by_the_shape_where_no_loader_counts() -> None:
     assert "images" in (unknown.why or "") or "length" in (unknown.why or "")
 
 
+def test_a_row_with_its_target_has_one_token_more_than_the_model_sees() -> None:
+    """x, y = batch[:, :-1], batch[:, 1:]: the model works on one id less a row."""
+    stack = dense(10**9, 24, 2048, device_name=H100, input="8x64", input_dtype="int64", micro_steps=1)
+    assert assess(stack, replace(WORK, tokens=520.0, samples=8.0), NOTHING_GIVEN).tokens_per_step == 512
+    assert assess(stack, replace(WORK, tokens=528.0, samples=8.0), NOTHING_GIVEN).tokens_per_step == 528
+
+
 def test_ranks_of_one_tensor_parallel_group_see_one_batch() -> None:
     stack = dense(10**9, 24, 2048, device_name=H100, mesh="dp=4 tp=2", sharding="DTensor: whole sizes")
     half = assess(stack, WORK, NOTHING_GIVEN)

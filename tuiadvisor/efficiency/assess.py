@@ -156,17 +156,24 @@ def _tokens(stack: Stack, work: Work, given: GivenWork) -> float | None:
     """Of a step: as stated, else as the batches of ids say, else by the shape of one and the number of backwards."""
     shape, dtype = _shape(stack), stack.text("input_dtype")
     is_ids = len(shape) == 2 and dtype in {"int64", "int32"}  # of floats a model makes patches, or fewer rows
-    if work.tokens is not None and (is_ids or given.tokens_per_step is not None):
+    if work.tokens is not None and given.tokens_per_step is not None:
         return work.tokens
+    if work.tokens is not None and is_ids:
+        return work.tokens if not _holds_target(shape, work) else work.tokens * shape[1] / (shape[1] + 1)
     if not is_ids or not stack.number("micro_steps"):
         return None
     return float(math.prod(shape) * (stack.number("micro_steps") or 0) * work.num_ranks)
 
 
+def _holds_target(shape: tuple[int, ...], work: Work) -> bool:
+    """Whether a batch has one id more a row than the model sees: inputs and targets are the same ids, shifted."""
+    return len(shape) == 2 and bool(work.tokens) and work.tokens == (work.samples or 0) * (shape[1] + 1)
+
+
 def _length(stack: Stack, work: Work) -> float | None:
-    if work.tokens and work.samples:
-        return work.tokens / work.samples
     shape = _shape(stack)
+    if work.tokens and work.samples and not _holds_target(shape, work):
+        return work.tokens / work.samples
     return float(shape[1]) if len(shape) > 1 else None
 
 

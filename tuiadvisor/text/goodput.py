@@ -21,7 +21,14 @@ def headline(found: Goodput) -> str:
         return f"goodput {text_of.UNKNOWN}: too little of {text_of.seconds(found.span_s)} could be judged"
     base = "from the start of the process" if found.from_start else "that was watched"
     known = text_of.seconds(found.span_s - found.unknown_s)
-    return f"goodput {text_of.share(found.end_to_end)}: useful steps in {known} of wall time {base}"
+    whole = f", {text_of.seconds(found.unknown_s)} not known left out" if found.unknown_s else ""
+    return f"goodput {text_of.share(found.end_to_end)}: useful steps in {known} of wall time {base}{whole}"
+
+
+def title(found: Goodput) -> str:
+    """Over the waterfall: what its shares are of, where that is not what the figure is of."""
+    name = "where the wall time went"
+    return f"{name}, shares of all {text_of.seconds(found.span_s)}" if found.unknown_s else name
 
 
 def notes(found: Goodput) -> list[str]:

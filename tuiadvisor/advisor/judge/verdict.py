@@ -7,6 +7,7 @@ as it is.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
@@ -55,7 +56,7 @@ def verdict(
         )
     above = [entry for entry in judged if entry.finding.severity != "info"]
     if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
-        return Verdict(None, f"Not decided: {why}.", None, None, None, None, why, "")
+        return _undecided(why)
     if not above:
         return _keep(judged, diagnosis, job_seconds, num_not_compared)
     chosen = above[0]
@@ -85,8 +86,7 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
         )
     if num_not_compared and diagnosis.table.num_ranks < 2:  # one alone
         return "one device's clock was seen, and what it waits for the others lies in it"
-    waits_K = diagnosis.steady_barrier.transfer_K
-    waits_s = float(waits_K.mean()) if waits_K.size else 0.0
+    waits_s = _waits_s(diagnosis)
     if waits_s > MAX_UNEVEN_WAITS * step_s:
         return (
             f"all devices wait {seconds(waits_s)} a step, for the network or for one another, but not in all of the "
@@ -99,6 +99,16 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
             f"{'one rank' if num_not_compared == 1 else f'one of {num_not_compared} ranks'} whose device was not seen"
         )
     return ""
+
+
+def _waits_s(diagnosis: Diagnosis) -> float:
+    """Mean seconds a step from the last arrival seen to the release: a rank that was not seen lies in it."""
+    waits_K = diagnosis.steady_barrier.transfer_K
+    return float(waits_K.mean()) if waits_K.size else math.nan
+
+
+def _undecided(why: str) -> Verdict:
+    return Verdict(None, f"Not decided: {why}.", None, None, None, None, why, "")
 
 
 def not_yet(
@@ -130,10 +140,20 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
         sentence = (
             f"Keep: the mean step takes {seconds(mean_s)}; whether a rank is late could not be observed."
         )
+    elif num_not_compared and not _waits_s(diagnosis) <= MIN_WAIT_SHARE * mean_s:  # unknown waits too
+        waits_s = _waits_s(diagnosis)
+        waits = (
+            f", {seconds(waits_s)} of it waiting for the network or for a rank that was not seen"
+            if math.isfinite(waits_s)
+            else ""
+        )
+        return _undecided(
+            f"the mean step takes {seconds(mean_s)}{waits}. {_ranks(num_not_compared)} not compared and may be late"
+        )
     elif num_not_compared:
         sentence = (
             f"Keep: nothing found in what was seen; the mean step takes {seconds(mean_s)}. "
-            f"{_ranks(num_not_compared)} not compared and may be late."
+            f"{_ranks(num_not_compared)} not compared, but hardly anybody is waited for."
         )
     elif unblamed is not None:
         # A loss stands beside this verdict: it must not say that there is none.

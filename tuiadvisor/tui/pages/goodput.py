@@ -52,7 +52,7 @@ def goodput_lines(found: Goodput, width: int) -> list[Line]:
     told = [each for text in words.notes(found) for each in bullet("·", text, width, "dim")]
     return [
         *head,
-        rule("where the wall time went", width),
+        rule(words.title(found), width),
         *waterfall.rows(found, width, len(found.waterfall)),
         BLANK,
         waterfall.one_bar(found, width),
