@@ -11,7 +11,6 @@ USEFUL: Final = "useful"
 # Time that nobody judged: neither useful nor lost, and outside the figure.
 UNKNOWN_KINDS: Final = ("before_watcher", "unwatched", "not_judged")
 
-LEAST_PART: Final = 1e-9  # of the span
 LEAST_SAID: Final = 0.005  # a smaller share is 0 % in words
 NAMES: Final = {
     "useful": "useful steps",
@@ -61,8 +60,7 @@ class Goodput:
 def parts_of(seconds: dict[str, float]) -> tuple[WallPart, ...]:
     """Bars of these seconds, those of nothing left out."""
     total = sum(seconds.values())
-    least = LEAST_PART * total  # what rounding leaves of a difference is nothing
-    return tuple(WallPart(kind, value, value / total) for kind, value in seconds.items() if value > least)
+    return tuple(WallPart(kind, value, value / total) for kind, value in seconds.items() if value > 0)
 
 
 def kind_words(kind: str) -> str:

@@ -31,6 +31,9 @@ MIN_WAIT_SHARE: Final = (
 )
 # Of the step. xprof: a collective share from 15 % on is high (rule communication_bound): it is no step to be kept.
 MAX_UNEVEN_WAITS: Final = 0.15
+NOTABLE_SHARE: Final = (
+    0.1  # of the step: as rule communication_bound, from where exposed time deserves a look
+)
 WORTH_SAYING_S: Final = 5.0  # until there is a verdict: less is not worth a word
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 HOST_CLOCK: Final = (
@@ -135,7 +138,9 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
     step = diagnosis.steady_barrier.cycle_K
     mean_s = float(step.mean())
     unblamed = next((entry for entry in judged if _unblamed(entry)), None)
-    sentence = f"Keep: nothing found is worth acting on; the mean step takes {seconds(mean_s)}."
+    sentence = (
+        f"Keep: nothing found is worth acting on; the mean step takes {seconds(mean_s)}.{_largest(judged)}"
+    )
     if _is_order_unknown(diagnosis):
         sentence = (
             f"Keep: the mean step takes {seconds(mean_s)}; whether a rank is late could not be observed."
@@ -175,6 +180,16 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
         because=unblamed.finding.message if unblamed else healthy.finding.message if healthy else sentence,
         verify=healthy.rule.verify if healthy else "",
     )
+
+
+def _largest(judged: list[Judged]) -> str:
+    """A remark of size: on a crowded host a loss of half the step may be nobody's fault, and is there nevertheless."""
+    losses = [
+        (entry.gain.loss_s, place, entry.headline)
+        for place, entry in enumerate(judged)
+        if entry.gain is not None and entry.gain.loss_low_s >= NOTABLE_SHARE * entry.gain.step_s
+    ]
+    return f" Largest loss seen: {max(losses)[2]}." if losses else ""
 
 
 def _unblamed(entry: Judged) -> bool:

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 GLYPHS = {"useful": ("█", "good"), "lost": ("▓", "warn"), "unknown": ("?", "dim")}
 NAME_WIDTH, SECONDS_WIDTH, SHARE_WIDTH = 26, 9, 7
 MIN_BAR = 12
+LEAST_S = 0.5e-6  # what rounding leaves of a difference is no part
 LEGEND = (("█", "good", "useful"), ("▓", "warn", "lost"), ("?", "dim", "not known: neither"))
 
 
 def rows(found: Goodput, width: int, most: int) -> list[Line]:
     """Return the parts, the smallest in one row where there is no room."""
-    parts = found.waterfall if len(found.waterfall) <= most else found.waterfall[: max(most - 1, 1)]
+    told = tuple(part for part in found.waterfall if part.seconds >= LEAST_S)
+    parts = told if len(told) <= most else told[: max(most - 1, 1)]
     bar_width = width - NAME_WIDTH - SECONDS_WIDTH - SHARE_WIDTH - 1
     sizes = cells_of([part.share for part in found.waterfall], max(bar_width, 0))
     lines, place = [], 0
@@ -39,7 +41,7 @@ def rows(found: Goodput, width: int, most: int) -> list[Line]:
             spans += [(" " * (place + 1), "text"), (glyph * size, role)]
         place += size
         lines.append(crop(Line(tuple(spans)), width))
-    left = len(found.waterfall) - len(parts)
+    left = len(told) - len(parts)
     if left:
         lines.append(line((f"and {text_of.count(left, 'smaller part')}", "dim")))
     return lines
