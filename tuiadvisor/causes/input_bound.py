@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Cause, Loss, share_of
@@ -15,15 +16,45 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
 
 
-def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
+ROUNDING: Final = 0.1  # of a worker: 4.1 workers' worth of work is left to four
+
+
+def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     """The data wait of the quarter of ranks that waits least."""
     data = diagnosis.input
+    workers = facts.stack.number("workers") if facts.stack is not None else None
+    wanted = workers_wanted(workers, data.gain) if data and workers is not None else None
     return {
+        "workers_wanted": wanted,
+        "workers_words": _workers_words(workers, wanted, facts.cores_per_rank),
         "data_wait_share": data.share if data else None,
         "data_wait_share_low": data.share_low if data else None,
         "data_wait_loss_s": data.gain.loss_s if data else None,
         "data_wait_since": diagnosis.input_since,
     }
+
+
+def workers_wanted(workers: int, found: Gain) -> int | None:
+    """As many worker processes of a rank's loader as would keep up with a step that waits for no data.
+
+    While ranks wait, all workers are at work: they need `workers` times a step for a step's batches (without workers
+    the wait itself), and a step without the wait leaves so much less time. None where no number of them would do.
+    """
+    rest_s = found.step_s - found.loss_s
+    if rest_s <= 0 or found.loss_s <= 0:
+        return None
+    work_s = workers * found.step_s if workers else found.loss_s
+    return max(math.ceil(work_s / rest_s - ROUNDING), workers + 1)
+
+
+def _workers_words(workers: int | None, wanted: int | None, cores: float | None) -> str:
+    if workers is None or wanted is None:
+        return ""
+    now = f"{workers} worker{'s' * (workers != 1)} a rank" if workers else "no worker processes"
+    words = f"; with {now} now, {wanted} would keep up if the work spreads over them"
+    if cores is not None and wanted + 1 > cores:
+        words += f" and mostly waits, as a rank has {cores:.2g} core{'s' * (cores > 1)}"
+    return words
 
 
 def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
@@ -47,6 +78,8 @@ INPUT_BOUND: Final = Cause(
 job data_wait_share share of the step that even the quarter of ranks that waits least waits for its next batch
 job data_wait_share_low share lower end of the interval of data_wait_share
 job data_wait_loss_s s a step, gone if no rank waited for data
+job workers_wanted count worker processes a rank with which its loader would keep up
+job workers_words text the same in words, empty where it is not known
 job data_wait_since steps job step since which the data wait has its level
 """,
     measure_job=measure_job,

@@ -307,6 +307,7 @@ EVIDENCE_NAMES = {
     "tf32_saves_share": "TF32 saves at best, of the step",
     "odd_weights_share": "weights in sides no multiple of 8",
     "loader_workers": "workers of the DataLoader",
+    "workers_wanted": "workers that would keep up",
     "num_running": "requests running",
     "num_waiting": "requests waiting",
     "num_engines": "engines",
