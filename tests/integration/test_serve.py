@@ -137,10 +137,10 @@ def test_nobody_without_the_address_gets_in(serving: Serving) -> None:
     root = f"http://127.0.0.1:{serving.port}/"
     for path in ("", "ws", "static/js/textual.js", f"{serving.address.split('/')[3][:-1]}/"):
         with pytest.raises(HTTPError) as caught:
-            urlopen(root + path, timeout=PATIENCE_S)  # noqa: S310  ours
+            urlopen(root + path, timeout=PATIENCE_S)
         assert 404 == caught.value.code
         caught.value.close()
-    with urlopen(serving.address, timeout=PATIENCE_S) as page:  # noqa: S310  ours
+    with urlopen(serving.address, timeout=PATIENCE_S) as page:
         assert "default-src 'self'" in page.headers["Content-Security-Policy"]
         assert "no-referrer" == page.headers["Referrer-Policy"]
         # Found by the host the browser used: the other end of an ssh tunnel may have another port.

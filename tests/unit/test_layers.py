@@ -114,6 +114,15 @@ ALLOWED = {
         "orjson",
         "pyarrow",
     ),
+    "tuiadvisor/outlets": (
+        "tuiadvisor.outlets",
+        "tuiadvisor.views",
+        "tuiadvisor.log",
+        "tuiadvisor.errors",
+        "tuiadvisor.__version__",
+        "orjson",
+        "prometheus_client",
+    ),
     "tuiadvisor/session": (
         "tuiadvisor.session",
         "tuiadvisor.views",

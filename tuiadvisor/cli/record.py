@@ -15,6 +15,7 @@ from tuiadvisor.app.live_feed import LiveFeed, attach_phase
 from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks
 from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.options.duration import seconds
+from tuiadvisor.cli.options.outlets import add_outlets, follow, outlets_of
 from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import open_session
 from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target
@@ -49,6 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add_remote_target(parser)
     add_probe_options(parser)
+    add_outlets(parser)
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the recording to write")
     parser.add_argument(
         "--for",
@@ -79,10 +81,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill ends it as ^C does
-    with open_session(options) as session:
+    with outlets_of(options) as outlets, open_session(options) as session:
         announce(session.viewer_url)
         feed = LiveFeed(session.source(), session.agent_error, session.request, measured_here())
         feed.start()
+        follow(outlets, feed)
         ended_alone = False
         try:
             ended_alone = _follow(session, feed, options.duration, options.steps)

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from typing import Final
+from typing import Any, Final
 
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.live_session import Session
+from tuiadvisor.cli.options.outlets import add_outlets, follow, outlets_of
 from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import terms_of
 from tuiadvisor.cli.options.training import add_probe_options
@@ -32,6 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--no-ui", action="store_true", help="no screens: the verdict as text when the training ends"
     )
     add_probe_options(parser)
+    add_outlets(parser)
     parser.add_argument(
         "training", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what starts the training"
     )
@@ -45,6 +47,11 @@ def run(options: argparse.Namespace) -> int:
             "nothing to run: write the training's command after --, e.g. -- torchrun train.py"
         )
     catalog()  # a wrong rule file is said before the training is started
+    with outlets_of(options) as outlets:
+        return _run(command, options, outlets)
+
+
+def _run(command: list[str], options: argparse.Namespace, outlets: Any) -> int:
     has_screens = not options.no_ui and sys.stdout.isatty()
     # Screens and prints of the ranks cannot share a terminal.
     output = subprocess.DEVNULL if has_screens else None
@@ -60,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return training.returncode
-    _watch(training, " ".join(command), options, has_screens=has_screens)
+    _watch(training, " ".join(command), options, outlets, has_screens=has_screens)
     if training.poll() is None:
         print(f"the training goes on (process {training.pid}); waiting for its end, ^C ends it", flush=True)
     return training.wait()
@@ -90,12 +97,18 @@ def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
 
 
 def _watch(
-    training: subprocess.Popen[bytes], command: str, options: argparse.Namespace, *, has_screens: bool
+    training: subprocess.Popen[bytes],
+    command: str,
+    options: argparse.Namespace,
+    outlets: Any,
+    *,
+    has_screens: bool,
 ) -> None:
     record = options.record
     with Session([training.pid], record, "", command, terms=terms_of(options)) as session:
         feed = LiveFeed(session.source(), session.agent_error, session.request, measured_here())
         feed.start()
+        follow(outlets, feed)
         try:
             if has_screens:
                 show(feed, recording=record or "")

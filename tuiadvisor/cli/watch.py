@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tuiadvisor.agent.discovery import find_ranks
 from tuiadvisor.app.screens import show_opened
 from tuiadvisor.cli.options.duration import seconds
+from tuiadvisor.cli.options.outlets import add_outlets
 from tuiadvisor.cli.options.sizes import add_sizes, sizes_of
 from tuiadvisor.cli.options.training import add_probe_options, add_remote_target, add_target, add_visit
 from tuiadvisor.text.terminal import shows_screens
@@ -26,6 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_remote_target(parser)
     add_probe_options(parser)
     add_visit(parser)
+    add_outlets(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="keep the recording in this file")
     add_sizes(parser)
     parser.add_argument("--once", action="store_true", help="no screens: print one summary as text and leave")

@@ -13,6 +13,7 @@ from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.progress import ProgressLine
 from tuiadvisor.app.screens import show_screens
+from tuiadvisor.cli.options.outlets import follow, outlets_of
 from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import open_target
 from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
@@ -36,11 +37,13 @@ ROOM: Final = (
 def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visit, LiveFeed]:
     """Session and feed of `watch`, started; the stack ends both. TuiadvisorError before anything is started."""
     catalog()  # a wrong rule file is said before anything is put into a training
+    outlets = stack.enter_context(outlets_of(options))
     session = open_target(options)
     stack.enter_context(session)
     feed = LiveFeed(session.source(), session.agent_error, session.request, measured_here())
     stack.callback(feed.stop)
     feed.start()
+    follow(outlets, feed)
     return session, feed
 
 

@@ -1,0 +1,199 @@
+"""The metrics' page: the screens' figures by Prometheus' conventions, without unknowns, for who may read it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from synthetic_run import MS, Fault, Job, final_view
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.outlets.metrics import MAX_LABEL, MAX_RANKS, families
+from tuiadvisor.outlets.outlets import Outlets, Wishes
+from tuiadvisor.outlets.page import MetricsServer, is_loopback, registry_of, write_file
+from tuiadvisor.views.run_view import RunView
+
+PROMTOOL = shutil.which("promtool") or ""
+DOCS = Path(__file__).parents[2] / "docs"
+LATE = Job(num_ranks=4).with_faults(Fault("backward", (2,), 8 * MS))
+
+
+@pytest.fixture(scope="module")
+def view() -> RunView:
+    """A run with a straggler."""
+    return final_view(LATE)
+
+
+def samples(view: RunView) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """By name and labels, as a server that reads the page has them."""
+    text = generate_latest(registry_of(lambda: view, "1.2")).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_figures_are_those_of_the_screens(view: RunView) -> None:
+    found = samples(view)
+    job = ("job", "train.py")
+    assert found["tuiadvisor_step_median_seconds", (job,)] == view.step.median_s
+    (late,) = view.stragglers
+    key = (("cause", late.cause), job, ("rank", "2"))
+    assert found["tuiadvisor_straggler_loss_seconds", key] == late.loss_s_per_step
+    assert found["tuiadvisor_verdict", (("decision", "tune"), job)] == 1
+    assert sum(value for (name, _), value in found.items() if name == "tuiadvisor_verdict") == 1
+
+
+def test_what_is_unknown_is_absent_and_what_is_nothing_is_zero(view: RunView) -> None:
+    found = samples(view)
+    names = {name for name, _ in found}
+    assert view.efficiency is None or view.efficiency.mfu is None
+    assert "tuiadvisor_mfu_ratio" not in names
+    assert found["tuiadvisor_frames_lost_total", (("job", "train.py"),)] == 0
+    unknown = {phase for phase, value in view.step.seconds.items() if value is None}
+    shown = {dict(labels)["phase"] for name, labels in found if name == "tuiadvisor_phase_seconds"}
+    assert unknown
+    assert shown == set(view.step.seconds) - unknown
+
+
+def test_a_large_job_has_series_of_those_that_stand_out_alone() -> None:
+    late = final_view(Job(num_ranks=96, num_steps=60).with_faults(Fault("backward", (70,), 8 * MS)))
+    assert len(late.ranks) > MAX_RANKS
+    ranks = {dict(labels)["rank"] for name, labels in samples(late) if name == "tuiadvisor_rank_step_seconds"}
+    assert "70" in ranks
+    assert len(ranks) <= MAX_RANKS
+    everybody = tuple(replace(row, is_outlier=True) for row in late.ranks)
+    family = next(
+        one
+        for one in families(replace(late, ranks=everybody), "1")
+        if one.name == "tuiadvisor_rank_step_seconds"
+    )
+    assert len(family.samples) == MAX_RANKS
+    assert family.samples[0].labels["rank"] == "70"
+
+
+def test_labels_from_outside_are_one_line_of_bounded_length(view: RunView) -> None:
+    hostile = replace(view, run=replace(view.run, label='a"b\n# HELP x y\n\x1b[2J' + "z" * 9999))
+    for _, labels in samples(hostile):
+        job = dict(labels)["job"]
+        assert job.startswith('a"b?# HELP')
+        assert len(job) == MAX_LABEL
+
+
+def documented() -> set[str]:
+    """Names in the table of the page about them."""
+    text = (DOCS / "prometheus.md").read_text()
+    return {f"tuiadvisor_{name}" for name in re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)}
+
+
+def test_the_documents_name_what_there_is_and_no_other(view: RunView) -> None:
+    """The table all of it; dashboard and alerts nothing else."""
+    shown = {name for name, _ in samples(view)}
+    assert shown <= documented()
+    from tuiadvisor.outlets import metrics
+
+    specs = (*metrics._of_job(view), *metrics._of_ranks(view), *metrics._of_findings(view))
+    assert {f"tuiadvisor_{spec[0]}" for spec in specs} <= documented()
+    for file in ("alerts.yml", "grafana.json"):
+        used = set(re.findall(r"\btuiadvisor_\w+", (DOCS / "prometheus" / file).read_text()))
+        assert used
+        assert used <= documented()
+    json.loads((DOCS / "prometheus" / "grafana.json").read_text())
+
+
+@pytest.mark.skipif(not PROMTOOL, reason="promtool (package prometheus) is not installed")
+def test_promtool_finds_nothing_to_complain_of(view: RunView) -> None:
+    page = generate_latest(registry_of(lambda: view, "1.2"))
+    done = subprocess.run([PROMTOOL, "check", "metrics"], input=page, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()
+    rules = DOCS / "prometheus" / "alerts.yml"
+    checked = subprocess.run([PROMTOOL, "check", "rules", rules], capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stderr.decode()
+
+
+def fetched(url: str, **headers: str) -> tuple[int, str]:
+    """(status, body)."""
+    asked = urllib.request.Request(
+        url, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_the_page_is_served_to_this_machine(view: RunView) -> None:
+    server = MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", 0)
+    try:
+        status, body = fetched(server.url)
+        assert (status, "tuiadvisor_step_median_seconds" in body) == (200, True)
+        assert fetched(server.url, Accept="application/openmetrics-text; version=1.0.0")[1].endswith(
+            "# EOF\n"
+        )
+        assert fetched(server.url.removesuffix("/metrics"))[0] == 404
+        assert fetched(server.url, Host="pages.example.com")[0] == 403
+    finally:
+        server.close()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(server.url, timeout=5)
+
+
+def test_with_a_token_only_its_holders_read_it(view: RunView) -> None:
+    server = MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", 0, token="a-long-enough-word")
+    try:
+        assert fetched(server.url)[0] == 401
+        assert fetched(server.url, Authorization="Bearer a-long-enough-wort")[0] == 401
+        assert fetched(server.url, Authorization="Bearer \u00e9")[0] == 401
+        assert fetched(server.url, Authorization="Bearer a-long-enough-word")[0] == 200
+    finally:
+        server.close()
+
+
+def test_other_machines_are_let_in_by_token_alone(view: RunView) -> None:
+    with pytest.raises(TuiadvisorError, match="--metrics-token"):
+        MetricsServer(registry_of(lambda: view, "1.2"), "0.0.0.0", 0)  # noqa: S104
+    assert is_loopback("localhost")
+    assert is_loopback("::1")
+    assert not is_loopback("127.0.0.1.example.com")
+
+
+def test_a_port_that_is_taken_is_a_line(view: RunView) -> None:
+    server = MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", 0)
+    try:
+        port = int(server.url.rpartition(":")[2].partition("/")[0])
+        with pytest.raises(TuiadvisorError, match=f"{port}: Address already in use"):
+            MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", port)
+    finally:
+        server.close()
+
+
+def test_the_file_is_whole_and_goes_with_the_session(view: RunView, tmp_path: Path) -> None:
+    path = tmp_path / "run.prom"
+    with Outlets(Wishes(file=path)):
+        assert path.exists()
+        write_file(registry_of(lambda: view, "1.2"), path)
+        assert path.stat().st_mode & 0o777 == 0o644
+        assert [entry.name for entry in tmp_path.iterdir()] == ["run.prom"]
+    assert not path.exists()
+
+
+def test_a_file_of_the_users_is_never_overwritten(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\n")
+    with pytest.raises(TuiadvisorError, match="holds something else"):
+        Outlets(Wishes(file=script))
+    assert script.read_text() == "print(1)\n"
+    with pytest.raises(TuiadvisorError, match="No such file"):
+        Outlets(Wishes(file=tmp_path / "no" / "run.prom"))

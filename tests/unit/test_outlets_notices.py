@@ -1,0 +1,210 @@
+"""Findings as notices: each piece of news once, whatever flickers, to receivers that may be slow or gone."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from synthetic_run import MS, Fault, Job, final_view
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.outlets import delivery
+from tuiadvisor.outlets.delivery import CommandReceiver, Delivery, WebhookReceiver
+from tuiadvisor.outlets.notices import GONE_S, SETTLE_S, Notice, Notices
+from tuiadvisor.views.run_view import RunView
+
+SECRET = "T0/B0/verysecret"
+
+
+@pytest.fixture(scope="module")
+def late() -> RunView:
+    """With one finding above info."""
+    view = final_view(Job(num_ranks=4).with_faults(Fault("backward", (2,), 8 * MS)))
+    worst = view.findings[0]
+    assert worst.severity == "critical"
+    return replace(view, findings=(worst,))
+
+
+def with_severity(view: RunView, severity: str) -> RunView:
+    """The same finding, more or less severe."""
+    return replace(view, findings=tuple(replace(one, severity=severity) for one in view.findings))
+
+
+def test_each_piece_of_news_is_told_once(late: RunView) -> None:
+    notices, calm = Notices(), replace(late, findings=())
+    told = []
+    sequence = [
+        (late, 0.0),
+        (late, SETTLE_S),
+        (late, SETTLE_S + 1),
+        (with_severity(late, "warning"), 20.0),
+        (with_severity(late, "warning"), 23.0),
+        (with_severity(late, "warning"), 24.0),
+        (calm, 25.0),
+        (calm, 24.0 + GONE_S),
+        (calm, 60.0),
+    ]
+    for view, now_s in sequence:
+        told += [(now_s, notice.event, notice.was) for notice in notices.look(view, now_s)]
+    assert told == [
+        (SETTLE_S, "opened", None),
+        (23.0, "changed", "critical"),
+        (24.0 + GONE_S, "closed", "warning"),
+    ]
+
+
+def test_what_flickers_is_no_news(late: RunView) -> None:
+    notices, calm = Notices(), replace(late, findings=())
+    assert [
+        one for k in range(40) for one in notices.look(late if k % 2 else calm, k * (SETTLE_S / 2 + GONE_S))
+    ] == []
+    opened = Notices()
+    events = [one.event for k in range(60) for one in opened.look(calm if k % 5 == 4 else late, k * 1.0)]
+    assert events == ["opened"]
+
+
+def test_a_remark_is_no_news(late: RunView) -> None:
+    notices = Notices()
+    assert [one for k in range(9) for one in notices.look(with_severity(late, "info"), 1.0 * k)] == []
+
+
+def news(late: RunView) -> Notice:
+    """One opened finding."""
+    return Notice("opened", late.findings[0], None, late)
+
+
+def test_a_command_gets_it_as_json_and_without_a_shell(late: RunView, tmp_path: Path) -> None:
+    script = tmp_path / "tell.py"
+    script.write_text(
+        "import json, os, pathlib, sys\n"
+        "told = json.load(sys.stdin), os.environ['TUIADVISOR_EVENT'], sys.argv[2]\n"
+        "pathlib.Path(sys.argv[1]).write_text(json.dumps(told))\n"
+    )
+    out = tmp_path / "out put.json"
+    receiver = CommandReceiver(f"{sys.executable} {script} '{out}' '$(touch x);`id`'")
+    assert receiver.deliver(news(late)) == ""
+    document, event, argument = json.loads(out.read_text())
+    assert (event, argument) == ("opened", "$(touch x);`id`")
+    assert document == json.loads(json.dumps(news(late).document()))
+    assert (document["finding"]["ranks"], document["verdict"]["decision"]) == ([2], "tune")
+
+
+def test_a_command_that_fails_is_said(late: RunView) -> None:
+    assert CommandReceiver(f"{sys.executable} -c 'raise SystemExit(3)'").deliver(news(late)) == "exit code 3"
+    worker = Delivery([CommandReceiver(f"{sys.executable} -c 'raise SystemExit(3)'")])
+    worker.add(news(late))
+    worker.add(news(late))
+    assert worker.close() == [f"--on-finding {sys.executable}: exit code 3 (2x)"]
+
+
+@pytest.mark.parametrize("words", ["", "   ", "'open", "/no/such/program x"])
+def test_what_is_no_command_is_refused_before_anything_starts(words: str) -> None:
+    with pytest.raises(TuiadvisorError, match="--on-finding"):
+        CommandReceiver(words)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://host/x",
+        "file:///etc/passwd",
+        "https:///x",
+        "http://host:99999/",
+        "http://h/a b",
+        "http://[::1",
+    ],
+)
+def test_what_is_no_url_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(TuiadvisorError) as caught:
+        WebhookReceiver(url, "json")
+    assert url not in str(caught.value)
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Answers as told, keeps what it got."""
+
+    answers: ClassVar[list[int]] = []
+    bodies: ClassVar[list[tuple[str, bytes]]] = []
+
+    def do_POST(self) -> None:
+        """One notice."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.bodies.append((self.path, body))
+        code = self.answers.pop(0) if self.answers else 200
+        self.send_response(code)
+        if code == 302:
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def hook() -> Iterator[str]:
+    """The URL of a receiver."""
+    Hook.answers.clear()
+    Hook.bodies.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/{SECRET}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_webhook_gets_json_or_a_text(late: RunView, hook: str) -> None:
+    assert WebhookReceiver(hook, "json").deliver(news(late)) == ""
+    assert WebhookReceiver(hook, "slack").deliver(news(late)) == ""
+    (_, document), (_, text) = Hook.bodies
+    assert json.loads(document)["event"] == "opened"
+    assert json.loads(text) == {"text": news(late).text()}
+    assert "critical: The others wait" in news(late).text()
+
+
+def test_a_webhook_is_tried_again_and_does_not_follow(
+    late: RunView, hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "PAUSES_S", (0.01, 0.01))
+    Hook.answers += [500, 503]
+    assert WebhookReceiver(hook, "json").deliver(news(late)) == ""
+    assert len(Hook.bodies) == 3
+    Hook.answers += [302, 302, 302]
+    assert WebhookReceiver(hook, "json").deliver(news(late)) == "answered 302"
+    assert {path for path, _ in Hook.bodies} == {f"/{SECRET}"}
+
+
+def test_the_secret_of_a_url_is_in_no_line(late: RunView) -> None:
+    worker = Delivery([WebhookReceiver(f"http://127.0.0.1:9/{SECRET}?key=k1#f", "json")])
+    worker.add(news(late))
+    (line,) = worker.close()
+    assert "http://127.0.0.1" in line
+    assert not any(word in line for word in ("verysecret", "k1", ":9"))
+
+
+def test_a_receiver_that_hangs_holds_up_nobody(late: RunView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "LAST_S", 0.2)
+    held = threading.Event()
+
+    class Hanging:
+        name = "hanging"
+
+        def deliver(self, _: Notice) -> str:
+            held.wait()
+            return ""
+
+    worker = Delivery([Hanging()])
+    for _ in range(delivery.MAX_WAITING + 50):
+        worker.add(news(late))  # returns at once, or this test would not end
+    (line,) = worker.close()
+    held.set()
+    assert "notices were not delivered" in line
+    assert int(line.split()[0]) >= delivery.MAX_WAITING

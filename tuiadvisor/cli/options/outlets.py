@@ -1,0 +1,112 @@
+"""The options that tell other tools of a session: Prometheus, a command, a webhook."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.errors import TuiadvisorError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from tuiadvisor.app.live_feed import LiveFeed
+
+DEFAULT: Final = "127.0.0.1:9409"
+MAX_TOKEN: Final = 4096
+
+
+def add_outlets(parser: argparse.ArgumentParser) -> None:
+    """--metrics, --metrics-file, --on-finding, --webhook."""
+    group = parser.add_argument_group("telling other tools")
+    group.add_argument(
+        "--metrics", nargs="?", const=DEFAULT, type=_address, metavar="ADDR:PORT",
+        help=f"serve Prometheus metrics (default {DEFAULT}; port 0: any free one)",
+    )  # fmt: skip
+    group.add_argument(
+        "--metrics-token", metavar="FILE",
+        help="readers must send what is in this file as a bearer token; needed where other machines reach the address",
+    )  # fmt: skip
+    group.add_argument(
+        "--metrics-file",
+        metavar="FILE",
+        help="write them to this file, for node_exporter's textfile collector",
+    )
+    group.add_argument(
+        "--on-finding", metavar="COMMAND",
+        help="run this once when a finding opens, changes severity or closes; JSON on its standard input",
+    )  # fmt: skip
+    group.add_argument("--webhook", metavar="URL", help="POST the same JSON there")
+    group.add_argument(
+        "--webhook-format", choices=("json", "slack"), default="json", help="slack: a text as Slack takes it"
+    )
+
+
+@contextlib.contextmanager
+def outlets_of(options: argparse.Namespace) -> Iterator[Any]:
+    """The Outlets that were asked for, listening; None where there are none. What failed is said at the end."""
+    if not any((options.metrics, options.metrics_file, options.on_finding, options.webhook)):
+        if options.metrics_token:
+            raise TuiadvisorError("--metrics-token: nothing is served; add --metrics")
+        yield None
+        return
+    module = importlib.import_module("tuiadvisor.outlets.outlets")
+    wishes = module.Wishes(
+        address=options.metrics,
+        token=_token(options.metrics_token) if options.metrics_token else "",
+        file=Path(options.metrics_file) if options.metrics_file else None,
+        command=options.on_finding,
+        webhook=options.webhook,
+        webhook_format=options.webhook_format,
+    )
+    with module.Outlets(wishes) as outlets:
+        if outlets.url:
+            print(f"metrics: {outlets.url}", file=sys.stderr)
+        yield outlets
+    for line in outlets.said:
+        print(line, file=sys.stderr)
+
+
+def follow(outlets: Any, feed: LiveFeed) -> None:
+    """Tell of the feed's views, but not of an earlier moment that somebody looks at."""
+    if outlets is None:
+        return
+
+    def latest() -> Any:
+        state = feed.latest()
+        return None if state.past is not None or feed.frozen else state.view
+
+    outlets.follow(latest)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """ADDR:PORT, [ADDR]:PORT, :PORT or PORT; an argparse type."""
+    host, _, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not (port.isascii() and port.isdigit()) or int(port) > 65535 or any(char.isspace() for char in host):
+        raise ArgumentTypeError(f"{text!r} is no address; write {DEFAULT}")
+    return host or "127.0.0.1", int(port)
+
+
+def _token(name: str) -> str:
+    """The first line of the file; nobody else may read it."""
+    try:
+        path = Path(name)
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            words = file.read(MAX_TOKEN).decode("ascii", "replace").split()
+    except OSError as error:
+        raise TuiadvisorError(
+            f"--metrics-token {name}: {error.strerror}; write a long random word to it"
+        ) from None
+    if mode & 0o077:
+        raise TuiadvisorError(f"--metrics-token {name}: others may read it; chmod 600 {name}")
+    if len(words) != 1 or len(words[0]) < 16 or not words[0].isprintable():
+        raise TuiadvisorError(f"--metrics-token {name}: holds no single word of 16 characters or more")
+    return words[0]

@@ -1,0 +1,95 @@
+"""Which findings have opened, changed in severity or closed since the last look, each told once.
+
+In: RunViews as they come, and the time.  Out: Notices. A finding is told once it has stood for SETTLE_S, and closed
+once it has been gone for GONE_S: what flickers is no news. Remarks (severity info) are none either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import Finding, RunView
+
+SCHEMA: Final = 1
+SETTLE_S: Final = 2.0  # as the verdict of `watch --once` has to stand
+GONE_S: Final = 10.0
+
+Key = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One piece of news of a run."""
+
+    event: str  # opened | changed | closed
+    finding: Finding
+    was: str | None  # severity it was told with before
+    view: RunView
+
+    def document(self) -> dict[str, object]:
+        """As JSON for commands and webhooks."""
+        run, found, verdict = self.view.run, self.finding, self.view.decided
+        return {
+            "schema": SCHEMA,
+            "event": self.event,
+            "job": run.label,
+            "world_size": run.world_size,
+            "step": self.view.last_step,
+            "finding": {
+                "id": found.id,
+                "title": found.title,
+                "pattern": found.pattern,
+                "severity": found.severity,
+                "was": self.was,
+                "ranks": list(found.ranks),
+                "hosts": list(found.hosts),
+                "phase": found.phase,
+                "since_step": found.since_step,
+                "loss_s_per_step": found.loss_s_per_step,
+                "message": found.message,
+            },
+            "verdict": {"decision": verdict.decision, "sentence": verdict.sentence},
+        }
+
+    def text(self) -> str:
+        """One line for people."""
+        what = {"opened": "", "changed": f" (was {self.was})", "closed": " is over"}[self.event]
+        return f"{self.view.run.label or 'training'}: {self.finding.severity}{what}: {self.finding.message}"
+
+
+@dataclass(slots=True)
+class _Told:
+    finding: Finding
+    severity: str | None  # as told; None: not told yet
+    since_s: float  # first seen with the severity that it has now
+    last_s: float  # seen last
+
+
+class Notices:
+    """Mutable: show it each view."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, _Told] = {}
+
+    def look(self, view: RunView, now_s: float) -> list[Notice]:
+        """What is news at this moment."""
+        told: list[Notice] = []
+        present = {(found.id, found.ranks): found for found in view.findings if found.severity != "info"}
+        for key, found in present.items():
+            entry = self._known.get(key)
+            if entry is None or entry.finding.severity != found.severity:
+                was = entry.severity if entry else None
+                entry = self._known[key] = _Told(found, was, now_s, now_s)
+            entry.finding, entry.last_s = found, now_s
+            if entry.severity != found.severity and now_s - entry.since_s >= SETTLE_S:
+                told.append(Notice("changed" if entry.severity else "opened", found, entry.severity, view))
+                entry.severity = found.severity
+        for key, entry in list(self._known.items()):
+            if key in present or now_s - entry.last_s < GONE_S:
+                continue
+            del self._known[key]
+            if entry.severity is not None:
+                told.append(Notice("closed", entry.finding, entry.severity, view))
+        return told
