@@ -117,6 +117,7 @@ class Page:
     of_run = True  # shows the run that is open: its notices and replay keys belong here
     tells_losses = False  # one row above it says what was lost; the overview has a place of its own for that
     filter_hint = ""  # what may be typed into its filter; "" for a page that is no list
+    terms: tuple[str, ...] = ()  # of `text/glossary.py` that stand on it: the help explains them
     keys: tuple[str, ...] = ()  # names of commands, most useful first: footer and help read them
     commands: ClassVar[
         tuple[Command, ...]

@@ -3,7 +3,8 @@
 To add a screen:
 
 1. Write `pages/NAME.py` with a class derived from `contract.page.Page`: `name`, `title`, `about` (a paragraph of help),
-   `keys` (names of commands for its footer, most useful first) and `lines`, which returns the rows to draw.
+   `keys` (names of commands for its footer, most useful first) and `lines`, which returns the rows to draw; `terms`
+   names what of `text/glossary.py` stands on it.
 2. Give it `commands`: `opening("name", "9", "Label", "a sentence for help and palette")` shows it, a `Command` does
    anything else. A command says where it works with `why_not`: the reason why not, or "".
    `does` gives usual commands another meaning on this page, with `labels` and `abouts` to say so;
@@ -38,6 +39,7 @@ from tuiadvisor.tui.pages.rank import RankPage
 from tuiadvisor.tui.pages.ranks import Ranks
 from tuiadvisor.tui.pages.runs import Runs
 from tuiadvisor.tui.pages.scaling import ScalingPage
+from tuiadvisor.tui.pages.selftest import SelfTestPage
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.page import Page
@@ -56,6 +58,7 @@ PAGES: Final[tuple[type[Page], ...]] = (
     EfficiencyPage,
     LogPage,
     HelpPage,
+    SelfTestPage,
     PalettePage,
     PreferencesPage,
     FindingPage,

@@ -125,6 +125,7 @@ class ComparePage(Page):
         ),
     )
     of_run = False
+    terms = ("steady", "throughput", "noise")
     keys = ("runs", "swap", "copy", "help", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002 - of two other runs

@@ -48,6 +48,7 @@ class FindingPage(Page):
         "previous_finding": lambda place: open_neighbour(place, -1),
     }
     opens: ClassVar = {"finding": open_finding}
+    terms = ("pattern", "lens", "layer", "evidence")
     keys = ("next_finding", "previous_finding", "back", "copy", "help", "pause", "quit")
 
     def __init__(self) -> None:

@@ -33,6 +33,7 @@ class GoodputPage(Page):
     commands: ClassVar = (
         opening("goodput", "W", "Goodput", "the wall time as a waterfall: useful, lost, not known"),
     )
+    terms = ("goodput", "useful", "startup", "warmup")
     keys = ("overview", "advisor", "help", "pause", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:

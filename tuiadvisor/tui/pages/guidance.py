@@ -83,6 +83,7 @@ class Guidance(Page):
         ),
     )
     of_run = False
+    terms = ("gain", "break_even", "pattern")
     keys = ("open", "next_rank", "previous_rank", "up", "down", "help", "quit")
     labels: ClassVar = {"open": "Answer", "next_rank": "Next pattern", "previous_rank": "Pattern before"}
     abouts: ClassVar = {

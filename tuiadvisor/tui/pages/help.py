@@ -1,4 +1,4 @@
-"""Help for the page one came from, and the palette: the same list of commands, the second one filtered.
+"""Help for the page one came from with the terms on it, and the palette: the same commands, filtered.
 
 In: FeedState, the page below, the text typed.  Out: lines.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.glossary import Shown, terms_of
 from tuiadvisor.text.line import Cell, Line, crop, indent, line, pad, row, rule, spread, wrap
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
@@ -28,14 +30,16 @@ def show_help(place: Place) -> None:
 
 
 class HelpPage(Page):
-    """The keys of the page below, and what its marks mean."""
+    """The keys of the page below, its terms with the figures of this run, and what its marks mean."""
 
     name = "help"
     title = "Help"
     commands: ClassVar = (
-        Command("help", ("?", "f1"), "?", "Help", "the keys of the screen you are on", "help", show_help),
+        Command(
+            "help", ("?", "f1"), "?", "Help", "keys and terms of the screen you are on", "help", show_help
+        ),
     )
-    keys = ("back", "palette", "quit")
+    keys = ("back", "selftest", "palette", "quit")
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,6 +57,7 @@ class HelpPage(Page):
             *(line(text) for text in wrap(self.below.about, room)),
             rule(f"on {self.below.title.lower()}", room),
             *(_command(command, state, self.below, room) for command in here),
+            *_terms(self.below, self._shown(state), room),
             rule("all other keys", room, "grey: not now, and : says why"),
             *_grid([_short(command, state, self.below) for command in others], room // across, across),
             *_grid([_phase(phase) for phase in bars.PHASE_LETTERS], room // 5, 5),
@@ -61,6 +66,24 @@ class HelpPage(Page):
         shown = self.arranged([indent(crop(each, room), 1) for each in rows], width, height)
         self.targets = []
         return shown
+
+    def _shown(self, state: FeedState) -> Shown:
+        """What the terms' figures come from."""
+        session = self.desk.session
+        return Shown(state.view, self.desk.scaling, self.desk.comparison, session.card if session else ())
+
+
+def _terms(page: Page, shown: Shown, width: int) -> list[Line]:
+    """Each term with its figure in this run, what it means below."""
+    if not page.terms:
+        return []
+    rows = [rule("terms on this screen", width, "T: a self-test on this run")]
+    for term in terms_of(page.terms):
+        figure = term.figure(shown)
+        role = "unknown" if figure == text_of.UNKNOWN else "strong"
+        rows.append(spread(line((term.word, "accent")), line((figure, role)), width))
+        rows += [indent(line((text, "dim")), 2) for text in wrap(term.means, width - 2)]
+    return rows
 
 
 def _command(command: Command, state: FeedState, page: Page, width: int) -> Line:

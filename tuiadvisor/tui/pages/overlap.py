@@ -50,6 +50,7 @@ class OverlapPage(Page):
     commands: ClassVar = (
         opening("overlap", "4", "Overlap", "communication beside compute: hidden, exposed, each collective"),
     )
+    terms = ("exposed", "hidden", "skew", "transfer", "collectives")
     keys = ("detail", "ranks", "overview", "copy", "help", "pause", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:

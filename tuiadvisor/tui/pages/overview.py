@@ -43,6 +43,7 @@ class Overview(Page):
     commands: ClassVar = (
         opening("overview", "1", "Overview", "verdict, step time, where a step goes, ranks, findings"),
     )
+    terms = ("median", "p95", "slowed", "data_wait", "exposed", "straggler", "next", "goodput")
     keys = ("ranks", "open", "help", "pause", "palette", "report", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:

@@ -55,6 +55,7 @@ class Pipeline(Page):
     commands: ClassVar = (
         opening("pipeline", "3", "Pipeline", "a step by stage and micro-batch, or its chain"),
     )
+    terms = ("stages", "micro_batches", "bubble", "ideal", "uneven")
     keys = ("open", "overview", "ranks", "help", "pause", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:

@@ -106,6 +106,7 @@ class RankPage(Page):
         "previous_rank": lambda place: open_beside(place, -1),
     }
     opens: ClassVar = {"rank": lambda place, rank: open_rank(place, int(rank))}
+    terms = ("data_wait", "exposed", "last", "waits", "overlap")
     keys = ("next_rank", "previous_rank", "capture", "back", "help", "pause", "quit")
 
     def __init__(self) -> None:

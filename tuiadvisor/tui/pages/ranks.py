@@ -137,6 +137,7 @@ class Ranks(Page):
         ),
     )
     opens: ClassVar = {"group": lambda place, name: place.at(Ranks).toggle(name)}
+    terms = ("waits", "causes", "last", "straggler")
     keys = (
         "open",
         "group",

@@ -108,6 +108,7 @@ class Runs(Page):
     filter_hint = FILTER_HINT
     abouts: ClassVar = {"open": "replay this recording, or return to the live run"}
     of_run = False
+    terms = ("verdict",)
     keys = ("open", "mark", "compare_marked", "filter", "refresh", "live", "help", "quit")
 
     def __init__(self) -> None:
