@@ -21,6 +21,7 @@ from tuiadvisor.session.conduct import Recorded, Session, conduct, identity
 from tuiadvisor.session.document import document, saved_answers, saved_history
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.markdown import decision_lines, markdown, stage_lines, why_lines
+from tuiadvisor.session.serving import is_serving, serving_json, serving_markdown, serving_session
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.desk import Advise
@@ -39,7 +40,9 @@ MAX_RUNS: Final = 32
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("run", metavar="RUN", help="the recording to judge")
+    parser.add_argument(
+        "run", metavar="RUN", help="the recording to judge, or a page saved by import serving -o FILE.json"
+    )
     parser.add_argument(
         "others", nargs="*", default=(), metavar="OTHER", help="recordings of other configurations"
     )
@@ -57,6 +60,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read, ask what is open, decide, show, save."""
     _check(options)
+    if is_serving(options.run):
+        return _on_serving(options)
     if options.tui:
         return show(options)
     paths = [options.run, *options.others]
@@ -87,6 +92,27 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join(decision_lines(session)))
     else:
         print(markdown(session), end="")
+    return 0
+
+
+def _on_serving(options: argparse.Namespace) -> int:
+    """The patterns on an imported metrics page: nothing is asked, so nothing is saved either."""
+    given = [name for name in ("tui", "answers", "session", "why", "others") if getattr(options, name)]
+    if given:
+        raise TuiadvisorError(
+            f"{options.run}: an imported metrics page takes no {given[0]}; give --json or -o alone"
+        )
+    session = serving_session(options.run)
+    if options.output:
+        is_json = options.output.endswith(".json")
+        _write(
+            options.output,
+            document_bytes(serving_json(session)) if is_json else serving_markdown(session).encode(),
+        )
+    if options.json:
+        print_document(serving_json(session))
+    else:
+        print(serving_markdown(session))
     return 0
 
 

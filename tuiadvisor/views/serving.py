@@ -78,6 +78,7 @@ class ServedModel:
     findings: tuple[Finding, ...]
     decision: Decision | None  # of the first finding above info; keep where all objectives are met
     sentence: str
+    verify: str  # what must be seen once the finding that decides is gone; "" where none does
     unknown: tuple[Unknown, ...]
 
     @property

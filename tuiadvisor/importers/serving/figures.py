@@ -105,6 +105,7 @@ def served_model(pages: Pages, limits: Mapping[str, float], window_s: float | No
         findings=(),
         decision=None,
         sentence="",
+        verify="",
         unknown=tuple(drawn.unknown),
     )
 

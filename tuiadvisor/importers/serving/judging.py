@@ -40,11 +40,13 @@ def judged(model: ServedModel, rules: tuple[Rule, ...]) -> ServedModel:
     outcomes = [outcome for rule in rules if (outcome := judge(rule, values)).fires]
     outcomes.sort(key=lambda outcome: (ORDER[outcome.level], outcome.rule.id))
     decision, sentence = _decided(outcomes, values)
+    decisive = [outcome.rule.verify for outcome in outcomes if outcome.level != "info"]
     return replace(
         model,
         findings=tuple(_finding(outcome, values) for outcome in outcomes),
         decision=decision,
         sentence=sentence,
+        verify=decisive[0] if decisive else "",
     )
 
 

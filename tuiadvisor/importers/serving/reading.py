@@ -157,6 +157,7 @@ def _figures(model: ServedModel | None, view: ServingView) -> dict[str, Any]:
     found["findings"] = [_finding(entry) for entry in model.findings] if model else []
     found["decision"] = model.decision if model else None
     found["sentence"] = model.sentence if model else None
+    found["verify"] = (model.verify or None) if model else None
     found["unknown"] = [{"metric": one.metric, "why": one.why} for one in model.unknown] if model else []
     if model is None:
         found["unknown"] = [{"metric": "serving", "why": note} for note in view.notes]
