@@ -1,3 +1,18 @@
-"""Watch running PyTorch training from a terminal, find the straggler, decide: tune, rescale or stop."""
+"""Watch running PyTorch training from a terminal, find the straggler, decide: tune, rescale or stop.
+
+From Python: `tuiadvisor.open("x.tuirec")`, `compare`, `scale`, `watch` (docs/python.md; types in __init__.pyi).
+"""
+
+from __future__ import annotations
+
+import importlib
 
 __version__ = "0.1.0"
+_FROM_PYTHON = ("LiveRun", "Run", "TuiadvisorError", "compare", "open", "scale", "watch")
+
+
+def __getattr__(name: str) -> object:
+    """The Python interface, once somebody asks for it: the first frame of the screens does not wait for numpy."""
+    if name in _FROM_PYTHON:
+        return getattr(importlib.import_module("tuiadvisor.api"), name)
+    raise AttributeError(f"module 'tuiadvisor' has no attribute {name!r}")

@@ -144,7 +144,7 @@ def test_without_pyarrow_one_line_says_how_to_get_it(
     source = tmp_path / "run.tuirec"
     write_recording(str(source), iter(parts(replace(JOB, num_steps=30))))
     with monkeypatch.context() as patched:
-        patched.setattr("tuiadvisor.exporters.parquet.importlib.import_module", missing)
+        patched.setattr("tuiadvisor.exporters.arrow.importlib.import_module", missing)
         with pytest.raises(Exception, match=r"pip install 'tuiadvisor\[parquet\]'"):
             export_parquet(lambda _what: iter(parts()), tmp_path / "run")
     assert not (tmp_path / "run").exists()

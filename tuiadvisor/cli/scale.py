@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentTypeError
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.compare.comparing import measure
 from tuiadvisor.app import preferences_file
@@ -32,6 +32,11 @@ from tuiadvisor.session.intent import FILE_NAME, read_intent
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.recordedsizes import parts_of, table_of
 from tuiadvisor.tui.contract.desk import Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.scaling.table import Table
 
 MAX_RUNS: Final = 32
 # What only several sizes can answer.
@@ -99,9 +104,7 @@ def run(options: argparse.Namespace) -> int:
         return _screen(options)
     if len(options.runs) == 1:
         return _one_run(options)
-    table = (
-        read_table(options.table) if options.table else table_of([_recorded(path) for path in options.runs])
-    )
+    table = measured_sizes(options.runs, options.table)
     layout = None if options.layout is None else normal_layout(options.layout)
     targets = [Target(devices, options.global_batch, layout) for devices in options.predict]
     if not targets and (options.global_batch is not None or layout is not None):
@@ -113,6 +116,11 @@ def run(options: argparse.Namespace) -> int:
     else:
         sys.stdout.write(text(table, reports, intent))
     return 0
+
+
+def measured_sizes(runs: Sequence[str], table: str | None) -> Table:
+    """Rows of a CSV table, or one a recording. TuiadvisorError where they are not of one training."""
+    return read_table(table) if table else table_of([_recorded(path) for path in runs])
 
 
 def _intent(options: argparse.Namespace) -> Intent:
