@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
 KINDS := not extended
 
-.PHONY: demo test test-all steady frameworks lint format bench fuzz accuracy clean
+.PHONY: demo test test-all steady frameworks lint format bench fuzz accuracy strangers clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -94,6 +94,12 @@ accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real traini
 	$(BIN)/python tests/accuracy/bucket_gain.py --backward-ms 5
 	$(BIN)/python tests/accuracy/bucket_gain.py --products 8
 	-$(BIN)/python tests/accuracy/latency.py --healthy 60 --ranks 2 4 8
+
+# Folder of checkouts of public repositories, and an interpreter that has what the programs import.
+STRANGERS_PYTHON ?= $(BIN)/python
+strangers: $(VENV)/.dev-installed  ## public training programs in the folder STRANGERS, watched unchanged: on which of them we are right; half an hour
+	@test -n "$(STRANGERS)" || { echo "make strangers STRANGERS=FOLDER: a folder of checkouts (nanoGPT, examples, ...)"; exit 2; }
+	$(BIN)/python tests/strangers/watch_them.py $(STRANGERS) --python $(STRANGERS_PYTHON) --only '$(ONLY)' --markdown
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

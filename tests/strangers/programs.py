@@ -1,0 +1,260 @@
+"""Public training programs that were not written for tuiadvisor, and what makes each of them run small and on CPUs.
+
+None of their code is here: arguments, names of shims (`shims/sitecustomize.py`), data made up, and where a number is
+fixed in the source, that number replaced in a passing copy.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ENDLESS = str(10**8)
+
+
+@dataclass(frozen=True)
+class Program:
+    """One public program."""
+
+    name: str
+    repository: str  # folder below STRANGERS, of the same name as the public repository
+    folder: str  # of the program, below the repository; copied before it runs
+    command: tuple[str, ...]  # after python, or after the launcher's own arguments; {port}: a free one
+    num_ranks: int = 1
+    launcher: str = ""  # torchrun, fabric, or "": the program itself starts its ranks
+    shims: tuple[str, ...] = ("seed",)
+    needs: tuple[str, ...] = ()  # packages beside torch
+    prepare: Callable[[Path], None] | None = None
+    edits: tuple[tuple[str, str, str], ...] = ()  # file, pattern, replacement
+    environment: tuple[tuple[str, str], ...] = ()
+    log: str = ""  # a line printed each `every` steps; groups: loss, and ms where it tells a step's time
+    every: int = 1  # steps between two such lines of one rank
+    is_deterministic: bool = True
+    fault: str = ""  # of disturbances.DISTURBANCES; "": the one that fits the number of ranks
+    finds: tuple[str, ...] = ()  # any of these findings is right under the fault; (): the ones that fit
+    names: tuple[int, ...] | None = None  # ranks that the finding has to name; None: the disturbed one
+    tolerated: tuple[str, ...] = ()  # findings above info that are true of the program itself, see `why`
+    refused: str = ""  # what is said instead of a verdict, where that is right
+    why: str = ""
+    seconds: int = 12
+
+    @property
+    def disturbance(self) -> str:
+        """Of `disturbances.py`."""
+        return self.fault or ("pulses" if self.num_ranks > 1 else "limit")
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """Findings of which one has to be there under the fault."""
+        return self.finds or (("straggler",) if self.num_ranks > 1 else ("cpu_limit",))
+
+
+def characters(path: str) -> Callable[[Path], None]:
+    """A text of letters drawn by lot."""
+
+    def prepare(folder: Path) -> None:
+        (folder / path).write_text("".join(random.Random(1).choices("abcdefghij klmnop\n", k=200_000)))
+
+    return prepare
+
+
+def token_ids(folder: Path) -> None:
+    """Token ids of two bytes each, as nanoGPT keeps them."""
+    import numpy as np
+
+    target = folder / "data" / "noise"
+    target.mkdir(parents=True)
+    for name in ("train", "val"):
+        np.random.default_rng(1).integers(0, 500, 200_000, dtype=np.uint16).tofile(target / f"{name}.bin")
+    (target / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 512}))
+
+
+def words(folder: Path) -> None:
+    """Three files of words drawn by lot."""
+    target = folder / "noise"
+    target.mkdir()
+    drawn = random.Random(1)
+    for name, num in (("train", 20_000), ("valid", 200), ("test", 200)):
+        lines = (" ".join(f"w{drawn.randrange(500)}" for _ in range(20)) for _ in range(num))
+        (target / f"{name}.txt").write_text("\n".join(lines))
+
+
+def instructions(folder: Path) -> None:
+    """Questions and answers of words drawn by lot."""
+    drawn = random.Random(1)
+
+    def sentence(num: int) -> str:
+        return " ".join(f"w{drawn.randrange(500)}" for _ in range(num))
+
+    rows = [
+        {"instruction": sentence(8), "input": "", "output": sentence(drawn.randint(10, 30))}
+        for _ in range(2000)
+    ]
+    (folder / "noise.json").write_text(json.dumps(rows))
+    # The package has changed since; only a name of it is used, in an annotation.
+    (folder / "openai.py").write_text("class openai_object:\n    OpenAIObject = dict\n")
+
+
+NANOGPT = (
+    "train.py", "--dataset=noise", "--compile=False", "--n_layer=3", "--n_head=4", "--n_embd=128",
+    "--block_size=64", "--batch_size=8", "--gradient_accumulation_steps=4", "--eval_iters=1", "--dtype=float32",
+    f"--eval_interval={ENDLESS}", f"--max_iters={ENDLESS}",
+)  # fmt: skip
+NANOGPT_LOG = r"iter \d+: loss (?P<loss>[\d.]+), time (?P<ms>[\d.]+)ms"
+WORD_MODEL = (
+    "main.py", "--data", "noise", "--emsize", "64", "--nhid", "64", "--log-interval", "20",
+)  # fmt: skip
+WORD_LOG = r"ms/batch +(?P<ms>[\d.]+) \| loss +(?P<loss>[\d.]+)"
+
+PROGRAMS = [
+    Program(
+        "nanoGPT, DDP, 2 micro-batches", "nanoGPT", ".", NANOGPT, num_ranks=2, launcher="torchrun",
+        shims=("seed", "device=cuda", "gloo"), prepare=token_ids, log=NANOGPT_LOG, seconds=16,
+    ),
+    Program(
+        "nanoGPT, one process", "nanoGPT", ".", (*NANOGPT, "--device=cpu"), prepare=token_ids, log=NANOGPT_LOG,
+        seconds=16,
+    ),
+    Program(
+        "minGPT-ddp", "examples", "distributed/minGPT-ddp/mingpt",
+        ("main.py", "data_config.path=noise.txt", "data_config.block_size=32", "data_config.truncate=1.0",
+         "gpt_config.n_layer=2", "gpt_config.n_head=4", "gpt_config.n_embd=64", "trainer_config.batch_size=16",
+         "trainer_config.use_amp=False", "trainer_config.data_loader_workers=0", "trainer_config.max_epochs=1000"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "device=cpu", "gloo"),
+        needs=("hydra", "omegaconf", "boto3"), prepare=characters("noise.txt"),
+        log=r"\[RANK0\] Epoch \d+ \| Iter \d+ \| Train Loss (?P<loss>[\d.]+)", every=100,
+    ),
+    Program(
+        "DDP tutorial, multigpu_torchrun", "examples", "distributed/ddp-tutorial-series",
+        ("multigpu_torchrun.py", ENDLESS, ENDLESS, "--batch_size", "8"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "device=cpu", "gloo"),
+        log=r"\[GPU0\] Epoch (?P<loss>\d+) ", every=128,
+    ),
+    Program(
+        "DDP tutorial, multigpu (spawn)", "examples", "distributed/ddp-tutorial-series",
+        ("multigpu.py", ENDLESS, ENDLESS, "--batch_size", "8"),
+        num_ranks=2, shims=("seed", "device=cpu", "gloo"), log=r"\[GPU0\] Epoch (?P<loss>\d+) ", every=128,
+    ),
+    Program(
+        "imagenet --dummy, spawn", "examples", "imagenet",
+        ("main.py", "--dummy", "-a", "squeezenet1_1", "-b", "8", "-j", "0", "--multiprocessing-distributed",
+         "--world-size", "1", "--rank", "0", "--dist-url", "tcp://127.0.0.1:{port}", "--dist-backend", "gloo",
+         "-p", "1", "--seed", "1"),
+        num_ranks=2, shims=("seed", "device=cuda", "gloo", "no_operators"), needs=("torchvision",),
+        # Both ranks print; the figures of either rank are equal in kind, the loss is not.
+        log=r"Epoch: \[0\]\[ *\d+/\d+\].*Time +(?P<s>[\d.]+).*Loss", seconds=25, is_deterministic=False,
+    ),
+    Program(
+        "mnist", "examples", "mnist", ("main.py", "--epochs", "1000"), shims=("seed", "no_operators", "images"),
+        needs=("torchvision",), log=r"Train Epoch: .*Loss: (?P<loss>[\d.]+)", every=10,
+    ),
+    Program(
+        "dcgan", "examples", "dcgan",
+        ("main.py", "--dataset", "fake", "--batchSize", "8", "--imageSize", "64", "--ngf", "8", "--ndf", "8",
+         "--workers", "0", "--niter", "1000", "--manualSeed", "1"),
+        shims=("seed", "no_operators"), needs=("torchvision",), log=r"\[\d+/\d+\]\[\d+/\d+\] (?P<loss>Loss_D.*)",
+    ),
+    Program(
+        "vae", "examples", "vae", ("main.py", "--epochs", "1000"), shims=("seed", "no_operators", "images"),
+        needs=("torchvision",), log=r"Train Epoch: .*Loss: (?P<loss>[\d.]+)", every=10,
+    ),
+    Program(
+        "word_language_model, its own update", "examples", "word_language_model", WORD_MODEL,
+        prepare=words, log=WORD_LOG, every=20,
+        refused="no optimizer", why="it updates its parameters itself, which no hook sees: said, not guessed",
+    ),
+    Program(
+        "word_language_model --use-optimizer", "examples", "word_language_model",
+        (*WORD_MODEL, "--use-optimizer", "--lr", "0.001", "--model", "Transformer"),
+        prepare=words, log=WORD_LOG, every=20,
+    ),
+    Program(
+        "reinforcement_learning, actor-critic", "examples", "reinforcement_learning", ("actor_critic.py",),
+        needs=("gymnasium",), log=r"Episode \d+\s+(?P<loss>Last.*)", every=10,
+    ),
+    Program(
+        "cleanrl PPO", "cleanrl", "cleanrl", ("ppo.py", "--total-timesteps", ENDLESS, "--no-cuda"),
+        needs=("gymnasium", "tyro", "tensorboard"), log=r"SPS: \d+", every=16, is_deterministic=False,
+    ),
+    Program(
+        "FSDP2 example", "examples", "distributed/FSDP2", ("example.py",), num_ranks=2, launcher="torchrun",
+        shims=("seed", "device=cpu", "gloo"),
+        edits=(("example.py", r"range\(10\)", f"range({ENDLESS})"), ("example.py", r"(?<=n_layers=)10", "3"),
+               ("example.py", r"(?<=batch_size = )32", "4")),
+    ),
+    Program(
+        "tensor parallel + FSDP example", "examples", "distributed/tensor_parallelism", ("fsdp_tp_example.py",),
+        num_ranks=4, launcher="torchrun", shims=("seed", "device=cpu", "gloo"),
+        edits=(("fsdp_tp_example.py", r"(?<=num_iterations = )10", ENDLESS),
+               ("fsdp_tp_example.py", r"dim=256", "dim=64"), ("fsdp_tp_example.py", r"32000", "1000"),
+               ("fsdp_tp_example.py", r"\(8, 256\)", "(4, 64)")),
+        log=r"2D iter (?P<loss>\d+) complete",
+    ),
+    Program(
+        "tensor parallel example", "examples", "distributed/tensor_parallelism", ("tensor_parallel_example.py",),
+        num_ranks=2, launcher="torchrun", shims=("seed", "device=cpu", "gloo"),
+        edits=(("tensor_parallel_example.py", r"(?<=num_iters = )10", ENDLESS),),
+        log=r"Tensor Parallel iter (?P<loss>\d+) completed",
+    ),
+    Program(
+        "minGPT adder", "minGPT", ".", ("projects/adder/adder.py", "--trainer.num_workers=0"),
+        shims=("seed",), environment=(("PYTHONPATH", "."),),
+        log=r"iter_dt (?P<ms>[\d.]+)ms; iter \d+: train loss (?P<loss>[\d.]+)", every=10,
+    ),
+    Program(
+        "Accelerate nlp_example", "accelerate", "examples", ("nlp_example.py", "--cpu"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "hub", "hub_data", "hub_metrics"),
+        needs=("accelerate", "transformers", "datasets", "evaluate"),
+    ),
+    Program(
+        "Accelerate complete_nlp_example", "accelerate", "examples",
+        ("complete_nlp_example.py", "--cpu", "--checkpointing_steps", "200", "--output_dir", "kept"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "hub", "hub_data", "hub_metrics"),
+        needs=("accelerate", "transformers", "datasets", "evaluate"),
+    ),
+    Program(
+        "stanford_alpaca (HF Trainer)", "stanford_alpaca", ".",
+        ("train.py", "--model_name_or_path", "none", "--data_path", "noise.json", "--output_dir", "kept",
+         "--per_device_train_batch_size", "4", "--num_train_epochs", "1000", "--logging_steps", "1",
+         "--save_strategy", "no", "--use_cpu", "--ddp_backend", "gloo", "--report_to", "none",
+         "--disable_tqdm", "True"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "hub"), needs=("transformers", "accelerate"),
+        prepare=instructions, log=r"'loss': '?(?P<loss>[\d.e-]+)",
+    ),
+    Program(
+        "Lightning Fabric language_model", "pytorch-lightning", "examples/fabric/language_model", ("train.py",),
+        num_ranks=2, launcher="fabric", shims=("seed", "wikitext"), needs=("lightning",),
+        edits=(("train.py", r"% 200", "% 20"),),
+        log=r"iteration: \d+ - loss (?P<loss>[\d.]+)", every=20,
+    ),
+    Program(
+        "Lightning transformer", "pytorch-lightning", "examples/pytorch/basics", ("transformer.py",),
+        shims=("seed", "wikitext"), needs=("lightning",),
+    ),
+    Program(
+        "DeepSpeed cifar, ZeRO 1", "DeepSpeedExamples", "training/cifar",
+        ("cifar10_deepspeed.py", "--deepspeed", "--stage", "1", "--dtype", "fp32", "--log-interval", "20",
+         "-e", "1000"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "no_operators", "images", "gloo", "no_compiler"),
+        needs=("deepspeed", "torchvision"), log=r"\[ *\d+, +\d+\] loss: +(?P<loss>[\d.]+)", every=20,
+        environment=(("DS_ACCELERATOR", "cpu"),),
+    ),
+    Program(
+        "DLRM", "dlrm", ".",
+        ("dlrm_s_pytorch.py", "--mini-batch-size", "64", "--data-generation", "random", "--data-size", "6400000",
+         "--arch-embedding-size", "1000-1000-1000", "--arch-sparse-feature-size", "16", "--arch-mlp-bot",
+         "13-64-16", "--arch-mlp-top", "64-32-1", "--print-freq", "50", "--print-time", "--nepochs", "1000"),
+        needs=("sklearn", "onnx"), log=r", (?P<ms>[\d.]+) ms/it, loss (?P<loss>[\d.]+)", every=50,
+    ),
+    Program(
+        "pytorch-cifar", "pytorch-cifar", ".", ("main.py",), shims=("seed", "no_operators", "images"),
+        needs=("torchvision",),
+        edits=(("main.py", r"batch_size=128", "batch_size=4"), ("main.py", r"SimpleDLA\(\)", "MobileNetV2()"),
+               ("main.py", r"num_workers=2", "num_workers=0")),
+        seconds=20,
+    ),
+]  # fmt: skip

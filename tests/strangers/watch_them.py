@@ -1,0 +1,387 @@
+"""Strangers' programs under tuiadvisor: attached, first sentence, step against their own log, verdict, fault, loss.
+
+    python tests/strangers/watch_them.py FOLDER [--only PATTERN] [--python PYTHON] [--keep FOLDER] [--markdown]
+
+FOLDER holds checkouts of public repositories under their names (nanoGPT, examples, ...); nothing is fetched. PYTHON has
+their packages. Each program runs twice from a passing copy: alone, for its log, then watched, first healthy and then
+with one fault from outside. What cannot run is a row that says why. Exit code 1 if a row is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "accuracy")]
+
+import psutil
+from disturbances import DISTURBANCES, VICTIM
+from programs import PROGRAMS, Program
+from training import end
+
+from tuiadvisor.agent.discovery import find_ranks
+from tuiadvisor.errors import TuiadvisorError
+
+TUIADVISOR = (sys.executable, "-m", "tuiadvisor")
+START_S = 90.0  # until a program trains
+SETTLE_S = 3.0  # after its ranks are there, where no log tells that it trains
+ALONE_LINES, ALONE_S = 400, 14.0  # of the log of the run that nobody watches
+EDGE_S = 1.5  # of a recording: the attach and the leaving are in no comparison of steps
+STEP_TOLERANCE = 0.1  # our mean step against the log's
+COLUMNS = ("program", "ranks", "attached", "first sentence, s", "step ours / log, ms", "healthy", "fault", "said",
+           "log with us = alone", "right")  # fmt: skip
+
+
+@dataclass
+class Line:
+    """One line of a program's log that its pattern found."""
+
+    at_s: float
+    text: str
+    ms: float | None
+
+
+@dataclass
+class Run:
+    """A program that runs, and what it has printed."""
+
+    program: Program
+    process: subprocess.Popen[str]
+    started_s: float
+    lines: list[Line] = field(default_factory=list)
+    tail: list[str] = field(default_factory=list)
+
+    def read(self) -> None:
+        """Until its output ends; carriage returns of progress bars end lines too."""
+        assert self.process.stdout is not None
+        pattern = re.compile(self.program.log) if self.program.log else None
+        for text in self.process.stdout:
+            self.tail = [*self.tail[-100:], text.rstrip()]
+            found = pattern.search(text) if pattern else None
+            if found:
+                groups = found.groupdict()
+                ms = float(groups["ms"]) if groups.get("ms") else None
+                ms = 1e3 * float(groups["s"]) if groups.get("s") else ms
+                self.lines.append(Line(time.monotonic(), groups.get("loss") or "", ms))
+
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def last_words(self) -> str:
+        """The first error it ended with (its launcher's follow), or its last line."""
+        errors = [line for line in self.tail if re.search(r"\b\w*(Error|Exception): ", line)]
+        return (errors[:1] or self.tail[-1:] or ["nothing"])[0].strip()[-300:]
+
+    def step_ms(self, since_s: float, until_s: float) -> float | None:
+        """Mean step between these moments by the program's own figures, or by when its lines came."""
+        some = [line for line in self.lines if since_s <= line.at_s <= until_s]
+        own = [line.ms for line in some[1:] if line.ms is not None]
+        if own:
+            return sum(own) / len(own)
+        if len(some) < 3:
+            return None
+        return 1e3 * (some[-1].at_s - some[0].at_s) / ((len(some) - 1) * self.program.every)
+
+
+class Absent(Exception):
+    """A checkout or a package that is not there."""
+
+
+class Broken(Exception):
+    """Why a program did not run."""
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment_of(program: Program) -> dict[str, str]:
+    """Ours, without GPUs and downloads, with the shims."""
+    extra = dict(program.environment)
+    paths = [str(HERE / "shims"), *extra.get("PYTHONPATH", "").split()]
+    return {
+        **os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore",
+        "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "",
+        "STRANGER_SHIMS": ",".join(program.shims), **extra, "PYTHONPATH": os.pathsep.join(paths),
+    }  # fmt: skip
+
+
+def copied(program: Program, strangers: Path, folder: Path) -> None:
+    """A copy of the program's folder, made small."""
+    ignored = shutil.ignore_patterns(".git", "*.ipynb", "*.gif", "*.png", "docs", "benchmark")
+    shutil.copytree(strangers / program.repository / program.folder, folder, ignore=ignored)
+    for name, pattern, replacement in program.edits:
+        changed, count = re.subn(pattern, replacement, (folder / name).read_text())
+        if not count:
+            raise Broken(f"{name} is another version: nothing matches {pattern}")
+        (folder / name).write_text(changed)
+    if program.prepare is not None:
+        program.prepare(folder)
+
+
+@contextlib.contextmanager
+def running(program: Program, strangers: Path, python: str) -> Iterator[Run]:
+    """The program from a passing copy of its folder; ended afterwards whatever happens."""
+    with tempfile.TemporaryDirectory(prefix="stranger_", ignore_cleanup_errors=True) as passing:
+        folder = Path(passing) / "program"
+        copied(program, strangers, folder)
+        launcher: list[str] = []
+        if program.launcher == "torchrun":
+            launcher = [
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                f"--nproc-per-node={program.num_ranks}",
+            ]
+        elif program.launcher == "fabric":
+            launcher = ["-m", "lightning.fabric.cli", "run", "--accelerator=cpu", "--strategy=ddp",
+                        f"--devices={program.num_ranks}", f"--main-port={free_port()}"]  # fmt: skip
+        command = [part.replace("{port}", str(free_port())) for part in program.command]
+        process = subprocess.Popen(
+            [python, *launcher, *command], cwd=folder, env=environment_of(program), stdin=subprocess.DEVNULL,
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace", start_new_session=True,
+        )  # fmt: skip
+        run = Run(program, process, time.monotonic())
+        reader = threading.Thread(target=run.read, daemon=True)
+        reader.start()
+        try:
+            yield run
+        finally:
+            end(process)
+            reader.join(10)
+
+
+def wait_until_training(run: Run) -> dict[int, int]:
+    """Process of each rank, once all are there and the log says that they train."""
+    program = run.program
+    first_seen: float | None = None
+    while time.monotonic() < run.started_s + START_S:
+        if not run.alive():
+            raise Broken(f"it ended by itself: {run.last_words()}")
+        with contextlib.suppress(TuiadvisorError, psutil.Error):
+            ranks = find_ranks([run.process.pid])
+            if len(ranks) == program.num_ranks:
+                first_seen = first_seen or time.monotonic()
+                if len(run.lines) >= 2 if program.log else time.monotonic() > first_seen + SETTLE_S:
+                    known = {rank.rank: rank.pid for rank in ranks if rank.rank is not None}
+                    # Started by spawn they have no number outside: in the order of their processes.
+                    return (
+                        known
+                        if len(known) == len(ranks)
+                        else dict(enumerate(sorted(one.pid for one in ranks)))
+                    )
+        time.sleep(0.1)
+    raise Broken(f"it did not train within {START_S:.0f} s: {run.last_words()}")
+
+
+def tuiadvisor(*arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end."""
+    return subprocess.run(
+        [*TUIADVISOR, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+def first_sentence(run: Run) -> tuple[float, str]:
+    """How long until `watch --once` said something, and the first line of it."""
+    began = time.monotonic()
+    done = tuiadvisor("watch", "--once", "--pid", str(run.process.pid), timeout_s=120)
+    text = (done.stdout or done.stderr).strip()
+    return time.monotonic() - began, text.splitlines()[0] if text else ""
+
+
+def recorded(run: Run, seconds: int, path: Path) -> tuple[Any, float, float]:
+    """(document, or what was said instead; when the recording began and ended)."""
+    began = time.monotonic()
+    target = ("--pid", str(run.process.pid), "-o", str(path), "--for", f"{seconds}s")
+    done = tuiadvisor("record", *target, timeout_s=seconds + 90)
+    ended = time.monotonic()
+    if not done.returncode:
+        done = tuiadvisor("diagnose", str(path), "--json", timeout_s=90)
+        if not done.returncode:
+            return json.loads(done.stdout), began, ended
+    return ((done.stderr or done.stdout).strip().splitlines() or ["nothing"])[-1], began, ended
+
+
+def above_info(document: Any) -> list[Any]:
+    """Findings that ask for something."""
+    return [finding for finding in document["findings"] if finding["severity"] != "info"]
+
+
+def told(document: Any, named: tuple[str, ...] = ()) -> str:
+    """A document in a few words."""
+    if isinstance(document, str):
+        return f"“{document[:160]}”"
+    shown = above_info(document) or [one for one in document["findings"] if one["id"] in named]
+    said = "; ".join(
+        f"{one['severity']} {one['id']} {one['ranks'] or ''} {one['phase'] or ''} "
+        f"{1e3 * (one['loss_s_per_step'] or 0):.1f} ms"
+        for one in shown
+    )
+    return re.sub(" +", " ", f"{document['verdict']['decision']}: {said or 'nothing above info'}")
+
+
+def same_log(alone: list[Line], watched: list[Line], attached_s: float) -> str:
+    """How many lines of both runs are equal, and how many of them came after the attach."""
+    count = min(len(alone), len(watched))
+    after = sum(line.at_s > attached_s for line in watched[:count])
+    pairs = zip(alone, watched, strict=False)
+    different = [number for number, (one, other) in enumerate(pairs) if one.text != other.text]
+    if different:
+        return f"NO, from line {different[0] + 1} of {count} ({count - after} before the attach)"
+    return f"{count} lines, {after} after the attach" if after else "not compared: too few lines"
+
+
+def alone_lines(program: Program, strangers: Path, python: str) -> list[Line]:
+    """What it prints while nobody watches."""
+    with running(program, strangers, python) as run:
+        wait_until_training(run)
+        began = time.monotonic()
+        while run.alive() and len(run.lines) < ALONE_LINES and time.monotonic() < began + ALONE_S:
+            time.sleep(0.1)
+        return run.lines
+
+
+def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> dict[str, str]:
+    """Run one program alone, then watched; its row."""
+    if not (strangers / program.repository / program.folder).is_dir():
+        raise Absent(f"no checkout {program.repository}/{program.folder}")
+    missing = [name for name in program.needs if not _has(python, name)]
+    if missing:
+        raise Absent(f"no package {', '.join(missing)}")
+    is_compared = bool(program.log) and program.is_deterministic
+    alone = alone_lines(program, strangers, python) if is_compared else []
+    name = re.sub(r"\W+", "_", program.name)
+    wrong: list[str] = []
+    with running(program, strangers, python) as run:
+        pids = wait_until_training(run)
+        attached_s = time.monotonic()
+        first_s, sentence = first_sentence(run)
+        healthy, began, ended = recorded(run, program.seconds, keep / f"{name}_healthy.tuirec")
+        theirs = run.step_ms(began + EDGE_S, ended - EDGE_S)
+        victim = pids.get(VICTIM, next(iter(pids.values())))
+        with DISTURBANCES[program.disturbance]({**pids, VICTIM: victim}):
+            faulty, *_ = recorded(run, program.seconds, keep / f"{name}_fault.tuirec")
+        if not run.alive():
+            wrong.append(f"it ended: {run.last_words()}")
+    row = {
+        "program": program.name, "ranks": str(program.num_ranks), "first sentence, s": f"{first_s:.1f}",
+        "fault": program.disturbance, "sentence": sentence, "attached": "no",
+        "step ours / log, ms": f"— / {_ms(theirs)}", "healthy": told(healthy),
+        "said": told(faulty, program.expected), "log with us = alone": "no log",
+    }  # fmt: skip
+    if program.log:
+        same = same_log(alone, run.lines, attached_s) if is_compared else "not deterministic"
+        row["log with us = alone"] = same
+        wrong += ["log differs"] if same.startswith("NO") else []
+    if program.refused:
+        wrong += [] if isinstance(healthy, str) and program.refused in healthy else ["not refused"]
+    else:
+        wrong += judged(program, healthy, faulty, theirs, row)
+    row["right"] = "yes" if not wrong else "NO: " + "; ".join(wrong)
+    return row
+
+
+def judged(
+    program: Program, healthy: Any, faulty: Any, theirs: float | None, row: dict[str, str]
+) -> list[str]:
+    """What is wrong with the two documents; completes the row."""
+    if isinstance(healthy, str):
+        return ["no verdict on the healthy program"]
+    seen = [one["rank"] for one in healthy["per_rank"]]
+    row["attached"] = f"{len(seen)} of {program.num_ranks}"
+    wrong = [] if len(seen) == program.num_ranks else ["ranks are missing"]
+    mean_s = healthy["step"]["mean_s"]
+    ours = None if mean_s is None else 1e3 * mean_s
+    row["step ours / log, ms"] = f"{_ms(ours)} / {_ms(theirs)}"
+    if ours is None:
+        wrong.append("no step time")
+    elif theirs is not None and abs(ours / theirs - 1) > STEP_TOLERANCE:
+        wrong.append(f"step {ours / theirs - 1:+.0%}")
+    alarms = [one for one in above_info(healthy) if one["id"] not in program.tolerated]
+    wrong += [f"{one['severity']} {one['id']} on the healthy program" for one in alarms]
+    if isinstance(faulty, str):
+        return [*wrong, "no verdict under the fault"]
+    found = [one for one in above_info(faulty) if one["id"] in program.expected]
+    if not found:
+        return [*wrong, "fault not found"]
+    guilty = (VICTIM if program.num_ranks > 1 else 0,) if program.names is None else program.names
+    named = {rank for one in found for rank in one["ranks"]}
+    return wrong if named == set(guilty) else [*wrong, f"ranks {sorted(named)} named, not {list(guilty)}"]
+
+
+def _ms(value: float | None) -> str:
+    return "—" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _has(python: str, package: str) -> bool:
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
+    return subprocess.run([python, "-c", code], check=False).returncode == 0
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("strangers", type=Path, help="folder of checkouts")
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--python", default=sys.executable, help="interpreter with the programs' packages")
+    parser.add_argument("--keep", type=Path, help="folder for the recordings")
+    parser.add_argument("--markdown", action="store_true", help="the rows as a table's")
+    options = parser.parse_args()
+    chosen = [program for program in PROGRAMS if fnmatch.fnmatch(program.name, options.only)]
+    if not chosen:
+        sys.exit(
+            f"--only {options.only}: no such program, there are {', '.join(one.name for one in PROGRAMS)}"
+        )
+    rows: list[dict[str, str]] = []
+    others: dict[str, list[str]] = {"skipped": [], "did not run": []}
+    with tempfile.TemporaryDirectory() as passing:
+        keep = options.keep or Path(passing)
+        keep.mkdir(parents=True, exist_ok=True)
+        if options.markdown:
+            print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|", flush=True)
+        for program in chosen:
+            try:
+                row = watched_row(program, options.strangers, options.python, keep)
+            except (Absent, Broken) as why:
+                kind = "skipped" if isinstance(why, Absent) else "did not run"
+                others[kind].append(f"{program.name}: {why}")
+                print(f"{kind} {others[kind][-1]}", flush=True)
+                continue
+            rows.append(row)
+            if options.markdown:
+                print("| " + " | ".join(row[column] for column in COLUMNS) + " |", flush=True)
+            else:
+                details = [f"    {name}: {row[name]}" for name in (*COLUMNS[1:], "sentence")]
+                print("\n".join([row["program"], *details]), flush=True)
+    right = sum(row["right"] == "yes" for row in rows)
+    left = ", ".join(f"{len(some)} {kind}" for kind, some in others.items())
+    print(
+        "\n    ".join(
+            [f"{right} of {len(rows)} programs right; {left}", *others["skipped"], *others["did not run"]]
+        )
+    )
+    return int(right < len(rows) or bool(others["did not run"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
