@@ -39,8 +39,8 @@ from tuiadvisor.agent.discovery import find_ranks
 from tuiadvisor.errors import TuiadvisorError
 
 TUIADVISOR = (sys.executable, "-m", "tuiadvisor")
-START_S = 90.0  # until a program trains
-SETTLE_S = 3.0  # after its ranks are there, where no log tells that it trains
+START_S = 180.0  # until a program trains; DeepSpeed compiles an optimizer the first time
+SETTLE_S = 12.0  # after its ranks are there, where no log tells that it trains
 ALONE_LINES, ALONE_S = 400, 14.0  # of the log of the run that nobody watches
 EDGE_S = 1.5  # of a recording: the attach and the leaving are in no comparison of steps
 STEP_TOLERANCE = 0.1  # our mean step against the log's
@@ -100,11 +100,11 @@ class Run:
         return 1e3 * (some[-1].at_s - some[0].at_s) / ((len(some) - 1) * self.program.every)
 
 
-class Absent(Exception):
+class AbsentError(Exception):
     """A checkout or a package that is not there."""
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """Why a program did not run."""
 
 
@@ -133,7 +133,7 @@ def copied(program: Program, strangers: Path, folder: Path) -> None:
     for name, pattern, replacement in program.edits:
         changed, count = re.subn(pattern, replacement, (folder / name).read_text())
         if not count:
-            raise Broken(f"{name} is another version: nothing matches {pattern}")
+            raise BrokenError(f"{name} is another version: nothing matches {pattern}")
         (folder / name).write_text(changed)
     if program.prepare is not None:
         program.prepare(folder)
@@ -154,7 +154,7 @@ def running(program: Program, strangers: Path, python: str) -> Iterator[Run]:
                 f"--nproc-per-node={program.num_ranks}",
             ]
         elif program.launcher == "fabric":
-            launcher = ["-m", "lightning.fabric.cli", "run", "--accelerator=cpu", "--strategy=ddp",
+            launcher = ["-m", "lightning.fabric.cli", "--accelerator=cpu", "--strategy=ddp",
                         f"--devices={program.num_ranks}", f"--main-port={free_port()}"]  # fmt: skip
         command = [part.replace("{port}", str(free_port())) for part in program.command]
         process = subprocess.Popen(
@@ -177,7 +177,7 @@ def wait_until_training(run: Run) -> dict[int, int]:
     first_seen: float | None = None
     while time.monotonic() < run.started_s + START_S:
         if not run.alive():
-            raise Broken(f"it ended by itself: {run.last_words()}")
+            raise BrokenError(f"it ended by itself: {run.last_words()}")
         with contextlib.suppress(TuiadvisorError, psutil.Error):
             ranks = find_ranks([run.process.pid])
             if len(ranks) == program.num_ranks:
@@ -191,7 +191,7 @@ def wait_until_training(run: Run) -> dict[int, int]:
                         else dict(enumerate(sorted(one.pid for one in ranks)))
                     )
         time.sleep(0.1)
-    raise Broken(f"it did not train within {START_S:.0f} s: {run.last_words()}")
+    raise BrokenError(f"it did not train within {START_S:.0f} s: {run.last_words()}")
 
 
 def tuiadvisor(*arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
@@ -264,10 +264,10 @@ def alone_lines(program: Program, strangers: Path, python: str) -> list[Line]:
 def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> dict[str, str]:
     """Run one program alone, then watched; its row."""
     if not (strangers / program.repository / program.folder).is_dir():
-        raise Absent(f"no checkout {program.repository}/{program.folder}")
+        raise AbsentError(f"no checkout {program.repository}/{program.folder}")
     missing = [name for name in program.needs if not _has(python, name)]
     if missing:
-        raise Absent(f"no package {', '.join(missing)}")
+        raise AbsentError(f"no package {', '.join(missing)}")
     is_compared = bool(program.log) and program.is_deterministic
     alone = alone_lines(program, strangers, python) if is_compared else []
     name = re.sub(r"\W+", "_", program.name)
@@ -362,8 +362,8 @@ def main() -> int:
         for program in chosen:
             try:
                 row = watched_row(program, options.strangers, options.python, keep)
-            except (Absent, Broken) as why:
-                kind = "skipped" if isinstance(why, Absent) else "did not run"
+            except (AbsentError, BrokenError) as why:
+                kind = "skipped" if isinstance(why, AbsentError) else "did not run"
                 others[kind].append(f"{program.name}: {why}")
                 print(f"{kind} {others[kind][-1]}", flush=True)
                 continue

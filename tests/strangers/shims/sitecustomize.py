@@ -1,7 +1,7 @@
 """Lets a program that was written for GPUs and downloads run on CPUs, its files unchanged.
 
-On PYTHONPATH of the program's processes alone. STRANGER_SHIMS names what is replaced, as NAME or NAME=VALUE separated by
-commas; nothing is imported that the program does not import itself.
+On PYTHONPATH of the program's processes alone. STRANGER_SHIMS names what is replaced, as NAME or NAME=VALUE with commas
+between them; nothing is imported that the program does not import itself.
 
 Only what a program calls to set itself up is replaced: never an optimizer, a forward, a backward or a collective.
 """
@@ -113,10 +113,16 @@ def gloo(torch: Any) -> None:
 def no_operators(torch: Any) -> None:
     """Lets a torchvision that was built for CUDA be imported beside a torch for CPUs: its operators are missing."""
     from importlib.metadata import version
+    from importlib.util import find_spec
 
-    if torch.version.cuda is None and "+cpu" not in version("torchvision"):
+    if torch.version.cuda is None and find_spec("torchvision") and "+cpu" not in version("torchvision"):
         for part in ("_meta_registrations", "_autograd_registrations"):
             sys.modules[f"torchvision.{part}"] = ModuleType(f"torchvision.{part}")
+
+
+def plain_attention(torch: Any) -> None:
+    """Attention by single operators: the fused one of CPUs cannot be sharded."""
+    torch.backends.cuda.enable_flash_sdp(False)
 
 
 def images(torchvision: Any) -> None:
@@ -245,6 +251,7 @@ KNOWN: dict[str, tuple[str, Callable[[Any], None]]] = {
     "device": ("torch", device),
     "gloo": ("torch", gloo),
     "no_operators": ("torch", no_operators),
+    "plain_attention": ("torch", plain_attention),
     "images": ("torchvision", images),
     "hub": ("transformers", hub),
     "hub_data": ("datasets", hub_data),
@@ -259,6 +266,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
     def __init__(self) -> None:
         self.waiting: dict[str, list[Callable[[Any], None]]] = {}
+        self.is_asking = False
         for name in SHIMS:
             module, change = KNOWN[name]
             self.waiting.setdefault(module, []).append(change)
@@ -267,18 +275,23 @@ class Finder(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The others' answer, with a loader that changes the module."""
-        changes = self.waiting.pop(fullname, None)
-        if changes is None:
+        if self.is_asking or fullname not in self.waiting:
             return None
-        spec = importlib.util.find_spec(fullname)
+        self.is_asking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self.is_asking = False
         if spec is None or spec.loader is None:
             return spec
         run = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             run(module)
-            for change in changes:
-                change(module)
+            for change in self.waiting.pop(
+                fullname, []
+            ):  # many ask for a spec only to see whether it is there
+                change(sys.modules.get(fullname, module))  # a module may have put another one in its place
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
