@@ -195,3 +195,21 @@ def test_without_a_limit_its_share_is_unknown_and_not_nothing() -> None:
     assert least_throttled([without, without]) is None
     assert least_throttled([without, one]) == 0
     assert least_throttled([one, one]) == 0.9
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_stops_that_hit_another_phase_each_time_are_of_no_phase(num_ranks: int, seed: int) -> None:
+    """15 ms in every fourth to seventh step of four phases of noisy steps: none is late in most, and yet the rank is."""
+    kinds = ("forward", "backward", "optimizer", "other")
+    stops = [Fault(kind, (1,), 15 * MS, every=every) for every, kind in enumerate(kinds, 4)]
+    job = replace(JOB, num_ranks=num_ranks, num_steps=150, noise=0.3, seed=seed).with_faults(*stops)
+    assert ("straggler", (1,), "host") in above_info(folded(frames(job)).view())
+
+
+def test_a_few_long_stalls_elsewhere_leave_the_phase_its_name() -> None:
+    """Late in every backward; a twentieth of the steps holds a stall between them as well."""
+    late = Fault("backward", (1,), 9 * MS)
+    stalls = Fault("other", (1,), 50 * MS, chance=0.05)
+    job = replace(JOB, num_steps=300).with_faults(late, stalls)
+    assert ("straggler", (1,), "backward") in above_info(folded(frames(job)).view())

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.steps.step_table import StepTable
 
+# Of a phase beyond the peers'. typical: in most steps. strewn: on the mean, as stops have it that hit now this phase,
+# now that one, no phase in most steps. rare: a handful of stalls, each in the phase in which it caught the rank.
+ExcessKind = Literal["typical", "strewn", "rare"]
 OffCoreReason = Literal["core", "limit", "stopped"]
 MIN_COVER: Final = 0.8
+MIN_TYPICAL: Final = 2 / 3  # chosen: of the mean delay; with less in most steps, it is another phase's each time
 SPREAD_SHARE: Final = 0.2  # of the delay: a compute phase with less takes no part in a spread
 NUM_STANDARD_ERRORS: Final = 2.0  # a smaller difference between a rank and its peers is none
 MIN_HELD_BACK: Final = 0.5  # of the samples: a device that is held back now and then is slow now and then
@@ -108,7 +112,7 @@ def phases_before_barrier(table: StepTable) -> dict[str, Floats]:
     return result
 
 
-def _excess(values_RK: Floats, row: int, peers: Ints, *, is_rare: bool) -> float | None:
+def _excess(values_RK: Floats, row: int, peers: Ints, kind: ExcessKind) -> float | None:
     own = values_RK[row]
     if not np.isfinite(own).any():
         return None
@@ -117,10 +121,14 @@ def _excess(values_RK: Floats, row: int, peers: Ints, *, is_rare: bool) -> float
     difference = difference[np.isfinite(difference)]
     if not difference.size:
         return None
-    if is_rare:  # a handful of stalls, each in the phase in which it caught the rank
+    if kind == "rare":
         return float(difference.mean())
-    excess = median(difference)
-    error = 1.25 * mad_sigma(difference) / math.sqrt(difference.size)
+    if kind == "typical":
+        excess = median(difference)
+        error = 1.25 * mad_sigma(difference) / math.sqrt(difference.size)
+    else:
+        excess = float(difference.mean())
+        error = float(difference.std()) / math.sqrt(difference.size)
     return excess if abs(excess) > NUM_STANDARD_ERRORS * error else 0.0
 
 
@@ -141,11 +149,16 @@ def find_cause(
         peers = peers[np.linspace(0, peers.size - 1, MAX_PEERS).astype(np.int64)]
     rows = np.concatenate(([row], peers))
     own, others = 0, np.arange(1, rows.size)
-    parts: dict[str, float] = {}
-    for name in WORK_PHASES:
-        excess = _excess(phases[name][np.ix_(rows, columns)], own, others, is_rare=is_rare)
-        if excess is not None:
-            parts[name] = excess
+
+    def parts_of(kind: ExcessKind) -> dict[str, float]:
+        found = {name: _excess(phases[name][np.ix_(rows, columns)], own, others, kind) for name in WORK_PHASES}
+        return {name: excess for name, excess in found.items() if excess is not None}
+
+    parts = parts_of("rare" if is_rare else "typical")
+    is_strewn = False
+    if not is_rare:
+        is_strewn = _positive(parts) < MIN_TYPICAL * _positive(parts_of("strewn"))
+        parts = parts_of("rare") if is_strewn else parts
     own_phases = table.phase_s_PRK[:, row, columns]
     unobserved = tuple(
         name for name in EXPECTED_HOOKS if not np.isfinite(own_phases[PHASE_INDEX[name]]).any()
@@ -168,7 +181,7 @@ def find_cause(
         # Without all hooks the residual may be any of the unhooked phases: the honest name is "other".
         name = "other" if unobserved else "host"
     # No code of one phase stalls now in this phase, now in that one: something outside stops the process.
-    is_spread = cover < MIN_COVER and (is_rare or _spread(positive, total))
+    is_spread = cover < MIN_COVER and (is_rare or is_strewn or _spread(positive, total))
     if is_spread:
         name = "device" if on_accelerator else "host"
     more = None if is_rare else more_work(table, phases, row, peers, columns=columns, parts=parts)
@@ -251,6 +264,10 @@ def _waits_for_launches(own: Pace, peers: Sequence[Pace], name: str, excess_s: f
         return False
     limit_s = max(KEEPS_PACE_SHARE * own.step_s, LAST_KERNELS * own.phase_s[name])
     return True if high_s < limit_s else False if low_s >= limit_s else None
+
+
+def _positive(parts: Mapping[str, float]) -> float:
+    return sum(max(value, 0.0) for value in parts.values())
 
 
 def _spread(positive: dict[str, float], total: float) -> bool:
