@@ -200,7 +200,7 @@ def test_without_a_limit_its_share_is_unknown_and_not_nothing() -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("num_ranks", [2, 4])
 def test_stops_that_hit_another_phase_each_time_are_of_no_phase(num_ranks: int, seed: int) -> None:
-    """15 ms in every fourth to seventh step of four phases of noisy steps: none is late in most, and yet the rank is."""
+    """15 ms in every fourth to seventh step of four noisy phases: none is late in most, and yet the rank is."""
     kinds = ("forward", "backward", "optimizer", "other")
     stops = [Fault(kind, (1,), 15 * MS, every=every) for every, kind in enumerate(kinds, 4)]
     job = replace(JOB, num_ranks=num_ranks, num_steps=150, noise=0.3, seed=seed).with_faults(*stops)

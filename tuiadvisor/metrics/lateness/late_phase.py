@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 ExcessKind = Literal["typical", "strewn", "rare"]
 OffCoreReason = Literal["core", "limit", "stopped"]
 MIN_COVER: Final = 0.8
-MIN_TYPICAL: Final = 2 / 3  # chosen: of the mean delay; with less in most steps, it is another phase's each time
+MIN_TYPICAL: Final = (
+    0.67  # chosen: of the mean delay; with less in most steps it is another phase's each time
+)
 SPREAD_SHARE: Final = 0.2  # of the delay: a compute phase with less takes no part in a spread
 NUM_STANDARD_ERRORS: Final = 2.0  # a smaller difference between a rank and its peers is none
 MIN_HELD_BACK: Final = 0.5  # of the samples: a device that is held back now and then is slow now and then
@@ -151,7 +153,8 @@ def find_cause(
     own, others = 0, np.arange(1, rows.size)
 
     def parts_of(kind: ExcessKind) -> dict[str, float]:
-        found = {name: _excess(phases[name][np.ix_(rows, columns)], own, others, kind) for name in WORK_PHASES}
+        at = np.ix_(rows, columns)
+        found = {name: _excess(phases[name][at], own, others, kind) for name in WORK_PHASES}
         return {name: excess for name, excess in found.items() if excess is not None}
 
     parts = parts_of("rare" if is_rare else "typical")
