@@ -65,12 +65,23 @@ def noise(pids: dict[int, int]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def low_priority(pids: dict[int, int]) -> Iterator[None]:
-    """One rank yields to everybody, while others have work."""
-    for task in Path(f"/proc/{pids[VICTIM]}/task").iterdir():
-        os.setpriority(os.PRIO_PROCESS, int(task.name), 19)
-    with spinning(None, num=2):
+def _yielding(pid: int, nice: int, others_nice: int) -> Iterator[None]:
+    """This process goes behind others that have work on every core."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, int(task.name), nice)
+    with spinning(None, num=2, nice=others_nice):
         yield
+
+
+def low_priority(pids: dict[int, int]) -> AbstractContextManager[None]:
+    """One rank yields to everybody, while others have work."""
+    return _yielding(pids[VICTIM], 19, 0)
+
+
+def reniced(pids: dict[int, int]) -> AbstractContextManager[None]:
+    """One rank gets a quarter of a core that it shares; the busy ones yield to everybody else."""
+    return _yielding(pids[VICTIM], 10, 5)
 
 
 @contextlib.contextmanager
@@ -191,6 +202,7 @@ DISTURBANCES: dict[str, Callable[[dict[int, int]], AbstractContextManager[None]]
     "hog": hog_on_core,
     "noise": noise,
     "nice": low_priority,
+    "renice": reniced,
     "pause": pauses,
     "once": stopped_once,
     "throttle": throttled,

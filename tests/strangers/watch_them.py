@@ -4,7 +4,8 @@
 
 FOLDER holds checkouts of public repositories under their names (nanoGPT, examples, ...); nothing is fetched. PYTHON has
 their packages. Each program runs twice from a passing copy: alone, for its log, then watched, first healthy and then
-with one fault from outside. What cannot run is a row that says why. Exit code 1 if a row is wrong.
+with one fault from outside after the other. What cannot run is a row that says why, and how many cores others used just
+before and after stands beside each. Exit code 1 if a row is wrong.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ START_S = 180.0  # until a program trains; DeepSpeed compiles an optimizer the f
 SETTLE_S = 12.0  # after its ranks are there, where no log tells that it trains
 ALONE_LINES, ALONE_S = 300, 10.0  # of the log of the run that nobody watches
 EDGE_S = 1.5  # of a recording: the attach and the leaving are in no comparison of steps
+LEAST_EFFECT = 0.05  # longer steps: a fault that did less need not be found
+OTHERS_S = 2.0  # looked at others
 STEP_TOLERANCE = 0.1  # our steps against the log's over the same seconds
-COLUMNS = ("program", "ranks", "attached", "first sentence, s", "step ours / log, ms", "healthy", "fault", "said",
-           "log with us = alone", "right")  # fmt: skip
+COLUMNS = ("program", "ranks", "attached", "first sentence, s", "step ours / log, ms", "healthy", "under the fault",
+           "log with us = alone", "others' cores", "right")  # fmt: skip
 
 
 @dataclass
@@ -109,6 +112,11 @@ class AbsentError(Exception):
 
 class BrokenError(Exception):
     """Why a program did not run."""
+
+
+def others_cores() -> float:
+    """Busy cores of this machine while nothing of ours runs: a row that was taken beside much is repeated."""
+    return psutil.cpu_percent(OTHERS_S) / 100 * (psutil.cpu_count() or 1)
 
 
 def free_port() -> int:
@@ -229,6 +237,8 @@ def recorded(run: Run, seconds: int, path: Path) -> tuple[Any, float, float]:
 def step_ms(path: Path, since_s: float, until_s: float) -> float | None:
     """Mean step of the recorded steps of one rank that ended between these moments."""
     ends: dict[int, list[int]] = {}
+    if not path.exists():
+        return None
     with RecordingReader(str(path)) as reader:
         for located in reader.frames():
             frame = decode(located.data)
@@ -291,6 +301,8 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
     alone = alone_lines(program, strangers, python) if is_compared else []
     name = re.sub(r"\W+", "_", program.name)
     wrong: list[str] = []
+    faulty: dict[str, Any] = {}
+    fault_ms: dict[str, float | None] = {}
     with running(program, strangers, python) as run:
         pids = wait_until_training(run)
         attached_s = time.monotonic()
@@ -301,15 +313,21 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
         if not isinstance(healthy, str):
             ours = step_ms(keep / f"{name}_healthy.tuirec", *span)
         victim = pids.get(VICTIM, next(iter(pids.values())))
-        with DISTURBANCES[program.disturbance]({**pids, VICTIM: victim}):
-            faulty, *_ = recorded(run, program.seconds, keep / f"{name}_fault.tuirec")
+        for fault in program.disturbances:
+            with DISTURBANCES[fault]({**pids, VICTIM: victim}):
+                path = keep / f"{name}_{fault}.tuirec"
+                faulty[fault], fault_began, fault_ended = recorded(run, program.seconds, path)
+            fault_ms[fault] = step_ms(path, fault_began + EDGE_S, fault_ended - EDGE_S)
         if not run.alive():
             wrong.append(f"it ended: {run.last_words()}")
     row = {
         "program": program.name, "ranks": str(program.num_ranks), "first sentence, s": f"{first_s:.1f}",
-        "fault": program.disturbance, "sentence": sentence, "attached": "no",
+        "sentence": sentence, "attached": "no",
         "step ours / log, ms": f"— / {_ms(theirs)}", "healthy": told(healthy),
-        "said": told(faulty, program.expected), "log with us = alone": "no log",
+        "under the fault": ". ".join(
+            f"{fault} ({_ms(fault_ms[fault])} ms): {told(one, program.expected)}" for fault, one in faulty.items()
+        ),
+        "log with us = alone": "no log",
     }  # fmt: skip
     if program.log:
         same = same_log(alone, run.lines, attached_s) if is_compared else "not deterministic"
@@ -321,13 +339,17 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
         row["step ours / log, ms"] = f"{_ms(ours)} / {_ms(theirs)}"
         if ours is not None and theirs is not None and abs(ours / theirs - 1) > STEP_TOLERANCE:
             wrong.append(f"step {ours / theirs - 1:+.0%}")
-        wrong += judged(program, healthy, faulty, row)
+        wrong += judged_healthy(program, healthy, row)
+        for fault, document in faulty.items():
+            ms = fault_ms[fault]
+            is_felt = ours is None or ms is None or ms / ours - 1 > LEAST_EFFECT
+            wrong += [f"{fault}: {one}" for one in judged_faulty(program, document, is_felt=is_felt)]
     row["right"] = "yes" if not wrong else "NO: " + "; ".join(wrong)
     return row
 
 
-def judged(program: Program, healthy: Any, faulty: Any, row: dict[str, str]) -> list[str]:
-    """What is wrong with the two documents; completes the row."""
+def judged_healthy(program: Program, healthy: Any, row: dict[str, str]) -> list[str]:
+    """What is wrong with what was said of the program itself; completes the row."""
     if isinstance(healthy, str):
         return ["no verdict on the healthy program"]
     seen = [one["rank"] for one in healthy["per_rank"]]
@@ -336,16 +358,23 @@ def judged(program: Program, healthy: Any, faulty: Any, row: dict[str, str]) -> 
     if healthy["step"]["mean_s"] is None:
         wrong.append("no step time")
     alarms = [one for one in above_info(healthy) if one["id"] not in program.tolerated]
-    wrong += [f"{one['severity']} {one['id']} on the healthy program" for one in alarms]
+    return wrong + [f"{one['severity']} {one['id']} on the healthy program" for one in alarms]
+
+
+def judged_faulty(program: Program, faulty: Any, *, is_felt: bool) -> list[str]:
+    """What is wrong with what was said under a fault."""
     if isinstance(faulty, str):
-        return [*wrong, "no verdict under the fault"]
-    found = [one for one in above_info(faulty) if one["id"] in program.expected]
+        return ["no verdict"]
+    said = above_info(faulty)
+    found = [one for one in said if one["id"] in program.expected]
     if not found:
-        return [*wrong, "fault not found"]
+        return ["not found"] if is_felt else []
     # A CPU limit is told of the job: which ranks it holds is the straggler's to say.
     guilty = ((VICTIM,) if program.num_ranks > 1 else ()) if program.names is None else program.names
     named = {rank for one in found for rank in one["ranks"]}
-    return wrong if named == set(guilty) else [*wrong, f"ranks {sorted(named)} named, not {list(guilty)}"]
+    if named != set(guilty):
+        return [f"ranks {sorted(named)} named, not {list(guilty)}"]
+    return [] if said[0] is found[0] else [f"said after {said[0]['id']}"]
 
 
 def _ms(value: float | None) -> str:
@@ -361,12 +390,13 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("strangers", type=Path, help="folder of checkouts")
-    parser.add_argument("--only", default="*")
+    parser.add_argument("--only", default="*", help="names of programs, or PATTERN|PATTERN")
     parser.add_argument("--python", default=sys.executable, help="interpreter with the programs' packages")
     parser.add_argument("--keep", type=Path, help="folder for the recordings")
     parser.add_argument("--markdown", action="store_true", help="the rows as a table's")
     options = parser.parse_args()
-    chosen = [program for program in PROGRAMS if fnmatch.fnmatch(program.name, options.only)]
+    patterns = options.only.split("|")
+    chosen = [one for one in PROGRAMS if any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns)]
     if not chosen:
         sys.exit(
             f"--only {options.only}: no such program, there are {', '.join(one.name for one in PROGRAMS)}"
@@ -379,6 +409,7 @@ def main() -> int:
         if options.markdown:
             print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|", flush=True)
         for program in chosen:
+            before = others_cores()
             try:
                 row = watched_row(program, options.strangers, options.python, keep)
             except (AbsentError, BrokenError) as why:
@@ -386,6 +417,7 @@ def main() -> int:
                 others[kind].append(f"{program.name}: {why}")
                 print(f"{kind} {others[kind][-1]}", flush=True)
                 continue
+            row["others' cores"] = f"{before:.1f}, {others_cores():.1f}"
             rows.append(row)
             if options.markdown:
                 print("| " + " | ".join(row[column] for column in COLUMNS) + " |", flush=True)

@@ -125,32 +125,37 @@ def plain_attention(torch: Any) -> None:
     torch.backends.cuda.enable_flash_sdp(False)
 
 
+class Noise:
+    """Random images; at the top of a module, so that processes started by spawn can be sent them."""
+
+    num, shape = 60_000, (28, 28)
+
+    def __init__(self, *_args: Any, train: bool = True, transform: Any = None, **_kwargs: Any) -> None:
+        import torch
+        from PIL import Image
+
+        generator = torch.Generator().manual_seed(int(train))
+        drawn = torch.randint(0, 256, (256, *self.shape), generator=generator)
+        self.images = [Image.fromarray(image) for image in drawn.to(torch.uint8).numpy()]
+        self.length, self.transform = self.num if train else 1000, transform
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        image = self.images[index % 256]
+        return (image if self.transform is None else self.transform(image)), index % 10
+
+
+class ColourNoise(Noise):
+    """In three colours."""
+
+    num, shape = 50_000, (32, 32, 3)  # type: ignore[assignment]
+
+
 def images(torchvision: Any) -> None:
     """Noise instead of MNIST and CIFAR-10: sizes and classes of the real ones, nothing read or downloaded."""
-    import torch
-    from PIL import Image
-
-    def dataset(num: int, shape: tuple[int, ...]) -> type:
-        class Noise(torch.utils.data.Dataset):  # type: ignore[misc, type-arg]
-            def __init__(
-                self, *_args: Any, train: bool = True, transform: Any = None, **_kwargs: Any
-            ) -> None:
-                generator = torch.Generator().manual_seed(int(train))
-                drawn = torch.randint(0, 256, (256, *shape), generator=generator)
-                self.images = [Image.fromarray(image) for image in drawn.to(torch.uint8).numpy()]
-                self.num, self.transform = num if train else 1000, transform
-
-            def __len__(self) -> int:
-                return self.num
-
-            def __getitem__(self, index: int) -> tuple[Any, int]:
-                image = self.images[index % 256]
-                return (image if self.transform is None else self.transform(image)), index % 10
-
-        return Noise
-
-    torchvision.datasets.MNIST = dataset(60_000, (28, 28))
-    torchvision.datasets.CIFAR10 = dataset(50_000, (32, 32, 3))
+    torchvision.datasets.MNIST, torchvision.datasets.CIFAR10 = Noise, ColourNoise
 
 
 def _words() -> list[str]:
