@@ -144,9 +144,19 @@ def limited(pids: dict[int, int]) -> Iterator[None]:
         (group / "cgroup.procs").write_text(str(pid))
         yield
     finally:
-        with contextlib.suppress(OSError):
-            before.write_text(str(pid))
+        _empty(group, before)
         group.rmdir()
+
+
+def _empty(group: Path, before: Path) -> None:
+    """Move everybody back, loader workers that started meanwhile too; several times, as others may be starting."""
+    for _ in range(20):
+        members = (group / "cgroup.procs").read_text().split()
+        if not members:
+            return
+        for member in members:
+            with contextlib.suppress(OSError):
+                before.write_text(member)
 
 
 @contextlib.contextmanager

@@ -140,3 +140,45 @@ def test_what_the_probe_says_comes_first_and_a_step_ends_it(
     writer.put_step((0,) * ring.NUM_STEP_SLOTS)
     assert "" == why(pair, sleeper.pid, *["other"] * LONG_ENOUGH)
     assert "two loops" == why(pair, sleeper.pid, "", info=ProbeInfo(unmeasured="two loops"))
+
+
+def test_steps_of_a_process_without_a_rank_are_of_no_rank(
+    pair: tuple[ring.RingWriter, ring.RingReader],
+) -> None:
+    """As of Hogwild's processes, several of which are watched together: no number will ever come."""
+    writer, reader = pair
+    stepless = Stepless(4711)
+    writer.put_step((0,) * ring.NUM_STEP_SLOTS)
+    for second in range(1, LONG_ENOUGH - 1):
+        stepless.look(reader, NOTHING, second * S, second * S)
+    assert "" == stepless.of_rank(None)  # a number may still come
+    stepless.look(reader, NOTHING, (LONG_ENOUGH + 1) * S, (LONG_ENOUGH + 1) * S)
+    assert "in no process group" in stepless.of_rank(None)
+    assert "--pid 4711" in stepless.of_rank(None)
+    assert "" == stepless.of_rank(0)
+
+
+def test_a_process_that_waits_for_those_it_started_points_to_them(
+    pair: tuple[ring.RingWriter, ring.RingReader], tmp_path: Path
+) -> None:
+    """Those with torch: a helper beside them is none."""
+    library = tmp_path / "libtorch_python.so"
+    library.write_bytes(bytes(4096))
+    mapping = "import mmap, sys; file = open(sys.argv[1], 'rb'); kept = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)"
+    waits = "print(flush=True); sys.stdin.read()"
+    parent = (
+        "import subprocess, sys; kept = [subprocess.Popen([sys.executable, '-c', code, sys.argv[1]],"
+        " stdout=subprocess.PIPE) for code in sys.argv[2:]];"
+        " [one.stdout.readline() for one in kept]; print(*(one.pid for one in kept), flush=True); sys.stdin.read()"
+    )
+    codes = (f"{mapping}; {waits}", f"import sys; {waits}")
+    with subprocess.Popen(
+        [sys.executable, "-c", parent, str(library), *codes], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        trains, helps = process.stdout.readline().split()
+        told = why(pair, process.pid, *["other"] * LONG_ENOUGH)
+        process.stdin.close()  # which all of them wait for
+    assert f"have torch: watch them, or one of them (--pid {trains.decode()})" in told
+    assert helps.decode() not in told.split()

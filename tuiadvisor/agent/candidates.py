@@ -51,7 +51,7 @@ _LAUNCHER_MODULES: Final = (
     "deepspeed.launcher",
 )
 _HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-_LOADER_WORKER: Final = "pt_data_worker"  # name of the main thread, torch 2.5 and later
+LOADER_WORKER: Final = "pt_data_worker"  # name of the main thread, torch 2.5 and later
 _GROUP_THREADS: Final = ("pt_gloo", "gloo_", "pt_nccl", "pt_mpi", "ucc")
 TORCH_FILE: Final = b"/libtorch_python.so"
 _MIN_TORCH_RSS_BYTES: Final = 50 << 20  # none with torch is smaller: spares reading the maps of the others
@@ -175,7 +175,7 @@ class Scanner:
         kin = {pid for one in self._candidates for pid in (one, *family(one, self.table))}
         found = {}
         for one in self.table.values():
-            if one.pid in own or not one.is_alive or one.comm == _LOADER_WORKER:
+            if one.pid in own or not one.is_alive or one.comm == LOADER_WORKER:
                 continue
             if procfs.python_version(one.pid) is None or not self._has_torch(one):
                 continue
@@ -233,7 +233,7 @@ class Scanner:
         )
 
     def _examine(self, found: Stat) -> Candidate | None:
-        if not found.is_alive or found.comm == _LOADER_WORKER:
+        if not found.is_alive or found.comm == LOADER_WORKER:
             return None
         variables = procfs.environment(found.pid, _NAMES)
         if variables is None:
@@ -271,7 +271,7 @@ class Scanner:
 
     def _may_become_rank(self, found: Stat) -> bool:
         """A process without signs that may still import torch or join a process group."""
-        return found.comm != _LOADER_WORKER and procfs.python_version(found.pid) is not None
+        return found.comm != LOADER_WORKER and procfs.python_version(found.pid) is not None
 
     def _has_torch(self, found: Stat) -> bool:
         return found.rss_bytes >= _MIN_TORCH_RSS_BYTES and procfs.maps_file(found.pid, TORCH_FILE)

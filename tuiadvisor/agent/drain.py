@@ -69,6 +69,7 @@ def status_of(link: RankLink) -> dict[str, object]:
         return status
     phase, since_ns, step = reader.now()
     since_ns = link.clock.to_us(since_ns)
+    why = link.stepless.of_rank(link.rank)
     # A fresh ring is all zeros: no clock, no phase.
     is_inside = link.state == RankState.LIVE and 0 <= phase < len(PHASES) and since_ns > 0
     return {
@@ -83,8 +84,7 @@ def status_of(link: RankLink) -> dict[str, object]:
         "lost_events": reader.num_lost_events,
         "hooks_disabled": reader.get_u64(ring_file.OFFSET_DISABLED).bit_count(),
         "errors": _bounded(reader.get_u64(ring_file.OFFSET_ERRORS)),
-        # Said only where it is so.
-        **({"no_step": link.stepless.why} if link.stepless.why and link.state == RankState.LIVE else {}),
+        **({"no_step": why} if why and link.state == RankState.LIVE else {}),  # said only where it is so
     }
 
 

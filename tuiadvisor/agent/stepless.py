@@ -1,7 +1,8 @@
 """Why a rank that is attached to makes no steps, from what its probe and its process were seen to do.
 
 In: the ring's header, a few times a second until the first step is in it, and /proc.  Out: a sentence, empty while
-there is nothing to say. Cost: a few reads of the header, and two files of /proc a second.
+there is nothing to say. Cost: a few reads of the header, and two files of /proc a second; of one that
+waits also what all processes are, twice a minute.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.candidates import LOADER_WORKER, TORCH_FILE, family
 from tuiadvisor.phases import PHASES
 from tuiadvisor_probes import ring as ring_file
 
@@ -20,6 +22,8 @@ AFTER_NS: Final = 5 * NS  # of the rank's own time
 LOOK_EVERY_NS: Final = NS
 SAID_S: Final = (5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 IDLE_SHARE: Final = 0.02  # of one core, by all its threads
+BELOW_EVERY_NS: Final = 30 * NS  # all processes are looked at
+MAX_BELOW: Final = 8  # processes named
 OTHERS: Final = ((b"/jaxlib/", "JAX"), (b"/tensorflow/", "TensorFlow"), (b"/mlx/", "MLX"))
 
 
@@ -31,12 +35,16 @@ class Stepless:
         self._pid = pid
         self._has_stepped = False
         self._since_ns = 0
+        self._stepped_ns = self._now_ns = 0  # when its first step was seen, and the last look
         self._began: dict[int, int] = {}  # phase -> since when the thread was seen in it the last time
         self._looked_ns = 0
         self._first_ticks: int | None = None
+        self._below: list[int] = []  # processes with torch that this one has started
+        self._below_at_ns = 0
 
     def look(self, reader: ring_file.RingReader, info: ProbeInfo, now_ns: int, clock_now_ns: int) -> None:
         """Once in every round. now_ns: our clock; clock_now_ns: the same moment on the rank's."""
+        self._now_ns = now_ns
         if self._has_stepped:
             self.why = info.unmeasured or ""
             return
@@ -46,11 +54,26 @@ class Stepless:
             self._began[phase] = since_ns
         if reader.get_u64(ring_file.OFFSET_STEP_HEAD):
             self._has_stepped, self.why = True, info.unmeasured or ""
+            self._stepped_ns = now_ns
         elif now_ns - self._looked_ns >= LOOK_EVERY_NS:
             self._looked_ns = now_ns
             self.why = info.unmeasured or self._found(
                 info, phase, now_ns, clock_now_ns - since_ns if since_ns > 0 else 0
             )
+
+    def of_rank(self, rank: int | None) -> str:
+        """The sentence; also of several processes that train each for itself, as Hogwild does: none has a number."""
+        if (
+            rank is None
+            and not self.why
+            and self._has_stepped
+            and self._now_ns - self._stepped_ns >= AFTER_NS
+        ):
+            return (
+                "those it makes are of no rank, as it is in no process group; "
+                f"if it trains for itself, watch it alone (--pid {self._pid})"
+            )
+        return self.why
 
     def _found(self, info: ProbeInfo, phase: int, now_ns: int, for_ns: int) -> str:
         found = procfs.stat(self._pid)
@@ -84,6 +107,11 @@ class Stepless:
     def _of_nothing_seen(self, ticks: int, elapsed_ns: int) -> str:
         used_s = (ticks - (self._first_ticks or 0)) / procfs.TICKS_PER_S
         if used_s < IDLE_SHARE * elapsed_ns / NS:
+            if not self._below_at_ns or self._now_ns - self._below_at_ns >= BELOW_EVERY_NS:
+                self._below, self._below_at_ns = self._with_torch_below(), self._now_ns
+            if self._below:
+                named = " ".join(map(str, self._below[:MAX_BELOW]))
+                return f"it waits, and processes it has started have torch: watch them, or one of them (--pid {named})"
             return (
                 "none of its threads does anything: it waits, has finished or hangs "
                 f"(tuiadvisor stacks --pid {self._pid} tells where)"
@@ -94,3 +122,14 @@ class Stepless:
         if other is not None:
             return f"{nothing}: it has {other} loaded, whose steps are not seen"
         return f"{nothing}: it prepares, evaluates or serves, or its step takes longer than it was watched"
+
+    def _with_torch_below(self) -> list[int]:
+        table = procfs.snapshot()
+        return [
+            one.pid
+            for one in sorted(table.values(), key=lambda one: one.pid)
+            if self._pid in family(one.pid, table)
+            and one.is_alive
+            and one.comm != LOADER_WORKER
+            and procfs.maps_file(one.pid, TORCH_FILE)
+        ]
