@@ -164,7 +164,10 @@ def test_a_process_that_waits_for_those_it_started_points_to_them(
     """Those with torch: a helper beside them is none."""
     library = tmp_path / "libtorch_python.so"
     library.write_bytes(bytes(4096))
-    mapping = "import mmap, sys; file = open(sys.argv[1], 'rb'); kept = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)"
+    mapping = (
+        "import mmap, sys; file = open(sys.argv[1], 'rb');"
+        " kept = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)"
+    )
     waits = "print(flush=True); sys.stdin.read()"
     parent = (
         "import subprocess, sys; kept = [subprocess.Popen([sys.executable, '-c', code, sys.argv[1]],"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Cause
+from tuiadvisor.causes.tensor_mates import TENSOR_AXES
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
@@ -27,7 +28,6 @@ job comm_words text what the ranks exchange: gradients, or parameters and gradie
 NAMES: Final = tuple(line.split()[1] for line in METRICS.strip().splitlines())
 GRADIENTS: Final = "gradient communication"
 OF_SHARDS: Final = "gathering parameters and reducing gradients"
-TENSOR_AXES: Final = ("tp", "tensor")
 KEEPS_WHOLE: Final = "NO_SHARD"  # FSDP1's strategy that is DDP
 
 

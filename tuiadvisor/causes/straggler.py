@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Loss, Measured, rank_words, share_of
+from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
 from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.phases import COMPUTE
@@ -50,19 +51,33 @@ def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
     }
 
 
-def measure(diagnosis: Diagnosis, _facts: Facts, job: Values) -> list[Measured]:
-    """One subject a phase: ranks that are late for the same reason are one finding."""
+def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
+    """One subject a phase: ranks that are late for the same reason are one finding.
+
+    Who is late only because a rank of its tensor parallel group is, is not named, but its loss is that one's.
+    """
+    mesh = "" if facts.stack is None else facts.stack.text("mesh")
+    mates = tensor_groups(mesh, len(diagnosis.table.ranks))
     groups: dict[tuple[str, str], list[LateRank]] = {}
+    victims: dict[tuple[str, str], list[LateRank]] = {}
     for entry in diagnosis.stragglers:
-        host = entry.host if entry.whole_host else ""
-        groups.setdefault((entry.cause.name, host), []).append(entry)
-    return [_measured(diagnosis, job, group) for group in groups.values()]
+        leader = waits_for(entry, diagnosis.stragglers, mates)
+        one = leader or entry
+        key = one.cause.name, one.host if one.whole_host else ""
+        (victims if leader else groups).setdefault(key, []).append(entry)
+    return [_measured(diagnosis, job, group, victims.get(key, []), mates) for key, group in groups.items()]
 
 
-def _measured(diagnosis: Diagnosis, job: Values, group: list[LateRank]) -> Measured:
+def _measured(
+    diagnosis: Diagnosis,
+    job: Values,
+    group: list[LateRank],
+    victims: list[LateRank],
+    mates: list[tuple[int, ...]],
+) -> Measured:
     cycle = diagnosis.steady_barrier.cycle_K
     worst = group[0]
-    what_if = gain(cycle, np.sum([entry.late.loss_K for entry in group], axis=0))
+    what_if = gain(cycle, np.sum([entry.late.loss_K for entry in (*group, *victims)], axis=0))
     if worst.late.is_rare and len(group) == 1:
         what_if = worst.late.gain
     ranks = tuple(sorted(entry.rank for entry in group))
@@ -77,7 +92,7 @@ def _measured(diagnosis: Diagnosis, job: Values, group: list[LateRank]) -> Measu
         "ranks": f"host {worst.host}" if worst.whole_host else rank_words(ranks),
         "host": worst.host,
         "phase": phase,
-        "phase_words": _words(worst),
+        "phase_words": _words(worst) + _mates_words(ranks, victims, mates),
         "loss_s": what_if.loss_s,
         "loss_share": what_if.loss_s / what_if.step_s,
         "loss_share_low": what_if.loss_low_s / what_if.step_s,
@@ -129,6 +144,14 @@ def _least(values: Iterable[float | None]) -> float | None:
     """The smallest; None where one is not known."""
     known = list(values)
     return None if None in known else min(value for value in known if value is not None)
+
+
+def _mates_words(ranks: tuple[int, ...], victims: list[LateRank], mates: list[tuple[int, ...]]) -> str:
+    if victims:
+        return "; its tensor parallel group waits for it inside forward and backward"
+    if is_one_group(ranks, mates):
+        return "; one of them may hold up the others inside their tensor parallel layers"
+    return ""
 
 
 def _words(entry: LateRank) -> str:

@@ -1,0 +1,56 @@
+"""Late ranks of one tensor parallel group: who holds up whom."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
+
+
+@pytest.mark.parametrize(
+    ("mesh", "num_ranks", "groups"),
+    [
+        ("dp=2 tp=2", 4, [(0, 1), (2, 3)]),
+        ("tp=2 dp=2", 4, [(0, 2), (1, 3)]),
+        ("dp=2 TP=2 cp=2", 8, [(0, 2), (1, 3), (4, 6), (5, 7)]),
+        ("dp=2 tp=2", 8, []),  # the other four ranks were not seen, or belong to no mesh
+        ("dp=4", 4, []),
+        ("tp=1 dp=4", 4, []),
+        ("tp=x", 4, []),
+        ("", 4, []),
+    ],
+)
+def test_groups_follow_the_mesh(mesh: str, num_ranks: int, groups: list[tuple[int, ...]]) -> None:
+    """Its last dimension is filled first."""
+    assert groups == tensor_groups(mesh, num_ranks)
+
+
+def late(rank: int, off_core: str | None = None, name: str = "host", more: object = None) -> SimpleNamespace:
+    """A late rank."""
+    return SimpleNamespace(
+        rank=rank, cause=SimpleNamespace(off_core=off_core, name=name, more=more, is_collecting=False)
+    )
+
+
+def test_who_is_late_beside_a_stopped_rank_of_its_group_waits_for_it() -> None:
+    """Not beside one of another group, and not with a reason of its own."""
+    groups = [(0, 1), (2, 3)]
+    stopped, beside, other = late(1, "stopped"), late(0), late(2)
+    everyone = [beside, stopped, other]
+    assert stopped is waits_for(beside, everyone, groups)
+    assert waits_for(other, everyone, groups) is None
+    assert waits_for(stopped, everyone, groups) is None
+    assert waits_for(beside, [beside, other], groups) is None
+    assert waits_for(beside, everyone, []) is None
+    for own in (late(0, "core"), late(0, name="data_wait"), late(0, name="forward", more=object())):
+        assert waits_for(own, [own, stopped], groups) is None
+
+
+def test_a_group_that_is_late_together_may_be_held_up_by_one() -> None:
+    """Ranks of two groups are not."""
+    groups = [(0, 1), (2, 3)]
+    assert is_one_group((0, 1), groups)
+    assert not is_one_group((0, 2), groups)
+    assert not is_one_group((1,), groups)
