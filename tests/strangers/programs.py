@@ -40,6 +40,7 @@ class Program:
     finds: tuple[str, ...] = ()  # any of these findings is right under the fault; (): the ones that fit
     names: tuple[int, ...] | None = None  # ranks that the finding has to name; None: the disturbed one
     tolerated: tuple[str, ...] = ()  # findings above info that are true of the program itself, see `why`
+    abstains: str = ""  # in the verdict under a fault: it cannot be known who is late, and that is said
     refused: str = ""  # what is said instead of a verdict, where that is right
     why: str = ""
     seconds: int = 12
@@ -286,6 +287,8 @@ PROGRAMS = [
         num_ranks=2, launcher="torchrun", shims=("seed", "device=cpu", "gloo"),
         edits=(("tensor_parallel_example.py", r"(?<=num_iters = )10", ENDLESS),),
         log=r"Tensor Parallel iter (?P<loss>\d+) completed",
+        abstains="whether a rank is late could not be observed",
+        why="its ranks meet only inside forward and backward, in collectives that no hook sees",
     ),
     Program(
         "minGPT adder", "minGPT", ".", ("projects/adder/adder.py", "--trainer.num_workers=0"),

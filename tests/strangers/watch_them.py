@@ -50,6 +50,8 @@ EDGE_S = 1.5  # of a recording: the attach and the leaving are in no comparison 
 LEAST_EFFECT = 0.05  # longer steps: a fault that did less need not be found
 OTHERS_S = 2.0  # looked at others
 STEP_TOLERANCE = 0.1  # our steps against the log's over the same seconds
+# Words of a late rank's finding, and the fault in one or two.
+KINDS = {"being stopped": "stopped", "without a core": "without a core", "the CPU limit": "CPU limit"}
 COLUMNS = ("program", "ranks", "attached", "first sentence, s", "step ours / log, ms", "healthy", "under the fault",
            "log with us = alone", "others' cores", "right")  # fmt: skip
 
@@ -256,14 +258,20 @@ def above_info(document: Any) -> list[Any]:
     return [finding for finding in document["findings"] if finding["severity"] != "info"]
 
 
+def kind(finding: Any) -> str:
+    """The phase it names; of a late rank what kept it off its core, where that was seen."""
+    return next(
+        (name for words, name in KINDS.items() if words in finding["message"]), finding["phase"] or ""
+    )
+
+
 def told(document: Any, named: tuple[str, ...] = ()) -> str:
     """A document in a few words."""
     if isinstance(document, str):
         return f"“{document[:160]}”"
     shown = above_info(document) or [one for one in document["findings"] if one["id"] in named]
     said = "; ".join(
-        f"{one['severity']} {one['id']} {one['ranks'] or ''} {one['phase'] or ''} "
-        f"{1e3 * (one['loss_s_per_step'] or 0):.1f} ms"
+        f"{one['severity']} {one['id']} {one['ranks'] or ''} {kind(one)} {_loss(one['loss_s_per_step'])}".rstrip()
         for one in shown
     )
     return re.sub(" +", " ", f"{document['verdict']['decision']}: {said or 'nothing above info'}")
@@ -368,7 +376,8 @@ def judged_faulty(program: Program, faulty: Any, *, is_felt: bool) -> list[str]:
     said = above_info(faulty)
     found = [one for one in said if one["id"] in program.expected]
     if not found:
-        return ["not found"] if is_felt else []
+        is_said = bool(program.abstains) and program.abstains in faulty["verdict"]["sentence"]
+        return ["not found"] if is_felt and not is_said else []
     # A CPU limit is told of the job: which ranks it holds is the straggler's to say.
     guilty = ((VICTIM,) if program.num_ranks > 1 else ()) if program.names is None else program.names
     named = {rank for one in found for rank in one["ranks"]}
@@ -379,6 +388,10 @@ def judged_faulty(program: Program, faulty: Any, *, is_felt: bool) -> list[str]:
 
 def _ms(value: float | None) -> str:
     return "—" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _loss(value_s: float | None) -> str:
+    return "" if not value_s else f"{1e3 * value_s:.1f} ms"
 
 
 def _has(python: str, package: str) -> bool:
@@ -412,7 +425,7 @@ def main() -> int:
             before = others_cores()
             try:
                 row = watched_row(program, options.strangers, options.python, keep)
-            except (AbsentError, BrokenError) as why:
+            except (AbsentError, BrokenError, OSError, subprocess.TimeoutExpired) as why:
                 kind = "skipped" if isinstance(why, AbsentError) else "did not run"
                 others[kind].append(f"{program.name}: {why}")
                 print(f"{kind} {others[kind][-1]}", flush=True)
