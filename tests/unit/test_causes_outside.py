@@ -82,6 +82,16 @@ def test_a_rank_that_is_stopped_in_a_part_of_the_looks(phase: str) -> None:
     assert "stopped again and again" in view.verdict.sentence
 
 
+def test_an_exchange_is_not_blamed_while_a_rank_is_stopped_in_it_too() -> None:
+    """Half of the step on all ranks, as where one of them stops inside the exchange; without looks it is what it is."""
+    job = JOB.with_faults(Fault("forward", (2,), 9 * MS), Fault("comm", (0, 1, 2, 3), 30 * MS))
+    assert "communication_bound" == above_info(seen(job, QUIET, {}, {}))[0][0]
+    view = seen(job, QUIET, {}, {2: 3})
+    assert [("straggler", (2,), "host")] == above_info(view)
+    exchange = next(finding for finding in view.findings if finding.id == "communication_bound")
+    assert "rank 2 is stopped again and again, also inside the exchange" in exchange.message
+
+
 def test_one_look_that_finds_a_rank_stopped_is_chance() -> None:
     """And so is one of a rank that is not late."""
     job = JOB.with_faults(Fault("forward", (2,), 9 * MS))

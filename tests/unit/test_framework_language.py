@@ -22,6 +22,8 @@ SEEN = {
     "crowd_note": "",
     "crowd_words": "",
     "hide_words": "",
+    "held_words": "",
+    "exchange_held_back": 0,
 }
 
 

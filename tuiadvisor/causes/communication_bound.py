@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.causes.cause import Cause, Loss
+from tuiadvisor.causes.cause import Cause, Loss, rank_words
 from tuiadvisor.metrics.communication.bucket_timeline import WORTH
 from tuiadvisor.metrics.lateness.job_losses import hideable_s
 from tuiadvisor.metrics.steps.arrays import mean_or_none
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
 
 MIN_CUT: Final = 0.9  # of the exposed time: where nearly all of it could be hidden, no limit is worth a word
+# What keeps a rank from its core for milliseconds wherever it is; waiting for a core is the host's (crowd_words).
+HOLDS_BACK: Final = {"stopped": "stopped again and again", "limit": "held back by a CPU limit"}
+MIN_HELD_SHARE: Final = (
+    0.05  # of the step that such ranks cost before the exchange: what makes them worth a warning
+)
 OF_BUCKETS: Final = (
     "bucket_hideable_s",
     "bucket_saved_s",
@@ -59,6 +64,7 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
         "transfer_since": diagnosis.transfer_since,
         "overlap": 1 - min(exposed / total, 1.0) if total and exposed is not None else None,
         **_hidden_by_compute(diagnosis),
+        **_held_back(diagnosis),
     }
     if facts.exchange is None:
         return values | dict.fromkeys(OF_BUCKETS)
@@ -75,6 +81,19 @@ def _hidden_by_compute(diagnosis: Diagnosis) -> Values:
     most = hideable_s(transfer.gain.loss_s, forward_s + backward_s, hidden)
     words = f"; at most {seconds(most)} of it could be hidden behind forward and backward"
     return {"hideable_s": most, "hide_words": words if most < MIN_CUT * transfer.gain.loss_s else ""}
+
+
+def _held_back(diagnosis: Diagnosis) -> Values:
+    """Ranks that something outside stops do so inside the exchange too, which is then long on all."""
+    held = [entry for entry in diagnosis.stragglers if entry.cause.off_core in HOLDS_BACK]
+    step_s = mean_or_none(diagnosis.steady_barrier.cycle_K)
+    loss_s = sum(float(entry.late.loss_K.mean()) for entry in held)
+    if not held or not step_s or loss_s < MIN_HELD_SHARE * step_s:
+        return {"exchange_held_back": 0, "held_words": ""}
+    ranks = tuple(sorted(entry.rank for entry in held))
+    how = f"{'is' if len(ranks) == 1 else 'are'} {HOLDS_BACK[held[0].cause.off_core or '']}"
+    words = f"; but {rank_words(ranks)} {how}, also inside the exchange, which is then long on all"
+    return {"exchange_held_back": 1, "held_words": words}
 
 
 def _hidden_by_buckets(view: ExchangeView, transfer_s: float | None) -> Values:
@@ -123,6 +142,8 @@ job transfer_since steps job step since which the transfer has its level
 job overlap share of communication that compute hides
 job hideable_s s a step of the exposed communication that forward and backward could hide at most
 job hide_words text what that means for the communication; empty where all of it could be hidden, or it is not known
+job exchange_held_back flag 1 if a late rank is stopped or held back by a CPU limit, inside the exchange too
+job held_words text which ranks these are; empty where there are none
 job bucket_hideable_s s a step of the exposed communication that order and size of DDP's buckets could hide at most
 job bucket_saved_s s a step that the wanted size of buckets would save, of the exposed communication
 job bucket_saved_low_s s lower end of its interval; 0 where compute and communication share cores
