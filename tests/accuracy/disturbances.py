@@ -24,7 +24,7 @@ PERIOD_US = 100_000  # of the kernel's CPU limits, unless it is told otherwise
 
 
 @contextlib.contextmanager
-def spinning(core: int | None, num: int = 1, nice: int = 0) -> Iterator[None]:
+def spinning(core: int | None, num: int = 1, nice: int = 0) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Processes that do nothing but use a core."""
     hogs = [
         subprocess.Popen([sys.executable, "-c", f"import os; os.nice({nice})\n{SPIN}"]) for _ in range(num)
@@ -33,7 +33,7 @@ def spinning(core: int | None, num: int = 1, nice: int = 0) -> Iterator[None]:
         for hog in hogs:
             if core is not None:
                 os.sched_setaffinity(hog.pid, {core})
-        yield
+        yield hogs
     finally:
         for hog in hogs:
             hog.kill()
@@ -65,23 +65,38 @@ def noise(pids: dict[int, int]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _yielding(pid: int, nice: int, others_nice: int) -> Iterator[None]:
-    """This process goes behind others that have work on every core."""
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, int(task.name), nice)
-    with spinning(None, num=2, nice=others_nice):
+def low_priority(pids: dict[int, int]) -> Iterator[None]:
+    """One rank yields to everybody, while others have work."""
+    _renice(pids[VICTIM], 19)
+    with spinning(None, num=2):
         yield
 
 
-def low_priority(pids: dict[int, int]) -> AbstractContextManager[None]:
-    """One rank yields to everybody, while others have work."""
-    return _yielding(pids[VICTIM], 19, 0)
+@contextlib.contextmanager
+def reniced(pids: dict[int, int]) -> Iterator[None]:
+    """One rank gets about a quarter of a core, which it shares with a busy process of a higher priority.
+
+    In one control group, as the kernel weighs priorities within a session's own group only (sched_autogroup).
+    """
+    group = cpu_group(None)
+    assert group is not None, "no control group can be made here"
+    with spinning(None, num=2, nice=5) as hogs:
+        for pid in [*pids.values(), *(hog.pid for hog in hogs)]:
+            (group / "cgroup.procs").write_text(str(pid))
+        _renice(pids[VICTIM], 10)
+        try:
+            yield
+        finally:
+            _renice(pids[VICTIM], 0)
+            _empty(group, group.parent / "cgroup.procs")
+    group.rmdir()
 
 
-def reniced(pids: dict[int, int]) -> AbstractContextManager[None]:
-    """One rank gets a quarter of a core that it shares; the busy ones yield to everybody else."""
-    return _yielding(pids[VICTIM], 10, 5)
+def _renice(pid: int, nice: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, int(task.name), nice)
 
 
 @contextlib.contextmanager
@@ -118,14 +133,16 @@ def pulses(pids: dict[int, int]) -> AbstractContextManager[None]:
     return _stopped(pids[VICTIM], 0.03, 0.02)
 
 
-def cpu_group(cores: float) -> Path | None:
-    """A new control group that may use so many cores; None where none can be made here."""
-    quota = str(round(cores * PERIOD_US))
+def cpu_group(cores: float | None) -> Path | None:
+    """A new control group that may use so many cores, None: all; None where none can be made here."""
+    quota = None if cores is None else str(round(cores * PERIOD_US))
     for parent in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/cpu,cpuacct")):
         group = parent / f"limited_{os.getpid()}"
         with contextlib.suppress(OSError):
             group.mkdir()
             for name, text in (("cpu.max", f"{quota} {PERIOD_US}"), ("cpu.cfs_quota_us", quota)):
+                if quota is None:
+                    return group
                 if (group / name).exists():
                     (group / name).write_text(text)
                     return group

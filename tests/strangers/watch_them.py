@@ -44,8 +44,8 @@ from tuiadvisor.stream.recording import RecordingReader
 
 TUIADVISOR = (sys.executable, "-m", "tuiadvisor")
 START_S = 180.0  # until a program trains; DeepSpeed compiles an optimizer the first time
-SETTLE_S = 12.0  # after its ranks are there, where no log tells that it trains
-ALONE_LINES, ALONE_S = 300, 10.0  # of the log of the run that nobody watches
+SETTLE_S = 8.0  # after its ranks are there, where no log tells that it trains
+ALONE_LINES, ALONE_S = 300, 8.0  # of the log of the run that nobody watches
 EDGE_S = 1.5  # of a recording: the attach and the leaving are in no comparison of steps
 LEAST_EFFECT = 0.05  # longer steps: a fault that did less need not be found
 OTHERS_S = 2.0  # looked at others
