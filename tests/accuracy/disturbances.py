@@ -141,9 +141,9 @@ def cpu_group(cores: float | None) -> Path | None:
         with contextlib.suppress(OSError):
             group.mkdir()
             for name, text in (("cpu.max", f"{quota} {PERIOD_US}"), ("cpu.cfs_quota_us", quota)):
-                if quota is None:
+                if quota is None and (group / "cgroup.procs").exists():
                     return group
-                if (group / name).exists():
+                if quota is not None and (group / name).exists():
                     (group / name).write_text(text)
                     return group
             group.rmdir()
