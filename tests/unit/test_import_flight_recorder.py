@@ -14,7 +14,7 @@ from shared_data import SHARED, needs_data
 from tuiadvisor.cli import import_
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.flight_recorder import read_dump, read_flight_recorder
-from tuiadvisor.importers.hangreport import hang_document
+from tuiadvisor.importers.hangreport import hang_document, hang_summary
 from tuiadvisor.metrics.hang.missing_ranks import diagnose
 
 if TYPE_CHECKING:
@@ -149,6 +149,49 @@ def test_all_inside_means_nobody_is_missing(tmp_path: Path) -> None:
     document = hang_document(tmp_path)
     assert [] == document["hang"]["missing_ranks"]
     assert "look at the network" in document["hang"]["because"]
+
+
+def stopped_device(folder: Path, operation: str = "nccl:all_gather") -> Path:
+    """Rank 2's device stopped in call 5 of its pair; its thread is as far as the others', who wait in group 0."""
+    for rank in range(4):
+        group = "2" if rank in PAIRS["2"] else "1"
+        done = 4 if rank == 2 else 7
+        pair = [
+            entry(seq, group, operation, "completed" if seq <= done else "scheduled", record_id=seq)
+            for seq in range(4, 8)
+        ]
+        dump(folder, rank, [*pair, entry(8, record_id=8)], PAIRS)
+    return folder
+
+
+def test_a_stopped_device_is_told_by_what_its_peers_have_completed(tmp_path: Path) -> None:
+    """All ranks have entered everything; rank 3 has completed call 7 of the pair, rank 2 not even call 5."""
+    hang = (document := hang_document(stopped_device(tmp_path)))["hang"]
+    assert [2] == hang["missing_ranks"]
+    assert [{"rank": 2, "group": "2", "seq": 5, "peer": 3, "peer_completed_seq": 7}] == hang[
+        "stopped_devices"
+    ]
+    assert "the device of rank 2 has stopped" in hang["because"]
+    assert "waiting 2; rank 3 has completed it, the device of rank 2 stopped" in hang_summary(document)
+
+
+def test_who_may_leave_a_collective_early_stops_no_device(tmp_path: Path) -> None:
+    """The root of a broadcast is done before the others have it: nobody is named."""
+    hang = hang_document(stopped_device(tmp_path, "nccl:broadcast"))["hang"]
+    assert ([], []) == (hang["missing_ranks"], hang["stopped_devices"])
+
+
+def test_each_missing_rank_is_said_with_its_own_group(tmp_path: Path) -> None:
+    """Rank 1 is missing from the first pair's collective, rank 3 from the second's."""
+    for rank in range(4):
+        group = "2" if rank in PAIRS["2"] else "1"
+        waiting = [entry(8, group)] if rank in (0, 2) else []
+        dump(tmp_path, rank, [entry(7, group, state="completed"), *waiting], PAIRS)
+    hang = hang_document(tmp_path)["hang"]
+    assert [1, 3] == hang["missing_ranks"]
+    first, second = hang["because"].split("; ")
+    assert first.startswith("rank 1 has not entered nccl:all_reduce of group 1 ")
+    assert second.startswith("rank 3 has not entered nccl:all_reduce of group 2 ")
 
 
 def test_ranks_that_call_different_operations_are_told_apart(tmp_path: Path) -> None:

@@ -35,6 +35,16 @@ def _hang(found: Hang) -> dict[str, Any]:
         "because": found.because,
         "mismatch": found.mismatch or None,
         "collectives": [_waiting(wait) for wait in found.waits],
+        "stopped_devices": [
+            {
+                "rank": device.rank,
+                "group": device.operation.group,
+                "seq": device.operation.seq,
+                "peer": device.peer,
+                "peer_completed_seq": device.peer_completed,
+            }
+            for device in found.stopped
+        ],
     }
 
 
@@ -74,12 +84,19 @@ def hang_summary(document: dict[str, Any]) -> str:
     ]
     if hang["mismatch"] and hang["mismatch"] != hang["because"]:
         lines.append(hang["mismatch"])
+    stopped = {device["rank"]: device for device in hang["stopped_devices"]}
     for wait in hang["collectives"]:
         mark = "hangs" if wait["origin"] else "waits"
+        devices = [stopped[rank] for rank in wait["waiting_ranks"] if rank in stopped]
+        missing = [f"missing {named(wait['missing_ranks'])}"] if wait["missing_ranks"] else []
+        missing += [
+            f"rank {device['peer']} has completed it, the device of rank {device['rank']} stopped"
+            for device in devices
+        ]
         lines.append(
             f"{mark}: {wait['operation']} {wait['size']} {wait['dtype']}, group {wait['group']} "
             f"{wait['description']}, sequence {wait['seq']}: waiting {named(wait['waiting_ranks'])}; "
-            f"missing {named(wait['missing_ranks']) or 'none known'}"
+            f"{'; '.join(missing) or 'missing none known'}"
         )
     lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
     lines += [f"lost: {loss}" for loss in document["losses"]]

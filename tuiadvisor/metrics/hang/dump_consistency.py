@@ -6,19 +6,16 @@ A stale dump is behind everybody else and would be taken for the rank that all w
 
 from __future__ import annotations
 
-import re
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.metrics.hang.missing_ranks import COLLECTIVE, P2P
+from tuiadvisor.metrics.hang.missing_ranks import ALL_TAKE_PART, COLLECTIVE, P2P
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tuiadvisor.metrics.hang.missing_ranks import Dump, Group
 
-# No rank leaves these before all have entered; the root of a broadcast may, and the ranks of a reduce.
-ALL_TAKE_PART: Final = re.compile(r"all_?reduce|all_?gather|all_?to_?all|reduce_scatter|barrier")
 # Who hangs made its last call shortly before the others; more than what clocks of hosts differ by is another job's.
 APART_NS: Final = 3600 * 10**9
 

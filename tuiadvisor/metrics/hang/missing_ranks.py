@@ -2,11 +2,13 @@
 
 In: each dumped rank's pending operations and how far it got in each process group.  Out: the collectives that
 wait, the ranks missing from them, and the ranks of which nothing is known; never a rank without evidence.
-A rank that is itself blocked is a victim: only ranks that wait for nobody are named as the origin.
+A rank that is itself blocked is a victim: only ranks that wait for nobody are named as the origin. So is one whose
+device stopped: its thread has entered everything, but what it has not completed others of its group have.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 COLLECTIVE: Final = "collective"
 P2P: Final = "p2p"
+# No rank leaves these before all have entered; the root of a broadcast may, and the ranks of a reduce.
+ALL_TAKE_PART: Final = re.compile(r"all_?reduce|all_?gather|all_?to_?all|reduce_scatter|barrier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,16 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class StoppedDevice:
+    """A rank whose device has not completed what another one of the group has: nobody it could wait for there."""
+
+    rank: int
+    operation: Operation  # its first pending call
+    peer: int  # who got furthest in the group
+    peer_completed: int  # that one's last completed sequence number
+
+
+@dataclass(frozen=True, slots=True)
 class Hang:
     """waits: origin first. missing: the ranks named. because: the verdict or the abstention in words."""
 
@@ -85,6 +99,7 @@ class Hang:
     missing: tuple[int, ...]
     mismatch: str  # ranks that call different things under one sequence number; "" when none
     because: str
+    stopped: tuple[StoppedDevice, ...] = ()
 
 
 def diagnose(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> Hang:
@@ -189,13 +204,44 @@ class _Case:
     def answer(self) -> Hang:
         waits = self._waits()
         mismatch = self._mismatch()
+        stopped = self._stopped()
         origins = [wait for wait in waits if wait.origin]
-        if origins:
-            missing = tuple(
-                sorted({rank for wait in origins for rank in wait.missing if self.is_origin(rank)})
-            )
-            return Hang(tuple(waits), missing, mismatch, _verdict(origins[0], missing))
+        if origins or stopped:
+            of_wait = [(wait, [rank for rank in wait.missing if self.is_origin(rank)]) for wait in origins]
+            named = {rank for _, ranks in of_wait for rank in ranks} | {device.rank for device in stopped}
+            words = [_verdict(wait, ranks) for wait, ranks in _told(of_wait)]
+            words += [_stopped_words(device) for device in stopped]
+            return Hang(tuple(waits), tuple(sorted(named)), mismatch, "; ".join(words), stopped)
         return Hang(tuple(waits), (), mismatch, mismatch or self._abstention(waits))
+
+    def _stopped(self) -> tuple[StoppedDevice, ...]:
+        """Ranks whose first pending call somebody else has completed, which takes all of the group.
+
+        Their thread may be far ahead of the device, so that they have entered whatever others wait in.
+        """
+        found = []
+        for rank, op in sorted(self.head.items()):
+            if op.kind != COLLECTIVE or not ALL_TAKE_PART.search(op.name):
+                continue
+            reached = [
+                (self._completed(self.dumps[other], op.group), other)
+                for other in self.members(op)
+                if other != rank and other in self.dumps
+            ]
+            completed, peer = max(reached, default=(-1, -1))
+            if completed >= op.seq:
+                found.append(StoppedDevice(rank, op, peer, completed))
+        return tuple(found)
+
+    def _completed(self, dump: Dump, group: str) -> int:
+        """The last collective of the group that this rank has completed; -1 where its dump says nothing."""
+        ops = [op for op in dump.operations if op.group == group and op.kind == COLLECTIVE]
+        progress = dump.progress.get(group)
+        counted = progress.completed if progress is not None and group not in self.mixed else None
+        pending = min((op.seq for op in ops if not op.completed), default=None)
+        done = max((op.seq for op in ops if op.completed), default=-1)
+        done = max(done, -1 if counted is None else counted)
+        return done if pending is None else min(done, pending - 1)
 
     def _waits(self) -> list[Waiting]:
         at: dict[tuple[str, str, int], list[int]] = {}
@@ -248,6 +294,18 @@ class _Case:
         return "only sends and receives are pending, and the dumps do not say whose other side is missing"
 
 
+def _told(of_wait: list[tuple[Waiting, list[int]]]) -> list[tuple[Waiting, list[int]]]:
+    """Each rank once, with the first collective that it is missing from: the one in which most ranks wait."""
+    told: set[int] = set()
+    kept = []
+    for wait, ranks in of_wait:
+        fresh = [rank for rank in ranks if rank not in told]
+        told |= set(fresh)
+        if fresh:
+            kept.append((wait, fresh))
+    return kept
+
+
 def _verdict(wait: Waiting, missing: Sequence[int]) -> str:
     where = f"{wait.operation.name} of group {wait.group.name}"
     if wait.group.description:
@@ -257,6 +315,14 @@ def _verdict(wait: Waiting, missing: Sequence[int]) -> str:
     if wait.unrecorded:
         words += f"; of {_ranks(wait.unrecorded)} there is no usable dump"
     return words
+
+
+def _stopped_words(device: StoppedDevice) -> str:
+    op = device.operation
+    return (
+        f"the device of rank {device.rank} has stopped: it has not completed {op.name} of group {op.group}, "
+        f"sequence {op.seq}, of which rank {device.peer} has completed up to {device.peer_completed}"
+    )
 
 
 def _ranks(ranks: Sequence[int]) -> str:
