@@ -347,6 +347,48 @@ def test_a_late_rank_is_named_although_an_innocent_one_is_missing(tmp_path: Path
     assert [2] == culprits(job(tmp_path, 2, [0, 40, -40, 0], (1,)))
 
 
+def merged(folder: Path, events: list[list[Event]]) -> Path:
+    """Several ranks' events in one file of the name and the head of rank 0."""
+    return trace(folder / "rank0.json", [one for of_rank in events for one in of_rank], 0, len(events))
+
+
+@pytest.mark.parametrize("by", ["process", "step", "collective"])
+def test_a_file_into_which_ranks_were_merged_is_no_rank(tmp_path: Path, by: str) -> None:
+    """Eight processes; of one number (in containers) the step marks are there eight times, or collectives overlap."""
+    ranks = []
+    for rank in range(8):
+        events = [event(ALL_REDUCE, 1e9 + 10_000 * step - 100 * rank, 3_000, stream=20) for step in range(20)]
+        if by == "collective":
+            events += [event("gemm", 1e9 + 10_000 * step - 900, 700, stream=7) for step in range(20)]
+        else:
+            name = "ProfilerStep#%d" if by == "step" else "aten::mm"
+            category = "user_annotation" if by == "step" else "cpu_op"
+            events = [
+                event(name.replace("%d", str(step)), 1e9 + 10_000 * step, 9_000, category)
+                for step in range(20)
+            ]
+            events = [one | {"pid": 4711 + rank if by == "process" else 1} for one in events]
+        ranks.append(events)
+    document = kineto_document(merged(tmp_path, ranks))
+    (row,) = document["per_rank"]
+    assert (None, 8, None, []) == (row["rank"], row["processes"], row["all"], document["stragglers"]["ranks"])
+    assert ["rank0.json holds the events of 8 or more processes: export one file a rank"] == [
+        item["why"] for item in document["unknown"] if item["metric"] == "rank"
+    ]
+    assert "8 or more processes in one file" in kineto_summary(document)
+    trace(tmp_path / "rank0.json", ranks[3], 0, 8)
+    (row,) = kineto_document(tmp_path / "rank0.json")["per_rank"]
+    assert (0, 1) == (row["rank"], row["processes"])
+
+
+def test_without_a_world_size_the_ranks_seen_are_the_least_there_are(tmp_path: Path) -> None:
+    """Rank 70 alone: 70 ranks have no trace, and it is not one of them."""
+    path = tmp_path / "worker_rank70.json"
+    path.write_text(json.dumps([event("gemm", 0, 5)]))
+    unknown = {item["metric"]: item["why"] for item in kineto_document(path)["unknown"]}
+    assert unknown["late rank"].startswith("70 of at least 71 ranks have no trace here: 0, 1")
+
+
 def grouped_job(folder: Path, late: int) -> Path:
     """Tensor-parallel pairs (0,1) (2,3), data-parallel pairs (0,2) (1,3); `late` computes 3 ms longer a step."""
     pairs = {

@@ -18,10 +18,12 @@ from tuiadvisor.importers.hostops import HOST_CATEGORIES, host_kind
 from tuiadvisor.importers.kernelnames import (
     GPU_CATEGORIES,
     LAUNCH_CATEGORIES,
+    all_wait,
     collective_of,
     kind_of,
 )
 from tuiadvisor.importers.opflops import OpShapes
+from tuiadvisor.importers.processes import Processes
 from tuiadvisor.importers.traceevents import TraceFile
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, GpuEvents
 
@@ -69,6 +71,7 @@ class RankTrace:
     device_name: str | None = None
     threads: int | None = None  # of the rank, where our own capture wrote it
     why_no_rank: str = ""
+    num_processes: int = 1  # whose events are in the file: of more than one its times are nobody's
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,7 @@ class _Columns:
     num_events: int = 0
     num_dropped: int = 0
     shapes: OpShapes = field(default_factory=OpShapes)
+    processes: Processes = field(default_factory=Processes)
 
     def take(self, batch: list[Any]) -> None:
         for event in batch:
@@ -188,6 +192,7 @@ class _Columns:
             if kind == COMM_GUESSED:
                 short = name.partition("(")[0][:80]
                 self.guessed[short] = self.guessed.get(short, 0) + 1
+        self.processes.ran(event.get("pid"))
         self.begin.append(begin)
         self.end.append(begin + dur)
         self.kind.append(kind)
@@ -212,6 +217,8 @@ class _Columns:
         self.host_kind.append(kind)
 
     def _shaped(self, event: dict[str, Any], *, is_kernel: bool) -> None:
+        if not is_kernel:
+            self.processes.called(event.get("pid"))
         begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
         if begin is None or dur is None or dur < 0:
             return
@@ -221,6 +228,7 @@ class _Columns:
             self.shapes.operator(event, begin, dur)
 
     def _launch(self, event: dict[str, Any]) -> None:
+        self.processes.called(event.get("pid"))
         correlation = _integer(_arguments(event).get("correlation"), -1)
         begin = _nanoseconds(event.get("ts"))
         if correlation >= 0:
@@ -232,6 +240,7 @@ class _Columns:
         begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
         if begin is not None and dur is not None and len(self.steps) < MAX_STEPS:
             self.steps.append((str(event["name"])[:80], begin, dur))
+            self.processes.stepped(self.steps[-1][0])
 
     def trace(self, file: str, source: TraceFile) -> RankTrace:
         begin, end = _column(self.begin), _column(self.end)
@@ -242,6 +251,12 @@ class _Columns:
         world = _integer(info.get("world_size"), -1)
         world = world if 0 < world <= MAX_RANK else 0
         rank, why_no_rank = _rank(_integer(info.get("rank"), -1), rank_in_name(file), world)
+        together = np.isin(
+            _column(self.collective), [index for name, index in self.names.items() if all_wait(name)]
+        )
+        num_processes = self.processes.count(events, together)
+        if num_processes > 1:
+            return self._of_several(file, source, events, num_processes, world)
         return RankTrace(
             file=file,
             rank=rank,
@@ -259,6 +274,27 @@ class _Columns:
             works=self.shapes.works(),
             device_name=_device_name(source.rest.get("deviceProperties")),
             threads=_threads(source.rest.get("tuiadvisor")),
+        )
+
+    def _of_several(
+        self, file: str, source: TraceFile, events: GpuEvents, num_processes: int, world: int
+    ) -> RankTrace:
+        """What is left of a file that several ranks' traces were merged into: how many, and that they are no rank."""
+        return RankTrace(
+            file=file,
+            rank=None,
+            why_no_rank=f"holds the events of {num_processes} or more processes: export one file a rank",
+            world_size=world or None,
+            events=events,
+            host=None,
+            linked=np.ones(events.begin_ns.size, dtype=bool),
+            comm={},
+            guessed={},
+            steps=(),
+            num_events=self.num_events,
+            num_dropped=self.num_dropped,
+            num_bytes=source.num_bytes,
+            num_processes=num_processes,
         )
 
     def _launches(self) -> tuple[Bools, Ints]:

@@ -64,6 +64,9 @@ class _Times:
 
 def _measured(trace: RankTrace, times: dict[str, _Times]) -> RankTrace:
     """The trace without its events, which of many files would be most of the memory; what they come to is in times."""
+    if trace.num_processes > 1:
+        times[trace.file] = _Times(None, None, (), int(trace.events.begin_ns.size))
+        return replace(trace, events=NO_EVENTS, linked=trace.linked[:0].copy())
     every = gpu_time(trace.events if trace.host is None else trace.host)
     linked = every if trace.host is None and trace.linked.all() else gpu_time(trace.events.only(trace.linked))
     num_events = int(trace.events.begin_ns.size)
@@ -93,6 +96,7 @@ def _row(trace: RankTrace, times: _Times, found: Arrivals | None, world: int | N
         "steps": [{"name": name, "duration_s": dur / NS} for name, _, dur in trace.steps],
         "gpu_events": times.num_events,
         "events": trace.num_events,
+        "processes": trace.num_processes,
         "guessed_communication": trace.guessed,
     }
 
@@ -209,9 +213,9 @@ def _unknown(
     unknown = []
     for trace in folder.traces:
         who = trace.file if trace.rank is None else f"rank {trace.rank}"
-        if trace.host is not None:
-            continue
-        if not times[trace.file].num_events:
+        if trace.host is not None or trace.num_processes > 1:
+            pass
+        elif not times[trace.file].num_events:
             unknown.append({"metric": "time on the device", "why": f"{who}: no GPU events in its trace"})
         elif not trace.comm and (world or 1) > 1:
             why = f"{who}: {world} ranks in the job but no communication kernel recognised by name"
@@ -224,7 +228,10 @@ def _unknown(
         if trace.rank is None:
             unknown.append({"metric": "rank", "why": f"{trace.file} {trace.why_no_rank}"})
     if missing:
-        why = f"{len(missing)} of {world or missing[-1] + 1} ranks have no trace here: {named(missing)}"
+        # Without a world size the ranks here are all that is known of it.
+        highest = max(trace.rank for trace in folder.traces if trace.rank is not None)
+        total = world or f"at least {highest + 1}"
+        why = f"{len(missing)} of {total} ranks have no trace here: {named(missing)}"
         unknown.append({"metric": "late rank", "why": why})
     clocks = [row for row in found.ranks if row.why_not] if found else []
     return unknown + [{"metric": "clock", "why": f"rank {row.rank}: {row.why_not}"} for row in clocks]
@@ -257,7 +264,10 @@ def kineto_summary(document: dict[str, Any]) -> str:
         times = row["all"]
         name = "?" if row["rank"] is None else str(row["rank"])
         if times is None:
-            lines.append(f"{name:>6} no device events ({row['file']})")
+            several = row["processes"] > 1
+            many = f"{row['processes']} or more processes in one file: its times are no rank's"
+            why = many if several else "no device events"
+            lines.append(f"{name:>6} {why} ({row['file']})")
             continue
         lines.append(
             f"{name:>6} {times['window_s']:9.4f} {_cell(times['compute_pct']):>8} {_cell(times['idle_pct']):>7} "

@@ -1,0 +1,79 @@
+"""How many processes a trace's events are of: files of several ranks that were merged into one read like a rank.
+
+In: processes, devices and step marks of the events while they are read.  Out: a number, 1 where nothing says otherwise.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.arrays import Bools
+    from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
+
+MAX_KEPT: Final = 10_000
+LEAST_CALLS: Final = 10
+SHARE: Final = 0.1  # of the busiest process's calls: profilers write a few events under other numbers
+# Kernels of one stream run one after the other; in public traces of single ranks 0.3 % overlap at most, and of
+# collectives, which merged ranks are in at the same time, none.
+OVERLAPPING: Final = 0.2
+LEAST_OVERLAPS: Final = 10
+ROUNDING_NS: Final = 1_000
+
+
+@dataclass(slots=True)
+class Processes:
+    """Filled event by event; processes and devices by whatever the trace calls them."""
+
+    calls: Counter[object] = field(default_factory=Counter)
+    steps: Counter[str] = field(default_factory=Counter)
+    device: array[int] = field(default_factory=lambda: array("i"))  # of each device event
+    devices: dict[object, int] = field(default_factory=dict)
+
+    def called(self, process: object) -> None:
+        """An operator or a launch on the host."""
+        key = process if isinstance(process, int | str) else None
+        if key in self.calls or len(self.calls) < MAX_KEPT:
+            self.calls[key] += 1
+
+    def stepped(self, name: str) -> None:
+        """A step's mark, which one process writes once."""
+        self.steps[name] += 1
+
+    def ran(self, process: object) -> None:
+        """An event of a device."""
+        key = process if isinstance(process, int | str) else None
+        kept = key if key in self.devices or len(self.devices) < MAX_KEPT else None
+        self.device.append(self.devices.setdefault(kept, len(self.devices)))
+
+    def count(self, events: GpuEvents, together: Bools) -> int:
+        """Processes by their numbers, by step marks that are there again, by calls that cannot be of one stream.
+
+        together: the events that are collectives for which all ranks wait.
+        """
+        most = max(self.calls.values(), default=0)
+        callers = sum(1 for num in self.calls.values() if num >= max(LEAST_CALLS, SHARE * most))
+        marked = max(self.steps.values(), default=1)
+        return max(callers, marked, self._at_once(events, together))
+
+    def _at_once(self, events: GpuEvents, together: Bools) -> int:
+        """How many collectives of one stream of one device run at once, where that is no exception."""
+        rows = np.flatnonzero(together)
+        if rows.size < LEAST_OVERLAPS:
+            return 1
+        device = np.frombuffer(self.device, dtype=np.int32)[rows]
+        streams = np.stack([device, events.stream[rows]])
+        num, deepest = 0, 1
+        for stream in np.unique(streams, axis=1).T:
+            mine = rows[(streams == stream[:, None]).all(axis=0)]
+            begin, end = np.sort(events.begin_ns[mine]), np.sort(events.end_ns[mine])
+            # Those that began before this one does, less those that ended.
+            running = np.arange(mine.size) - np.searchsorted(end, begin + ROUNDING_NS, "right")
+            num += int(np.count_nonzero(running > 0))
+            deepest = max(deepest, 1 + int(running.max()))
+        return deepest if num >= max(LEAST_OVERLAPS, OVERLAPPING * rows.size) else 1
