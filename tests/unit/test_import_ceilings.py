@@ -22,6 +22,9 @@ HEADER = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  al
 OLD_HEADER = "#   bytes   N   type   op   time  algbw  busbw  res   time  algbw  busbw  res"
 
 
+NAMED = "# Collective test starting: all_reduce_perf\n"
+
+
 def printed(num_ranks: int = 16, num_hosts: int = 2, *, prefix: str = "", old: bool = False) -> str:
     """What the program prints for a link of LATENCY and BUS."""
     factor = 2 * (num_ranks - 1) / num_ranks
@@ -227,9 +230,21 @@ def test_a_damaged_file_of_ceilings_is_one_line(tmp_path: Path, text: str) -> No
         read_machine(path)
 
 
-@pytest.mark.parametrize("prefix", ["[1,0]<stdout>:", "0: ", "node-17.rack: ", "[pod/job-0/main] ", "[0] "])
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        *("[1,0]<stdout>:", "0: ", "node-17.rack: ", "[pod/job-0/main] ", "[0] "),
+        *(
+            "job-0-abcde main ",
+            "team job-0-abcde main ",
+            "2026-05-01T12:00:00.123456789Z ",
+            "2026-05-01 12:00:00,123 INFO ",
+        ),
+        *("May  1 12:00:00 node7 slurmstepd[4711]: ", "[pod/job-0/main] 2026-05-01T12:00:00Z "),
+    ],
+)
 def test_prefixes_of_every_launcher_are_taken_off(tmp_path: Path, prefix: str) -> None:
-    """mpirun, srun -l, pdsh, kubectl logs --prefix, and a bare rank."""
+    """mpirun, srun -l, pdsh, kubectl logs --prefix, a bare rank; stern, times of ISO, syslog."""
     assert nccl(tmp_path, printed(prefix=prefix))["rows"] == nccl(tmp_path, printed())["rows"]
 
 
@@ -238,6 +253,16 @@ def test_a_list_of_ranks_with_its_middle_left_out_is_still_of_all(tmp_path: Path
     lines = printed().splitlines(keepends=True)
     found = nccl(tmp_path, "".join(line for line in lines if "Rank  " not in line or "Rank  0" in line))
     assert (16, None) == (found["num_ranks"], found["num_hosts"])
+    found = nccl(tmp_path, "".join(line for line in lines if "nThread" not in line and "Rank  3" not in line))
+    assert (None, None) == (found["num_ranks"], found["num_hosts"])
+
+
+def test_a_list_of_ranks_cut_in_each_process_is_still_of_all(tmp_path: Path) -> None:
+    """Two processes of 32 ranks write 20 of them each: the last one listed is rank 51, of 64."""
+    lines = printed(64, 2).replace("nGpus 1 ", "nGpus 32 ").splitlines(keepends=True)
+    cut = [f"#  Rank {rank:2} " for rank in range(64) if rank % 32 >= 20]
+    found = nccl(tmp_path, "".join(line for line in lines if not line.startswith(tuple(cut))))
+    assert (64, None) == (found["num_ranks"], found["num_hosts"])
 
 
 @pytest.mark.parametrize(
@@ -247,15 +272,17 @@ def test_a_list_of_ranks_with_its_middle_left_out_is_still_of_all(tmp_path: Path
         ((" sum -1 ", " none -1 "), "redop none"),
         ((" sum -1 ", " sum 0 "), "a root rank"),
         (("#  Rank", "#  left out"), "list of ranks is missing"),
+        ((NAMED, ""), "nothing names the test"),
     ],
 )
 def test_other_collectives_over_two_ranks_are_told_by_more_than_bandwidths(
     tmp_path: Path, change: tuple[str, str], says: str
 ) -> None:
     """Two ranks broadcast, send and receive at the busbw / algbw of an all-reduce."""
-    assert 2 == nccl(tmp_path, printed(2, 1))["num_ranks"]
+    text = NAMED + printed(2, 1)
+    assert 2 == nccl(tmp_path, text)["num_ranks"]
     with pytest.raises(TuiadvisorError, match=says):
-        nccl(tmp_path, printed(2, 1).replace(*change))
+        nccl(tmp_path, text.replace(NAMED, "").replace(*change) if change[0] != NAMED else printed(2, 1))
 
 
 def test_the_time_of_the_cpu_is_no_time_of_the_message(tmp_path: Path) -> None:
@@ -286,3 +313,28 @@ def test_fio_as_its_options_make_it_print(tmp_path: Path) -> None:
     path.write_text(json.dumps({"fio version": "fio-3.36", "jobs": [{"mixed": {"bw_bytes": 1e9}}]}))
     with pytest.raises(TuiadvisorError, match="unified_rw_reporting"):
         fio_document(path)
+
+
+@pytest.mark.parametrize(
+    ("way", "expected"),
+    [("write", (None, 1e9)), ("randread", (1e9, None)), ("randrw", None), ("both", (3e9, 1e9))],
+)
+def test_fio_of_one_way_is_read_where_ways_are_added_up(
+    tmp_path: Path, way: str, expected: tuple[float | None, float | None] | None
+) -> None:
+    """--unified_rw_reporting of writes alone are writes; beside its parts the sum says nothing more."""
+    summed = {
+        "jobname": "one",
+        "error": 0,
+        "job options": {"rw": way, "bs": "1M"},
+        "mixed": {"bw_bytes": 1e9},
+    }
+    one = {**job(3e9, 1e9), "mixed": {"bw_bytes": 4e9}} if way == "both" else summed
+    path = tmp_path / "fio.json"
+    path.write_text(fio_text(one))
+    if expected is None:
+        with pytest.raises(TuiadvisorError, match="unified_rw_reporting"):
+            fio_document(path)
+        return
+    found = fio_document(path)
+    assert expected == (found["read_bytes_s"], found["write_bytes_s"])

@@ -24,6 +24,7 @@ MAX_FAILED: Final = 100  # lines that begin as a document would and are none
 BEGIN: Final = re.compile(r"(?m)^\s*\{")
 LARGEST: Final = 1e15  # bytes or operations a second: beyond it is no measurement
 WAYS: Final = ("read", "write")
+ONE_WAY: Final = {"read": "read", "randread": "read", "write": "write", "randwrite": "write"}
 
 
 def fio_document(path: Path) -> dict[str, Any]:
@@ -95,11 +96,21 @@ def _jobs(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     failed = [job for job in jobs if job.get("error")]
     if failed:
         raise TuiadvisorError(f"{path}: {len(failed)} of {len(jobs)} jobs failed: their speed means nothing")
-    if any(isinstance(job.get("mixed"), dict) for job in jobs):
+    apart = [_apart(table, job) for job in jobs]
+    if None in apart:
         raise TuiadvisorError(
             f"{path}: reads and writes are counted together; run fio without --unified_rw_reporting"
         )
-    return table, jobs
+    return table, [job for job in apart if job is not None]
+
+
+def _apart(table: dict[str, Any], job: dict[str, Any]) -> dict[str, Any] | None:
+    """The job with reads and writes apart; None: --unified_rw_reporting added up both, and nothing tells them."""
+    if not isinstance(job.get("mixed"), dict) or any(isinstance(job.get(way), dict) for way in WAYS):
+        return job  # --unified_rw_reporting=both writes the sum beside its parts
+    options = _options(table, job)
+    way = ONE_WAY.get(options.get("rw") or options.get("readwrite") or "")
+    return None if way is None else {**job, way: job["mixed"]}
 
 
 def _is_sum(job: object) -> bool:

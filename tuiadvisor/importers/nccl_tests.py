@@ -1,8 +1,8 @@
 """all_reduce_perf of nccl-tests: what this machine's links give an all-reduce, message by message.
 
-In: the text it printed, prefixes of mpirun included.  Out: the document with the ceiling. The columns are found by
-their header, whose names and number differ between versions; times are held against size / algbw, which also shows the
-old versions' milliseconds. Of several runs in one file the last counts.
+In: the text it printed, with whatever a launcher or a collector of logs put before each line.  Out: the document with
+the ceiling. The columns are found by their header, whose names and number differ between versions; times are held
+against size / algbw, which also shows the old versions' milliseconds. Of several runs in one file the last counts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 16 << 20
 MAX_ROWS: Final = 10_000
 MAX_RANKS: Final = 1 << 20
-# What launchers put before a line: [1,0]<stdout>: of mpirun, 3: of srun -l, node7: of pdsh, [pod/x] of kubectl, [0].
-PREFIX: Final = re.compile(r"^(\[[^\]]{1,120}\](\s*<std(out|err)>)?\s*:?|[\w.-]{1,64}:)\s*")
 BINARY: Final = re.compile(
     r"\b(all_reduce|all_gather|alltoall|broadcast|gather|hypercube|reduce|reduce_scatter|scatter|sendrecv)_perf\b"
 )
 ALL_REDUCE: Final = "all_reduce"
+ROW: Final = re.compile(
+    r"(?:^|[\s:\]>])([0-9]{1,20})\s+[0-9]{1,20}\s+[a-z][a-z0-9_]{2,15}\s"
+)  # float, f8e4m3
+GPUS: Final = re.compile(r"#\s*nThread\s+(\d{1,6})\s+nGpus\s+(\d{1,6})\b")
 RANK: Final = re.compile(r"#\s*Rank\s+(\d{1,7})\b.*?\bon\s+(\S{1,255})\s+device\b")
 NUMBER: Final = re.compile(r"\d{1,20}(\.\d{1,6})?")
 WRONG: Final = re.compile(r"#\s*Out of bounds values\s*:\s*(\d+)")
@@ -44,11 +46,17 @@ class _Run:
     others: set[tuple[str, str]] = field(default_factory=set)  # (redop, root) of the rows
     binaries: set[str] = field(default_factory=set)  # names of tests in the text
     counts_cpu: bool = False  # -C 1: the time is the CPU's, not the message's
+    ranks_per_process: int | None = None
 
     @property
     def num_ranks(self) -> int | None:
-        """By the list of ranks, also where its middle was left out."""
-        return max(self.ranks) + 1 if self.ranks else None
+        """By the list of ranks. Of each process it holds what fits into 2 KiB, so whole processes are counted."""
+        if not self.ranks:
+            return None
+        last = max(self.ranks)
+        if self.ranks_per_process is not None:
+            return (last // self.ranks_per_process + 1) * self.ranks_per_process
+        return last + 1 if last + 1 == len(self.ranks) else None
 
     @property
     def num_hosts(self) -> int | None:
@@ -110,29 +118,47 @@ def nccl_summary(document: dict[str, Any]) -> str:
 def _parse(text: str) -> _Run:
     run = _Run()
     for raw in text.splitlines():
-        line = PREFIX.sub("", raw.strip()[:1000])
-        run.binaries.update(BINARY.findall(line))
-        if found := RANK.match(line):
-            if run.rows:  # a second test in the same file
-                run = _Run()
-            if int(found[1]) < MAX_RANKS:
-                run.ranks[int(found[1])] = found[2]
-        elif found := WRONG.match(line):
-            run.num_wrong = int(found[1])
-        elif line.startswith("#") and "algbw" in line:
-            run.columns = line.lstrip("# ").split()
-            run.counts_cpu = "cputime" in run.columns
-            run.rows.clear()
-            run.others.clear()
-        elif run.columns and (row := _row(line.split(), run.columns)) and len(run.rows) < MAX_ROWS:
-            run.rows.append(row)
-            run.others.add(_operation(line.split(), run.columns))
+        whole = raw.strip()[:1000]
+        line = whole[max(whole.find("#"), 0) :]  # behind a pod's name, a time, a rank
+        names = BINARY.findall(whole)
+        if run.rows and (GPUS.match(line) or RANK.match(line)):  # a second test in the same file
+            run = _Run()
+        run.binaries.update(names)
+        if line.startswith("#"):
+            _note(run, line)
+        elif run.columns and len(run.rows) < MAX_ROWS:
+            cells = _cells(whole)
+            if row := _row(cells, run.columns):
+                run.rows.append(row)
+                run.others.add(_operation(cells, run.columns))
     return run
+
+
+def _note(run: _Run, line: str) -> None:
+    """What a line of comment says of the test."""
+    if found := GPUS.match(line):
+        run.ranks_per_process = max(int(found[1]) * int(found[2]), 1)
+    elif found := RANK.match(line):
+        if int(found[1]) < MAX_RANKS:
+            run.ranks[int(found[1])] = found[2]
+    elif found := WRONG.match(line):
+        run.num_wrong = int(found[1])
+    elif "algbw" in line:
+        run.columns = line.lstrip("# ").split()
+        run.counts_cpu = "cputime" in run.columns
+        run.rows.clear()
+        run.others.clear()
+
+
+def _cells(line: str) -> list[str]:
+    """A row's cells from its size on; no prefix has a size, a number of elements and a data type beside each other."""
+    found = ROW.search(line)
+    return line[found.start(1) :].split() if found else []
 
 
 def _row(cells: list[str], columns: list[str]) -> tuple[float, float, float, float] | None:
     """(bytes, time, algbw, busbw) of the out-of-place half; None for any other line."""
-    if len(cells) < len(columns) - 1 or not cells[0].isascii() or not cells[0].isdigit():
+    if not cells or len(cells) < len(columns) - 1:
         return None
     try:
         first = columns.index("time")
@@ -173,6 +199,11 @@ def _check_all_reduce(path: Path, run: _Run, num_ranks: int | None) -> None:
                 f"another collective; keep the whole output of all_reduce_perf"
             )
         return
+    if num_ranks == 2 and not run.binaries:
+        raise TuiadvisorError(
+            f"{path}: over 2 ranks sendrecv_perf prints the same table and nothing names the test; put the command "
+            f"all_reduce_perf into the file"
+        )
     expected = 2 * (num_ranks - 1) / num_ranks
     if abs(found - expected) > TOLERANCE * expected:
         raise TuiadvisorError(
