@@ -45,6 +45,7 @@ from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import standing
+from tuiadvisor.advisor.judge.imports import not_contradicted, of_import
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
 from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, unseen_device, verdict, with_deaths
@@ -174,6 +175,7 @@ class Advisor:
             self.num_frames += with_steps or frame.kind != FrameKind.STEPS
             owners = self.roster.owners.lend()
             self.roster.take(frame)
+            self.device_times.of_trace = self.roster.imported is not None
             if waiting and self.roster.owners.lend() is not owners:
                 self._add_steps(waiting, owners)
                 waiting = []
@@ -256,6 +258,7 @@ class Advisor:
         if steps is not None and steps[0] is None:
             last_steps = {rank: min(last, steps[1]) for rank, last in last_steps.items()}
         noted, found = marks(judged, diagnosis), self._verdict(judged, seen)
+        found = of_import(found, self.roster.imported)
         accounted = goodput(None if seen.why_blind else diagnosis, judged)
         named = stragglers(diagnosis, judged)
         stages = self.chunks.stages
@@ -311,6 +314,7 @@ class Advisor:
             if steps is not None and steps[0] is not None
             else self.collectives.rows(self.roster.world_size(), len(self.roster.hosts_of_ranks())),
             clock=seen.clock,
+            imported=self.roster.imported,
             alloc_retries=self.roster.host_use.num_alloc_retries if self._on_device else None,
         )
 
@@ -398,6 +402,7 @@ class Advisor:
             efficiency=seen.efficiency,
         )
         judged, _ = find(seen.diagnosis, facts, self.rules)
+        judged = not_contradicted(judged, self.roster.imported)
         return [entry for entry in judged if not entry.needs_device] if seen.why_blind else judged
 
     def _verdict(self, judged: list[Judged], seen: Seen) -> Verdict:

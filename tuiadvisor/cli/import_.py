@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.cli.importing import add_ceiling, add_import, show, show_ceiling
+from tuiadvisor.cli.import_recording import write_imported
+from tuiadvisor.cli.importing import add_ceiling, add_import, print_import, show, show_ceiling
 from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.cli.options.serving import add_serving
+from tuiadvisor.errors import TuiadvisorError, one_line
+from tuiadvisor.exporters.rewrite import refuse_existing
+from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+
+    from tuiadvisor.importers.imported import ImportedRun
+
+TOLD_EVERY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +36,18 @@ class Kind:
     module: str
     document: str  # function of the path: the JSON document
     summary: str  # function of the document: lines for people
+    why_no_steps: str = ""  # why no recording can be made of it
+    run: str = ""  # "module.function" of the path, for (document, ImportedRun)
 
 
 KINDS: Final = {
     "kineto": Kind(
-        "PyTorch Profiler traces, one file a rank", "DIR", "kinetoreport", "kineto_document", "kineto_summary"
+        "PyTorch Profiler traces, one file a rank",
+        "DIR",
+        "kinetoreport",
+        "kineto_document",
+        "kineto_summary",
+        run="kinetorun.kineto_run",
     ),
     "ops": Kind(
         "a per-operation trace, parquet or CSV, into the what-if analysis",
@@ -38,7 +57,12 @@ KINDS: Final = {
         "ops_summary",
     ),
     "flight-recorder": Kind(
-        "PyTorch flight-recorder dumps (JSON) of a hang", "DIR", "hangreport", "hang_document", "hang_summary"
+        "PyTorch flight-recorder dumps (JSON) of a hang",
+        "DIR",
+        "hangreport",
+        "hang_document",
+        "hang_summary",
+        "a flight recorder holds the last collectives of a hang and no steps",
     ),
     "nccl-tests": Kind(
         "what all_reduce_perf printed: the ceiling of this machine's links",
@@ -46,9 +70,15 @@ KINDS: Final = {
         "nccl_tests",
         "nccl_document",
         "nccl_summary",
+        "nccl-tests measures links and has no steps of a training",
     ),
     "fio": Kind(
-        "fio's JSON output: the ceiling of this machine's storage", "", "fio", "fio_document", "fio_summary"
+        "fio's JSON output: the ceiling of this machine's storage",
+        "",
+        "fio",
+        "fio_document",
+        "fio_summary",
+        "fio measures storage and has no steps of a training",
     ),
 }
 
@@ -70,10 +100,65 @@ def run(options: argparse.Namespace) -> int:
         code: int = importlib.import_module("tuiadvisor.cli.import_serving").run(options)
         return code
     kind = KINDS[options.kind]
+    if options.output is not None:
+        if not kind.run:
+            raise TuiadvisorError(f"{options.path}: {kind.why_no_steps}, so no recording: leave out -o")
+        return write(options, kind)
     module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
     read = show if kind.what else show_ceiling
     document = getattr(module, kind.document)
     if options.kind == "kineto":
         document = partial(document, measured=measured_peaks())
-        return read(options, document, importlib.import_module("tuiadvisor.cli.roof").summary_with_roof)
-    return read(options, document, getattr(module, kind.summary))
+    return read(options, document, summary_of(kind))
+
+
+def write(options: argparse.Namespace, kind: Kind) -> int:
+    """Write the run as a recording, beside what the import prints."""
+    refuse_existing(options.output)
+    document, run = read_run(kind, Path(options.path))
+    write_imported(options.output, run)
+    print_import(options, document, summary_of(kind))
+    num_steps = len({row[0] for rank in run.ranks for row in rank.steps})
+    ranks = f"{len(run.ranks)} rank{'s' * (len(run.ranks) > 1)}"
+    steps = f"{num_steps} step{'s' * (num_steps > 1)}"
+    path = Path(options.output)
+    print(f"{path}: {ranks}, {steps}; tuiadvisor replay {shell_word(str(path))}", file=sys.stderr)
+    return 0
+
+
+def summary_of(kind: Kind) -> Callable[[dict[str, Any]], str]:
+    """The function that tells people what is in the document."""
+    if kind.module == "kinetoreport":
+        with_roof: Callable[[dict[str, Any]], str] = importlib.import_module(
+            "tuiadvisor.cli.roof"
+        ).summary_with_roof
+        return with_roof
+    found: Callable[[dict[str, Any]], str] = getattr(
+        importlib.import_module(f"tuiadvisor.importers.{kind.module}"), kind.summary
+    )
+    return found
+
+
+def read_run(kind: Kind, path: Path) -> tuple[dict[str, Any], ImportedRun]:
+    """What the import says, and the run; files that take long are named on standard error while they are read."""
+    module, function = kind.run.split(".")
+    read = getattr(importlib.import_module(f"tuiadvisor.importers.{module}"), function)
+    more = {"measured": measured_peaks()} if kind.module == "kinetoreport" else {}
+    found: tuple[dict[str, Any], ImportedRun] = read(path, progress=Told(), **more)
+    return found
+
+
+class Told:
+    """Says on standard error which file is read, where reading takes long enough to wonder."""
+
+    def __init__(self) -> None:
+        self._begin = self._last = time.monotonic()
+
+    def __call__(self, name: str, number: int, total: int) -> None:
+        """Before file `number` of `total` is read."""
+        now = time.monotonic()
+        if now - self._last >= TOLD_EVERY_S:
+            self._last = now
+            print(
+                f"reading {one_line(name)}, {number} of {total}, {now - self._begin:.0f} s", file=sys.stderr
+            )

@@ -23,6 +23,17 @@ def add_import(
     parser = subparsers.add_parser(kind, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("path", metavar=metavar)
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
+    add_output(parser)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """-o, also where a source has no steps: then it says so."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="also write the run as a recording, for replay, diagnose, advise, compare, report and export",
+    )
 
 
 def show(
@@ -31,13 +42,19 @@ def show(
     summary: Callable[[dict[str, Any]], str],
 ) -> int:
     """Read the path and print the document or its summary."""
-    document = read(Path(options.path))
+    print_import(options, read(Path(options.path)), summary)
+    return 0
+
+
+def print_import(
+    options: argparse.Namespace, document: dict[str, Any], summary: Callable[[dict[str, Any]], str]
+) -> None:
+    """The document, or its summary for people."""
     if options.json:
         print_document(document, orjson.OPT_NON_STR_KEYS)
     else:
         # Names come from files of others: a terminal must not obey them.
         print("".join(c if c.isprintable() or c == "\n" else "?" for c in summary(document)))
-    return 0
 
 
 def add_ceiling(
@@ -50,6 +67,7 @@ def add_ceiling(
     parser.add_argument(
         "--save", action="store_true", help=f"keep it in {FILE_NAME}: advise compares runs with it"
     )
+    add_output(parser)
 
 
 def show_ceiling(

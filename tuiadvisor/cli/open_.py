@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.recognizing import RECORDING, WORDS, Sniffed, sniff
 from tuiadvisor.errors import TuiadvisorError, one_line
+from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
     import argparse
+
+WITH_STEPS: Final = frozenset({"kineto"})  # whose screens can be shown
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,12 +35,33 @@ def run(options: argparse.Namespace) -> int:
     if not path.exists():
         raise TuiadvisorError(f"{path}: no such file or folder")
     found = sniff(path)
+    if not (options.json or options.once) and sys.stdout.isatty() and found.kind in WITH_STEPS:
+        return _shown(found, options)
     words = command(found, options, is_folder=path.is_dir())
     said = f"{one_line(options.path)}: {_taken_for(found, path)}{_beside(found)}; as: tuiadvisor {' '.join(words[:-1])}"
     print(f"{said} {shell_word(words[-1])}", file=sys.stderr)
     commands = importlib.import_module("tuiadvisor.cli.commands")
     code: int = commands.run(words)
     return code
+
+
+def _shown(found: Sniffed, options: argparse.Namespace) -> int:
+    """The screens of a trace, through a recording that goes with them; its summary where it has no steps."""
+    imports = importlib.import_module("tuiadvisor.cli.import_")
+    commands = importlib.import_module("tuiadvisor.cli.commands")
+    kind = imports.KINDS[found.kind]
+    print(f"{one_line(options.path)}: {WORDS[found.kind]}{_beside(found)}; reading it", file=sys.stderr)
+    try:
+        _, run = imports.read_run(kind, found.path)
+    except NoStepsError as error:
+        print(f"{one_line(str(error))}; its summary:", file=sys.stderr)
+        code: int = commands.run(["import", found.kind, str(found.path)])
+        return code
+    with tempfile.TemporaryDirectory(prefix="tuiadvisor-") as folder:
+        path = str(Path(folder, f"{run.source}.tuirec".replace(os.sep, "_")))
+        imports.write_imported(path, run)
+        shown: int = commands.run(["replay", path])
+    return shown
 
 
 def command(found: Sniffed, options: argparse.Namespace, *, is_folder: bool) -> list[str]:

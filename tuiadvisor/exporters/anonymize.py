@@ -37,6 +37,7 @@ _STATES: Final = frozenset(state.name.lower() for state in RankState)
 _GAPS: Final = frozenset({FRAMES_MISSING, AGENT_SILENT, AGENT_RETURNED, BAD_FRAMES, NOT_RECORDED})
 _BACKENDS: Final = frozenset({"gloo", "nccl", "mpi", "ucc", "xccl", "hccl", "cpu:gloo,cuda:nccl"})
 _DEVICES: Final = frozenset({"cpu", "cuda", "xpu", "mps", "hpu", "npu"})
+_IMPORTS: Final = frozenset({"kineto", "ops", "steplog", "metrics"})
 _PIPELINE_FIELDS: Final = ("stages", "ranks", "micro_batches", "first_rank")
 _SCHEDULES: Final = frozenset(
     {
@@ -210,7 +211,24 @@ def _run(payload: Payload, names: Names) -> Payload:
         **_text(payload, "label", names.label),
         **_text(payload, "command", names.command),
         **_text(payload, "hub_host", names.host),
+        **_imported(payload, names),
     }
+
+
+def _imported(payload: Payload, names: Names) -> Payload:
+    """What was imported, without the names of its files: the notes may hold them."""
+    told = payload.get("imported")
+    if not isinstance(told, dict):
+        return {}
+    late = told.get("late_ranks")
+    kept: Payload = {
+        **_text(told, "kind", _one_of(_IMPORTS, "other")),
+        **_text(told, "source", names.label),
+        **_text(told, "words", scrub),
+        **_text(told, "because", scrub),
+        "late_ranks": [rank for rank in late if type(rank) is int] if isinstance(late, list) else None,
+    }
+    return {"imported": kept}
 
 
 def _hello(payload: Payload, names: Names) -> Payload:

@@ -15,6 +15,7 @@ import numpy as np
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import listed, rank_in_name
 from tuiadvisor.importers.hostops import HOST_CATEGORIES, host_kind
+from tuiadvisor.importers.hostwork import CATEGORIES, HostWork
 from tuiadvisor.importers.kernelnames import (
     GPU_CATEGORIES,
     LAUNCH_CATEGORIES,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tuiadvisor.efficiency.roofline import OpWork
+    from tuiadvisor.importers.imported import Progress
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
 MAX_EVENTS: Final = 50_000_000
@@ -72,6 +74,7 @@ class RankTrace:
     threads: int | None = None  # of the rank, where our own capture wrote it
     why_no_rank: str = ""
     num_processes: int = 1  # whose events are in the file: of more than one its times are nobody's
+    work: HostWork | None = None  # where it was asked for: what the training thread did
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +85,25 @@ class TraceFolder:
     losses: tuple[str, ...]
 
 
-def read_kineto(folder: Path, measure: Callable[[RankTrace], RankTrace] = lambda trace: trace) -> TraceFolder:
+def read_kineto(
+    folder: Path,
+    measure: Callable[[RankTrace], RankTrace] = lambda trace: trace,
+    progress: Progress | None = None,
+    *,
+    with_work: bool = False,
+) -> TraceFolder:
     """All traces of a folder, by rank. TuiadvisorError when not one file is readable.
 
     measure: takes each as it is read, and may give it back without its events, so that one file's are held at a time.
     """
     traces: list[RankTrace] = []
     losses = []
-    for path in listed(folder, (".json", ".json.gz")):
+    paths = listed(folder, (".json", ".json.gz"))
+    for number, path in enumerate(paths, 1):
+        if progress is not None:
+            progress(path.name, number, len(paths))
         try:
-            traces.append(measure(read_trace(path)))
+            traces.append(measure(read_trace(path, with_work=with_work)))
         except TuiadvisorError as error:
             losses.append(str(error).replace(f"{folder}/", ""))
     if not traces:
@@ -102,10 +114,10 @@ def read_kineto(folder: Path, measure: Callable[[RankTrace], RankTrace] = lambda
     return TraceFolder(tuple(traces), tuple(losses))
 
 
-def read_trace(path: Path) -> RankTrace:
-    """One file. TuiadvisorError when it is damaged or no trace."""
+def read_trace(path: Path, *, with_work: bool = False) -> RankTrace:
+    """One file; with_work: also what its training thread did. TuiadvisorError when it is damaged or no trace."""
     source = TraceFile(path)
-    columns = _Columns()
+    columns = _Columns(work=HostWork() if with_work else None)
     for batch in source.batches():
         columns.take(batch)
         if columns.num_events > MAX_EVENTS:
@@ -148,6 +160,7 @@ class _Columns:
     num_dropped: int = 0
     shapes: OpShapes = field(default_factory=OpShapes)
     processes: Processes = field(default_factory=Processes)
+    work: HostWork | None = None
 
     def take(self, batch: list[Any]) -> None:
         for event in batch:
@@ -158,8 +171,8 @@ class _Columns:
             if not isinstance(category, str):
                 continue
             category = self.categories.get(category) or self._lower(category)
-            if category == "cpu_op" or (category == "kernel" and self.shapes.num_shaped):
-                self._shaped(event, is_kernel=category == "kernel")
+            if category in CATEGORIES or (category == "kernel" and self.shapes.num_shaped):
+                self._operator(event, category)
             if category in GPU_CATEGORIES:
                 self._gpu(event, category)
             elif category in LAUNCH_CATEGORIES:
@@ -170,6 +183,13 @@ class _Columns:
                 self._host(event, category)
         if self.is_on_gpu or self.begin:  # what the host did is asked only where it is the device
             self.host_begin, self.host_end, self.host_kind = _wide(), _wide(), _narrow()
+
+    def _operator(self, event: dict[str, Any], category: str) -> None:
+        """What it computes, and what the training thread does meanwhile."""
+        if self.work is not None and category != "kernel":
+            self.work.take(event, _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0)))
+        if category in {"cpu_op", "kernel"}:
+            self._shaped(event, is_kernel=category == "kernel")
 
     def _lower(self, category: str) -> str:
         lower = category.lower()
@@ -241,6 +261,8 @@ class _Columns:
         if begin is not None and dur is not None and len(self.steps) < MAX_STEPS:
             self.steps.append((str(event["name"])[:80], begin, dur))
             self.processes.stepped(self.steps[-1][0])
+            if self.work is not None:
+                self.work.mark(event)
 
     def trace(self, file: str, source: TraceFile) -> RankTrace:
         begin, end = _column(self.begin), _column(self.end)
@@ -274,6 +296,7 @@ class _Columns:
             works=self.shapes.works(),
             device_name=_device_name(source.rest.get("deviceProperties")),
             threads=_threads(source.rest.get("tuiadvisor")),
+            work=self.work,
         )
 
     def _of_several(

@@ -18,23 +18,51 @@ from tuiadvisor.metrics.traces.gpu_timeline import NO_EVENTS, GpuTime, StreamIdl
 from tuiadvisor.metrics.traces.op_table import named
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tuiadvisor.events import MeasuredPeak
+    from tuiadvisor.importers.imported import Progress
 
 NS: Final = 1e9
 
 
 def kineto_document(path: Path, measured: tuple[MeasuredPeak, ...] = ()) -> dict[str, Any]:
     """Read all traces, split every rank's time, and say who arrives last. measured: peaks of a CPU at hand."""
+    return look_at(path, measured).document
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A folder's traces without their events, and what follows from them."""
+
+    folder: TraceFolder
+    document: dict[str, Any]
+    arrivals: Arrivals | None
+    missing: list[int]
+
+
+def look_at(
+    path: Path,
+    measured: tuple[MeasuredPeak, ...] = (),
+    keep: Callable[[RankTrace], None] | None = None,
+    progress: Progress | None = None,
+) -> Looked:
+    """The document, and what it rests on. keep: is shown each trace with its events and its host's work."""
     times: dict[str, _Times] = {}
-    folder = read_kineto(path, lambda trace: _measured(trace, times))
+
+    def measure(trace: RankTrace) -> RankTrace:
+        if keep is not None:
+            keep(trace)
+        return replace(_measured(trace, times), work=None)
+
+    folder = read_kineto(path, measure, progress, with_work=keep is not None)
     world = max((trace.world_size for trace in folder.traces if trace.world_size), default=None)
     counts = Counter(trace.rank for trace in folder.traces)
     missing = _missing(folder, world)
     found = _arrivals(folder, counts, world, missing)
     rows = [_row(trace, times[trace.file], found, world) for trace in folder.traces]
-    return {
+    document = {
         "schema": 1,
         "source": {"kind": "kineto", "path": str(path), "files": len(folder.traces)},
         "run": {"world_size": world, "missing_ranks": missing},
@@ -44,6 +72,7 @@ def kineto_document(path: Path, measured: tuple[MeasuredPeak, ...] = ()) -> dict
         "unknown": _unknown(folder, times, world, found, missing),
         "losses": [*folder.losses, *_losses(folder, counts, found)],
     }
+    return Looked(folder, document, found, missing)
 
 
 def _missing(folder: TraceFolder, world: int | None) -> list[int]:

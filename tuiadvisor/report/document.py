@@ -17,6 +17,7 @@ def document(view: RunView) -> Document:
     return {
         "schema": view.schema,
         "clock": view.clock,
+        "imported": _imported(view),
         "run": {
             "label": view.run.label,
             "command": view.run.command,
@@ -71,6 +72,13 @@ def document(view: RunView) -> Document:
         "probe": asdict(view.probe) if view.probe else None,
         "num_frames": view.num_frames,
     }
+
+
+def _imported(view: RunView) -> Document | None:
+    """What an imported run was made of, with the ranks that it has not; null for what probes recorded."""
+    if view.imported is None:
+        return None
+    return {**asdict(view.imported), "live": False, "ranks_missing": list(view.losses.ranks_missing)}
 
 
 def _goodput(view: RunView) -> Document:

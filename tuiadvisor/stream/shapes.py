@@ -157,6 +157,13 @@ SHAPES: Final[dict[FrameKind, Check]] = {
                 _integer, "created_wall_ns schema samples_per_step tokens_per_step flops_per_step peak_flops"
             ),
             **_fields(_text, "tuiadvisor label command hub_host"),
+            "imported": _object(
+                {
+                    **_fields(_text, "kind source words because"),
+                    "notes": _list_of(_text),
+                    "late_ranks": _list_of(_integer),
+                }
+            ),
         }
     ),
     FrameKind.HELLO: _object(

@@ -42,6 +42,17 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """What a run was made of that no probe recorded."""
+
+    kind: str  # of `tuiadvisor import`
+    source: str  # name of the file or folder
+    words: str  # what it is, and by which clock
+    because: str  # what the import says of late ranks
+    late_ranks: tuple[int, ...] | None  # whom it names; None where it could not compare
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """The steps that every statistic of the view was computed from."""
 
@@ -393,6 +404,7 @@ class RunView:
         None  # from the start of the process on; None: no step yet, or an earlier moment is shown
     )
     against_intent: Verdict | None = None  # rescale or stop, by what the user stated; None: nothing follows
+    imported: Imported | None = None  # None: recorded by probes
     alloc_retries: int | None = None  # allocations on devices that had to be tried again; None: no device
 
     @property

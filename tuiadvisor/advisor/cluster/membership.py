@@ -25,7 +25,7 @@ from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
 from tuiadvisor.metrics.lateness.off_core import least_throttled
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
-from tuiadvisor.views.run_view import HostRow
+from tuiadvisor.views.run_view import HostRow, Imported
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -87,6 +87,7 @@ class Roster:
         self.run: dict[str, str] = {}
         self.driver: str | None = None
         self.given = NOTHING_GIVEN
+        self.imported: Imported | None = None
         self.created_wall_ns: int | None = None
         self.num_frames_lost = 0
         self.num_frames_bad = 0
@@ -211,10 +212,29 @@ class Roster:
             _work(payload, "flops_per_step", MAX_FLOPS),
             _work(payload, "peak_flops", MAX_FLOPS),
         )
+        self._imported(payload)
         for name in ("tuiadvisor", "label", "command", "hub_host"):
             value = text(payload, name)
             if value:
                 self.run[name] = value
+
+    def _imported(self, payload: Payload) -> None:
+        """What the run was made of, where no probe recorded it."""
+        told = payload.get("imported")
+        if not isinstance(told, dict):
+            return
+        late = told.get("late_ranks")
+        self.imported = Imported(
+            kind=text(told, "kind") or "unknown",
+            source=text(told, "source") or "",
+            words=text(told, "words") or "",
+            because=text(told, "because") or "",
+            late_ranks=tuple(rank for rank in late if type(rank) is int) if isinstance(late, list) else None,
+        )
+        self.note(f"not live: imported from {self.imported.words or 'another tool'}")
+        notes = told.get("notes")
+        for sentence in notes[: MAX_NOTES - 1] if isinstance(notes, list) else ():
+            self.note(str(sentence))
 
     def _gap(self, payload: Payload) -> None:
         what, source = text(payload, "what") or "", text(payload, "source")

@@ -51,6 +51,7 @@ _WIDTH: Final = _FIRST_PACE + len(COMPUTE)
 _OF_DEVICE: Final = frozenset({"begin_ns", "end_ns", "observed", *(f"{name}_ns" for name in PHASES)})
 # The host's clock: it says when the thread passed, not when the device did.
 _OF_HOST: Final = frozenset({"arrive_ns", "release_ns", "comm_total_ns"})
+_OF_THREAD: Final = _OF_HOST - {"comm_total_ns"}
 
 
 class DeviceTimes:
@@ -66,6 +67,8 @@ class DeviceTimes:
         self._last_end = np.zeros(0, dtype=np.int64)
         self._host = np.zeros(0, dtype=np.int64)  # by its number, as they were heard of
         self._hosts: dict[str, int] = {}
+        # Of an imported trace: nothing is on its way any more, and communication was timed by the devices.
+        self.of_trace = False
 
     # -- feeding ---------------------------------------------------------------------------------------------
 
@@ -163,7 +166,8 @@ class DeviceTimes:
         """Of each row's slots those with a whole step: of the latest one spans may be on their way."""
         steps = self._steps[rows]
         whole = self._values[rows][:, :, _END] > self._values[rows][:, :, _BEGIN]
-        return np.asarray((steps != UNKNOWN) & (steps < self._last_step[rows][:, None]) & whole)
+        newest = self._last_step[rows][:, None] + self.of_trace
+        return np.asarray((steps != UNKNOWN) & (steps < newest) & whole)
 
     def table(
         self, store: StepStore, first: int | None = None, last: int | None = None
@@ -210,13 +214,14 @@ class DeviceTimes:
         cells = (row, (np.cumsum(whole) - 1)[cells[1][kept]])
         values = self._values[mine][row, slot]
         held, columns = store.recent.block(aligned, jobs[None, :] - offset)
-        present &= _fits(cells, values, columns, held)
+        if not self.of_trace:  # whose last steps on the device may end behind all that the thread is seen of
+            present &= _fits(cells, values, columns, held)
         table = build_table(
             tuple(tracks.rank[aligned].tolist()),
             tuple(tracks.hosts[host] for host in tracks.host[aligned].tolist()),
             int(jobs[0] - shift),
             present,
-            _with_device(columns, held & present, cells, values),
+            _with_device(columns, held & present, cells, values, _OF_THREAD if self.of_trace else _OF_HOST),
             steps=jobs - shift,
         )
         return table, bool(jobs[0] <= span[0] + 2)
@@ -340,12 +345,16 @@ def _fits(cells: tuple[Ints, Ints], values: Ints, columns: dict[str, Ints], held
 
 
 def _with_device(
-    columns: dict[str, Ints], held: Bools, cells: tuple[Ints, Ints], values: Ints
+    columns: dict[str, Ints],
+    held: Bools,
+    cells: tuple[Ints, Ints],
+    values: Ints,
+    of_host: frozenset[str],
 ) -> dict[str, Ints]:
     """The columns of a table, R x K: what the device tells at these cells, the rest from the host's records."""
     result = {}
     for name in STEP_COLUMNS:
-        if name in _OF_DEVICE or name in _OF_HOST or name not in columns:
+        if name in _OF_DEVICE or name in of_host or name not in columns:
             result[name] = np.full(held.shape, UNKNOWN, dtype=np.int64)
         else:
             result[name] = np.where(held, columns[name], UNKNOWN)

@@ -1,0 +1,176 @@
+"""Imports as recordings: what the source holds and nothing else, and one verdict with the import itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from shared_data import SHARED, needs_data
+from test_import_kineto import event, job
+
+from tuiadvisor.app.whole_recording import whole_view
+from tuiadvisor.cli import main
+from tuiadvisor.report.document import document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tuiadvisor.views.run_view import RunView
+
+IN_TIME = [0.0, 40.0, -40.0, 7.0]  # how far the ranks' clocks are apart, ms
+
+
+def marked(folder: Path, late: int | None, absent: tuple[int, ...] = (), num_steps: int = 40) -> Path:
+    """The traces of `job` with step marks and what the thread does: forward, backward, optimizer."""
+    folder.mkdir(exist_ok=True)
+    job(folder, late, IN_TIME, absent)
+    for path in sorted(folder.glob("*.gz")):
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        rank = content["distributedInfo"]["rank"]
+        for step in range(num_steps):
+            at = 1e9 + 10_000 * step + 1000 * IN_TIME[rank]
+            content["traceEvents"] += [
+                event(f"ProfilerStep#{100 + step}", at, 10_000, "user_annotation"),
+                event(
+                    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 5, "user_annotation"
+                ),
+                event("aten::linear", at + 10, 15, "cpu_op"),
+                event("autograd::engine::evaluate_function: MmBackward0", at + 30, 8_200, "cpu_op"),
+                event("Optimizer.step#SGD.step", at + 8_400, 200, "user_annotation"),
+            ]
+        path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    return folder
+
+
+def imported(
+    source: Path, capsys: pytest.CaptureFixture[str], kind: str = "kineto"
+) -> tuple[dict[str, Any], RunView]:
+    """(the import's document, the view of the recording that it wrote)."""
+    path = source.parent / f"{source.name}.tuirec"
+    assert 0 == main(["import", kind, str(source), "--json", "-o", str(path)])
+    return json.loads(capsys.readouterr().out), whole_view(str(path))
+
+
+@pytest.mark.parametrize(
+    ("late", "absent"), [(2, ()), (0, ()), (None, ()), (2, (2,)), (2, (1,))],
+    ids=["rank 2", "rank 0", "nobody", "rank 2 without a trace", "rank 1 without a trace"],
+)  # fmt: skip
+def test_the_recording_names_whom_the_import_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], late: int | None, absent: tuple[int, ...]
+) -> None:
+    """Clocks apart, and nobody in the place of a rank without a trace."""
+    told, view = imported(marked(tmp_path / "traces", late, absent), capsys)
+    assert [row["rank"] for row in told["stragglers"]["ranks"]] == [one.rank for one in view.stragglers]
+    assert ([late] if late is not None and late not in absent else []) == [
+        one.rank for one in view.stragglers
+    ]
+    assert (absent, 40) == (
+        view.losses.ranks_missing,
+        view.window.num_steps + sum(view.window.excluded.values()),
+    )
+    assert told["stragglers"]["because"] in view.verdict.because
+
+
+def test_overlap_is_what_the_import_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Over steps that hold all of the trace, to the last nanosecond of each rank's sums."""
+    told, view = imported(marked(tmp_path / "traces", 2), capsys)
+    for mine, its in zip(view.ranks, told["per_rank"], strict=True):
+        assert its["comm_exposed_s"] / 40 == pytest.approx(mine.comm_exposed_s, rel=0.02)
+    mean_s = sum(row["comm_total_s"] for row in told["per_rank"]) / 4 / 40
+    assert mean_s == pytest.approx(view.overlap.comm_total_s, rel=0.02)
+    assert 0.0 == view.overlap.overlap == told["per_rank"][0]["overlap"]
+
+
+def test_what_a_trace_does_not_show_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Phases, hosts, processes, software: none is made up; where it is from stands in the document and the notes."""
+    _, view = imported(marked(tmp_path / "traces", None), capsys)
+    seconds = view.step.seconds
+    assert [name for name, value in seconds.items() if value is None] == [
+        *("h2d", "checkpoint", "eval", "pipeline_idle"),
+    ]
+    assert view.run.torch is None is view.run.started_wall_s
+    assert (None, None, None) == (view.ranks[0].pid, view.probe_cost, view.hosts[0].cpu)
+    found = document(view)["imported"]
+    assert isinstance(found, dict)
+    assert ("kineto", False, "traces") == (found["kind"], found["live"], found["source"])
+    assert "device" == view.clock
+    assert "not live: imported from PyTorch Profiler traces, by the devices' clocks" in view.losses.notes
+    assert view.run.label == "traces (imported)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [("nccl-tests", "has no steps"), ("fio", "has no steps"), ("flight-recorder", "no steps")],
+)
+def test_a_source_without_steps_says_why_it_is_no_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, says: str
+) -> None:
+    """One line, exit code 2, and no file."""
+    assert 2 == main(["import", kind, str(tmp_path), "-o", str(tmp_path / "out.tuirec")])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+    assert not (tmp_path / "out.tuirec").exists()
+
+
+def test_traces_without_marks_are_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As whole as they may be; and an existing file stays what it is."""
+    job(tmp_path, None, IN_TIME)
+    assert 2 == main(["import", "kineto", str(tmp_path), "-o", str(tmp_path / "out.tuirec")])
+    assert "no trace has ProfilerStep marks" in capsys.readouterr().err
+    (tmp_path / "out.tuirec").write_text("mine")
+    assert 2 == main(["import", "kineto", str(tmp_path), "-o", str(tmp_path / "out.tuirec")])
+    assert "mine" == (tmp_path / "out.tuirec").read_text()
+
+
+def test_every_command_takes_the_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As any other: the screens' text, diagnosis, advice, comparison, report, exports, copies."""
+    source = marked(tmp_path / "traces", 2)
+    path, other = str(tmp_path / "a.tuirec"), str(tmp_path / "b.tuirec")
+    assert 0 == main(["import", "kineto", str(source), "-o", path])
+    assert 0 == main(["import", "kineto", str(marked(tmp_path / "even", None)), "-o", other])
+    for words in (
+        ["replay", "--once", path],
+        ["diagnose", path],
+        ["info", path],
+        ["advise", path],
+        ["compare", path, other],
+        ["report", path, "-o", str(tmp_path / "a.html")],
+        ["export", path, "--format", "chrome-trace", "-o", str(tmp_path / "a.json")],
+        ["trim", path, "--steps", "110:120", "-o", str(tmp_path / "t.tuirec")],
+        ["anonymize", path, "-o", str(tmp_path / "n.tuirec")],
+    ):
+        capsys.readouterr()
+        assert 0 == main(words), (words, capsys.readouterr().err)
+    nameless = whole_view(str(tmp_path / "n.tuirec"))
+    assert nameless.imported is not None
+    assert [2] == [one.rank for one in nameless.stragglers]
+    assert "traces" not in (nameless.imported.source, nameless.run.label)
+
+
+CASES = (
+    "hta_df_index_resolver",
+    "hta_trace_diff_control",
+    "hta_sampled_2of128",
+    "tb_nw0_worker0_1623143089861",
+)
+
+
+@needs_data
+@pytest.mark.parametrize("case", CASES)
+def test_public_traces_agree_with_their_recordings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    """Overlap of the marked steps, which hold nearly all of each trace; nobody is named."""
+    (tmp_path / case).symlink_to(SHARED / "kineto" / case, target_is_directory=True)
+    told, view = imported(tmp_path / case, capsys)
+    assert [] == [one.rank for one in view.stragglers] == [row["rank"] for row in told["stragglers"]["ranks"]]
+    assert told["run"]["missing_ranks"][:64] == list(view.losses.ranks_missing)
+    (mine,) = [row for row in view.ranks if row.rank == (told["per_rank"][0]["rank"] or 0)]
+    its = told["per_rank"][0]["overlap"]
+    assert its is mine.overlap is None if its is None else its == pytest.approx(mine.overlap, abs=1e-4)
+    if case.startswith("tb_nw0"):
+        assert "data_wait" == max(view.step.seconds, key=lambda name: view.step.seconds[name] or 0.0) or (
+            0.3 < (view.step.shares["data_wait"] or 0.0)
+        )

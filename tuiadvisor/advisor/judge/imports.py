@@ -1,0 +1,32 @@
+"""What an imported trace itself says of late ranks, beside what its steps come to.
+
+In: findings and a verdict on a recording, and what the import said.  Out: the same without what would contradict it.
+The import compares collective by collective on one clock; the steps hold sums only. So it has the last word on who
+arrives last: where it names nobody, or could not compare, the steps name nobody either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tuiadvisor.advisor.judge.findings import Judged
+    from tuiadvisor.views.run_view import Imported, Verdict
+
+
+def not_contradicted(judged: list[Judged], imported: Imported | None) -> list[Judged]:
+    """Without findings that name ranks which the import does not."""
+    if imported is None:
+        return judged
+    named = set(imported.late_ranks or ())
+    return [entry for entry in judged if entry.rule.scope != "straggler" or named >= set(entry.finding.ranks)]
+
+
+def of_import(verdict: Verdict, imported: Imported | None) -> Verdict:
+    """With what the import says: a trace of few steps gets no more of them."""
+    if imported is None:
+        return verdict
+    none = ", and the trace has no more" if verdict.decision is None else ""
+    said = f"; the import: {imported.because}" if imported.because else ""
+    return replace(verdict, because=f"{verdict.because}{none}{said}")

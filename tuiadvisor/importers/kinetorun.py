@@ -1,0 +1,110 @@
+"""Profiler traces of a job as a run: the document of `import kineto`, and each rank's steps for a recording.
+
+In: a folder's path.  Out: ImportedRun; TuiadvisorError where no trace has a step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError
+from tuiadvisor.importers.kinetoreport import look_at
+from tuiadvisor.importers.tracesteps import RankRows, rank_rows
+from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
+from tuiadvisor.metrics.traces.op_table import named
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tuiadvisor.events import MeasuredPeak
+    from tuiadvisor.importers.imported import Progress
+    from tuiadvisor.importers.kineto import RankTrace
+    from tuiadvisor.importers.kinetoreport import Looked
+
+NO_STEPS: Final = (
+    "no trace has ProfilerStep marks, so there are no steps for a recording: call prof.step() after each step"
+)
+
+
+def kineto_run(
+    path: Path, measured: tuple[MeasuredPeak, ...] = (), progress: Progress | None = None
+) -> tuple[dict[str, Any], ImportedRun]:
+    """(the import's document, the run)."""
+    rows: dict[str, RankRows] = {}
+    launched: set[str] = set()
+
+    def keep(trace: RankTrace) -> None:
+        if trace.num_processes == 1 and trace.work is not None:
+            rows[trace.file] = rank_rows(trace, trace.work.runs())
+            if trace.comm or trace.linked.any():
+                launched.add(trace.file)
+
+    looked = look_at(path, measured, keep, progress)
+    return looked.document, _run(path, looked, rows, launched)
+
+
+def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[str]) -> ImportedRun:
+    traces, document = looked.folder.traces, looked.document
+    with_steps = [trace for trace in traces if trace.file in rows and rows[trace.file].steps]
+    if not with_steps:
+        raise NoStepsError(f"{path}: {NO_STEPS}")
+    notes = []
+    counts = Counter(trace.rank for trace in traces)
+    chosen = [trace for trace in with_steps if trace.rank is not None and counts[trace.rank] == 1]
+    ranks = {trace.file: trace.rank or 0 for trace in chosen}
+    if len(traces) == 1 and not chosen:
+        chosen, ranks = with_steps, {with_steps[0].file: 0}
+        notes.append("the trace does not say which rank it is of: it stands as rank 0")
+    if not chosen:
+        raise TuiadvisorError(
+            f"{path}: {len(traces)} traces do not say of which ranks they are: name each by its rank, as rank0.json"
+        )
+    left = [trace.file for trace in traces if trace.file not in ranks]
+    if left:
+        notes.append(f"left out, without steps or of no known rank: {named(left)}")
+    few = [ranks[trace.file] for trace in chosen if len(rows[trace.file].steps) < MIN_MATCHES]
+    if few and len(chosen) > 1:
+        notes.append(
+            f"ranks of fewer than {MIN_MATCHES} steps are not compared with the others: {named(few)}"
+        )
+    notes += [f"lost: {loss}" for loss in document["losses"]]
+    found = looked.arrivals
+    compared = found is not None and found.num_collectives > 0
+    offsets = {row.rank: row.clock_offset_ns for row in found.ranks} if found is not None else {}
+    on_device = any(rows[trace.file].events for trace in chosen)
+    return ImportedRun(
+        kind="kineto",
+        source=path.name or str(path),
+        words="PyTorch Profiler traces, by the devices' clocks"
+        if on_device
+        else "PyTorch Profiler traces of CPUs",
+        ranks=tuple(
+            ImportedRank(
+                ranks[trace.file],
+                rows[trace.file].steps,
+                rows[trace.file].events,
+                _device(rows[trace.file], is_cuda=trace.file in launched),
+                _shift(offsets.get(ranks[trace.file]), alone=len(chosen) == 1),
+            )
+            for trace in chosen
+        ),
+        world_size=document["run"]["world_size"],
+        late_ranks=tuple(row["rank"] for row in document["stragglers"]["ranks"]) if compared else None,
+        because=document["stragglers"]["because"],
+        notes=tuple(notes),
+    )
+
+
+def _shift(offset_ns: int | None, *, alone: bool) -> int | None:
+    if alone:
+        return 0
+    return None if offset_ns is None else -offset_ns
+
+
+def _device(rows: RankRows, *, is_cuda: bool) -> str:
+    """As torch calls it; ROCm's are cuda there, too."""
+    if not rows.events:
+        return "cpu"
+    return "cuda" if is_cuda else "accelerator"
