@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from shared_data import SHARED, needs_data
 from test_import_kineto import event, job
+from test_import_ops import row, written
 
 from tuiadvisor.app.whole_recording import whole_view
 from tuiadvisor.cli import main
@@ -147,6 +148,60 @@ def test_every_command_takes_the_recording(tmp_path: Path, capsys: pytest.Captur
     assert nameless.imported is not None
     assert [2] == [one.rank for one in nameless.stragglers]
     assert "traces" not in (nameless.imported.source, nameless.run.label)
+
+
+@needs_data
+@pytest.mark.parametrize(("name", "named"), [("AR", (0,)), ("ST", (6, 7))])
+def test_published_tables_agree_with_their_recordings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, named: tuple[int, ...]
+) -> None:
+    """AR: one slow worker; ST: the last stage has more work. Fixing it brings what the what-if analysis says."""
+    source = tmp_path / f"trace-{name}.csv.gz"
+    source.symlink_to(SHARED / "stragglers_per_op" / source.name)
+    told, view = imported(source, capsys, "ops")
+    assert named == tuple(told["causes"][0]["ranks"])
+    heavy = next(finding for finding in view.findings if finding.id == "heavy_stage")
+    assert set(heavy.ranks) <= set(named)
+    assert view.step.mean_s == pytest.approx(told["step"]["mean_s"], rel=0.02)
+    assert [
+        one.rank for one in view.stragglers
+    ] == []  # stages do different work: the order of arrival blames nobody
+    if name == "AR":
+        assert view.verdict.finding == "heavy_stage"
+        assert view.verdict.speedup is not None
+        assert told["what_if"]["S"] == pytest.approx(view.verdict.speedup.expected, rel=0.05)
+
+
+def flat(slow: int | None) -> list[dict[str, Any]]:
+    """Four data-parallel ranks, 30 steps: compute, then a reduce-scatter that all leave together."""
+    rows = []
+    for step in range(30):
+        for dp in range(4):
+            took = 1.0 + (0.5 if dp == slow else 0.0) + 0.001 * ((7 * step + 3 * dp) % 5)
+            begin = 0.0
+            released = 2.8 if slow is not None else 2.3
+            for optype, begin, dur in (
+                ("forward-compute", 0.0, took / 3),
+                ("backward-compute", took / 3, 2 * took / 3),
+                ("grads-reduce-scatter", took, released - took),
+                ("optimizer", released, 0.1),
+            ):
+                rows.append(row(dp, 0, step, optype, begin, begin + dur))
+    return rows
+
+
+@pytest.mark.parametrize("slow", [2, None])
+def test_a_table_without_stages_agrees_with_its_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], slow: int | None
+) -> None:
+    """A slow worker of four is named by both, and nobody where nobody is slow."""
+    told, view = imported(written(tmp_path / "ops.csv", flat(slow)), capsys, "ops")
+    expected = [] if slow is None else [2 * slow]
+    assert expected == [one["rank"] for one in told["stragglers"]["ranks"]]
+    assert expected == [one.rank for one in view.stragglers]
+    assert "what lies between two steps is not in the table: they are laid end to end" in view.losses.notes
+    assert view.step.seconds["data_wait"] is None
+    assert view.run.device is None
 
 
 CASES = (

@@ -55,6 +55,7 @@ KINDS: Final = {
         "opsreport",
         "ops_document",
         "ops_summary",
+        run="opsrun.ops_run",
     ),
     "flight-recorder": Kind(
         "PyTorch flight-recorder dumps (JSON) of a hang",

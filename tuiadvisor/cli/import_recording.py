@@ -92,7 +92,8 @@ def _entry(run: ImportedRun, rank: ImportedRank) -> dict[str, object]:
     }
     return {
         "rank": rank.rank,
-        "state": "live",
+        "state": "detached",
+        "detail": "imported",
         **{name: value for name, value in known.items() if value is not None},
     }
 

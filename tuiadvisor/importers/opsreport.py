@@ -23,10 +23,15 @@ SHOWN_ROWS: Final = 6
 
 def ops_document(path: Path) -> dict[str, Any]:
     """Read, re-simulate, and say what was found."""
+    return analysed(path)[1]
+
+
+def analysed(path: Path) -> tuple[OpGrid, dict[str, Any]]:
+    """(the operations of whole steps, the document)."""
     cells = on_one_clock(grid(read_ops(path)))
     result = what_if(cells)
     found = causes(result)
-    return {
+    return cells, {
         "schema": 1,
         "source": {"kind": "ops", "path": str(path)},
         "run": _run(cells),

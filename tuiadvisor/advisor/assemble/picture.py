@@ -42,6 +42,7 @@ MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would na
 MAX_NAMED_RANKS: Final = 64
 # How a scheduler, a launcher or a person ends a process.
 ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
+END_OF_TRACE: Final = "end of the imported trace"
 NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
 
 
@@ -376,7 +377,7 @@ def ended(roster: Roster) -> str:
         if all(state == "exited" for state in states):
             return RUN_FINISHED
         if all(state == "detached" for state in states):
-            return "probes detached"
+            return END_OF_TRACE if roster.imported is not None else "probes detached"
         if any(state == "killed" for state in states):
             num_killed = sum(state == "killed" for state in states)
             return f"all ranks ended, {num_killed} of {len(states)} killed"
