@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -12,8 +13,10 @@ import pytest
 from synthetic_run import Job
 from unit.test_contents import recording
 from unit.test_import_kineto import job as traced_job
+from unit.test_import_recording import marked
 
-from tuiadvisor.cli import main
+from tuiadvisor.app.whole_recording import whole_view
+from tuiadvisor.cli import commands, main, open_
 
 NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 64
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
@@ -146,3 +149,40 @@ def test_a_command_is_never_taken_for_a_path(
         main(["info"])
     assert 2 == left.value.code
     assert "required: RUN" in capsys.readouterr().err
+
+
+def unmarked(folder: Path) -> Path:
+    """Traces of four ranks without step marks."""
+    folder.mkdir()
+    return traced_job(folder, 2, [0.0, 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("with_steps", [True, False])
+def test_a_trace_on_a_terminal_opens_its_screens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, with_steps: bool
+) -> None:
+    """Through a recording that is gone afterwards; without steps its summary, and why."""
+    folder = marked(tmp_path / "traces", 2) if with_steps else unmarked(tmp_path / "traces")
+    shown = []
+    real = commands.run
+
+    def run(words: list[str]) -> int:
+        if words[0] == "replay":
+            shown.append((Path(words[1]), whole_view(words[1])))
+            return 0
+        return real(words)
+
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("tuiadvisor.cli.commands.run", run)
+    options = argparse.Namespace(path=str(folder), json=False, once=False)
+    assert 0 == open_.run(options)
+    out = capsys.readouterr()
+    assert "PyTorch Profiler traces; reading it" in out.err
+    if not with_steps:
+        assert [] == shown
+        assert "no trace has ProfilerStep marks" in out.err
+        assert "rank  window s" in out.out
+        return
+    ((path, view),) = shown
+    assert [2] == [one.rank for one in view.stragglers]
+    assert ("traces.tuirec", False) == (path.name, path.parent.exists())

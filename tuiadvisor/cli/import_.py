@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.importers.imported import ImportedRun
 
-TOLD_EVERY_S: Final = 1.0
+TOLD_EVERY_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from array import array
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -100,10 +101,9 @@ def read_kineto(
     losses = []
     paths = listed(folder, (".json", ".json.gz"))
     for number, path in enumerate(paths, 1):
-        if progress is not None:
-            progress(path.name, number, len(paths))
+        told = None if progress is None else partial(progress, path.name, number, len(paths))
         try:
-            traces.append(measure(read_trace(path, with_work=with_work)))
+            traces.append(measure(read_trace(path, told, with_work=with_work)))
         except TuiadvisorError as error:
             losses.append(str(error).replace(f"{folder}/", ""))
     if not traces:
@@ -114,11 +114,16 @@ def read_kineto(
     return TraceFolder(tuple(traces), tuple(losses))
 
 
-def read_trace(path: Path, *, with_work: bool = False) -> RankTrace:
-    """One file; with_work: also what its training thread did. TuiadvisorError when it is damaged or no trace."""
+def read_trace(path: Path, told: Callable[[], None] | None = None, *, with_work: bool = False) -> RankTrace:
+    """One file; with_work: also what its training thread did. TuiadvisorError when it is damaged or no trace.
+
+    told: called now and then while it is read.
+    """
     source = TraceFile(path)
     columns = _Columns(work=HostWork() if with_work else None)
     for batch in source.batches():
+        if told is not None:
+            told()
         columns.take(batch)
         if columns.num_events > MAX_EVENTS:
             raise TuiadvisorError(f"{path} has more than {MAX_EVENTS} events: trace fewer steps")
