@@ -45,7 +45,7 @@ from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
 from tuiadvisor.advisor.judge.hang import standing
-from tuiadvisor.advisor.judge.imports import not_contradicted, of_import
+from tuiadvisor.advisor.judge.imports import not_contradicted, of_import, why_blind
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
 from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, unseen_device, verdict, with_deaths
@@ -376,7 +376,9 @@ class Advisor:
         self, found: tuple[StepTable, bool] | None, bounds: tuple[int | None, int | None]
     ) -> tuple[tuple[StepTable, bool] | None, str]:
         """(the steps by the devices' clocks, why there are none although the ranks compute on devices)."""
-        if not self._on_device or found is None:
+        if found is None or why_blind(self.roster.imported):
+            return None, why_blind(self.roster.imported)
+        if not self._on_device:
             return None, ""
         timed = self.device_times.table(self.store, *bounds)
         if timed is None:

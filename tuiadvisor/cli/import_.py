@@ -57,6 +57,14 @@ KINDS: Final = {
         "ops_summary",
         run="opsrun.ops_run",
     ),
+    "steplog": Kind(
+        "step times: torchtitan's structured logs, Megatron-LM's and NeMo's output, CSV of Lightning or MLPerf",
+        "PATH",
+        "steplog",
+        "steplog_document",
+        "steplog_summary",
+        run="steplog.steplog_run",
+    ),
     "flight-recorder": Kind(
         "PyTorch flight-recorder dumps (JSON) of a hang",
         "DIR",

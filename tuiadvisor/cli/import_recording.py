@@ -56,7 +56,7 @@ def _frames(run: ImportedRun) -> Iterator[bytes]:
     by_host: dict[str, list[ImportedRank]] = {}
     for rank in run.ranks:
         # Ranks without a common clock may not look like ranks of one host, whose clock is one.
-        host = HOST if rank.shift_ns is not None else f"{HOST} of rank {rank.rank}"
+        host = rank.host or (HOST if rank.shift_ns is not None else f"{HOST} of rank {rank.rank}")
         by_host.setdefault(host, []).append(rank)
     counts = dict.fromkeys(by_host, 0)
 
@@ -70,7 +70,7 @@ def _frames(run: ImportedRun) -> Iterator[bytes]:
     last = BASE_NS
     for host, ranks in by_host.items():
         shifts = {rank.rank: BASE_NS - start + (rank.shift_ns or 0) for rank in ranks}
-        if host != HOST:  # its own clock begins where it likes
+        if all(rank.shift_ns is None for rank in ranks):  # its own clock begins where it likes
             shifts = {rank.rank: BASE_NS - rank.steps[0][BEGIN_AT] for rank in ranks}
         for steps, events in _chunks(ranks, shifts):
             last = max(last, *(row[1 + END_AT] for row in steps))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import MAX_FILES, opened
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
+from tuiadvisor.importers.step_logs import TIMES
 from tuiadvisor.stream.recording import FILE_MAGIC
 
 if TYPE_CHECKING:
@@ -32,18 +33,23 @@ WORDS: Final = {
     "nccl-tests": "the output of nccl-tests",
     "fio": "fio's JSON output",
     "serving": "a metrics page of a serving engine",
+    "steplog": "a log of steps",
 }
 # A key of JSON that only this tool writes at the top, or near it.
 KEYS: Final = (
     ("kineto", re.compile(rb'"(?:traceEvents|deviceProperties|distributedInfo)"\s*:')),
     ("flight-recorder", re.compile(rb'"(?:pg_config|pg_status|nccl_version|entries)"\s*:')),
     ("fio", re.compile(rb'"fio version"\s*:')),
+    ("steplog", re.compile(rb'"log_type_name"\s*:')),
 )
 LIST_OF_EVENTS: Final = re.compile(rb'^\s*\[\s*\{[^{}]{0,200}"ph"\s*:')
 NCCL: Final = re.compile(rb"(?m)^[^\n]{0,200}#.*\b(?:nThread|nccl-tests|algbw)\b")
 METRICS_PAGE: Final = re.compile(
     rb"(?m)^(?:# (?:HELP|TYPE) )?(?:vllm|sglang|trtllm|tgi|nv|ray_vllm|ray_sglang|dynamo)[:_]\w"
 )
+# A line of Megatron-LM's or NeMo's output, and columns of step times.
+PRINTED: Final = re.compile(rb"\belapsed time per iteration \(ms\): \d|\btrain_step_timing in s[:=]\s*\d")
+STEP_TIMES: Final = tuple(name.encode() for name in TIMES)
 PICKLED: Final = b"\x80"
 
 
@@ -108,6 +114,8 @@ def _of_text(head: bytes) -> str | None:
         return "serving"
     if NCCL.search(head):
         return "nccl-tests"
+    if PRINTED.search(head) or any(name in head.split(b"\n", 1)[0] for name in STEP_TIMES):
+        return "steplog"
     return "ops" if _is_table(head) else None
 
 
@@ -132,5 +140,5 @@ def _files(folder: Path) -> list[Path]:
 def _readable() -> str:
     return (
         "what can be opened: recordings, PyTorch Profiler traces, operation tables (Parquet, CSV), "
-        "flight-recorder dumps (JSON), nccl-tests, fio, metrics pages of serving engines"
+        "flight-recorder dumps (JSON), logs of steps, nccl-tests, fio, metrics pages of serving engines"
     )

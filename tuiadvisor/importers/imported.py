@@ -33,6 +33,7 @@ class ImportedRank:
     device: str | None
     shift_ns: int | None = 0  # None: its clock is its own
     pipeline: dict[str, int] = field(default_factory=dict)
+    host: str = ""  # "": the source does not say
 
 
 @dataclass(frozen=True, slots=True)

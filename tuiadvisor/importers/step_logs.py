@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 64 << 20
 TIME: Final = "step_time_s"
+TIMES: Final = (
+    TIME,
+    "train_step_timing in s",
+    "step_time",
+)  # as Lightning's loggers have it from NeMo and others
 LABELS: Final = ("step", "samples_seen")
 
 
@@ -42,12 +47,15 @@ def read_step_log(path: Path) -> StepLog:
         rows = list(csv.DictReader(io.StringIO(text)))
     except (csv.Error, UnicodeDecodeError) as error:
         raise TuiadvisorError(f"{path}: no readable CSV ({error}); write it as UTF-8 with a header") from None
-    if not rows or TIME not in rows[0]:
+    name = next((one for one in TIMES if rows and one in rows[0]), None)
+    if name is None:
         raise TuiadvisorError(
             f"{path}: no column {TIME}: write each step's duration in seconds under that name"
         )
+    if name != TIME:  # rows of a validation have no time of a step
+        rows = [row for row in rows if row[name]]
     label_name = next((name for name in LABELS if name in rows[0]), "row")
-    step_s = np.array([_positive(path, TIME, number, row[TIME]) for number, row in enumerate(rows, 2)])
+    step_s = np.array([_positive(path, name, number, row[name]) for number, row in enumerate(rows, 2)])
     if label_name == "row":
         label = np.arange(len(rows), dtype=np.float64)
     else:

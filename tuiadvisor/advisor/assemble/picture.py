@@ -43,6 +43,7 @@ MAX_NAMED_RANKS: Final = 64
 # How a scheduler, a launcher or a person ends a process.
 ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 END_OF_TRACE: Final = "end of the imported trace"
+NOT_SHOWN: Final = "the imported source does not show it; its time is in other"
 NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
 
 
@@ -251,9 +252,10 @@ def unknowns(
         return (Unknown("step", "no step was seen yet"),)
     device = next((f.texts.get("device") for f in roster.ranks.values() if f.texts.get("device")), None)
     seconds = diagnosis.job_seconds
+    not_shown = "" if roster.imported is None else NOT_SHOWN
     paused = {pause.kind for pause in diagnosis.steadiness.pauses}
     result = [
-        Unknown(name, NOT_STEADY if name in paused else _why_phase(name, device))
+        Unknown(name, NOT_STEADY if name in paused else not_shown or _why_phase(name, device))
         for name in PHASES
         if seconds[name] is None
     ]

@@ -8,11 +8,19 @@ arrives last: where it names nobody, or could not compare, the steps name nobody
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.views.run_view import Imported, Verdict
+
+
+NO_PARTS: Final = "a log of steps tells how long they were, not what they waited for"
+
+
+def why_blind(imported: Imported | None) -> str:
+    """Why the steps of an import decide nothing, however many they are; empty where they may."""
+    return NO_PARTS if imported is not None and imported.kind == "steplog" else ""
 
 
 def not_contradicted(judged: list[Judged], imported: Imported | None) -> list[Judged]:
@@ -27,6 +35,8 @@ def of_import(verdict: Verdict, imported: Imported | None) -> Verdict:
     """With what the import says: a trace of few steps gets no more of them."""
     if imported is None:
         return verdict
+    if why_blind(imported):
+        return replace(verdict, because=imported.because)
     none = ", and the trace has no more" if verdict.decision is None else ""
     said = f"; the import: {imported.because}" if imported.because else ""
-    return replace(verdict, because=f"{verdict.because}{none}{said}")
+    return replace(verdict, because=f"{verdict.because.rstrip('.')}{none}{said}")

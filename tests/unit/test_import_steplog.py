@@ -1,0 +1,218 @@
+"""Step logs: torchtitan's of each rank, what Megatron-LM and NeMo print, tables; as documents and recordings."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from shared_data import SHARED, needs_data
+from test_import_recording import imported
+
+from tuiadvisor.cli import main
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import STEP_COLUMNS
+from tuiadvisor.importers.steplog import steplog_document, steplog_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MS = 1000  # microseconds
+
+
+def record(name: str, at_us: int, rank: int, step: int | None = None, **more: Any) -> str:
+    """A line of the log."""
+    fields = {
+        "rank": rank,
+        "global_rank": rank,
+        "host_name": f"node{rank // 2}",
+        "source": "trainer",
+        "time_us": at_us,
+    }
+    return json.dumps(
+        {**fields, "log_type": "event", "log_type_name": name, **({"step": step} if step else {}), **more}
+    )
+
+
+def titan(folder: Path, num_steps: int = 30, spans: tuple[tuple[str, int, int], ...] = ()) -> Path:
+    """Four ranks; a step of 100 ms: 20 ms data, 60 forward and backward, 5 optimizer; step 20 saves for 400 more."""
+    folder.mkdir()
+    parts = spans or (("fetching_batch", 0, 20), ("fwd_bwd", 20, 80), ("optim", 81, 86))
+    for rank in range(4):
+        at, lines = 1_700_000_000_000_000 + rank, [record("training_start", 1_700_000_000_000_000, rank)]
+        for step in range(1, num_steps + 1):
+            length = 100 * MS + (400 * MS if step == 20 else 0)
+            lines.append(record("step_start", at, rank, step))
+            for name, begin, end in parts:
+                lines += [record(f"{name}_start", at + begin * MS, rank, step)]
+                lines += [record(f"{name}_end", at + end * MS, rank, step, value=(end - begin))]
+            if step == 20:
+                lines += [record("checkpoint_save_start", at + 90 * MS, rank, step)]
+                lines += [record("checkpoint_save_end", at + 490 * MS, rank, step)]
+            lines.append(record("step_end", at + length, rank, step))
+            at += length + 50
+        path = folder / f"trainer.global_rank_{rank}.20261123-120000-ABCDEF.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_torchtitans_phases_are_those_of_the_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data, optimizer and checkpoint as logged; forward and backward in one span are neither."""
+    told, view = imported(titan(tmp_path / "structured_logs"), capsys, "steplog")
+    assert ([0, 1, 2, 3], 30) == (told["run"]["ranks"], told["window"]["steps"])
+    assert [20] == [one["step"] for one in told["step"]["slow"]]
+    assert 0.1 == pytest.approx(told["step"]["median_s"])
+    seconds = view.step.seconds
+    assert (0.02, 0.005) == pytest.approx((seconds["data_wait"], seconds["optimizer"]), rel=0.01)
+    assert (None, None, None) == (seconds["forward"], seconds["backward"], seconds["comm_exposed"])
+    assert ("node0", "node1") == view.run.hosts
+    assert view.verdict.decision is None
+    assert "what they waited for" in view.verdict.sentence
+    assert view.goodput is None is view.run.device
+    assert "forward and backward are one span in the log: their time is in other" in view.losses.notes
+    assert {"checkpoint": 2} == view.window.excluded  # the step that saves, and the one measured from its end
+
+
+def test_a_spans_time_is_without_that_of_spans_inside(tmp_path: Path) -> None:
+    """fwd_bwd with a forward and a backward in it, fetching inside the forward: each has its own time."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    lines = [
+        record(name, at, 0, 7)
+        for at, name in (
+            *((1000, "step_start"), (1100, "fwd_bwd_start"), (1200, "model_forward_start")),
+            *((1300, "fetching_batch_start"), (1400, "fetching_batch_end"), (1700, "model_forward_end")),
+            *(
+                (1800, "model_backward_start"),
+                (2500, "model_backward_end"),
+                (2600, "fwd_bwd_end"),
+                (3000, "step_end"),
+            ),
+        )
+    ]
+    (folder / "a.jsonl").write_text("\n".join(["no json", "[]", *lines, record("optim_end", 9, 0)]))
+    _, run = steplog_run(folder)
+    ((row,),) = [rank.steps for rank in run.ranks]
+    names = ("step", "data_wait_ns", "forward_ns", "backward_ns", "optimizer_ns", "other_ns")
+    values = dict(zip(STEP_COLUMNS, row, strict=True))
+    assert [7, 100_000, 400_000, 700_000, -1, 800_000] == [values[name] for name in names]
+    assert "1 lines are no JSON and were left out" in run.notes
+
+
+MEGATRON = (
+    "[default0]: [2026-05-01 12:00:{:02}.123456] iteration {:8d}/     500 | consumed samples: {:12d} | elapsed time "
+    "per iteration (ms): {:.1f} | throughput per GPU (TFLOP/s/GPU): 400.1 | learning rate: 1.0E-04 | global batch "
+    "size:   256 | lm loss: 2.1E+00 | loss scale: 1.0 |"
+)
+NEMO = (
+    "Training epoch 0, iteration {0}/499 | lr: 1e-05 | global_batch_size: 256 | global_step: {0} | "
+    "reduced_train_loss: 11.03 | train_step_timing in s: {1:.3f}"
+)
+
+
+@pytest.mark.parametrize("tool", ["Megatron-LM", "NeMo"])
+def test_what_trainers_print_is_a_series_of_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tool: str
+) -> None:
+    """Behind a launcher's prefix, between other lines; the work of a step gives the throughput."""
+    took = [2.0 if step == 17 else 0.5 for step in range(1, 31)]
+    lines = [
+        MEGATRON.format(step, step, 256 * step, 1000 * one)
+        if tool == "Megatron-LM"
+        else NEMO.format(step, one)
+        for step, one in enumerate(took, 1)
+    ]
+    path = tmp_path / "train.log"
+    path.write_text("> building\n" + "\nsaving checkpoint at iteration 10\n".join(lines))
+    told, view = imported(path, capsys, "steplog")
+    assert f"step times that {tool} printed" == told["source"]["words"]
+    assert (0.5, 30) == (told["step"]["median_s"], told["window"]["steps"])
+    assert [{"step": 17, "seconds": 2.0}] == told["step"]["slow"]
+    assert 0.5 == pytest.approx(view.step.median_s)
+    assert view.step.throughput_samples_s == pytest.approx(256 / view.step.mean_with_pauses_s, rel=0.01)
+    assert "the log is of the whole job, of no rank: it stands as rank 0" in view.losses.notes
+
+
+def test_lines_some_steps_apart_are_means_and_say_so(tmp_path: Path) -> None:
+    """--log-interval 10; a resumed job's iterations count once."""
+    path = tmp_path / "train.log"
+    path.write_text("\n".join(MEGATRON.format(0, step, 0, 500) for step in (1, 10, 20, 30, 20, 30, 40)))
+    document = steplog_document(path)
+    assert (5, 1, 40) == tuple(document["window"].values())
+    assert any("mean of the steps since" in loss for loss in document["losses"])
+    assert document["step"]["median_s"] is None
+
+
+def test_a_table_of_lightning_has_rows_without_a_time(tmp_path: Path) -> None:
+    """Rows of the validation; the numbers of steps are the log's."""
+    path = tmp_path / "metrics.csv"
+    rows = [f"0,{step},{0.5},1.0," if step % 3 else f"0,{step},,,0.9" for step in range(1, 31)]
+    path.write_text("epoch,step,train_step_timing in s,train_loss,val_loss\n" + "\n".join(rows))
+    document = steplog_document(path)
+    assert (20, 1, 29) == tuple(document["window"].values())
+    assert 0.5 == document["step"]["median_s"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.log", "nothing here", "no column step_time_s"),
+        ("a.jsonl", "{}\n[1]\nx", "no step in it"),
+        ("a.jsonl", record("step_start", 1, 0, 1), "no step in it"),
+        ("a.csv", "step_time_s\n0\n", "no step that took any time"),
+    ],
+)
+def test_a_log_without_steps_is_one_line(tmp_path: Path, name: str, text: str, says: str) -> None:
+    """Exit code 2 of the command."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(TuiadvisorError, match=says):
+        steplog_document(tmp_path / name)
+    assert 2 == main(["import", "steplog", str(tmp_path / name)])
+
+
+@given(
+    some.lists(
+        some.one_of(
+            some.text(max_size=80),
+            some.builds(
+                MEGATRON.format, some.just(1), some.integers(0, 10**13), some.just(1), some.floats(0, 1e12)
+            ),
+            some.builds(
+                lambda name, at, step: json.dumps(
+                    {"log_type_name": name, "time_us": at, "step": step, "rank": 0}
+                ),
+                some.sampled_from(
+                    ["step_start", "step_end", "optim_start", "optim_end", "eval_end", "x_start"]
+                ),
+                some.integers(-5, 2**60) | some.none(),
+                some.integers(-5, 2**60) | some.none(),
+            ),
+        ),
+        max_size=30,
+    ),
+    some.sampled_from(["log.txt", "log.jsonl"]),
+)
+def test_any_log_is_read_or_one_line(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], name: str
+) -> None:
+    """Pieces of logs in any order."""
+    folder = tmp_path_factory.mktemp("any")
+    (folder / name).write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+    code = main(["import", "steplog", str(folder / name), "-o", str(folder / "o.tuirec")])
+    assert code in {0, 2}
+    assert (0 == code) == (folder / "o.tuirec").exists()
+
+
+@needs_data
+def test_real_logs_become_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """MLPerf's Llama 405B on 64 nodes: median and slow steps of the log; nothing is decided on lengths alone."""
+    source = tmp_path / "log.csv.gz"
+    source.symlink_to(SHARED / "step_logs" / "eos-dfw_n64_ngc25.01_nemo__result_0.csv.gz")
+    told, view = imported(source, capsys, "steplog")
+    assert view.step.median_s == pytest.approx(told["step"]["median_s"], rel=1e-3)
+    assert (None, 246) == (view.verdict.decision, told["window"]["steps"])
+    assert view.step.throughput_samples_s is None  # its count of samples jumps back at evaluations

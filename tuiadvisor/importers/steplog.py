@@ -1,0 +1,218 @@
+"""Step logs as a run: torchtitan's structured logs of each rank, or the step times of a whole job.
+
+In: a folder of .jsonl, the text that Megatron-LM or NeMo printed, or CSV (MLPerf's step times, Lightning's metrics).
+Out: the document with its slow steps, and ImportedRun. A job's log is of no rank: it stands as rank 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, StepFlag
+from tuiadvisor.importers.files import opened
+from tuiadvisor.importers.imported import ImportedRank, ImportedRun
+from tuiadvisor.importers.step_logs import StepLog, read_step_log
+from tuiadvisor.importers.textlogs import read_lines
+from tuiadvisor.importers.titanlog import PHASES as LOGGED_PHASES
+from tuiadvisor.importers.titanlog import TOGETHER, LoggedRank, LoggedStep, read_titan
+from tuiadvisor.metrics.traces.op_table import named
+from tuiadvisor.metrics.traces.slow_steps import MIN_STEPS, slow_steps
+from tuiadvisor.phases import PHASES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tuiadvisor.importers.imported import Progress, Row
+
+NS: Final = 1e9
+SHOWN: Final = 6
+HEAD_BYTES: Final = 1 << 16
+JOB: Final = "the log is of the whole job, of no rank: it stands as rank 0"
+END_TO_END: Final = "what lies between two logged steps is not in the log: they are laid end to end"
+BOTH: Final = "forward and backward are one span in the log: their time is in other"
+LAUNCHED: Final = "spans are the host's: work launched for a device is not waited for"
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """What was read: steps of each rank, what it is, and what to say of it."""
+
+    words: str
+    ranks: tuple[tuple[int, str, tuple[Row, ...]], ...]  # rank, host, rows of STEP_COLUMNS
+    seconds: dict[int, float]  # of each step: the longest of its ranks'
+    notes: tuple[str, ...]
+
+
+def steplog_document(path: Path) -> dict[str, Any]:
+    """Read it, and say which steps stand out."""
+    return _document(path, _read(path, None))
+
+
+def steplog_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, Any], ImportedRun]:
+    """(the import's document, the run)."""
+    log = _read(path, progress)
+    return _document(path, log), ImportedRun(
+        kind="steplog",
+        source=path.name or str(path),
+        words=log.words,
+        ranks=tuple(ImportedRank(rank, rows, (), None, host=host) for rank, host, rows in log.ranks),
+        world_size=None,
+        late_ranks=None,
+        because="a step log does not tell who arrives last",
+        notes=log.notes,
+    )
+
+
+def _read(path: Path, progress: Progress | None) -> _Log:
+    if path.is_dir() or path.name.lower().endswith((".jsonl", ".jsonl.gz")):
+        return _titan(path, read_titan(path, progress))
+    if progress is not None:
+        progress(path.name, 1, 1)
+    with opened(path) as file:
+        head = file.read(HEAD_BYTES)
+    if head.lstrip()[:1] == b"{" and b'"log_type_name"' in head:
+        return _titan(path, read_titan(path, progress))
+    tool, lines = read_lines(path)
+    if lines:
+        apart = {later.number - line.number for line, later in pairwise(lines)}
+        notes = [JOB, END_TO_END]
+        if apart and max(apart) > 1:
+            notes.append("lines are some steps apart: each is the mean of the steps since the one before")
+        rows = _rows([(line.number, line.seconds, line.samples) for line in lines])
+        seconds = {line.number: line.seconds for line in lines}
+        return _Log(f"step times that {tool} printed", ((0, "", rows),), seconds, tuple(notes))
+    return _table(read_step_log(path))
+
+
+def _table(log: StepLog) -> _Log:
+    is_step = log.label_name == "step" and bool((np.diff(log.label) > 0).all())
+    numbers = [int(one) for one in log.label] if is_step else list(range(log.step_s.size))
+    samples: list[int | None] = [None] * log.step_s.size
+    if log.label_name == "samples_seen" and log.label.size > 1 and bool((np.diff(log.label) > 0).all()):
+        # Of the first row nobody says where it began.
+        samples = [None, *(int(more) for more in np.diff(log.label))]
+    steps = [entry for entry in zip(numbers, log.step_s.tolist(), samples, strict=True) if entry[1] > 0]
+    if not steps:
+        raise TuiadvisorError("the log has no step that took any time: write each step's duration in seconds")
+    seconds = {number: took for number, took, _ in steps}
+    return _Log("a table of step times", ((0, "", _rows(steps)),), seconds, (JOB, END_TO_END))
+
+
+def _rows(steps: list[tuple[int, float, int | None]]) -> tuple[Row, ...]:
+    """End to end; nothing is known within a step."""
+    rows, at = [], 0
+    for number, seconds, samples in steps:
+        step = LoggedStep(number, at, at + max(round(seconds * NS), 1))
+        rows.append(_row(step, (), samples))
+        at = step.end_ns
+    return tuple(rows)
+
+
+def _row(step: LoggedStep, shown: tuple[str, ...], samples: int | None = None) -> Row:
+    length = step.end_ns - step.begin_ns
+    parts = {name: step.phases.get(name, 0) for name in shown}
+    fields = {
+        "step": step.number,
+        "begin_ns": step.begin_ns,
+        "end_ns": step.end_ns,
+        "group_seq": step.number + 1,
+    }
+    fields |= {f"{name}_ns": value for name, value in parts.items()}
+    fields |= {"other_ns": max(length - sum(parts.values()), 0), "flags": _flags(parts)}
+    fields["observed"] = sum(1 << PHASES.index(name) for name in (*shown, "other"))
+    fields["samples"] = UNKNOWN if samples is None else samples
+    return tuple(fields.get(name, UNKNOWN) for name in STEP_COLUMNS)
+
+
+def _flags(parts: dict[str, int]) -> int:
+    """A checkpoint or an evaluation makes a step a pause."""
+    pauses = (("checkpoint", StepFlag.CHECKPOINT), ("eval", StepFlag.EVAL))
+    return int(StepFlag.NO_SYNC) | sum(int(flag) for name, flag in pauses if parts.get(name))
+
+
+def _titan(path: Path, found: list[LoggedRank]) -> _Log:
+    if not found:
+        raise TuiadvisorError(
+            f"{path}: no step in it: torchtitan writes spans named step to structured_logs/"
+        )
+    notes, kept = [LAUNCHED], {}
+    for rank in found:
+        if rank.rank is not None and rank.rank not in kept:
+            kept[rank.rank] = rank
+    if not kept:
+        raise TuiadvisorError(f"{path}: its records do not say of which ranks they are: keep the field rank")
+    if len(kept) < len(found):
+        notes.append(f"{len(found) - len(kept)} files of the same or of no rank were left out")
+    seen = set().union(*(rank.seen for rank in kept.values()))
+    if seen & TOGETHER and not {"model_forward", "model_backward"} <= seen:
+        notes.append(BOTH)
+    num_bad = sum(rank.num_bad for rank in kept.values())
+    if num_bad:
+        notes.append(f"{num_bad} lines are no JSON and were left out")
+    shown = tuple(sorted({LOGGED_PHASES[name] for name in seen if name in LOGGED_PHASES}))
+    seconds: dict[int, float] = {}
+    ranks = []
+    for number, rank in sorted(kept.items()):
+        steps = _in_order(rank.steps)
+        for step in steps:
+            took = (step.end_ns - step.begin_ns) / NS
+            seconds[step.number] = max(seconds.get(step.number, 0.0), took)
+        ranks.append((number, rank.host or "", tuple(_row(step, shown) for step in steps)))
+    return _Log("torchtitan's structured logs", tuple(ranks), seconds, tuple(notes))
+
+
+def _in_order(steps: list[LoggedStep]) -> list[LoggedStep]:
+    """Those whose number rises and that begin after the one before; of a step done again the last time counts."""
+    kept: list[LoggedStep] = []
+    for step in steps:
+        while kept and kept[-1].number >= step.number:
+            kept.pop()
+        if not kept or step.begin_ns >= kept[-1].end_ns:
+            kept.append(step)
+    return kept
+
+
+def _document(path: Path, log: _Log) -> dict[str, Any]:
+    numbers = sorted(log.seconds)
+    found = slow_steps(np.array([log.seconds[number] for number in numbers]))
+    few = f"{len(numbers)} steps, {MIN_STEPS} are needed"
+    return {
+        "schema": 1,
+        "source": {"kind": "steplog", "path": str(path), "words": log.words},
+        "run": {"num_ranks": len(log.ranks), "ranks": [rank for rank, _, _ in log.ranks]},
+        "window": {"steps": len(numbers), "first_step": numbers[0], "last_step": numbers[-1]},
+        "step": {
+            "median_s": found and found.median_s,
+            "p95_s": found and found.p95_s,
+            "max_s": found and found.max_s,
+            "variation": found and found.variation,
+            "lost_s": found and found.lost_s,
+            "slow": [{"step": numbers[at], "seconds": took} for at, took in found.slow] if found else [],
+        },
+        "unknown": [] if found else [{"metric": "slow steps", "why": few}],
+        "losses": list(log.notes),
+    }
+
+
+def steplog_summary(document: dict[str, Any]) -> str:
+    """The document in lines."""
+    window, step = document["window"], document["step"]
+    steps = f"{window['steps']} steps ({window['first_step']} to {window['last_step']})"
+    lines = [f"{document['source']['path']}: {document['source']['words']}, {steps}"]
+    if step["median_s"] is not None:
+        lines.append(
+            f"step {step['median_s']:.4g} s, 95th percentile {step['p95_s']:.4g} s, longest {step['max_s']:.4g} s; "
+            f"slow steps cost {step['lost_s']:.4g} s"
+        )
+    slow = [f"{one['step']} ({one['seconds']:.4g} s)" for one in step["slow"]]
+    if slow:
+        lines.append(
+            f"slow: {named(slow[:SHOWN])}" + (f" and {len(slow) - SHOWN} more" if len(slow) > SHOWN else "")
+        )
+    lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
+    return "\n".join([*lines, *document["losses"]])

@@ -1,0 +1,143 @@
+"""torchtitan's structured logs: one JSON line a beginning or end of a phase, one file a rank.
+
+In: a folder of .jsonl, or one file.  Out: each rank's steps with the phases that are logged within them. A span's time
+is its own: what spans inside it are of another phase is theirs. What is launched for a device is not waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tuiadvisor.importers.files import listed, opened, rank_in_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tuiadvisor.importers.imported import Progress
+
+MAX_LINE: Final = 1 << 20
+MAX_STEPS: Final = 1_000_000
+MAX_DEPTH: Final = 1000
+MAX_US: Final = 1 << 51
+MAX_NUMBER: Final = 1 << 31
+ROOT: Final = "step"
+PHASES: Final = {
+    "fetching_batch": "data_wait",
+    "model_forward": "forward",
+    "model_backward": "backward",
+    "optim": "optimizer",
+    "Optimizer": "optimizer",
+    "checkpoint_save": "checkpoint",
+    "save_checkpoint": "checkpoint",
+    "eval": "eval",
+}
+TOGETHER: Final = frozenset({"fwd_bwd", "forward_backward"})  # both in one span
+
+
+@dataclass(slots=True)
+class LoggedStep:
+    """Nanoseconds; phases: those that were logged, without what is inside others."""
+
+    number: int
+    begin_ns: int
+    end_ns: int
+    phases: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class LoggedRank:
+    """One file."""
+
+    rank: int | None
+    host: str | None
+    steps: list[LoggedStep] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)  # names of spans within steps
+    num_bad: int = 0  # lines that are no records
+
+
+def read_titan(path: Path, progress: Progress | None = None) -> list[LoggedRank]:
+    """All files that hold steps."""
+    found = []
+    paths = listed(path, (".jsonl", ".jsonl.gz"))
+    for number, file in enumerate(paths, 1):
+        if progress is not None:
+            progress(file.name, number, len(paths))
+        rank = _read(file)
+        if rank.steps:
+            found.append(rank)
+    return found
+
+
+def _read(path: Path) -> LoggedRank:
+    rank = LoggedRank(rank_in_name(path.name.replace("global_rank", "rank")), None)
+    stacks: dict[str | None, list[_Span]] = {}
+    for record in _records(path, rank):
+        if rank.host is None:
+            rank.rank = _number(record.get("global_rank", record.get("rank")), rank.rank)
+            host = record.get("host_name")
+            rank.host = host[:100] if isinstance(host, str) and host.isprintable() else ""
+        name, at = record.get("log_type_name"), _number(record.get("time_us"), None)
+        if not isinstance(name, str) or at is None or at > MAX_US:
+            continue
+        task = record.get("task_name")
+        stack = stacks.setdefault(task if isinstance(task, str) else None, [])
+        if name.endswith("_start") and len(stack) < MAX_DEPTH:
+            stack.append(_Span(name[: -len("_start")], at * 1000, _number(record.get("step"), None)))
+        elif name.endswith("_end"):
+            _close(stack, name[: -len("_end")], at * 1000, rank)
+    rank.steps.sort(key=lambda step: step.begin_ns)
+    return rank
+
+
+@dataclass(slots=True)
+class _Span:
+    name: str
+    begin_ns: int
+    step: int | None
+    inside: dict[str, int] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+
+
+def _close(stack: list[_Span], name: str, end_ns: int, rank: LoggedRank) -> None:
+    """End the span of this name; spans that began in it and never ended are of no length."""
+    if not any(span.name == name for span in stack):
+        return
+    while (span := stack.pop()).name != name:
+        if stack:
+            stack[-1].inside = _sum(stack[-1].inside, span.inside)
+            stack[-1].names |= span.names
+    if name == ROOT:
+        if span.step is not None and end_ns > span.begin_ns and len(rank.steps) < MAX_STEPS:
+            rank.steps.append(LoggedStep(span.step, span.begin_ns, end_ns, span.inside))
+            rank.seen |= span.names
+        return
+    inside, phase = span.inside, PHASES.get(name)
+    if phase is not None:
+        inside = _sum(inside, {phase: max(end_ns - span.begin_ns - sum(inside.values()), 0)})
+    if stack:
+        stack[-1].inside = _sum(stack[-1].inside, inside)
+        stack[-1].names |= {*span.names, name}
+
+
+def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {*one, *other}}
+
+
+def _records(path: Path, rank: LoggedRank) -> Iterator[dict[str, Any]]:
+    with opened(path) as file:
+        while line := file.readline(MAX_LINE):
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                rank.num_bad += bool(line.strip())
+                continue
+            if isinstance(record, dict):
+                yield record
+
+
+def _number(value: object, otherwise: int | None) -> int | None:
+    return value if type(value) is int and 0 <= value <= MAX_US else otherwise
