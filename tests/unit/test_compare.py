@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, encoded, frames
 
-from tuiadvisor.advisor.compare.comparable import busier
+from tuiadvisor.advisor.compare.comparable import busier, terms
 from tuiadvisor.advisor.compare.comparing import ComparisonOptions, Measured, compare, measure
 from tuiadvisor.advisor.fold import STEP_NAMES
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.tui.pages.comparison import plain_comparison
-from tuiadvisor.views.comparison import Comparison, MachineLoad
+from tuiadvisor.views.comparison import Comparison, MachineLoad, WorkUnit
 
 JOB = Job(num_ranks=2, num_steps=240)
 BYTES = 268_840
@@ -341,3 +341,25 @@ def test_more_ranks_that_wait_for_cores_are_no_busier_machine() -> None:
     assert None is busier(two, four, 1.3, as_many_ranks=False)
     quiet = replace(two, other_cores=0.2)
     assert "busier" in (busier(quiet, four, 1.3, as_many_ranks=False) or "")
+
+
+ALONE = WorkUnit(1, 8.0, 512.0, None, None, 1, 918_736)  # one process exchanges no gradients
+
+
+def test_another_model_is_known_by_its_parameters_where_no_gradients_are_exchanged() -> None:
+    """Half as fast at twice the parameters is no regression."""
+    found = terms(ALONE, replace(ALONE, num_parameters=2_096_592), same_work=False)
+    assert found.basis is None
+    assert found.reasons[0].startswith("918,736 parameters before, 2,096,592 after: not the same model")
+    assert terms(ALONE, ALONE, same_work=False).basis == "samples"
+    assert terms(ALONE, replace(ALONE, num_parameters=None), same_work=False).basis == "samples"
+
+
+def test_gradients_of_another_precision_are_of_the_same_model() -> None:
+    """Sending bfloat16 is what is to be compared; another model of the same bytes is not."""
+    ddp = WorkUnit(2, 64.0, None, 4_000_000, 2, 1, 1_000_000)
+    half = terms(ddp, replace(ddp, gradient_bytes=2_000_000), same_work=False)
+    assert half.basis == "samples"
+    assert "gradient bytes a rank 4,000,000 before, 2,000,000 after" in half.cautions[0]
+    other = terms(ddp, replace(ddp, num_parameters=2_000_000), same_work=False)
+    assert other.basis is None

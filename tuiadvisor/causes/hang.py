@@ -29,6 +29,7 @@ def measured(found: Standstill, host_of: Mapping[int, str], world_size: int | No
             "still_s": found.for_s,
             "still_words": _words(found, len(host_of), world_size),
             "num_still_missing": len(found.missing),
+            "is_still_stopped": int(found.thread == "stopped"),
             "still_since": found.step,
         },
         ranks=found.missing,
@@ -63,6 +64,7 @@ HANG: Final = Cause(
 standstill still_s s since any rank's training thread went from one phase to another
 standstill still_words text who waits, for whom, where and since which step
 standstill still_since steps job step at which the ranks hang
+standstill is_still_stopped flag 1 if they are stopped by a signal or a debugger
 standstill num_still_missing count ranks the others wait for, as far as it was observed
 """,
     scope="standstill",

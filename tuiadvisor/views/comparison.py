@@ -24,6 +24,7 @@ class WorkUnit:
     gradient_bytes: int | None  # of one rank: the model's size as communication sees it
     num_collectives: int | None  # a step, on the gradient group
     micro_steps: int | None  # backward passes a step
+    num_parameters: int | None = None  # of the whole model, as the probes counted them
 
 
 @dataclass(frozen=True, slots=True)

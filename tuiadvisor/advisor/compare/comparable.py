@@ -35,15 +35,22 @@ class Terms:
 def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
     """The terms in which these two units of work compare. same_work: the user vouches for what is unknown."""
     model = _differ("gradient bytes a rank", before.gradient_bytes, after.gradient_bytes)
-    if model and not same_work:
-        why = f"{model}: not the same model, so neither a step nor a sample is the same work"
+    parameters = before.num_parameters, after.num_parameters
+    if None not in parameters:
+        # As many parameters with other bytes of gradients: another precision, and that is what is to be compared.
+        is_other = parameters[0] != parameters[1]
+        other = f"{parameters[0]:,} parameters before, {parameters[1]:,} after" if is_other else ""
+    else:
+        other = model
+    if other and not same_work:
+        why = f"{other}: not the same model, so neither a step nor a sample is the same work"
         return Terms(None, 1.0, 1.0, (why,))
     unknown = [
         name
         for name, old, new in (
             ("world size", before.world_size, after.world_size),
             ("samples a step", before.samples_per_step, after.samples_per_step),
-            ("gradient bytes", before.gradient_bytes, after.gradient_bytes),
+            ("size of the model", _size(before), _size(after)),
             ("collectives a step", before.num_collectives, after.num_collectives),
         )
         if old is None or new is None
@@ -71,6 +78,10 @@ def terms(before: WorkUnit, after: WorkUnit, *, same_work: bool) -> Terms:
             f"unknown: {', '.join(unknown)}; if a step does the same work in both, say so with --same-work"
         )
     return Terms(None, 1.0, 1.0, tuple(reasons))
+
+
+def _size(unit: WorkUnit) -> int | None:
+    return unit.gradient_bytes if unit.num_parameters is None else unit.num_parameters
 
 
 def _in_samples(before: WorkUnit, after: WorkUnit, why: list[str]) -> Terms:

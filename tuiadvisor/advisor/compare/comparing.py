@@ -82,7 +82,18 @@ def measure(path: str, frames: Iterable[bytes], given: GivenWork = NOTHING_GIVEN
             load.add(frame.source, frame.payload)
     view = advisor.view()
     series = _without_hiccups(collector.finish())
-    return Measured(path, view, series, work.unit(view.run.world_size, advisor.roster.given), load.load())
+    unit = replace(work.unit(view.run.world_size, advisor.roster.given), num_parameters=_parameters(view))
+    return Measured(path, view, series, unit, load.load())
+
+
+def _parameters(view: RunView) -> int | None:
+    """Of the whole model; None where a rank sees its part of it alone, or not all of it was looked at."""
+    stack = view.stack
+    if stack is None or stack.number("not_looked_at") or stack.number("uninitialized") or view.pipeline:
+        return None
+    if stack.text("sharding").startswith("tensor parallel") or stack.differing:
+        return None
+    return stack.number("params") or None
 
 
 def _count(work: WorkUnitCounter, frame: Frame, advisor: Advisor) -> None:

@@ -235,6 +235,11 @@ def _sides(comparison: Comparison) -> list[Line]:
         ("ranks", text_of.count(before.unit.world_size), text_of.count(after.unit.world_size)),
         ("samples a step", _number(before.unit.samples_per_step), _number(after.unit.samples_per_step)),
         (
+            "parameters",
+            text_of.count(before.unit.num_parameters),
+            text_of.count(after.unit.num_parameters),
+        ),
+        (
             "gradient",
             text_of.num_bytes(before.unit.gradient_bytes),
             text_of.num_bytes(after.unit.gradient_bytes),
