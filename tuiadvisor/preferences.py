@@ -28,6 +28,7 @@ class Preferences:
     refresh_s: float = 0.5
     efficiency_floor: float = 0.8
     slow_line_ms: float = 300.0
+    alerts: str = "on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,12 @@ OPTIONS: Final = (
         10_000.0,
         50.0,
         THRESHOLDS,
+    ),
+    Option(
+        "alerts",
+        "alerts",
+        "bell and notification when a job stalls or a critical finding opens; quiet: the banner alone",
+        ("on", "quiet"),
     ),
 )
 BY_NAME: Final = {option.name: option for option in OPTIONS}

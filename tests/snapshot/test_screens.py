@@ -28,6 +28,9 @@ Look at the verdict in the first line, then at the row of each rank.
 
 CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "overview-straggler": (views.live(views.straggler()), ()),
+    "overview-stalled": (views.live(views.stalled()), ()),
+    "ranks-stalled": (views.live(views.stalled()), ("2",)),
+    "advisor-stalled": (views.live(views.stalled()), ("5",)),
     "overview-healthy": (views.live(views.healthy()), ()),
     "overview-not-enough-yet": (views.live(views.too_early()), ()),
     "overview-lost-ranks": (views.live(views.lost_ranks()), ()),

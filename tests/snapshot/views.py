@@ -30,6 +30,7 @@ from tuiadvisor.views.run_view import (
     Verdict,
     Window,
 )
+from tuiadvisor.views.stall import Stall
 
 PARTS_S = {
     "data_wait": 0.0021,
@@ -626,6 +627,25 @@ def many(num_ranks: int = 1024, *, seed: int = 7) -> RunView:
         ranks=ranks,
         stragglers=(replace(view.stragglers[0], rank=culprit),),
         clock="device",
+    )
+
+
+def stalled(for_s: float = 41.3) -> RunView:
+    """Rank 3 was stopped by a signal in the middle of a step; the others wait for it."""
+    view = healthy()
+    words = "ranks 0, 1 and 2 wait for rank 3, stopped by a signal or a debugger"
+    said = f"no step for {for_s:.1f} s: {words}, at step 341"
+    return replace(
+        view,
+        stall=Stall(for_s, (0, 1, 2), (3,), words, "stopped", "kill -CONT 41203", ""),
+        ranks=tuple(
+            replace(rank, held="stopped" if rank.rank == 3 else "waits", is_outlier=rank.rank == 3)
+            for rank in view.ranks
+        ),
+        findings=(
+            replace(straggler_finding(), id="hang", title="No rank makes progress", ranks=(3,), message=said),
+        ),
+        verdict=replace(view.verdict, decision="tune", sentence=f"Stalled: {said}.", finding="hang"),
     )
 
 

@@ -39,6 +39,10 @@ class FakeShell:
         self.redrawn = 0
         self.copied: list[str] = []
         self.preferred: list[Preferences] = []
+        self.alerted: list[str] = []
+
+    def alert(self, text: str) -> None:
+        self.alerted.append(text)
 
     def ask(self, command: object) -> None:
         self.asked.append(command)

@@ -44,7 +44,7 @@ from tuiadvisor.advisor.detail.threads_beside import mean_step_s, thread_data_s,
 from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
-from tuiadvisor.advisor.judge.hang import standing
+from tuiadvisor.advisor.judge.hang import measured_of, stall, standing, with_stall
 from tuiadvisor.advisor.judge.imports import not_contradicted, of_import, why_blind
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
@@ -248,7 +248,8 @@ class Advisor:
         diagnosis, missing = seen.diagnosis, seen.missing
         judged = self._judged(seen, with_now=steps is None)
         still = standing(self.roster, self.store, seen.table) if steps is None else None
-        hang = find_standstill(still, self.rules) if still is not None else []
+        hang = find_standstill(measured_of(still, self.roster), self.rules) if still is not None else []
+        stalled = stall(still, self.roster) if still is not None and hang else None
         if hang:
             judged = hang + [entry for entry in judged if not entry.rule.final]
         died = deaths(self.roster) if steps is None else ()
@@ -265,6 +266,7 @@ class Advisor:
         rows = with_devices(
             rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged), stages), seen.devices
         )
+        rows = with_stall(rows, stalled)
         probe = probe_work(diagnosis, self.roster.ranks.values())
         return RunView(
             schema=SCHEMA,
@@ -316,6 +318,7 @@ class Advisor:
             clock=seen.clock,
             imported=self.roster.imported,
             alloc_retries=self.roster.host_use.num_alloc_retries if self._on_device else None,
+            stall=stalled,
         )
 
     def _seen(self, steps: tuple[int | None, int] | None) -> Seen:

@@ -18,6 +18,7 @@ from tuiadvisor.preferences import Preferences, parsed, toml
 
 MAX_BYTES: Final = 64 << 10
 _held: list[Preferences] = [Preferences()]
+_quiet: list[bool] = [False]
 
 
 def path() -> Path:
@@ -31,6 +32,16 @@ def path() -> Path:
 def current() -> Preferences:
     """What was read, or what nobody changed."""
     return _held[0]
+
+
+def be_quiet() -> None:
+    """No bell and no notification this time, whatever is preferred; nothing of it is kept."""
+    _quiet[0] = True
+
+
+def is_quiet() -> bool:
+    """Whether alerts are banners alone this time."""
+    return _quiet[0]
 
 
 def load() -> Preferences:

@@ -63,4 +63,5 @@ def _run(
         preferences=preferred,
         preferences_file=str(preferences_file.path()),
         on_drawn=on_drawn,
+        quiet=preferences_file.is_quiet(),
     )

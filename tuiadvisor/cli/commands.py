@@ -85,6 +85,10 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         )
         if only in (None, name):
             importlib.import_module(f"tuiadvisor.cli.{module}").add_options(command)
+        if name in SCREENS:
+            command.add_argument(
+                "--quiet-alerts", action="store_true", help="screens: no bell and no notification of alerts"
+            )
         _add_log(command, 1)
     return parser
 
@@ -188,7 +192,10 @@ def _logged(options: argparse.Namespace, *, has_screens: bool) -> int:
     try:
         if has_screens:
             # Before a training is touched: a bad file is said first.
-            importlib.import_module("tuiadvisor.app.preferences_file").load()
+            preferences = importlib.import_module("tuiadvisor.app.preferences_file")
+            preferences.load()
+            if getattr(options, "quiet_alerts", False):
+                preferences.be_quiet()
         module = importlib.import_module(f"tuiadvisor.cli.{COMMANDS[options.command][0]}")
         code: int = module.run(options)
     except TuiadvisorError as error:

@@ -99,6 +99,16 @@ def share(value: float | None) -> str:
     return "<0.1 %"
 
 
+def timer(value: float) -> str:
+    """Return whole seconds that run: 41 s, 2 min 05 s, 3 h 12 min."""
+    whole = int(max(value, 0))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
+
+
 def small_share(value: float | None) -> str:
     """'0.083 %', '1.2 %': of what should be next to nothing, so small ones are told apart."""
     if value is None or not math.isfinite(value):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.rank_group import Grouping
     from tuiadvisor.views.shares import Shares
+    from tuiadvisor.views.stall import Stall
 
 RUN_FINISHED: Final = "run finished"  # every rank ended in order
 Decision = Literal["tune", "rescale", "stop", "keep"]
@@ -205,6 +206,7 @@ class RankRow:
         b""  # one byte a phase of PHASES: how much longer than its peers, scaled like lateness
     )
     is_outlier: bool = False  # stands out from the other ranks, by lateness or state; a culprit always does
+    held: str = ""  # of a live rank while the job is stalled: waits | stopped | missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +408,7 @@ class RunView:
     against_intent: Verdict | None = None  # rescale or stop, by what the user stated; None: nothing follows
     imported: Imported | None = None  # None: recorded by probes
     alloc_retries: int | None = None  # allocations on devices that had to be tried again; None: no device
+    stall: Stall | None = None  # no rank makes progress now
 
     @property
     def decided(self) -> Verdict:

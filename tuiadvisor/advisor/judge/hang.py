@@ -1,29 +1,34 @@
 """Whether the job stands still, from what the ranks' rings say of their training threads.
 
-In: roster, steps.  Out: what is measured for the rule on hangs, or None while anything moves.
+In: roster, steps.  Out: what is measured for the rule on hangs, and what an alert says; None while anything moves.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuiadvisor.causes.hang import measured
+from tuiadvisor.causes.cause import rank_words
+from tuiadvisor.causes.hang import THREAD_WORDS, measured
 from tuiadvisor.metrics.hang.detection import MIN_STILL_S, RankNow, standstill
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.phases import PAUSES
+from tuiadvisor.views.stall import Stall
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.membership import Roster
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.causes.cause import Measured
+    from tuiadvisor.metrics.hang.detection import Standstill
     from tuiadvisor.metrics.steps.step_table import StepTable
+    from tuiadvisor.views.run_view import RankRow
 
 
-def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Measured | None:
-    """What the rule is judged on."""
+def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Standstill | None:
+    """What stands still, since when, and for whom."""
     if any(_was_live(facts) and (facts.still_s or 0.0) < MIN_STILL_S for facts in roster.ranks.values()):
         return None  # one that moves is enough, and most often the first of thousands does
     offsets = store.job_offsets()
@@ -49,11 +54,60 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Measu
                 on_device=_on_device(facts),
             )
         )
-    found = standstill(places, _longest_step_s(table))
-    if found is None:
-        return None
+    return standstill(places, _longest_step_s(table))
+
+
+def measured_of(found: Standstill, roster: Roster) -> Measured:
+    """What the rule is judged on."""
     host_of = {rank: facts.host for rank, facts in roster.ranks.items()}
     return measured(found, host_of, roster.world_size())
+
+
+def stall(found: Standstill, roster: Roster) -> Stall:
+    """What an alert says of it."""
+    named = [roster.ranks[rank] for rank in found.missing if rank in roster.ranks]
+    # Who is named by its phase may stand there because it was stopped: the agent's look at its thread says so.
+    is_stopped = bool(named) and all(facts.still_thread == "stopped" for facts in named)
+    held = "gone" if found.is_death else "stopped" if is_stopped else "missing"
+    pids = [str(facts.pid) for facts in named if facts.pid]
+    command = f"kill -CONT {' '.join(pids)}" if held == "stopped" and pids else "tuiadvisor stacks"
+    hosts = sorted({facts.host for facts in named})
+    is_elsewhere = held == "stopped" and len(roster.hosts_of_ranks()) > 1
+    return Stall(
+        for_s=found.for_s,
+        waiting=found.waiting,
+        missing=found.missing,
+        words=_stall_words(found, "stopped" if is_stopped else found.thread),
+        held=held,
+        command=command,
+        where=", ".join(hosts) if is_elsewhere else "",
+    )
+
+
+def _stall_words(found: Standstill, thread: str | None) -> str:
+    if not found.missing:
+        return f"{rank_words(found.waiting)} make no progress; who is missing was not observed"
+    who = rank_words(found.missing)
+    if not found.waiting:
+        return f"{who}: no progress"
+    verb = "waits" if len(found.waiting) == 1 else "wait"
+    why = "gone" if found.is_death else THREAD_WORDS.get(thread or "", "")
+    return f"{rank_words(found.waiting)} {verb} for {who}{f', {why}' if why else ''}"
+
+
+def with_stall(rows: tuple[RankRow, ...], found: Stall | None) -> tuple[RankRow, ...]:
+    """The rows of the ranks with what holds each: nobody is live at its usual rate while nothing moves."""
+    if found is None:
+        return rows
+    waiting, missing = set(found.waiting), set(found.missing)
+    return tuple(
+        replace(row, held="waits")
+        if row.rank in waiting
+        else replace(row, held=found.held, is_outlier=True)
+        if row.rank in missing and found.held != "gone"
+        else row
+        for row in rows
+    )
 
 
 def _on_device(facts: RankFacts) -> bool:

@@ -87,6 +87,9 @@ class Place(Protocol):
     def end_prompt(self, *, keep: bool) -> None:
         """Do what was typed, or take it back."""
 
+    def turn_alerts(self) -> None:
+        """Ring for alerts, or no longer; the banner stays."""
+
     def perform(self, name: str) -> None:
         """Do a command, or say why it cannot be done."""
 

@@ -24,6 +24,10 @@ class Shell(Protocol):
         """Quit at once."""
         ...
 
+    def alert(self, text: str) -> None:
+        """Ring the terminal's bell and ask it for a notification."""
+        ...
+
     def redraw(self) -> None:
         """Draw the whole screen anew."""
         ...

@@ -74,8 +74,11 @@ class Screens(WireApp, inherit_bindings=False):
         preferences_file: str = "",
         clock: Callable[[], float] = monotonic,
         on_drawn: Callable[[], None] | None = None,
+        quiet: bool = False,
     ) -> None:
-        """desk: what lies beside the run; theme, ascii_only: None takes what is preferred, else reads them
+        """quiet: neither bell nor notification, whatever is preferred.
+
+        desk: what lies beside the run; theme, ascii_only: None takes what is preferred, else reads them
         off the terminal; preferences_file: where changed ones are kept; on_drawn: called when the first frame is out.
         """
         super().__init__()
@@ -92,6 +95,7 @@ class Screens(WireApp, inherit_bindings=False):
             preferences_file=preferences_file,
             clock=clock,
         )
+        self.place.alerts.is_quiet = quiet or self.preferences.alerts == "quiet"
         self._wanted: tuple[str, ...] = ()
         self.colour_theme = theme or self._preferred_theme()
         self.canvas = Canvas(self.draw)
@@ -157,6 +161,8 @@ class Screens(WireApp, inherit_bindings=False):
         """Show everything as preferred from now on."""
         former, self.preferences = self.preferences, preferences
         self._use_units()
+        if preferences.alerts != former.alerts:
+            self.place.alerts.is_quiet = preferences.alerts == "quiet"
         if preferences.refresh_s != former.refresh_s and self._ticks is not None:
             self._ticks.stop()
             self._ticks = self.set_interval(preferences.refresh_s, self.tick)
@@ -239,6 +245,12 @@ class Screens(WireApp, inherit_bindings=False):
         self.feed.command(Quit())
         self.exit()
 
+    def alert(self, text: str) -> None:
+        """The bell, which tmux passes on as a mark of its window, and OSC 9, which some terminals show as a message."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(clipboard.alert_sequence(text, os.environ))
+            self._driver.flush()
+
     def next_theme(self) -> str:
         """Use the next set of colours; returns its name."""
         names = list(colours.THEMES)
@@ -312,6 +324,7 @@ def run_app(
     preferences: Preferences | None = None,
     preferences_file: str = "",
     on_drawn: Callable[[], None] | None = None,
+    quiet: bool = False,
 ) -> None:
     """Show the screens until the user leaves. Raises TuiadvisorError where there is no usable terminal."""
     terminal.require_terminal()
@@ -323,4 +336,5 @@ def run_app(
         preferences=preferences,
         preferences_file=preferences_file,
         on_drawn=on_drawn,
+        quiet=quiet,
     ).run()

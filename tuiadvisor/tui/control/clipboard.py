@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Terminals cut longer sequences off, or take them for an attack.
 MAX_CLIPBOARD_BYTES: Final = 74_000
+MAX_ALERT_CHARS: Final = 200
 _FONT: Final = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
 
 
@@ -29,6 +30,21 @@ def clipboard_sequence(text: str, environ: Mapping[str, str]) -> str:
     if len(raw) > MAX_CLIPBOARD_BYTES or environ.get("TERM", "") in {"", "dumb", "linux", "unknown"}:
         return ""
     return f"\x1b]52;c;{base64.b64encode(raw).decode()}\a"
+
+
+def alert_sequence(text: str, environ: Mapping[str, str]) -> str:
+    """The bell and OSC 9, a desktop notification in terminals that know it; the bell alone on a console.
+
+    tmux keeps the bell for its status line, and hands OSC 9 on with `allow-passthrough on`.
+    """
+    bell = "\a"
+    if environ.get("TERM", "") in {"", "dumb", "linux", "unknown"}:
+        return bell
+    shown = "".join(character if character.isprintable() else " " for character in text)[:MAX_ALERT_CHARS]
+    told = f"\x1b]9;{shown}\a"
+    if environ.get("TMUX"):
+        told = f"\x1bPtmux;{told.replace(chr(27), chr(27) * 2)}\x1b\\"
+    return bell + told
 
 
 def copy_file(environ: Mapping[str, str]) -> Path:

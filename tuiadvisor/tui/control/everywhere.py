@@ -156,6 +156,15 @@ COMMANDS: Final = (
         change_theme,
     ),
     Command(
+        "alerts",
+        ("A",),
+        "A",
+        "Alerts",
+        "bell and notification on or off; the banner stays",
+        "looks",
+        lambda place: place.turn_alerts(),
+    ),
+    Command(
         "redraw",
         ("ctrl+l",),
         "^L",

@@ -36,6 +36,8 @@ def badge(state: FeedState) -> Span:
         return " ◀ PAST ", "badge:paused"
     if state.replay is not None:
         return _replay_badge(state.phase, paused=state.replay.paused)
+    if state.phase == "live" and state.view is not None and state.view.stall is not None:
+        return " ■ STALLED ", "badge:lost"
     if state.phase == "ended" or (state.view is not None and state.view.ended):
         return " ■ ENDED ", "badge"
     fixed = {"live": (" ● LIVE ", "badge:live"), "paused": (" ║ PAUSED ", "badge:paused")}

@@ -17,6 +17,7 @@ from tuiadvisor.preferences import Preferences
 from tuiadvisor.text.line import BLANK
 from tuiadvisor.tui.contract.desk import NO_DESK
 from tuiadvisor.tui.control import frame
+from tuiadvisor.tui.control.alerts import Alerts
 from tuiadvisor.tui.control.prompts import Prompts
 from tuiadvisor.tui.control.registry import PAGES, command_table
 
@@ -67,6 +68,8 @@ class Navigator:
         self.desk: DeskState = NO_DESK
         self.num_answers = 0
         self.asking: Prompts = Prompts()
+        self.alerts = Alerts(clock)
+        self.alerts.take(state)  # what is there at first is no news: the application is not there yet to ring
         self.message = ""
         self.message_until_s = 0.0
         self.wire_note = ""
@@ -104,6 +107,9 @@ class Navigator:
         for page in self.pages.values():
             page.take_state(when, state)
         self.state = state
+        told = self.alerts.take(state)
+        if told:
+            self.shell.alert(told)
 
     def wall_time(self) -> str:
         """Return the time of day, for the log."""
@@ -120,7 +126,7 @@ class Navigator:
             return self.drawn
         notice = frame.notice(self.state, width, height) if self.page.of_run else []
         notice += frame.lost(self.state, width) if self.page.tells_losses else []
-        top = [frame.header(self.state, width), *notice]
+        top = [frame.header(self.state, width), *self.alerts.rows(self.state, width), *notice]
         bar = frame.replay_bar(self.state, width)
         room = height - len(top) - len(bar) - 1
         self.page_rows = max(room - 4, 1)
@@ -188,6 +194,11 @@ class Navigator:
             self.say(f"{command.shown}: {reason}")
         else:
             self.page.does.get(name, command.do)(self)
+
+    def turn_alerts(self) -> None:
+        """Ring for alerts, or no longer; the banner stays."""
+        self.alerts.is_quiet = not self.alerts.is_quiet
+        self.say("alerts: the banner alone" if self.alerts.is_quiet else "alerts: bell and notification, too")
 
     def ask_for(self, prompt: Prompt) -> None:
         """Ask for a text in the footer."""

@@ -209,6 +209,8 @@ def rank_summary(view: RunView) -> str:
     """Return how many ranks there are and how many of them are watched."""
     if not view.ranks:
         return ""
+    if view.stall is not None:
+        return f"no progress for {text_of.timer(view.stall.for_s)}"
     live = len([rank for rank in view.ranks if rank.state == "live"])
     return f"{live:,} of {view.run.world_size or len(view.ranks):,} live"
 

@@ -39,6 +39,10 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     badge = f" {DECISIONS[decision]} " if decision else open_badge
     role = f"badge:{decision}" if decision else "badge"
     sentence = view.decided.sentence
+    if view.stall is not None:
+        # A hang comes before what could be tuned: nothing can while no step completes.
+        badge, role = " ■ STALLED ", "badge:stop"
+        sentence = sentence.removeprefix("Stalled:").strip()
     if decision and sentence.lower().startswith(f"{decision}:"):
         sentence = sentence.partition(":")[2].strip()
     waiting = not_enough(view)
@@ -70,6 +74,9 @@ def step_figures(view: RunView, width: int) -> Line:
     step = view.step
     spans: list[Span] = [("median ", "dim"), figure(text_of.seconds(step.median_s))]
     spans += [("   p95 ", "dim"), figure(text_of.seconds(step.p95_s))]
+    if view.stall is not None:  # the rates are those of the time before
+        spans += [("   no step for ", "dim"), (text_of.timer(view.stall.for_s), "bad")]
+        return crop(Line(tuple(spans)), width)
     spans += [("   ", "dim"), figure(text_of.rate(step.throughput_steps_s, "steps/s"))]
     for value, what in ((step.throughput_samples_s, "samples"), (step.throughput_tokens_s, "tokens")):
         if value is not None:

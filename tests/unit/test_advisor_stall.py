@@ -1,0 +1,70 @@
+"""What an alert says of a job that makes no progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snapshot import views
+
+from tuiadvisor.advisor.judge.hang import stall, with_stall
+from tuiadvisor.metrics.hang.detection import Standstill
+
+
+@dataclass
+class Facts:
+    """Of one rank, as far as a stall needs them."""
+
+    pid: int
+    host: str = "node01"
+    still_thread: str | None = None
+
+
+def roster(*ranks: Facts) -> Any:
+    hosts = sorted({facts.host for facts in ranks})
+    return SimpleNamespace(ranks=dict(enumerate(ranks)), hosts_of_ranks=lambda: hosts)
+
+
+WAITING = Standstill(41.0, 120, (0, 1), (2,), "other", is_death=False)
+
+
+@pytest.mark.parametrize("by_phase", [True, False])
+def test_a_stopped_rank_has_the_command_that_lets_it_go_on(by_phase: bool) -> None:
+    """Whether it was named by its phase or by its thread."""
+    found = WAITING if by_phase else replace(WAITING, thread="stopped")
+    said = stall(found, roster(Facts(10), Facts(11), Facts(12, still_thread="stopped")))
+    assert said.words == "ranks 0 and 1 wait for rank 2, stopped by a signal or a debugger"
+    assert (said.held, said.command, said.where) == ("stopped", "kill -CONT 12", "")
+
+
+def test_on_several_hosts_the_command_says_where() -> None:
+    """A process id means nothing on another node."""
+    ranks = roster(Facts(10), Facts(11), Facts(12, "node02", "stopped"))
+    assert stall(WAITING, ranks).where == "node02"
+
+
+@pytest.mark.parametrize(
+    ("found", "held", "words"),
+    [
+        (WAITING, "missing", "ranks 0 and 1 wait for rank 2"),
+        (replace(WAITING, is_death=True), "gone", "ranks 0 and 1 wait for rank 2, gone"),
+        (
+            replace(WAITING, waiting=(0, 1, 2), missing=()),
+            "missing",
+            "ranks 0, 1 and 2 make no progress; who is missing was not observed",
+        ),
+    ],
+)
+def test_nobody_is_told_to_continue_what_was_not_stopped(found: Standstill, held: str, words: str) -> None:
+    """The stacks tell where ranks are that were not stopped."""
+    said = stall(found, roster(Facts(10), Facts(11), Facts(12)))
+    assert (said.held, said.command, said.words) == (held, "tuiadvisor stacks", words)
+
+
+def test_no_rank_of_a_stalled_job_is_live() -> None:
+    """Each row says whether its rank waits or is waited for."""
+    rows = with_stall(views.healthy().ranks, stall(WAITING, roster(Facts(10), Facts(11), Facts(12))))
+    assert ["waits", "waits", "missing", ""] == [row.held for row in rows]
+    assert with_stall(rows, None) == rows

@@ -1,0 +1,102 @@
+"""Alerts: a banner on every screen, and one bell for what opens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from snapshot import views
+
+from tuiadvisor.tui.control.alerts import AGAIN_S, SHOWN_S, Alerts
+from tuiadvisor.tui.control.clipboard import alert_sequence
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_stall_is_told_once_and_its_timer_runs(clock: Clock) -> None:
+    """The bell rings when it opens, not each second; the banner has who waits, and what lets the rank go on."""
+    alerts = Alerts(clock)
+    assert alerts.take(views.live(views.healthy())) == ""
+    told = [alerts.take(views.live(views.stalled(seconds))) for seconds in (6.0, 7.0, 125.0)]
+    assert [True, False, False] == [bool(each) for each in told]
+    assert "wait for rank 3" in told[0]
+    shown = "\n".join(row.text for row in alerts.rows(views.live(views.stalled(125.0)), 80))
+    assert "STALLED 2 min 05 s" in shown
+    assert "kill -CONT 41203" in shown
+
+
+def test_a_stall_that_comes_back_at_once_is_not_told_again(clock: Clock) -> None:
+    """A job that stutters rings once a minute at most."""
+    alerts = Alerts(clock)
+    told = []
+    for passed_s in (0.0, 5.0, AGAIN_S):
+        clock.now_s += passed_s
+        told.append(bool(alerts.take(views.live(views.stalled()))))
+        alerts.take(views.live(views.healthy()))
+    assert told == [True, False, True]
+
+
+def test_the_command_is_never_cut_off(clock: Clock) -> None:
+    """On a narrow screen it has a row of its own."""
+    stalled = views.stalled()
+    assert stalled.stall is not None
+    many = replace(stalled, stall=replace(stalled.stall, words=stalled.stall.words * 4))
+    rows = Alerts(clock).rows(views.live(many), 60)
+    assert len(rows) == 3
+    assert rows[-1].text.strip() == "kill -CONT 41203"
+    assert {len(row.text) for row in rows} == {60}
+
+
+def test_a_critical_finding_that_opens_is_told_and_its_banner_goes(clock: Clock) -> None:
+    """It is a finding among others after half a minute."""
+    alerts = Alerts(clock)
+    alerts.take(views.live(views.healthy()))
+    state = views.live(views.straggler())
+    assert "Rank 2 waits" in alerts.take(state)
+    assert "■ CRITICAL" in alerts.rows(state, 80)[0].text
+    clock.now_s += SHOWN_S
+    assert alerts.take(state) == ""
+    assert alerts.rows(state, 80) == []
+
+
+def test_what_was_there_at_first_is_no_news(clock: Clock) -> None:
+    """Whoever attaches to a run with a straggler reads the verdict; no bell."""
+    alerts = Alerts(clock)
+    assert alerts.take(views.live(views.straggler())) == ""
+    assert alerts.rows(views.live(views.straggler()), 80) == []
+
+
+@pytest.mark.parametrize("state", [views.replay(), views.past()])
+def test_recordings_and_the_past_ring_for_nothing(clock: Clock, state: views.FeedState) -> None:
+    """Nobody has to be called for what is over."""
+    assert Alerts(clock).take(replace(state, view=views.stalled())) == ""
+
+
+def test_quiet_keeps_the_banner(clock: Clock) -> None:
+    """Quiet hours are for ears."""
+    alerts = Alerts(clock)
+    alerts.is_quiet = True
+    assert alerts.take(views.live(views.stalled())) == ""
+    assert "STALLED" in alerts.rows(views.live(views.stalled()), 80)[0].text
+
+
+def test_the_sequence_holds_nothing_that_a_name_could_smuggle_in() -> None:
+    """A job's name with control characters stays text; tmux gets its wrapping; a console the bell alone."""
+    bare = alert_sequence("a\x1b]0;x\x07b", {"TERM": "xterm-256color"})
+    assert bare == "\a\x1b]9;a ]0;x b\a"
+    inside = alert_sequence("job", {"TERM": "tmux-256color", "TMUX": "/tmp/t,1,0"})  # noqa: S108
+    assert inside == "\a\x1bPtmux;\x1b\x1b]9;job\a\x1b\\"
+    assert alert_sequence("job", {"TERM": "linux"}) == "\a"

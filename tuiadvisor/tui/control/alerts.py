@@ -1,0 +1,120 @@
+"""What must not be missed: a banner on every screen, and once the terminal's bell with a notification.
+
+In: states of the run.  Out: rows below the header, a sentence to notify with. A stall has its banner as long as it
+lasts, a critical finding for half a minute after it opened. Each is told once; one that closes and opens again within
+a minute is not told anew. Of recordings and of the past nothing is told: nobody needs to be called for these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import Line, clean, crop, length, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.views.run_view import Finding, RunView
+
+SHOWN_S: Final = 30.0  # the banner of a critical finding
+AGAIN_S: Final = 60.0  # what opens anew within this long was told already
+STALL: Final = "stall"
+MAX_ROWS: Final = 3
+
+
+class Alerts:
+    """Mutable: what is open, and when it was told."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.is_quiet = False  # banners alone
+        self._open: frozenset[str] | None = None  # None: no figures were seen yet
+        self._told_s: dict[str, float] = {}  # when each was told last
+        self._opened_s: dict[str, float] = {}
+
+    def take(self, state: FeedState) -> str:
+        """Return what to ring for, or ""."""
+        view = state.view
+        if view is None or state.mode != "live" or state.past is not None or state.replay is not None:
+            return ""
+        now = self.clock()
+        former, self._open = self._open, _open_in(view)
+        # Whoever comes to a run that has its findings already reads them; a stall is news at any time.
+        news = [key for key in sorted(self._open) if key not in (former or ()) and _is_news(key, former)]
+        told = ""
+        for key in news:
+            self._opened_s[key] = now
+            if now - self._told_s.get(key, -AGAIN_S) >= AGAIN_S:
+                self._told_s[key] = now
+                told = told or _sentence(view, key)
+        return "" if self.is_quiet else told
+
+    def rows(self, state: FeedState, width: int) -> list[Line]:
+        """Return the banner, or nothing."""
+        view = state.view
+        if view is None or state.past is not None or view.ended:
+            return []
+        if view.stall is not None:
+            head = f" ■ STALLED {text_of.timer(view.stall.for_s)} "
+            return _banner(head, stall_words(view), view.stall.command, view.stall.where, width)
+        if state.mode != "live" or state.replay is not None:
+            return []
+        now = self.clock()
+        fresh = (
+            finding
+            for finding in view.findings
+            if finding.severity == "critical" and now - self._opened_s.get(_key(finding), -SHOWN_S) < SHOWN_S
+        )
+        finding = next(fresh, None)
+        if finding is None:
+            return []
+        return _banner(" ■ CRITICAL ", finding.message, "", "", width)
+
+
+def stall_words(view: RunView) -> str:
+    """Return who waits for whom."""
+    return view.stall.words if view.stall is not None else ""
+
+
+def _key(finding: Finding) -> str:
+    return f"{finding.id} {finding.ranks}"
+
+
+def _open_in(view: RunView) -> frozenset[str]:
+    if view.ended:
+        return frozenset()
+    if view.stall is not None:
+        return frozenset({STALL})  # what else there is can wait
+    return frozenset(_key(finding) for finding in view.findings if finding.severity == "critical")
+
+
+def _is_news(key: str, former: frozenset[str] | None) -> bool:
+    return key == STALL or (former is not None and STALL not in former)
+
+
+def _sentence(view: RunView, key: str) -> str:
+    label = view.run.label or "training"
+    if key == STALL:
+        return f"{label} stalled: {stall_words(view)}"
+    return next((f"{label}: {each.message}" for each in view.findings if _key(each) == key), label)
+
+
+def _banner(head: str, words: str, command: str, where: str, width: int) -> list[Line]:
+    """Return head and words on one ground over the whole width; a command is never cut off by them."""
+    does = f"{command}{f'   (on {where})' if where else ''}"
+    room = width - len(head) - 1
+    text = clean(words)
+    rows = wrap(text, room)[: MAX_ROWS - 1]
+    if does and len(rows[-1]) + len(does) + 3 <= room:
+        rows[-1] += f" · {does}"
+    elif does:
+        rows.append(does)
+    drawn = []
+    for number, each in enumerate(rows):
+        lead = head if number == 0 else " " * len(head)
+        spans = ((lead, "badge:lost"), (each, "badge:lost"))
+        row = crop(Line(spans), width)
+        drawn.append(Line((*row.spans, (" " * (width - length(row)), "badge:lost"))))
+    return drawn
