@@ -35,6 +35,7 @@ def file_commands(folder: Path) -> list[list[str]]:
     intent = ["--intent", folder / "intent.toml"]
     lines: list[list[object]] = [
         ["replay", run, "--once"],
+        ["home", folder, "--once"],
         ["runs", folder, "--once"],
         ["diagnose", run, *intent],
         ["diagnose", run, "--json", *intent],

@@ -29,6 +29,7 @@ from tuiadvisor.views.comparison import (
     RunSide,
     WorkUnit,
 )
+from tuiadvisor.views.job_list import JobEntry
 from tuiadvisor.views.run_list import RunEntry
 from tuiadvisor_rules.questions import load_questions
 
@@ -124,6 +125,47 @@ def comparison() -> Comparison:
 def desk(**changes: object) -> DeskState:
     """A folder with recordings, nothing compared yet."""
     return replace(NO_DESK, folder="/runs", runs=runs(), has_live=True, **changes)  # type: ignore[arg-type]
+
+
+def jobs() -> tuple[JobEntry, ...]:
+    """A watched training, one of one's own, another user's, and two jobs in Slurm."""
+    here = JobEntry("1.1", "train.py", "python train.py --lr 0.1", "you", 8, "gpu", "2 h 14 m", (8812,))
+    return (
+        replace(here, is_watched=True),
+        replace(
+            here,
+            key="2.1",
+            label="sweep.py",
+            command="python sweep.py",
+            since="21 m",
+            num_ranks=4,
+            pids=(9000,),
+        ),
+        replace(here, key="3.1", label="serve.py", owner="anna", is_ours=False, device="cpu", num_ranks=2),
+        JobEntry(
+            "slurm 481223",
+            "llama-70b",
+            "",
+            "you",
+            None,
+            "",
+            "6:00:00",
+            slurm="481223",
+            where="8 nodes, running",
+        ),
+        JobEntry(
+            "slurm 481230",
+            "eval",
+            "",
+            "you",
+            None,
+            "",
+            "0:00",
+            slurm="481230",
+            where="1 node, pending",
+            is_running=False,
+        ),
+    )
 
 
 class FakeDesk:

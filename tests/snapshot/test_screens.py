@@ -136,6 +136,9 @@ def screens(
 DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
     "runs": (desks.desk(), ("8", "down", "m", "down", "m")),
     "runs-filtered": (desks.desk(open_path="/runs/before.tuirec"), ("8", "slash", "k", "e", "e", "p")),
+    "home": (desks.desk(jobs=desks.jobs(), is_looking=False, can_attach=True), ("0", "down")),
+    "home-asks": (desks.desk(jobs=desks.jobs(), is_looking=False, can_attach=True), ("0", "enter")),
+    "home-empty": (replace(desks.desk(is_looking=False), runs=(), has_live=False), ("0",)),
     "runs-none": (replace(desks.desk(), runs=(), has_live=False), ("8",)),
     "advisor": (desks.desk(session=desks.guided_session()), ("5",)),
     "advisor-question": (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tuiadvisor.agent import candidates, procfs
-from tuiadvisor.agent.discovery import NoRanksError, RankFinder, find_ranks, label_of
+from tuiadvisor.agent.discovery import NoRanksError, RankFinder, find_ranks, label_of, trainings
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 
@@ -564,3 +564,14 @@ def test_a_training_below_another_is_not_joined_to_it(machine: Machine, ports: d
     machine.owners[110] = machine.owners[120] = 2000
     with pytest.raises(TuiadvisorError, match="2 trainings run here"):
         find_ranks()
+
+
+def test_all_trainings_are_found_with_what_means_each(machine: Machine) -> None:
+    """For a list of them: ranks in order, and the launcher that stands for them; who was unreadable is counted."""
+    add_torchrun(machine, 100)
+    add_torchrun(machine, 200, run="job2", port=29600)
+    machine.add(300, 1, ["python", "secret.py"], readable=False)
+    listed, num_unreadable = trainings()
+    assert [2, 2] == [len(training.ranks) for training in listed]
+    assert [(100,), (200,)] == [training.pids for training in listed]
+    assert 1 == num_unreadable

@@ -68,6 +68,29 @@ def find_ranks(pids: Sequence[int] | None = None) -> list[RankProcess]:
     return RankFinder(tuple(pids or ()), takes_alone=True).first()
 
 
+@dataclass(frozen=True, slots=True)
+class FoundTraining:
+    """One training of this machine."""
+
+    ranks: tuple[RankProcess, ...]
+    pids: tuple[int, ...]  # what --pid takes for it: its launcher, where that stands for these ranks alone
+
+
+def trainings() -> tuple[list[FoundTraining], int]:
+    """All trainings of this machine, oldest first, and how many Python processes could not be looked at.
+
+    Where there are no ranks, Python processes with torch stand for them. Nothing is put into any of them.
+    """
+    scanner = Scanner()
+    scanner.scan()
+    jobs = jobs_of(scanner.ranks()) or jobs_of(scanner.alone())
+    found = [
+        FoundTraining(tuple(_rank_process(one, scanner) for one in job), tuple(_pids_of(job, scanner)))
+        for job in jobs
+    ]
+    return found, scanner.num_unreadable
+
+
 def has_torch(pid: int) -> bool:
     """Whether the process has loaded torch."""
     return procfs.maps_file(pid, TORCH_FILE)
@@ -254,7 +277,8 @@ def _is_single(job: list[Candidate]) -> bool:
     return job[0].source in _SINGLE
 
 
-def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
+def _pids_of(ranks: list[Candidate], scanner: Scanner) -> list[int]:
+    """The processes that mean these ranks and no others."""
     parents = {candidate.ppid for candidate in ranks}
     launcher = next(iter(parents)) if len(parents) == 1 else 0
     # A launcher that runs two trainings, a shell, or a rank of another training would stand for more than this job.
@@ -262,7 +286,12 @@ def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
     others = sum(launcher in {one.pid, *family(one.pid, scanner.table)} for one in there)
     pids = [candidate.pid for candidate in ranks]
     if launcher > 1 and others == len(ranks) and not _is_single(ranks):
-        pids = [launcher]
+        return [launcher]
+    return pids
+
+
+def _describe(ranks: list[Candidate], scanner: Scanner, whose: str) -> str:
+    pids = _pids_of(ranks, scanner)
     size = f"{len(ranks)} rank{'s' if len(ranks) > 1 else ''}"
     if _is_single(ranks):
         size = "a process with torch"

@@ -30,11 +30,13 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.tui.contract.desk import (
     Advise,
     Answer,
+    Attach,
     Bookmark,
     Compare,
     DeskCommand,
     DeskState,
     GoLive,
+    ListJobs,
     ListRuns,
     NudgeSize,
     OpenRun,
@@ -44,7 +46,7 @@ from tuiadvisor.tui.contract.desk import (
     StateSize,
     WantRuns,
 )
-from tuiadvisor.tui.contract.feed import End, FeedState, Pause
+from tuiadvisor.tui.contract.feed import CLOSED, End, FeedState, Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,12 +87,14 @@ class Desk:
         intent: Intent | None = None,
         session_file: str = "",
         sizing: Sizing | None = None,
+        can_attach: bool = False,
     ) -> None:
         """feed: what is shown first, started by the caller; open_path: its recording, "" for a live run.
 
         live_path: where a live run is recorded, if it is kept; others: recordings of other configurations for the
         guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording;
-        sizing: what the screen of scaling works on; None: this run and the recordings of the folder.
+        sizing: what the screen of scaling works on; None: this run and the recordings of the folder; can_attach: the
+        caller watches what is `chosen` when the screens have ended.
         """
         self.live_path = live_path
         self.others = others
@@ -109,6 +113,9 @@ class Desk:
             folder=str(folder), has_live=self.home is not None, open_path=open_path, runs_note="looking …"
         )
         self._rows = RowReader(lambda: self._state.runs, self._change_row)
+        self.chosen: tuple[str, ...] = ()  # options of `watch`
+        if can_attach:
+            self._state = replace(self._state, can_attach=True)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._obey_all, name="tuiadvisor-desk", daemon=True)
 
@@ -128,6 +135,8 @@ class Desk:
 
     def latest(self) -> FeedState:
         """The newest state of what is shown."""
+        if self.chosen:
+            return replace(NO_RUN, phase=CLOSED, version=1)
         opening = self._opening
         if opening is not None:
             return opening
@@ -167,6 +176,10 @@ class Desk:
         match command:
             case ListRuns():
                 self._list()
+            case ListJobs():
+                self._list_jobs()
+            case Attach(target):
+                self.chosen = target
             case WantRuns(paths):
                 self._rows.want(paths)
             case OpenRun(path):
@@ -204,6 +217,22 @@ class Desk:
         note = f"only the newest {MAX_RUNS:,} are listed" if len(found) >= MAX_RUNS else ""
         self._change(runs=tuple(found), runs_note=note)
         self._rows.look()
+
+    def _list_jobs(self) -> None:
+        from tuiadvisor.app.jobs import jobs_here  # noqa: PLC0415 - only when asked for
+
+        here, note = jobs_here()
+        queued = tuple(each for each in self._state.jobs if each.slurm)
+        self._change(jobs=(*here, *queued), jobs_note=note, is_looking=False)
+        # A busy controller takes seconds to answer: what else is asked for must not wait for it.
+        threading.Thread(target=self._list_slurm, name="tuiadvisor-squeue", daemon=True).start()
+
+    def _list_slurm(self) -> None:
+        from tuiadvisor.app.jobs import slurm_jobs  # noqa: PLC0415
+
+        queued, note = slurm_jobs()
+        here = tuple(each for each in self._state.jobs if not each.slurm)
+        self._change(jobs=(*here, *queued), slurm_note=note)
 
     def _open(self, path: str) -> None:
         self._show_progress(f"opening {Path(path).name}", path)

@@ -19,6 +19,7 @@ logger: Final = log.Logger(__name__)
 
 # name -> (module, one line). An explicit list: what is not here does not exist.
 COMMANDS: Final = {
+    "home": ("home", "what trains here and what was recorded; also what tuiadvisor alone shows"),
     "watch": ("watch", "live screens of the training that runs on this machine"),
     "record": ("record", "the same without screens, into a file"),
     "run": ("run_", "start a training and watch it from its first steps on"),
@@ -50,7 +51,7 @@ COMMANDS: Final = {
 }
 
 
-SCREENS: Final = frozenset({"watch", "replay", "run", "runs", "demo"})  # `open` calls one of them
+SCREENS: Final = frozenset({"home", "watch", "replay", "run", "runs", "demo"})  # `open` calls one of them
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -161,6 +162,9 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     named = _named(arguments)
+    if all(word in {"--debug", "-v", "-vv", "--quiet-alerts"} for word in arguments):
+        arguments = ["home", *arguments]  # nothing was asked for: show what there is
+        named = "home"
     if named is not None and named not in COMMANDS and os.path.lexists(named):
         arguments = ["open", *arguments]  # a bare path
         named = "open"

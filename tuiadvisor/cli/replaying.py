@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.app.bookmarks import bookmarks
 from tuiadvisor.app.desk import Desk
+from tuiadvisor.app.jobs import jobs_here, slurm_jobs
 from tuiadvisor.app.recordings import recordings
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.whole_recording import whole_view
@@ -15,8 +16,9 @@ from tuiadvisor.cli.options.work import work_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text import format as text_of
-from tuiadvisor.tui.contract.desk import ListRuns
+from tuiadvisor.tui.contract.desk import NO_DESK, ListJobs, ListRuns
 from tuiadvisor.tui.contract.feed import Pause, SeekStep
+from tuiadvisor.tui.pages.home import plain_home
 from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.runs import plain_runs
 from tuiadvisor.views.run_list import summarized
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
     from tuiadvisor.app.sizing import Sizing
     from tuiadvisor.views.run_list import RunEntry
+
+
+NUM_READ: Final = 8
 
 
 def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) -> tuple[Desk, ReplayFeed]:
@@ -47,6 +52,29 @@ def begin_list(folder: Path) -> Desk:
     desk = Desk(None, folder)
     desk.command(ListRuns())
     return desk
+
+
+def begin_home(folder: Path) -> Desk:
+    """The desk of the home screen: no run, two lists that are being made."""
+    desk = Desk(None, folder, can_attach=True)
+    desk.command(ListJobs())
+    desk.command(ListRuns())
+    return desk
+
+
+def print_home(folder: Path) -> None:
+    """What runs here and what was recorded, as text."""
+    here, note = jobs_here()
+    queued, slurm_note = slurm_jobs()
+    desk = replace(NO_DESK, jobs=(*here, *queued), jobs_note=note, slurm_note=slurm_note, is_looking=False)
+    found = recordings(folder)
+    # A verdict costs reading a whole recording: the newest have theirs, `runs` shows the others'.
+    entries = [read(entry) for entry in found[:NUM_READ]]
+    more = f", the newest {NUM_READ} shown: tuiadvisor runs lists all" if len(found) > NUM_READ else ""
+    print(
+        plain_home(desk, tuple(entries), f"{text_of.count(len(found), 'recording')} in {folder}{more}"),
+        end="",
+    )
 
 
 def print_once(options: argparse.Namespace) -> None:

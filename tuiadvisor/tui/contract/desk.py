@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.views.comparison import Comparison
+    from tuiadvisor.views.job_list import JobEntry
     from tuiadvisor.views.run_list import RunEntry
 
 # --- what the screens may ask of it
@@ -106,8 +107,22 @@ class NudgeSize:
     by: int  # +1 or -1
 
 
+@dataclass(frozen=True, slots=True)
+class ListJobs:
+    """Look for trainings of this machine and for the user's jobs in Slurm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Watch a training: the screens end, and `watch` begins with these options."""
+
+    target: tuple[str, ...]
+
+
 DeskCommand = (
     ListRuns
+    | ListJobs
+    | Attach
     | WantRuns
     | OpenRun
     | GoLive
@@ -130,6 +145,11 @@ class DeskState:
     folder: str = ""
     runs: tuple[RunEntry, ...] = ()
     runs_note: str = ""
+    jobs: tuple[JobEntry, ...] = ()  # those of this machine first
+    jobs_note: str = ""
+    slurm_note: str = ""
+    is_looking: bool = True  # for jobs; nobody has answered yet
+    can_attach: bool = False  # whoever shows the screens goes on to watch what is chosen
     has_live: bool = False  # a live session is behind, whatever is shown
     open_path: str = ""  # the recording that is shown; "" for a live run
     comparison: Comparison | None = None

@@ -63,7 +63,7 @@ class Navigator:
         self.openers = {kind: opener for page in pages for kind, opener in page.opens.items()}
         for page in self.pages.values():
             page.take_preferences(preferences or Preferences(), preferences_file)
-        self.home: Page = self.by_name["overview"]
+        self.home: Page = self.by_name["home" if first_page == "home" else "overview"]
         self.stack: list[Page] = [self.by_name[first_page]]
         self.desk: DeskState = NO_DESK
         self.num_answers = 0

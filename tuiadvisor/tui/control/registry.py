@@ -30,6 +30,7 @@ from tuiadvisor.tui.pages.efficiency import EfficiencyPage
 from tuiadvisor.tui.pages.goodput import GoodputPage
 from tuiadvisor.tui.pages.guidance import Guidance
 from tuiadvisor.tui.pages.help import HelpPage, PalettePage
+from tuiadvisor.tui.pages.home import Home
 from tuiadvisor.tui.pages.journal import LogPage
 from tuiadvisor.tui.pages.overlap import OverlapPage
 from tuiadvisor.tui.pages.overview import Overview
@@ -55,6 +56,7 @@ PAGES: Final[tuple[type[Page], ...]] = (
     GoodputPage,
     ComparePage,
     Runs,
+    Home,
     EfficiencyPage,
     LogPage,
     HelpPage,

@@ -1,0 +1,53 @@
+"""`tuiadvisor` without a command: what trains here and in Slurm, what was recorded; enter goes there."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuiadvisor.app.screens import show_opened
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.text.terminal import shows_screens
+
+if TYPE_CHECKING:
+    import argparse
+
+    from tuiadvisor.app.desk import Desk
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument(
+        "folder", nargs="?", default=".", metavar="DIR", help="where recordings are; default: here"
+    )
+    parser.add_argument("--once", action="store_true", help="no screens: print the list as text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what there is; a training that was chosen is watched as `watch` does."""
+    folder = Path(options.folder)
+    if not folder.is_dir():
+        raise TuiadvisorError(f"{folder}: no such folder; tuiadvisor home DIR lists the recordings of DIR")
+    if options.once or not shows_screens():
+        _replaying().print_home(folder)
+        return 0
+    desks: list[Desk] = []
+
+    def make() -> Desk:
+        desks.append(_replaying().begin_home(folder))
+        return desks[0]
+
+    show_opened(make, "replay", "home", first_page="home")
+    chosen = desks[0].chosen if desks else ()
+    if not chosen:
+        return 0
+    commands = importlib.import_module("tuiadvisor.cli.commands")
+    watch = commands.build_parser("watch").parse_args(["watch", *chosen])
+    code: int = importlib.import_module("tuiadvisor.cli.watch").run(watch)
+    return code
+
+
+def _replaying() -> Any:
+    """What costs a fifth of a second to load: numpy, the fold, the rules. Not before the first frame."""
+    return importlib.import_module("tuiadvisor.cli.replaying")
