@@ -87,6 +87,9 @@ class Place(Protocol):
     def end_prompt(self, *, keep: bool) -> None:
         """Do what was typed, or take it back."""
 
+    def turn_ribbon(self) -> None:
+        """Show the whole run above the page, or no longer."""
+
     def turn_alerts(self) -> None:
         """Ring for alerts, or no longer; the banner stays."""
 
@@ -188,6 +191,10 @@ class Page:
     def can_open(self, state: FeedState) -> bool:  # noqa: ARG002 - pages that need it override
         """Whether enter does anything."""
         return bool(self.targets)
+
+    def step_at(self, row: int, column: int) -> int | None:  # noqa: ARG002 - pages with a map of steps override
+        """Return the step that is drawn in a cell of the page, None where none is."""
+        return None
 
     def meant(self, state: FeedState) -> Target | None:  # noqa: ARG002
         """What enter opens without a cursor: the only thing there is."""

@@ -301,7 +301,7 @@ class Screens(WireApp, inherit_bindings=False):
 
     def on_click(self, event: events.Click) -> None:
         """Open what was clicked."""
-        self.place.click(event.screen_y)
+        self.place.click(event.screen_y, event.screen_x)
         self.draw()
 
     def on_mouse_scroll_down(self) -> None:

@@ -156,6 +156,15 @@ COMMANDS: Final = (
         change_theme,
     ),
     Command(
+        "ribbon",
+        ("T",),
+        "T",
+        "Whole run",
+        "above each screen: step time, events, [steps of the figures]",
+        "looks",
+        lambda place: place.turn_ribbon(),
+    ),
+    Command(
         "alerts",
         ("A",),
         "A",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.preferences import Preferences
 from tuiadvisor.text.line import BLANK
 from tuiadvisor.tui.contract.desk import NO_DESK
-from tuiadvisor.tui.control import frame
+from tuiadvisor.tui.control import frame, in_time, ribbon
 from tuiadvisor.tui.control.alerts import Alerts
 from tuiadvisor.tui.control.prompts import Prompts
 from tuiadvisor.tui.control.registry import PAGES, command_table
@@ -75,6 +75,9 @@ class Navigator:
         self.wire_note = ""
         self.page_rows: int = 1
         self.drawn: list[Line] = []
+        self.shows_ribbon: bool | None = None  # None: where there is room
+        self.ribbon_row = self.body_row = 0  # where they begin on the screen
+        self.width = 0
 
     @property
     def page(self) -> Page:
@@ -121,6 +124,7 @@ class Navigator:
 
     def rows(self, width: int, height: int) -> list[Line]:
         """Return the whole screen."""
+        self.width = width
         if width < frame.SMALLEST[0] or height < frame.SMALLEST[1]:
             self.drawn = frame.too_small(width, height)
             return self.drawn
@@ -128,6 +132,11 @@ class Navigator:
         notice += frame.lost(self.state, width) if self.page.tells_losses else []
         top = [frame.header(self.state, width), *self.alerts.rows(self.state, width), *notice]
         bar = frame.replay_bar(self.state, width)
+        self.ribbon_row = len(top)
+        shown = height >= ribbon.TALL if self.shows_ribbon is None else self.shows_ribbon
+        if shown and self.page.of_run and self.state.view is not None:
+            top += ribbon.rows(self.state.view, width)
+        self.body_row = len(top)
         room = height - len(top) - len(bar) - 1
         self.page_rows = max(room - 4, 1)
         body = self.page.lines(self.state, width, room)[:room]
@@ -176,8 +185,24 @@ class Navigator:
         """Take pasted text into an open prompt."""
         self.asking.paste(text)
 
-    def click(self, row: int) -> None:
-        """Open what is drawn in a row of the screen."""
+    def turn_ribbon(self) -> None:
+        """Show the whole run above the page, or no longer."""
+        self.shows_ribbon = self.body_row == self.ribbon_row
+        if self.shows_ribbon and not self.page.of_run:
+            self.say("above the screens of the run: press 1")
+
+    def _step_at(self, row: int, column: int) -> int | None:
+        """The step that is drawn in a cell of the ribbon or of the page."""
+        if self.ribbon_row <= row < self.body_row and self.state.view is not None:
+            return ribbon.step_at(self.state.view, column, self.width)
+        return self.page.step_at(row - self.body_row, column) if row >= self.body_row else None
+
+    def click(self, row: int, column: int = 0) -> None:
+        """Go to the step that is drawn there, else open what is drawn in this row of the screen."""
+        step = self._step_at(row, column) if self.intro is None and row < len(self.drawn) - 1 else None
+        if step is not None:
+            in_time.seek(self, str(step))
+            return
         target = self.drawn[row].target if 0 <= row < len(self.drawn) else None
         if self.intro is not None:
             self.intro = None

@@ -32,6 +32,7 @@ COLUMNS = "▁▂▃▄▅▆▇█"
 LEVELS = "._▂▃▄▅▆█"
 NOT_SEEN = "?"
 LEVEL_UNKNOWN = 255
+FEWEST_RIBBON_VALUES = 30
 # In a field of a thousand cells jitter is noise, on the eye and on the wire: only lateness is drawn.
 VISIBLE_LEVEL = 3
 
@@ -180,6 +181,45 @@ def chart_marks(
                 cells[start : start + len(text)] = shown_text
                 break
     return Line((("".join(cells).rstrip(), "mark"),))
+
+
+def ribbon_capacity(num_values: int) -> int:
+    """Return for how many values a ribbon has room: it fills up to the right, so that what is drawn stays in place."""
+    capacity = FEWEST_RIBBON_VALUES
+    while capacity < num_values:
+        capacity *= 2
+    return capacity
+
+
+def ribbon_values(values: Sequence[float | None], width: int) -> list[float | None]:
+    """Return the highest value of each column, so that no jump is lost; columns of the future are left out."""
+    capacity = ribbon_capacity(len(values))
+    columns: list[float | None] = []
+    for column in range(width):
+        start = column * capacity // width
+        if start >= len(values):
+            break
+        end = max((column + 1) * capacity // width, start + 1)
+        known = [value for value in values[start:end] if value is not None]
+        columns.append(max(known, default=None))
+    return columns
+
+
+def ribbon_column(step: int, first_step: int, steps_per_bucket: int, num_values: int, width: int) -> int:
+    """Return the column of a step, within the ribbon."""
+    bucket = max(step - first_step, 0) // max(steps_per_bucket, 1)
+    capacity = ribbon_capacity(num_values)
+    # The column that draws this bucket: of several the first.
+    column = -(-bucket * width // capacity) if width >= capacity else ((bucket + 1) * width - 1) // capacity
+    return min(column, width - 1)
+
+
+def ribbon_step(
+    column: int, first_step: int, steps_per_bucket: int, num_values: int, width: int
+) -> int | None:
+    """Return the first step of a column; None where nothing is drawn yet."""
+    bucket = column * ribbon_capacity(num_values) // width
+    return first_step + bucket * steps_per_bucket if 0 <= column < width and bucket < num_values else None
 
 
 def first_heat_step(first_step: int, num_steps: int, width: int) -> int:

@@ -117,6 +117,12 @@ def header(columns: Columns, heat_title: str) -> Line:
     return _joined([((fit(cell.text, cell.width, cell.align), cell.role),) for cell in cells if cell.width])
 
 
+def heat_column(columns: Columns) -> int:
+    """Return the column in which the heat map of a row begins."""
+    before = [1, columns.rank, columns.host, STATE_WIDTH, *[FIGURE_WIDTH] * len(columns.figures), columns.bar]
+    return sum(width + 1 for width in before if width)
+
+
 def rank_line(rank: RankRow, columns: Columns, heat_first_step: int | None, left_step: int) -> Line:
     """Return the row of a rank; a rank that is gone says why where its figures were."""
     glyph, role = state_text(rank)

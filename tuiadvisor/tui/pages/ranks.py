@@ -162,6 +162,8 @@ class Ranks(Page):
         self.shows_phases = False
         self.height = 1
         self.previewed: Target | None = None  # the rank below the table
+        self._map = (0, 0, 0)  # the heat map's first column, its width, the step of its first column
+        self._known: tuple[int | None, int] = (None, 0)  # first step it knows, how many
         self._shown: RankList | None = None
         self._made_of: tuple[object, object] = (None, None)
 
@@ -212,6 +214,8 @@ class Ranks(Page):
         shown = self.arrange(view)
         columns = table_columns(shown, width - 2, phases=self.shows_phases)
         left_step = bars.first_heat_step(view.heat_first_step or 0, shown.num_levels, columns.heat)
+        self._map = (rank_row.heat_column(columns) + 1, columns.heat, left_step)
+        self._known = (view.heat_first_step, shown.num_levels)
         pinned, num_hidden = self._place(max(height - 3, 1))
         visible = self.targets[self.top : self.top + self.height]
         self.num_below = max(self.num_rows - self.top - self.height, 0)
@@ -235,6 +239,16 @@ class Ranks(Page):
             *rows,
             self._legend(view, width),
         ]
+
+    def step_at(self, row: int, column: int) -> int | None:
+        """The step of a cell of the heat map."""
+        start, width, left_step = self._map
+        first, num_steps = self._known
+        step = left_step + column - start
+        is_cell = 2 <= row < 2 + len(self.target_rows) and start <= column < start + width
+        if self.shows_phases or first is None or not is_cell or not first <= step < first + num_steps:
+            return None
+        return step
 
     def arrange(self, view: RunView) -> RankList:
         """Return the rows in their order; made anew only when something has changed."""

@@ -1,0 +1,103 @@
+"""The whole run above a page, and clicks that go to a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from snapshot import views
+from test_tui_navigator import Keyboard
+
+from tuiadvisor.tui.contract.feed import SeekStep
+from tuiadvisor.tui.control import ribbon
+from tuiadvisor.tui.draw import bars
+
+
+@pytest.fixture
+def live() -> Keyboard:
+    return Keyboard(views.live(views.straggler()))
+
+
+def test_the_ribbon_comes_and_goes_with_its_key(live: Keyboard) -> None:
+    """Three rows on every screen of the run; none on those of no run."""
+    before = live.draw()
+    assert "events" in live.press("T")
+    for key in ("2", "3", "4", "W"):
+        assert " run  " in live.press(key).splitlines()[1]
+    assert " run  " not in live.press("8").splitlines()[1]
+    assert live.press("1", "T") == before
+
+
+def test_a_tall_screen_has_it_by_itself(live: Keyboard) -> None:
+    """There is room for it."""
+    assert any(row.text.startswith(" events") for row in live.place.rows(200, ribbon.TALL))
+    assert not any(row.text.startswith(" events") for row in live.place.rows(200, ribbon.TALL - 1))
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_it_marks_findings_pauses_and_the_steps_of_the_figures(width: int) -> None:
+    """The finding covers what lies on the same column; brackets stand around the window."""
+    view = views.straggler()
+    drawn = ribbon.rows(view, width)
+    assert [True] * 3 == [len(row.text) <= width for row in drawn]
+    marks = drawn[1].text
+    assert marks.count("▲") == len(view.trend.marks)
+    assert marks.index("[") < marks.index("]")
+    assert "step 222 rank 2 late" in drawn[2].text
+
+
+def test_nothing_is_drawn_before_the_first_step() -> None:
+    """No step, no run to show."""
+    view = views.straggler()
+    assert ribbon.rows(replace(view, trend=replace(view.trend, step_s=())), 80) == []
+
+
+def test_a_jump_is_never_lost_and_nothing_moves_until_it_is_full() -> None:
+    """One long bucket among many is drawn; a further value changes its own column alone."""
+    values = [1.0] * 200
+    values[101] = 9.0
+    assert max(value or 0.0 for value in bars.ribbon_values(values, 20)) == 9.0
+    former, later = bars.ribbon_values(values, 60), bars.ribbon_values([*values, 1.0], 60)
+    assert former == later[: len(former)]
+
+
+def test_a_column_leads_to_the_step_that_is_drawn_there() -> None:
+    """There and back; a column of the future leads nowhere."""
+    for step in range(10, 10 + 3 * 150, 3):
+        column = bars.ribbon_column(step, 10, 3, 150, 240)
+        found = bars.ribbon_step(column, 10, 3, 150, 240)
+        assert found is not None
+        assert abs(found - step) <= 3
+    assert bars.ribbon_step(239, 10, 3, 150, 240) is None
+
+
+def test_a_click_on_the_ribbon_goes_to_that_step(live: Keyboard) -> None:
+    """On the mark it goes to where the finding began."""
+    live.press("T")
+    row = next(
+        number for number, each in enumerate(live.place.drawn) if "▲" in each.text and "[" in each.text
+    )
+    live.place.click(row, live.place.drawn[row].text.index("▲"))
+    (asked,) = live.shell.asked
+    assert isinstance(asked, SeekStep)
+    assert abs(asked.step - 222) <= live.place.state.view.trend.steps_per_bucket * 2  # type: ignore[union-attr]
+
+
+def test_a_click_on_a_cell_of_the_heat_map_goes_to_its_step_and_elsewhere_opens_the_rank(
+    live: Keyboard,
+) -> None:
+    """The map's first known column is its first step; a click before the map opens the rank."""
+    live.press("2")
+    view = live.place.state.view
+    assert view is not None
+    row = next(number for number, each in enumerate(live.place.drawn) if each.target == ("rank", "2"))
+    column = live.place.drawn[row - 3].text.index("lateness")
+    live.place.click(row, column + 2)
+    (asked,) = live.shell.asked
+    assert isinstance(asked, SeekStep)
+    # The last known cell of the row is the newest step of the map: what lies right of the click leads there.
+    cells = live.place.drawn[row].text[column:].rstrip()
+    newest = (view.heat_first_step or 0) + len(view.ranks[0].lateness_levels) - 1
+    assert asked.step == newest - (len(cells) - 1) + 2
+    live.place.click(row, 4)
+    assert live.page == "rank"

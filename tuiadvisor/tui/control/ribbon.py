@@ -1,0 +1,87 @@
+"""The whole run above a page: step time compressed to the width, what happened, and the steps that the figures are of.
+
+In: RunView.  Out: three rows; the step under a column.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import Line, Span, clean, crop, fit, length
+from tuiadvisor.tui.draw import bars
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import RunView
+
+TALL: Final = 50  # rows of a screen on which there is room for it
+HEAD: Final = 8  # columns before it: what it is, the first step
+TAIL: Final = 10  # columns behind it: the newest step and its time
+# Letters double the colours; a finding's beginning is what one looks for, so it covers the others.
+GLYPHS: Final = {"checkpoint": "C", "eval": "E"}
+WORDS: Final = {"checkpoint": "checkpoint", "eval": "evaluation", "periodic": "pause", "irregular": "pause"}
+NUM_EVENTS: Final = 12
+
+
+def rows(view: RunView, width: int) -> list[Line]:
+    """Return step time, marks and brackets, the last events; nothing before the first step."""
+    trend, room = view.trend, width - HEAD - TAIL
+    if not trend.step_s or room < 1:
+        return []
+    values = bars.ribbon_values(trend.step_s, room)
+    chart = bars.column_chart(values, len(values), 1, text_of.readable_top(trend.step_s))[0]
+    newest = next((value for value in reversed(trend.step_s) if value is not None), None)
+    head: Span = (fit(" run", HEAD), "dim")
+    tail: Span = (fit(text_of.seconds(newest), TAIL - 1, "right"), "dim")
+    gap: Span = (" " * (room - length(chart)), "text")
+    first: Span = (fit(f" {trend.first_step:,}", HEAD), "dim")
+    last: Span = (fit(text_of.count(view.last_step), TAIL - 1, "right"), "dim")
+    drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *_marks(view, room), last))]
+    return [*(crop(each, width) for each in drawn), _events(view, width)]
+
+
+def step_at(view: RunView, column: int, width: int) -> int | None:
+    """Return the step under a column of the screen."""
+    trend = view.trend
+    room = width - HEAD - TAIL
+    return bars.ribbon_step(
+        column - HEAD, trend.first_step, trend.steps_per_bucket, len(trend.step_s), max(room, 1)
+    )
+
+
+def _marks(view: RunView, room: int) -> list[Span]:
+    cells: list[Span] = [(" ", "text")] * room
+
+    def column(step: int) -> int:
+        trend = view.trend
+        return bars.ribbon_column(step, trend.first_step, trend.steps_per_bucket, len(trend.step_s), room)
+
+    window = view.window
+    if window.first_step is not None and window.last_step is not None:
+        start, end = column(window.first_step), column(window.last_step)
+        cells[start : end + 1] = [("═", "accent")] * (end + 1 - start)
+        cells[start], cells[end] = ("[", "accent"), ("]", "accent")
+    for pause in view.pauses:
+        for step in pause.steps:
+            cells[column(step)] = (GLYPHS.get(pause.kind, "P"), "phase:checkpoint")
+    for step, _ in view.trend.marks:
+        cells[column(step)] = ("▲", "mark")
+    return cells
+
+
+def _events(view: RunView, width: int) -> Line:
+    """Return the newest events that fit, the oldest of them first."""
+    known = [(step, clean(name)) for step, name in view.trend.marks]
+    for pause in view.pauses:
+        what = WORDS.get(pause.kind, pause.kind)
+        known += [(step, f"{what} {text_of.seconds(pause.length_s)}") for step in pause.steps[-NUM_EVENTS:]]
+    said = [f"step {step:,} {name}" for step, name in sorted(known)[-NUM_EVENTS:]]
+    if view.stall is not None:
+        said.append(f"now: stalled {text_of.timer(view.stall.for_s)}")
+    head = fit(" events", HEAD)
+    shown: list[str] = []
+    for each in reversed(said):
+        if len(" · ".join([each, *shown])) > width - HEAD - 1:
+            break
+        shown.insert(0, each)
+    return Line(((head, "dim"), (" · ".join(shown) or "none yet", "mark" if shown else "dim")))
