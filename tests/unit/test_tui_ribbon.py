@@ -21,11 +21,11 @@ def live() -> Keyboard:
 def test_the_ribbon_comes_and_goes_with_its_key(live: Keyboard) -> None:
     """Three rows on every screen of the run; none on those of no run."""
     before = live.draw()
-    assert "events" in live.press("T")
+    assert "events" in live.press("H")
     for key in ("2", "3", "4", "W"):
         assert " run  " in live.press(key).splitlines()[1]
     assert " run  " not in live.press("8").splitlines()[1]
-    assert live.press("1", "T") == before
+    assert live.press("1", "H") == before
 
 
 def test_a_tall_screen_has_it_by_itself(live: Keyboard) -> None:
@@ -73,7 +73,7 @@ def test_a_column_leads_to_the_step_that_is_drawn_there() -> None:
 
 def test_a_click_on_the_ribbon_goes_to_that_step(live: Keyboard) -> None:
     """On the mark it goes to where the finding began."""
-    live.press("T")
+    live.press("H")
     row = next(
         number for number, each in enumerate(live.place.drawn) if "▲" in each.text and "[" in each.text
     )

@@ -157,8 +157,8 @@ COMMANDS: Final = (
     ),
     Command(
         "ribbon",
-        ("T",),
-        "T",
+        ("H",),
+        "H",
         "Whole run",
         "above each screen: step time, events, [steps of the figures]",
         "looks",
