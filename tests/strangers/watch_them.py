@@ -48,6 +48,7 @@ SETTLE_S = 8.0  # after its ranks are there, where no log tells that it trains
 ALONE_LINES, ALONE_S = 300, 8.0  # of the log of the run that nobody watches
 EDGE_S = 1.5  # of a recording: the attach and the leaving are in no comparison of steps
 LEAST_EFFECT = 0.05  # longer steps: a fault that did less need not be found
+UNDECIDED = "undecided"  # too few steps in the time, or a rank that was not compared: said so, named nobody
 OTHERS_S = 2.0  # looked at others
 STEP_TOLERANCE = 0.1  # our steps against the log's over the same seconds
 # Words of a late rank's finding, and the fault in one or two.
@@ -269,6 +270,8 @@ def told(document: Any, named: tuple[str, ...] = ()) -> str:
     """A document in a few words."""
     if isinstance(document, str):
         return f"“{document[:160]}”"
+    if document["verdict"]["decision"] is None:
+        return document["verdict"]["sentence"].rstrip(".")
     shown = above_info(document) or [one for one in document["findings"] if one["id"] in named]
     said = "; ".join(
         f"{one['severity']} {one['id']} {one['ranks'] or ''} {kind(one)} {_loss(one['loss_s_per_step'])}".rstrip()
@@ -352,7 +355,10 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
             ms = fault_ms[fault]
             is_felt = ours is None or ms is None or ms / ours - 1 > LEAST_EFFECT
             wrong += [f"{fault}: {one}" for one in judged_faulty(program, document, is_felt=is_felt)]
-    row["right"] = "yes" if not wrong else "NO: " + "; ".join(wrong)
+    is_open = all(one.endswith(UNDECIDED) for one in wrong)
+    row["right"] = (
+        "; ".join(wrong) if is_open and wrong else "yes" if not wrong else "NO: " + "; ".join(wrong)
+    )
     return row
 
 
@@ -373,6 +379,8 @@ def judged_faulty(program: Program, faulty: Any, *, is_felt: bool) -> list[str]:
     """What is wrong with what was said under a fault."""
     if isinstance(faulty, str):
         return ["no verdict"]
+    if faulty["verdict"]["decision"] is None:
+        return [UNDECIDED]
     said = above_info(faulty)
     found = [one for one in said if one["id"] in program.expected]
     if not found:
@@ -438,13 +446,18 @@ def main() -> int:
                 details = [f"    {name}: {row[name]}" for name in (*COLUMNS[1:], "sentence")]
                 print("\n".join([row["program"], *details]), flush=True)
     right = sum(row["right"] == "yes" for row in rows)
+    wrong = sum(row["right"].startswith("NO") for row in rows)
     left = ", ".join(f"{len(some)} {kind}" for kind, some in others.items())
     print(
         "\n    ".join(
-            [f"{right} of {len(rows)} programs right; {left}", *others["skipped"], *others["did not run"]]
+            [
+                f"{right} of {len(rows)} programs right, {wrong} wrong; {left}",
+                *others["skipped"],
+                *others["did not run"],
+            ]
         )
     )
-    return int(right < len(rows) or bool(others["did not run"]))
+    return int(bool(wrong) or bool(others["did not run"]))
 
 
 if __name__ == "__main__":
