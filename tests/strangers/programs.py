@@ -335,6 +335,7 @@ PROGRAMS = [
         num_ranks=2, launcher="torchrun", shims=("seed", "no_operators", "images", "gloo", "no_compiler"),
         needs=("deepspeed", "torchvision"), log=r"\[ *\d+, +\d+\] loss: +(?P<loss>[\d.]+)", every=20,
         environment=(("DS_ACCELERATOR", "cpu"),),
+        tolerated=("communication_bound", "input_bound"), why=f"{TINY}; {IN_THREAD}",
     ),
     Program(
         "DLRM", "dlrm", ".",
@@ -389,6 +390,7 @@ PROGRAMS = [
         num_ranks=2, launcher="torchrun", shims=("seed", "no_operators", "gloo"), needs=("torchvision", "yaml"),
         edits=(("train.py", r"device_ids=\[device\], ", ""),),
         prepare=classes, log=r"Train: .*Loss: (?P<loss>[\d.]+)", is_deterministic=False,
+        tolerated=("communication_bound",), why=TINY,
     ),
     Program(
         "nanochat base_train, MuonAdamW without DDP", "nanochat", ".",
@@ -407,6 +409,7 @@ PROGRAMS = [
     Program(
         "Accelerate local_sgd, every 8 steps", "accelerate", "examples/by_feature",
         ("local_sgd.py", "--cpu"), num_ranks=2, launcher="torchrun",
+        tolerated=("periodic_pause",), why="it averages its parameters every 8 steps: a pause that all ranks begin",
         shims=("seed", "no_operators", "hub", "hub_data", "hub_metrics"),
         needs=("accelerate", "transformers", "datasets", "evaluate"),
     ),
