@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tuiadvisor.causes.straggler import OUTSIDE, outside_words
 from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
+from tuiadvisor.views.efficiency import Stack
 
 
 @pytest.mark.parametrize(
@@ -54,3 +56,10 @@ def test_a_group_that_is_late_together_may_be_held_up_by_one() -> None:
     assert is_one_group((0, 1), groups)
     assert not is_one_group((0, 2), groups)
     assert not is_one_group((1,), groups)
+
+
+def test_ranks_that_hold_different_parts_of_the_model_may_be_late_for_that() -> None:
+    """As the stages of DeepSpeed's pipeline, which no hook tells of."""
+    assert "the part of the model that it holds" in outside_words(Stack({}, ("conv", "head", "modules")))
+    assert OUTSIDE == outside_words(Stack({}, ("threads",)))
+    assert OUTSIDE == outside_words(None)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
+    from tuiadvisor.views.efficiency import Stack
     from tuiadvisor.views.run_view import Finding, RunView
 
 # What fixes a late loader is not what fixes a hot device.
@@ -36,6 +37,9 @@ OFF_CORE_WORDS: Final = {
     "limit": "held back by the CPU limit of its container ({limit:.3g} cores)",
     "stopped": "its process being stopped again and again, by a signal or a debugger",
 }
+OUTSIDE: Final = "its host or its device"
+# Facts of the model that tell that ranks hold different parts of it, as the stages of a pipeline do.
+PARTS: Final = frozenset({"modules", "layers", "conv", "mm"})
 SMALL_PART: Final = 0.05  # of the largest: a phase with less excess is not listed
 
 
@@ -65,7 +69,17 @@ def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
         one = leader or entry
         key = one.cause.name, one.host if one.whole_host else ""
         (victims if leader else groups).setdefault(key, []).append(entry)
-    return [_measured(diagnosis, job, group, victims.get(key, []), mates) for key, group in groups.items()]
+    outside = outside_words(facts.stack)
+    return [
+        _measured(diagnosis, job, group, victims.get(key, []), mates=mates, outside=outside)
+        for key, group in groups.items()
+    ]
+
+
+def outside_words(stack: Stack | None) -> str:
+    """What may make a rank slow in all it computes: with its own part of the model, as a pipeline's stage, that too."""
+    holds_part = stack is not None and bool(PARTS.intersection(stack.differing))
+    return f"the part of the model that it holds, {OUTSIDE}" if holds_part else OUTSIDE
 
 
 def _measured(
@@ -73,7 +87,9 @@ def _measured(
     job: Values,
     group: list[LateRank],
     victims: list[LateRank],
+    *,
     mates: list[tuple[int, ...]],
+    outside: str,
 ) -> Measured:
     cycle = diagnosis.steady_barrier.cycle_K
     worst = group[0]
@@ -92,7 +108,7 @@ def _measured(
         "ranks": f"host {worst.host}" if worst.whole_host else rank_words(ranks),
         "host": worst.host,
         "phase": phase,
-        "phase_words": _words(worst) + _mates_words(ranks, victims, mates),
+        "phase_words": (_words(worst) + _mates_words(ranks, victims, mates)).replace(OUTSIDE, outside),
         "loss_s": what_if.loss_s,
         "loss_share": what_if.loss_s / what_if.step_s,
         "loss_share_low": what_if.loss_low_s / what_if.step_s,
@@ -170,7 +186,7 @@ def _words(entry: LateRank) -> str:
             f"on its device, which runs at {clock.mhz:.0f} MHz against {entry.cause.peers_mhz or 0:.0f}{why}"
         )
     if entry.cause.is_spread and entry.cause.name == "host":
-        return "in all of its phases alike: its host or its device"
+        return f"in all of its phases alike: {OUTSIDE}"
     words = PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
     more = entry.cause.more
     return words if more is None else f"{words}, with {more.ratio:.2f} times the {more.unit} of the others"
