@@ -405,6 +405,7 @@ PROGRAMS = [
                ("nanochat/optim.py", r"\.get_future\(\)", ""),
                ("nanochat/optim.py", r"ReduceOp\.AVG", "ReduceOp.SUM")),
         log=r"step \d+/\d+ .*loss: (?P<loss>[\d.]+)",
+        tolerated=("communication_bound",), why=TINY,
     ),
     Program(
         "Accelerate local_sgd, every 8 steps", "accelerate", "examples/by_feature",
