@@ -74,6 +74,14 @@ def test_the_recording_names_whom_the_import_names(
     assert told["stragglers"]["because"] in view.verdict.because
 
 
+def test_of_few_steps_the_import_says_who_is_late(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten steps are too few for a verdict of their own."""
+    told, view = imported(marked(tmp_path / "traces", 2, num_steps=10), capsys)
+    assert [2] == [row["rank"] for row in told["stragglers"]["ranks"]]
+    assert (None, False) == (view.verdict.decision, view.window.enough)
+    assert "By the import rank 2 arrives last" in view.verdict.sentence
+
+
 def test_overlap_is_what_the_import_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Over steps that hold all of the trace, to the last nanosecond of each rank's sums."""
     told, view = imported(marked(tmp_path / "traces", 2), capsys)

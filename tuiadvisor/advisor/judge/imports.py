@@ -37,6 +37,9 @@ def of_import(verdict: Verdict, imported: Imported | None) -> Verdict:
         return verdict
     if why_blind(imported):
         return replace(verdict, because=imported.because)
+    sentence = verdict.sentence
+    if verdict.decision is None and imported.late_ranks:
+        sentence = f"{sentence} By the import {imported.because}."
     none = ", and the trace has no more" if verdict.decision is None else ""
     said = f"; the import: {imported.because}" if imported.because else ""
-    return replace(verdict, because=f"{verdict.because.rstrip('.')}{none}{said}")
+    return replace(verdict, sentence=sentence, because=f"{verdict.because.rstrip('.')}{none}{said}")
