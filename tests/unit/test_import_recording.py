@@ -82,6 +82,17 @@ def test_of_few_steps_the_import_says_who_is_late(tmp_path: Path, capsys: pytest
     assert "By the import rank 2 arrives last" in view.verdict.sentence
 
 
+def test_many_collectives_are_counted_where_they_are_not_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """80 of each of four ranks, 30 are kept one by one; sums of steps hold all of them."""
+    _, whole = imported(marked(tmp_path / "whole", None), capsys)
+    monkeypatch.setattr("tuiadvisor.importers.tracesteps.MAX_CALLS", 30)
+    _, view = imported(marked(tmp_path / "traces", None), capsys)
+    assert any(note.startswith("200 collectives beyond") for note in view.losses.notes)
+    assert whole.overlap.comm_total_s == view.overlap.comm_total_s
+
+
 def test_overlap_is_what_the_import_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Over steps that hold all of the trace, to the last nanosecond of each rank's sums."""
     told, view = imported(marked(tmp_path / "traces", 2), capsys)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError
 from tuiadvisor.importers.kinetoreport import look_at
-from tuiadvisor.importers.tracesteps import RankRows, rank_rows
+from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, rank_rows
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.op_table import named
 
@@ -69,6 +69,9 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         notes.append(
             f"ranks of fewer than {MIN_MATCHES} steps are not compared with the others: {named(few)}"
         )
+    beyond = sum(rows[trace.file].num_left_out for trace in chosen)
+    if beyond:
+        notes.append(f"{beyond} collectives beyond {MAX_CALLS} of a rank are not recorded one by one")
     notes += [f"lost: {loss}" for loss in document["losses"]]
     found = looked.arrivals
     compared = found is not None and found.num_collectives > 0

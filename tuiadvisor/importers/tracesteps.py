@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Row = tuple[int, ...]
 NUMBER: Final = re.compile(r"#(\d{1,9})\b")
 CALLS_A_STEP: Final = 1 << 16  # a call's number within its step is the lower part of its sequence number
+MAX_CALLS: Final = 20_000  # of a rank, one by one; the sums of steps count all
 KINDS: Final = {
     "allreduce": EventKind.ALL_REDUCE,
     "allgather": EventKind.ALL_GATHER,
@@ -46,6 +47,7 @@ class RankRows:
 
     steps: tuple[Row, ...]
     events: tuple[Row, ...]
+    num_left_out: int = 0  # collectives beyond MAX_CALLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ def rank_rows(trace: RankTrace, runs: Runs) -> RankRows:
         step_rows.append(tuple(row.get(name, UNKNOWN) for name in STEP_COLUMNS))
         if on_device:
             event_rows += _spans(number, _Parts(borders, device, names, exposed), shown)
-    return RankRows(tuple(step_rows), (*event_rows, *_collectives(trace, steps)))
+    calls = _collectives(trace, steps)
+    return RankRows(tuple(step_rows), (*event_rows, *calls[:MAX_CALLS]), max(len(calls) - MAX_CALLS, 0))
 
 
 @dataclass(frozen=True, slots=True)
