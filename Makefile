@@ -88,6 +88,7 @@ accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real traini
 	-$(BIN)/python tests/accuracy/shapes.py
 	-$(BIN)/python tests/accuracy/missing_trace.py
 	$(BIN)/python tests/accuracy/reality.py
+	$(BIN)/python tests/accuracy/scaling_laws.py
 	$(BIN)/python tests/accuracy/devices.py
 	$(BIN)/python tests/accuracy/latency.py
 	$(BIN)/python tests/accuracy/latency.py --least

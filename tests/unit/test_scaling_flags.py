@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from scaling_tables import report_of
 
+from tuiadvisor.scaling.cost import Intent
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -27,12 +29,25 @@ def test_slow_row_between_others_is_left_out(index: int, slow: float, tmp_path: 
     assert truth == pytest.approx(time.expected, rel=0.08)
 
 
-def test_slow_last_row_is_named_but_kept(tmp_path: Path) -> None:
-    """It may be the knee: hiding it would promise too much beyond it."""
-    report = report_of(tmp_path, "devices,step_s\n8,100\n16,51\n32,26\n64,14\n128,13\n", 256)
-    flags = {flag.row.devices: flag.is_excluded for flag in report.flags}
-    assert flags[128] is False
-    assert 7.5 < report.predictions[0].time.expected
+@pytest.mark.parametrize("last", [13.0, 3.0])
+def test_nothing_rests_on_a_last_row_that_the_others_contradict(last: float, tmp_path: Path) -> None:
+    """A knee or a bad measurement: no size beyond is predicted, nothing is decided, and the row is named."""
+    report = report_of(tmp_path, f"devices,step_s\n8,100\n16,51\n32,26\n64,14\n128,{last}\n", 48, 256)
+    assert (128, True) in [(flag.row.devices, flag.is_excluded) for flag in report.flags]
+    assert [48] == [one.target.devices for one in report.predictions]
+    assert report.predictions[0].time.low < 100 * 8 / 48 * 1.05 < report.predictions[0].time.high
+    assert ["the row at 128 devices"] == [one.why[:22] for one in report.refused if one.devices == 256]
+    assert ("keep", 128) == (report.decision.decision, report.decision.devices)
+    assert "128 devices" in report.decision.because
+    assert "contradict" in report.decision.because
+
+
+def test_who_runs_below_a_contradicted_row_is_answered(tmp_path: Path) -> None:
+    """The rows up to the present size agree: the last one does not silence them."""
+    table = "devices,step_s\n8,100\n16,51\n32,26\n64,14\n128,13\n"
+    decision = report_of(tmp_path, table, intent=Intent(current=32)).decision
+    assert "contradict" not in decision.because
+    assert decision.devices in {32, 64}
 
 
 def test_slow_smallest_size_is_no_baseline(tmp_path: Path) -> None:

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuiadvisor.scaling.choose import choose
-from tuiadvisor.scaling.models import AMDAHL, GUSTAFSON, LAWS, USL, Array, fit_law
+from tuiadvisor.scaling.models import AMDAHL, GUSTAFSON, POWER, PRIOR, USL, Array, Family, fit_law
 from tuiadvisor.scaling.predict import predict
-from tuiadvisor.scaling.series import Regime
 
 SIZES = st.lists(st.integers(1, 4096), min_size=2, max_size=6, unique=True).map(sorted)
-REGIMES = st.sampled_from(["strong", "weak", "unknown"])
+REGIMES = st.sampled_from(["strong", "weak", "unknown", "result"])
 
 
 @st.composite
@@ -49,18 +48,27 @@ def test_gustafson_is_found_again() -> None:
     assert {"serial_fraction": pytest.approx(0.2)} == fit.parameters()
 
 
-@pytest.mark.parametrize("regime", ["strong", "weak", "unknown"])
-def test_no_term_is_negative(regime: Regime) -> None:
+@pytest.mark.parametrize("regime", ["strong", "weak", "unknown", "result"])
+def test_no_term_is_negative(regime: Family) -> None:
     """Rows faster than linear are fitted by perfect scaling, not by overhead that pays back."""
     sizes = np.array([8.0, 16.0, 32.0, 64.0])
-    fits = [fit_law(law, sizes, np.array([10.0, 9.0, 8.0, 7.0])) for law in LAWS[regime]]
+    fits = [fit_law(law, sizes, np.array([10.0, 9.0, 8.0, 7.0])) for law, _ in PRIOR[regime]]
     assert [] == [fit for fit in fits if min(fit.coefficients) < 0]
 
 
-def test_two_rows_are_averaged_over_laws() -> None:
-    """Two rows can't tell laws apart, so none of those that fit them is preferred."""
-    choice = choose("strong", np.array([8.0, 16.0]), np.array([80.0, 88.0]))
-    assert [pytest.approx(0.2)] * 5 == list(choice.weights)
+def test_power_is_found_again() -> None:
+    """W = 5·N^0.3 gives back its exponent."""
+    sizes = np.array([8.0, 64.0, 512.0])
+    assert {"exponent": pytest.approx(0.3)} == fit_law(POWER, sizes, 5 * sizes**0.3).parameters()
+
+
+@pytest.mark.parametrize("family", ["strong", "weak", "unknown", "result"])
+def test_two_rows_leave_the_prior(family: Family) -> None:
+    """Two rows can't tell laws of two terms apart: each keeps the weight it had before."""
+    choice = choose(family, np.array([8.0, 16.0]), np.array([80.0, 88.0]))
+    prior = {law.name: weight for law, weight in PRIOR[family] if law.num_coefficients == 2}
+    expected = {name: pytest.approx(weight / sum(prior.values())) for name, weight in prior.items()}
+    assert expected == {fit.law.name: weight for fit, weight in zip(choice.fits, choice.weights, strict=True)}
     assert choice.loo_error is None
 
 
@@ -76,7 +84,7 @@ def test_clear_law_is_preferred() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(tables(), REGIMES)
-def test_interval_contains_expected(table: tuple[Array, Array], regime: Regime) -> None:
+def test_interval_contains_expected(table: tuple[Array, Array], regime: Family) -> None:
     """0 < low <= expected <= high, finite, inside and far outside the measured sizes."""
     for found in predict(choose(regime, *table), (1, 7, 5000, 100_000)):
         assert 0 < found.low <= found.expected <= found.high < float("inf")
@@ -84,7 +92,7 @@ def test_interval_contains_expected(table: tuple[Array, Array], regime: Regime) 
 
 @settings(max_examples=40, deadline=None)
 @given(tables(), REGIMES)
-def test_device_time_never_falls_with_devices(table: tuple[Array, Array], regime: Regime) -> None:
+def test_device_time_never_falls_with_devices(table: tuple[Array, Array], regime: Family) -> None:
     """Overhead only grows: more devices never use less device-time for the same work, so efficiency never rises."""
     curve = choose(regime, *table).device_time(np.geomspace(1, 1e5, 60))
     assert [] == [pair for pair in itertools.pairwise(curve) if pair[1] < pair[0] * (1 - 1e-9)]
@@ -92,7 +100,7 @@ def test_device_time_never_falls_with_devices(table: tuple[Array, Array], regime
 
 @settings(max_examples=30, deadline=None)
 @given(tables(), REGIMES, st.sampled_from([1e-3, 60.0, 3600.0, 86400.0]))
-def test_units_change_nothing_but_the_unit(table: tuple[Array, Array], regime: Regime, factor: float) -> None:
+def test_units_change_nothing_but_the_unit(table: tuple[Array, Array], regime: Family, factor: float) -> None:
     """The table in other units predicts the same in those units, interval included."""
     sizes, works = table
     here = predict(choose(regime, sizes, works), (3, 6000))
@@ -106,7 +114,7 @@ def test_units_change_nothing_but_the_unit(table: tuple[Array, Array], regime: R
 @settings(max_examples=20, deadline=None)
 @given(tables(), REGIMES, st.randoms())
 def test_order_of_rows_and_company_do_not_matter(
-    table: tuple[Array, Array], regime: Regime, random: object
+    table: tuple[Array, Array], regime: Family, random: object
 ) -> None:
     """A size's point prediction is the same for shuffled rows, its interval whichever sizes are asked beside it."""
     sizes, works = table

@@ -15,7 +15,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.choose import Choice, choose
 from tuiadvisor.scaling.cost import Intent, check, cost, hours
 from tuiadvisor.scaling.cost_of_batch import batch_factor_to_keep_efficiency, statistical_efficiency
-from tuiadvisor.scaling.decide import Candidate, Decision, cheapest_by, decide, fastest_within
+from tuiadvisor.scaling.decide import Candidate, Decision, cheapest_by, decide, fastest_within, sized
 from tuiadvisor.scaling.efficiency import baseline, efficiency, karp_flatt, row_efficiency
 from tuiadvisor.scaling.flags import Flag, find_flags
 from tuiadvisor.scaling.frontier import REACH, Frontier, frontier
@@ -108,6 +108,7 @@ def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: 
     candidates = _candidates(fitted[id(main)].series, mine, intent)
     if main.is_regime_guessed:
         doubt = f"{main.note}; add the column global_batch"
+    flags = fitted[id(main)].flags
     largest_refusal = max(refused, key=lambda one: one.devices).why if refused else None
     used = {id(one.series) for one in predictions} or {id(main)}
     choice = fitted[id(main)].choice
@@ -123,10 +124,37 @@ def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: 
         if intent.deadline_h
         else None,
         frontier=frontier(fitted[id(main)].series, choice, intent) if choice else None,
-        decision=decide(candidates, intent, main.quantity.unit, largest_refusal, doubt),
+        decision=_unless_contradicted(
+            decide(candidates, intent, main.quantity.unit, largest_refusal, doubt), main, flags, intent
+        ),
         notes=tuple(
             dict.fromkeys(series.note for series in subject.series if series.note and id(series) in used)
         ),
+    )
+
+
+def _unless_contradicted(decision: Decision, main: Series, flags: Sequence[Flag], intent: Intent) -> Decision:
+    """Nothing is decided on a row that the other rows contradict, nor on a step to or from it."""
+    at_most = [size for size in main.sizes if intent.current is None or size <= intent.current]
+    current = (at_most or main.sizes)[-1]
+    chosen = decision.devices or current
+    for flag in flags:
+        if flag.is_contradicted and min(chosen, current) <= flag.row.devices <= max(chosen, current):
+            why = f"nothing is decided on a row that the others contradict: {sized(flag.row.devices)}: {flag.why}"
+            return Decision("keep", current, why)
+    return decision
+
+
+def _beyond_flagged(fitted: Fitted, target: Target) -> str:
+    """Why a size beyond a largest row that was left out is not predicted; empty if it may be."""
+    largest = fitted.series.sizes[-1]
+    left_out = [flag for flag in fitted.flags if flag.is_excluded and flag.row.devices > largest]
+    if not left_out or target.devices <= largest:
+        return ""
+    flag = max(left_out, key=lambda one: one.row.devices)
+    return (
+        f"the row at {sized(flag.row.devices)} is {flag.why.split(':')[0]}: whether that is a limit or a bad "
+        "measurement decides what lies beyond; measure it again"
     )
 
 
@@ -138,7 +166,7 @@ def _fit(series: Series) -> Fitted:
         return Fitted(series, None, flags)
     devices = np.array([float(row.devices) for row in clean.rows])
     device_time = np.array([clean.device_time(row) for row in clean.rows])
-    return Fitted(clean, choose(clean.regime, devices, device_time), flags)
+    return Fitted(clean, choose(clean.family, devices, device_time), flags)
 
 
 def _predict_all(
@@ -150,7 +178,12 @@ def _predict_all(
         speakers, why = governing(subject, target)
         if not speakers:
             refused.append(Refusal(target.devices, why))
-        predictions += [_predicted(fitted[id(series)], series, target, intent) for series in speakers]
+        for series in speakers:
+            doubted = _beyond_flagged(fitted[id(series)], target)
+            if doubted:
+                refused.append(Refusal(target.devices, doubted))
+            else:
+                predictions.append(_predicted(fitted[id(series)], series, target, intent))
     return sorted(predictions, key=lambda one: (one.target.devices, one.time.expected)), refused
 
 

@@ -200,6 +200,9 @@ def _stay(
     if best is not None and NEAR_FLOOR * floor <= following.efficiency < floor <= best:
         open_end = f"its interval reaches the {floor:g} asked for: measure it"
         return Decision("keep", current.devices, f"{step}; {open_end}; {reason}")
+    if following.is_predicted and gain >= SAME - 1 and following.efficiency >= floor:
+        unsure_end = "its interval is too wide to say whether that pays: measure it"
+        return Decision("keep", current.devices, f"{step}; {unsure_end}; {reason}")
     return Decision("stop", current.devices, f"{step}; {reason}")
 
 

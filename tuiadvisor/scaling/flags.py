@@ -1,8 +1,8 @@
 """Measured rows that don't fit what the other rows say, or what physics allows.
 
 In: one series.  Out: Flags, and which rows to keep out of the fit. A row between two others that the others
-contradict is left out, and so is a smallest size that is too slow; any other end stays, because a knee looks the
-same and hiding it would promise too much.
+contradict is left out, and so is a smallest size that is too slow. The largest size is left out too, and nothing is
+predicted beyond what is left: it may be a bad measurement or a knee, and the two promise opposite things.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ DEVIATIONS: Final = 3.0  # standard deviations of a prediction from the other ro
 LEAST: Final = 0.05  # and at least this much, whatever the scatter
 SUPERLINEAR: Final = 1.05  # efficiency from one size to the next above this is more than scatter
 REPEATS: Final = 1.10  # two measurements of one size further apart than this
+UNTIL: Final = (
+    "left out of the fit, and nothing is predicted beyond the other rows until it is measured again"
+)
 MAX_ROWS: Final = 60  # each candidate refits every law for every row
 
 
@@ -36,6 +39,7 @@ class Flag:
     row: Row
     why: str
     is_excluded: bool = False
+    is_contradicted: bool = True  # by other sizes; repeats of one size only scatter
 
 
 def find_flags(series: Series) -> tuple[Flag, ...]:
@@ -57,6 +61,7 @@ def _repeats(series: Series) -> list[Flag]:
                 Flag(
                     slowest,
                     f"measured {len(rows)} times, {max(times) / min(times) - 1:.0%} apart: measure again",
+                    is_contradicted=False,
                 )
             )
     return flags
@@ -83,7 +88,7 @@ def _worst(series: Series, rows: list[Row]) -> Flag | None:
         rest = np.arange(len(rows)) != index
         if len(set(devices[rest].tolist())) < 2:
             continue
-        others = choose(series.regime, devices[rest], device_time[rest], with_loo=False)
+        others = choose(series.family, devices[rest], device_time[rest], with_loo=False)
         expected = float(others.device_time(devices[index : index + 1])[0])
         ratio = float(device_time[index]) / expected
         found.append((abs(log(ratio)) / interval_sd(others, row.devices), ratio, row))
@@ -96,13 +101,21 @@ def _worst(series: Series, rows: list[Row]) -> Flag | None:
         return None
     # A slow smallest size would make all others look better than perfect: leaving it out promises less, not more.
     excluded = inside or (ratio > 1 and bool(row.devices == devices.min()))
+    if row.devices == devices.max():
+        return Flag(
+            row, f"{_much(ratio)}: a limit reached there, or a bad measurement; {UNTIL}", is_excluded=True
+        )
     return Flag(row, _why(ratio, excluded=excluded), is_excluded=excluded)
 
 
-def _why(ratio: float, *, excluded: bool) -> str:
+def _much(ratio: float) -> str:
     times = max(ratio, 1 / ratio)
     much = f"{times - 1:.0%}" if times < 3 else f"{times:.3g} times"
-    text = f"{much} {'slower' if ratio > 1 else 'faster'} than the other rows foretell"
+    return f"{much} {'slower' if ratio > 1 else 'faster'} than the other rows foretell"
+
+
+def _why(ratio: float, *, excluded: bool) -> str:
+    text = _much(ratio)
     if excluded:
         return f"{text}: left out of the fit; measure it again"
     return f"{text}: a limit reached there, or a bad measurement; kept in the fit, measure it again"

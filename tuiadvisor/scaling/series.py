@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from tuiadvisor.scaling.columns import Quantity
+    from tuiadvisor.scaling.models import Family
     from tuiadvisor.scaling.table import Row, Table
 
 Regime = Literal["strong", "weak", "unknown"]
@@ -42,6 +43,11 @@ class Series:
     def can_fit(self) -> bool:
         """Two sizes are the least that show how something scales."""
         return self.rows[0].devices < self.rows[-1].devices
+
+    @property
+    def family(self) -> Family:
+        """Whose laws it follows. A time to a result whose batch is not given may hold another batch at each size."""
+        return "result" if self.quantity.kind == "total" and self.global_batch is None else self.regime
 
     def time(self, row: Row) -> float:
         """Time of a measured row: its value, or 1/throughput."""
