@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.scaling.batch import BatchLaw, batch_laws, batch_words
 from tuiadvisor.scaling.choose import Choice, choose
+from tuiadvisor.scaling.classic import Classic, classic
 from tuiadvisor.scaling.cost import Intent, check, cost, hours
 from tuiadvisor.scaling.cost_of_batch import batch_factor_to_keep_efficiency, statistical_efficiency
 from tuiadvisor.scaling.decide import Candidate, Decision, cheapest_by, decide, fastest_within, sized
@@ -88,6 +90,8 @@ class Report:
     frontier: Frontier | None
     decision: Decision
     notes: tuple[str, ...]
+    classic: Classic
+    batch_laws: tuple[BatchLaw, ...]
 
 
 def analyse(table: Table, targets: Sequence[Target], intent: Intent) -> tuple[Report, ...]:
@@ -112,13 +116,16 @@ def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: 
     largest_refusal = max(refused, key=lambda one: one.devices).why if refused else None
     used = {id(one.series) for one in predictions} or {id(main)}
     choice = fitted[id(main)].choice
+    laws = batch_laws([row for _, row in subject.rows], main.quantity)
+    if choice is None and laws and largest_refusal:
+        largest_refusal = f"{largest_refusal}; {batch_words(laws[-1])}"
     return Report(
         label=subject.label,
         main=fitted[id(main)],
         rows=tuple(_measured(fitted[id(series)].series, row, intent) for series, row in subject.rows),
         predictions=tuple(predictions),
         flags=tuple(flag for series in subject.series for flag in fitted[id(series)].flags),
-        refused=(*refused, *_unused_rows(subject, main, used)),
+        refused=(*refused, *_unused_rows(subject, main, used, {law.devices for law in laws})),
         fastest_within_budget=_devices(fastest_within(candidates, intent.budget)) if intent.budget else None,
         cheapest_by_deadline=_devices(cheapest_by(candidates, intent.deadline_h))
         if intent.deadline_h
@@ -130,6 +137,8 @@ def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: 
         notes=tuple(
             dict.fromkeys(series.note for series in subject.series if series.note and id(series) in used)
         ),
+        classic=classic(fitted[id(main)].series, choice, subject),
+        batch_laws=laws,
     )
 
 
@@ -287,11 +296,12 @@ def _as_candidate(one: Predicted) -> Candidate:
     )
 
 
-def _unused_rows(subject: Subject, main: Series, used: set[int]) -> list[Refusal]:
+def _unused_rows(subject: Subject, main: Series, used: set[int], in_batches: set[int]) -> list[Refusal]:
+    """Rows of another setting, but those that a law of batches rests on."""
     return [
         Refusal(row.devices, f"row not used: it has {series.what()}, the fitted rows have {main.what()}")
         for series, row in subject.rows
-        if id(series) not in used
+        if id(series) not in used and row.devices not in in_batches
     ]
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.scaling.analysis import Measured, Predicted, Report
+    from tuiadvisor.scaling.batch import BatchLaw
     from tuiadvisor.scaling.series import Series
     from tuiadvisor.scaling.table import Table
 
@@ -51,8 +52,30 @@ def _report(report: Report, intent: Intent) -> dict[str, Any]:
             "most_devices_worth_their_price": report.frontier.price_of_time if report.frontier else None,
             "fastest_devices": report.frontier.fastest if report.frontier else None,
         },
+        "laws": {
+            name: _number(value) if isinstance(value, float) else value
+            for name, value in asdict(report.classic).items()
+        },
+        "batch_law": _batch_law(report),
+        "batch_laws": [_one_batch_law(law) for law in report.batch_laws],
         "decision": asdict(report.decision),
         "notes": list(report.notes),
+    }
+
+
+def _batch_law(report: Report) -> dict[str, Any] | None:
+    """The law of the largest size that was measured at several batches; None where no size was."""
+    return _one_batch_law(report.batch_laws[-1]) if report.batch_laws else None
+
+
+def _one_batch_law(law: BatchLaw) -> dict[str, Any]:
+    return {
+        "devices": law.devices,
+        "layout": law.layout,
+        "fixed_s": _number(law.fixed_s),
+        "per_sample_s": _number(law.per_sample_s),
+        "plateau": _number(law.plateau),
+        "why": law.why,
     }
 
 

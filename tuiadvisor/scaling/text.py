@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.scaling.batch import batch_words
+from tuiadvisor.scaling.classic import classic_words
 from tuiadvisor.scaling.cost import Intent, cost_unit
 from tuiadvisor.scaling.decide import sized, time_words
 
@@ -53,6 +55,8 @@ def _report(report: Report) -> str:
     lines += [f"refused: {sized(one.devices)}: {one.why}" for one in report.refused]
     lines += [f"note: {note}" for note in report.notes]
     lines += answers(report)
+    lines += classic_words(report.classic)
+    lines += [batch_words(law) for law in report.batch_laws]
     lines.append(f"{decision_words(report)}: {report.decision.because}")
     return "\n".join(lines)
 
