@@ -179,7 +179,7 @@ class Desk:
             case ListJobs():
                 self._list_jobs()
             case Attach(target):
-                self.chosen = target
+                self._choose(target)
             case WantRuns(paths):
                 self._rows.want(paths)
             case OpenRun(path):
@@ -217,6 +217,10 @@ class Desk:
         note = f"only the newest {MAX_RUNS:,} are listed" if len(found) >= MAX_RUNS else ""
         self._change(runs=tuple(found), runs_note=note)
         self._rows.look()
+
+    def _choose(self, target: tuple[str, ...]) -> None:
+        """What `watch` is to begin with once the screens have ended."""
+        self.chosen = target
 
     def _list_jobs(self) -> None:
         from tuiadvisor.app.jobs import jobs_here  # noqa: PLC0415 - only when asked for
