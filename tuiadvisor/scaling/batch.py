@@ -95,7 +95,9 @@ def batch_words(law: BatchLaw) -> str:
     if law.fixed_s is None or not law.per_sample_s:
         return f"{at}: {law.why}"
     largest = law.batches[-1]
-    line = f"{at}: step = {law.fixed_s:.4g} s + {law.per_sample_s:.4g} s x batch"
+    # A line goes through any two points: only a third batch can contradict it.
+    doubt = " (from two batches: a third would test it)" if len(law.batches) == 2 else ""
+    line = f"{at}: step = {law.fixed_s:.4g} s + {law.per_sample_s:.4g} s x batch{doubt}"
     if law.plateau is None or law.plateau <= largest:
         least = "" if law.plateau is None else f"; at least {law.plateau:.4g} is enough"
         left = law.fixed_share(largest) or 0.0
