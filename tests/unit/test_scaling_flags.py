@@ -40,6 +40,9 @@ def test_nothing_rests_on_a_last_row_that_the_others_contradict(last: float, tmp
     assert ("keep", 128) == (report.decision.decision, report.decision.devices)
     assert "128 devices" in report.decision.because
     assert "contradict" in report.decision.because
+    assert report.frontier is None
+    assert report.classic.doubled_devices is None
+    assert report.classic.halved_serial is not None
 
 
 def test_who_runs_below_a_contradicted_row_is_answered(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: 
     largest_refusal = max(refused, key=lambda one: one.devices).why if refused else None
     used = {id(one.series) for one in predictions} or {id(main)}
     choice = fitted[id(main)].choice
+    is_open = _last_left_out(fitted[id(main)]) is not None
     laws = batch_laws([row for _, row in subject.rows], main.quantity)
     if choice is None and laws and largest_refusal:
         largest_refusal = f"{largest_refusal}; {batch_words(laws[-1])}"
@@ -130,14 +131,14 @@ def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: 
         cheapest_by_deadline=_devices(cheapest_by(candidates, intent.deadline_h))
         if intent.deadline_h
         else None,
-        frontier=frontier(fitted[id(main)].series, choice, intent) if choice else None,
+        frontier=frontier(fitted[id(main)].series, choice, intent) if choice and not is_open else None,
         decision=_unless_contradicted(
             decide(candidates, intent, main.quantity.unit, largest_refusal, doubt), main, flags, intent
         ),
         notes=tuple(
             dict.fromkeys(series.note for series in subject.series if series.note and id(series) in used)
         ),
-        classic=classic(fitted[id(main)].series, choice, subject),
+        classic=classic(fitted[id(main)].series, choice, subject, is_open=is_open),
         batch_laws=laws,
     )
 
@@ -154,13 +155,18 @@ def _unless_contradicted(decision: Decision, main: Series, flags: Sequence[Flag]
     return decision
 
 
-def _beyond_flagged(fitted: Fitted, target: Target) -> str:
-    """Why a size beyond a largest row that was left out is not predicted; empty if it may be."""
+def _last_left_out(fitted: Fitted) -> Flag | None:
+    """The largest row, if it was left out: nobody knows what lies beyond the rows that agree."""
     largest = fitted.series.sizes[-1]
     left_out = [flag for flag in fitted.flags if flag.is_excluded and flag.row.devices > largest]
-    if not left_out or target.devices <= largest:
+    return max(left_out, key=lambda one: one.row.devices, default=None)
+
+
+def _beyond_flagged(fitted: Fitted, target: Target) -> str:
+    """Why a size beyond a largest row that was left out is not predicted; empty if it may be."""
+    flag = _last_left_out(fitted)
+    if flag is None or target.devices <= fitted.series.sizes[-1]:
         return ""
-    flag = max(left_out, key=lambda one: one.row.devices)
     return (
         f"the row at {sized(flag.row.devices)} is {flag.why.split(':')[0]}: whether that is a limit or a bad "
         "measurement decides what lies beyond; measure it again"

@@ -42,8 +42,8 @@ class Classic:
     one_device_measured: bool
 
 
-def classic(series: Series, choice: Choice | None, subject: Subject) -> Classic:
-    """The figures of the main series."""
+def classic(series: Series, choice: Choice | None, subject: Subject, *, is_open: bool = False) -> Classic:
+    """The figures of the main series. is_open: a larger row contradicts these, so nothing is said of larger sizes."""
     largest = series.sizes[-1]
     one = _one_device(series, subject)
     faster = [
@@ -64,7 +64,7 @@ def classic(series: Series, choice: Choice | None, subject: Subject) -> Classic:
         1 / serial if serial > LEAST else None,
         largest - share * (largest - 1),
         1 / (1 - share / 2),
-        2 * now / then,
+        None if is_open else 2 * now / then,
         beats,
         one is not None,
     )
@@ -78,9 +78,13 @@ def classic_words(found: Classic) -> list[str]:
             f"serial part {found.serial_fraction:.3g} of one device's work: at most {found.max_speedup:.4g} x one "
             f"device (Amdahl); scaled speed-up at {sized(found.devices)} {found.scaled_speedup:.4g} (Gustafson)"
         )
+        doubled = (
+            "twice the devices: unknown, the next row contradicts the others"
+            if found.doubled_devices is None
+            else f"twice the devices: {found.doubled_devices:.2f} x, on twice the devices"
+        )
         lines.append(
-            f"at {sized(found.devices)}, half the serial part: {found.halved_serial:.2f} x as fast; "
-            f"twice the devices: {found.doubled_devices:.2f} x, on twice the devices"
+            f"at {sized(found.devices)}, half the serial part: {found.halved_serial:.2f} x as fast; {doubled}"
         )
     if found.one_device_measured:
         lines.append(
