@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.run_view import Finding, RankRow, RunView, Verdict
 
 Document = dict[str, object]
+
+# The shape of `scale --json`: a step's fixed time and its time a sample come from two batches, and a run has one.
+BATCH_LAW: Final = {
+    "fixed_s": None,
+    "per_sample_s": None,
+    "plateau": None,
+    "why": "a run has one batch size: tuiadvisor scale RUN RUN tells it from recordings with two",
+}
 
 
 def document(view: RunView) -> Document:
@@ -48,6 +56,7 @@ def document(view: RunView) -> Document:
         "exchange": asdict(view.exchange) if view.exchange else None,
         "device": asdict(view.device) if view.device else None,
         "efficiency": asdict(view.efficiency) if view.efficiency else None,
+        "batch_law": dict(BATCH_LAW),
         "stack": {**view.stack.facts, "differing": list(view.stack.differing)} if view.stack else None,
         "stragglers": {
             "slowdown": view.slowdown,
