@@ -5,8 +5,6 @@ From Python: `tuiadvisor.open("x.tuirec")`, `compare`, `scale`, `watch` (docs/py
 
 from __future__ import annotations
 
-import importlib
-
 __version__ = "0.1.0"
 _FROM_PYTHON = ("LiveRun", "Run", "TuiadvisorError", "compare", "open", "scale", "watch")
 
@@ -14,5 +12,7 @@ _FROM_PYTHON = ("LiveRun", "Run", "TuiadvisorError", "compare", "open", "scale",
 def __getattr__(name: str) -> object:
     """The Python interface, once somebody asks for it: the first frame of the screens does not wait for numpy."""
     if name in _FROM_PYTHON:
+        import importlib  # noqa: PLC0415  before this package nothing may be imported: see ownpython
+
         return getattr(importlib.import_module("tuiadvisor.api"), name)
     raise AttributeError(f"module 'tuiadvisor' has no attribute {name!r}")
