@@ -108,6 +108,8 @@ def _glance(pid: int, tid: int) -> tuple[str, str] | None:
         return asleep_in, (task / "schedstat").read_text().split()[-1]
     except FileNotFoundError:  # a kernel without scheduler statistics
         return asleep_in, ""
+    except ProcessLookupError:  # it has ended since the line above
+        return None
 
 
 def _threads(pid: int) -> list[int]:

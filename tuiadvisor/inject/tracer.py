@@ -36,6 +36,12 @@ _NO_THREAD = frozenset({"no_thread", "seccomp", "seccomp_unread"})  # a pending 
 _FAILED = 0xFFFFFFFF  # -1 as an unsigned int
 
 
+# What says that a thread is not there any more. OtherProcessError comes too where only the thread was looked for.
+_ENDED = (ptrace.GoneError, ProcessLookupError, FileNotFoundError, identity.OtherProcessError)
+_DEAD = (b"Z", b"X", b"x")
+_STAT_BYTES = 1024
+
+
 class RefusedError(Exception):
     """The target was left alone: (reason for programs, what for people)."""
 
@@ -69,7 +75,7 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
         reason, what = refused.args
     except identity.OtherProcessError as other:
         reason, what = other.reason, other.what
-    except (ptrace.GoneError, ProcessLookupError, FileNotFoundError):
+    except _ENDED:
         reason, what = "gone", "it ended during the injection"
     except ptrace.LateError:
         reason, what = "busy_in_c", "its thread did not stop or answer in time"
@@ -129,12 +135,33 @@ def _by_thread(plan: dict[str, Any], target: _Target) -> dict[str, Any] | None:
     """Start a thread from one that is asleep; None when none stays asleep."""
     for _ in range(_NUM_SEARCHES):
         for candidate in idle_thread.candidates(target.found.pid, plan["libc_code"]):
-            _refuse_filtered(candidate.tid, plan, target, seccomp.BY_THREAD)
-            with _held(candidate.tid, plan, target) as thread:
-                started = _still_asleep(thread.registers, candidate.sleep) and _start_thread(plan, thread)
+            started = False
+            try:
+                _refuse_filtered(candidate.tid, plan, target, seccomp.BY_THREAD)
+                with _held(candidate.tid, plan, target) as thread:
+                    started = _still_asleep(thread.registers, candidate.sleep) and _start_thread(plan, thread)
+            except _ENDED:
+                # Threads come and go: that this one has ended says nothing of its process.
+                if started or candidate.tid == target.found.pid or not _is_alive(target):
+                    raise
             if started:
                 return {"way": "thread", "stopped_ns": thread.stopped_ns}
     return None
+
+
+def _is_alive(target: _Target) -> bool:
+    try:
+        identity.check(target.found, target.process_fd)
+        stat_fd = os.open("stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=target.process_fd)
+    except (identity.OtherProcessError, OSError):
+        return False
+    try:
+        state = os.read(stat_fd, _STAT_BYTES).rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    finally:
+        os.close(stat_fd)
+    return state not in _DEAD
 
 
 def _by_pending_call(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
