@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import threading
@@ -9,11 +10,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import monotonic, sleep
 from typing import ClassVar
 
 import pytest
+from patience import PATIENCE_S
 from synthetic_run import MS, Fault, Job, final_view
 
+from tuiadvisor.cli.options.outlets import add_outlets, outlets_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.outlets import delivery
 from tuiadvisor.outlets.delivery import CommandReceiver, Delivery, WebhookReceiver
@@ -208,3 +212,22 @@ def test_a_receiver_that_hangs_holds_up_nobody(late: RunView, monkeypatch: pytes
     held.set()
     assert "notices were not delivered" in line
     assert int(line.split()[0]) >= delivery.MAX_WAITING
+
+
+def test_a_webhooks_url_may_lie_in_a_file(tmp_path: Path, hook: str, late: RunView) -> None:
+    """Arguments of a process are seen by everybody on its machine."""
+    parser = argparse.ArgumentParser()
+    add_outlets(parser)
+    (tmp_path / "url").write_text(f"{hook}\n")
+    with outlets_of(parser.parse_args([f"--webhook=@{tmp_path}/url"])) as outlets:
+        outlets.follow(lambda: late)
+        deadline_s = monotonic() + PATIENCE_S
+        while not Hook.bodies:
+            assert monotonic() < deadline_s
+            sleep(0.05)
+    assert json.loads(Hook.bodies[0][1])["event"] == "opened"
+    with (
+        pytest.raises(TuiadvisorError, match="No such file"),
+        outlets_of(parser.parse_args(["--webhook=@/no/such"])),
+    ):
+        pass

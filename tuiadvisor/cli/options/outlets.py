@@ -42,7 +42,11 @@ def add_outlets(parser: argparse.ArgumentParser) -> None:
         "--on-finding", metavar="COMMAND",
         help="run this once when a finding opens, changes severity or closes; JSON on its standard input",
     )  # fmt: skip
-    group.add_argument("--webhook", metavar="URL", help="POST the same JSON there")
+    group.add_argument(
+        "--webhook",
+        metavar="URL",
+        help="POST the same JSON there; @FILE reads the URL from a file, as arguments are seen by all users of a machine",
+    )
     group.add_argument(
         "--webhook-format", choices=("json", "slack"), default="json", help="slack: a text as Slack takes it"
     )
@@ -62,7 +66,7 @@ def outlets_of(options: argparse.Namespace) -> Iterator[Any]:
         token=_token(options.metrics_token) if options.metrics_token else "",
         file=Path(options.metrics_file) if options.metrics_file else None,
         command=options.on_finding,
-        webhook=options.webhook,
+        webhook=_webhook(options.webhook),
         webhook_format=options.webhook_format,
     )
     with module.Outlets(wishes) as outlets:
@@ -92,6 +96,16 @@ def _address(text: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit()) or int(port) > 65535 or any(char.isspace() for char in host):
         raise ArgumentTypeError(f"{text!r} is no address; write {DEFAULT}")
     return host or "127.0.0.1", int(port)
+
+
+def _webhook(argument: str | None) -> str | None:
+    if argument is None or not argument.startswith("@"):
+        return argument
+    try:
+        with Path(argument[1:]).open("rb") as file:
+            return file.read(MAX_TOKEN).decode("utf-8", "replace").strip()
+    except OSError as error:
+        raise TuiadvisorError(f"--webhook {argument}: {error.strerror}; write the URL to that file") from None
 
 
 def _token(name: str) -> str:
