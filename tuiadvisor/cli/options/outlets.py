@@ -45,7 +45,7 @@ def add_outlets(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--webhook",
         metavar="URL",
-        help="POST the same JSON there; @FILE reads the URL from a file, as arguments are seen by all users of a machine",
+        help="POST the same JSON there; @FILE reads the URL from a file: all users of a machine see arguments",
     )
     group.add_argument(
         "--webhook-format", choices=("json", "slack"), default="json", help="slack: a text as Slack takes it"
