@@ -252,7 +252,7 @@ def test_healthy_twin_is_kept(num_ranks: int, sync: int) -> None:
         (8, 10, "copy slow on one"),
         (8, 0, "data late on one"),
         (1024, 1, "device slower by a fifth"),
-        (1024, 0, "link ten times slower"),
+        pytest.param(1024, 0, "link ten times slower", marks=pytest.mark.extended),
     ],
 )
 def test_other_sizes_of_the_job(num_ranks: int, sync: int, name: str) -> None:
@@ -261,7 +261,7 @@ def test_other_sizes_of_the_job(num_ranks: int, sync: int, name: str) -> None:
     check(DeviceJob(num_ranks=num_ranks, sync_every=sync, num_steps=100).with_faults(one.fault), one)
 
 
-@pytest.mark.parametrize("num_ranks", [2, 8, 1024])
+@pytest.mark.parametrize("num_ranks", [2, 8, pytest.param(1024, marks=pytest.mark.extended)])
 def test_other_sizes_of_a_healthy_job(num_ranks: int) -> None:
     """The latest of a thousand is late in every step, but never the same."""
     check_healthy(view_of(DeviceJob(num_ranks=num_ranks, sync_every=10, num_steps=100)))
