@@ -120,7 +120,9 @@ def _token(name: str) -> str:
             f"--metrics-token {name}: {error.strerror}; write a long random word to it"
         ) from None
     if mode & 0o077:
-        raise TuiadvisorError(f"--metrics-token {name}: others may read it; chmod 600 {name}")
+        raise TuiadvisorError(
+            f"--metrics-token {name}: others may read it; keep the token in a file of yours alone (mode 600)"
+        )
     if len(words) != 1 or len(words[0]) < 16 or not words[0].isprintable():
         raise TuiadvisorError(f"--metrics-token {name}: holds no single word of 16 characters or more")
     return words[0]
