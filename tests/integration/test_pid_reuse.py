@@ -139,5 +139,8 @@ for one in (second, first):
 
 
 def test_a_thread_that_is_not_of_the_process_is_let_go_unwritten(tmp_path: Path) -> None:
-    """Seen when it stands still, before anything is written: its memory map and its system call are as before."""
-    assert _in_namespace(STRANGER, tmp_path) == ["gone", "True", "[]", " 0", "[]", " 0"]
+    """Seen when it stands still, before anything is written: its memory map and its system call are as before.
+
+    The process that was found is alive all the while, so what is said is that it has no thread to borrow.
+    """
+    assert _in_namespace(STRANGER, tmp_path) == ["busy", "True", "[]", " 0", "[]", " 0"]

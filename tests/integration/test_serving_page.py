@@ -139,7 +139,8 @@ def test_two_pages_count_what_came_between_them(address: str) -> None:
     assert seconds >= 1.0
     assert (40, 40, 2) == (found["ttft_num"], found["e2e_num"], found["preemptions"])
     low, high = found["goodput_rps_bounds"]
-    assert low <= 30 / seconds <= high
+    # The bounds come by another division: equal to the last digit only by chance.
+    assert low * (1 - 1e-9) <= 30 / seconds <= high * (1 + 1e-9)
     assert found["ttft_p99_bounds_s"][0] == 1.0
 
 
