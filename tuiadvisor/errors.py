@@ -21,6 +21,10 @@ def one_line(text: str) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
 
+class EndedError(KeyboardInterrupt):
+    """A polite kill: everything that ^C undoes is undone."""
+
+
 class FailureError(TuiadvisorError):
     """Something outside failed although the user asked for a sensible thing."""
 

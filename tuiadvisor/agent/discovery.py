@@ -236,7 +236,22 @@ class RankFinder:
             raise TuiadvisorError(
                 f"--pid {pid}: a worker of the rank in process {above.pid}; use --pid {above.pid}"
             )
-        return [self._unmarked(pid)]
+        there = pid in self._scanner.table
+        return [(self._only_below(pid) if there else None) or self._unmarked(pid)]
+
+    def _only_below(self, pid: int) -> Candidate | None:
+        """The training of one process that a shell or another program has started; None: there is none."""
+        if self._scanner.is_python(pid) and has_torch(pid):
+            return None
+        below = [one for one in self._scanner.alone() if pid in family(one.pid, self._scanner.table)]
+        if len(below) > 1:
+            listed = _listed(jobs_of(below), self._scanner)
+            raise TuiadvisorError(
+                f"--pid {pid}: {len(below)} processes with torch run below it: {listed}; choose one"
+            )
+        if below:
+            self._add_launcher(pid)
+        return below[0] if below else None
 
     def _unmarked(self, pid: int) -> Candidate:
         """A process without any sign of a rank that the user names: perhaps a training of one process."""
@@ -249,7 +264,10 @@ class RankFinder:
             self._add_launcher(pid)
             raise NoRanksError(f"--pid {pid}: a launcher without ranks yet; try again once they are up")
         if not self._scanner.is_python(pid):
-            raise TuiadvisorError(f"--pid {pid}: {found.comm} is not a Python process; name a rank's process")
+            raise NoRanksError(
+                f"--pid {pid}: {found.comm} is not a Python process and no training runs below it;"
+                " name a rank's process"
+            )
         return self._scanner.of_one_process(self._scanner.as_candidate(found, {}))
 
 

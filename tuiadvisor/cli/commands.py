@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 from tuiadvisor import __version__, log
 from tuiadvisor.cli.output import OutputError, give_up_output
-from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
+from tuiadvisor.errors import EndedError, FailureError, TuiadvisorError, one_line
 from tuiadvisor.text.terminal import shows_screens
 
 logger: Final = log.Logger(__name__)
@@ -129,10 +129,6 @@ def wants_screens(options: argparse.Namespace) -> bool:
     if any(getattr(options, name, False) for name in ("once", "no_ui", "headless")):
         return False
     return shows_screens()
-
-
-class EndedError(KeyboardInterrupt):
-    """A polite kill: everything that ^C undoes is undone."""
 
 
 def end_in_order() -> None:

@@ -9,8 +9,9 @@ import sys
 import time
 from typing import Any, Final
 
+from tuiadvisor import log
 from tuiadvisor.advisor.judge.findings import catalog
-from tuiadvisor.agent.discovery import NoRanksError, find_ranks
+from tuiadvisor.agent.discovery import NoRanksError, find_ranks, has_torch
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.cli.options.outlets import add_outlets, follow, outlets_of
@@ -18,11 +19,13 @@ from tuiadvisor.cli.options.peaks import measured_here
 from tuiadvisor.cli.options.target import terms_of
 from tuiadvisor.cli.options.training import add_probe_options
 from tuiadvisor.cli.watching import say_goodbye, show
-from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.errors import EndedError, TuiadvisorError
 from tuiadvisor.inject.armed import arm_environment
 from tuiadvisor.inject.permission import tracing_forbidden
+from tuiadvisor.stream.recording import check_place
 from tuiadvisor.tui.pages.once import plain_summary
 
+logger: Final = log.Logger(__name__)
 LOOK_S: Final = 0.1
 
 
@@ -46,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
         raise TuiadvisorError(
             "nothing to run: write the training's command after --, e.g. -- torchrun train.py"
         )
-    catalog()  # a wrong rule file is said before the training is started
+    catalog()  # a wrong rule file is said before the training is started, as is a place that takes no recording
+    if options.record is not None:
+        check_place(options.record)
     with outlets_of(options) as outlets:
         return _run(command, options, outlets)
 
@@ -61,16 +66,50 @@ def _run(command: list[str], options: argparse.Namespace, outlets: Any) -> int:
         )
     except OSError as error:
         raise TuiadvisorError(f"{command[0]}: {error.strerror}; check the command after --") from error
-    if not _wait_for_ranks(training):
-        print(
-            f"tuiadvisor run: the command ended with exit code {training.returncode} before a rank appeared",
-            file=sys.stderr,
-        )
-        return training.returncode
-    _watch(training, " ".join(command), options, outlets, has_screens=has_screens)
+    try:
+        return _follow(training, " ".join(command), options, outlets, has_screens=has_screens)
+    except KeyboardInterrupt as stop:
+        # Of ^C the terminal has told the training too; a polite kill names us alone, who stand for it.
+        if isinstance(stop, EndedError):
+            training.terminate()
+        training.wait()
+        raise
+
+
+def _follow(
+    training: subprocess.Popen[bytes],
+    command: str,
+    options: argparse.Namespace,
+    outlets: Any,
+    *,
+    has_screens: bool,
+) -> int:
+    """Watch as long as it goes, wait until the training has ended."""
+    try:
+        if _wait_for_ranks(training):
+            _watch(training, command, options, outlets, has_screens=has_screens)
+        else:
+            _say(f"the command ended with exit code {_exit_code(training)} before a rank appeared")
+    except TuiadvisorError as error:
+        _say(f"not watched any more: {error}")
+    except (
+        Exception
+    ) as error:  # a fault of ours: a batch script that ended here would take the training with it
+        logger.exception("the training goes on without us")
+        _say(f"not watched any more: an error of tuiadvisor's own ({error!r})")
     if training.poll() is None:
         print(f"the training goes on (process {training.pid}); waiting for its end, ^C ends it", flush=True)
-    return training.wait()
+    return _exit_code(training)
+
+
+def _say(line: str) -> None:
+    print(f"tuiadvisor run: {line}", file=sys.stderr, flush=True)
+
+
+def _exit_code(training: subprocess.Popen[bytes]) -> int:
+    """As a shell tells it: 128 and the number of the signal that ended it."""
+    code = training.wait()
+    return code if code >= 0 else 128 - code
 
 
 def _environment() -> dict[str, str] | None:
@@ -85,14 +124,15 @@ def _environment() -> dict[str, str] | None:
 def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
     while training.poll() is None:
         try:
-            find_ranks([training.pid])
+            # A Python without torch may be about to import it, or to start those who do.
+            if any(rank.rank is not None or has_torch(rank.pid) for rank in find_ranks([training.pid])):
+                return True
         except NoRanksError:
-            time.sleep(LOOK_S)
+            pass
         except TuiadvisorError:
             if training.poll() is None:
                 raise
-        else:
-            return True
+        time.sleep(LOOK_S)
     return False
 
 

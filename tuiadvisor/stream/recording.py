@@ -84,6 +84,24 @@ class RecordingSummary:
         return tuple(notes)
 
 
+def check_place(path: str) -> None:
+    """TuiadvisorError unless a recording can be created there; said before a training is started for it."""
+    os.close(_create(path))
+    Path(path).unlink()
+
+
+def _create(path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileExistsError:
+        raise TuiadvisorError(f"{path}: exists already; choose another name or remove it") from None
+    except OSError as error:
+        raise TuiadvisorError(
+            f"{path}: cannot create the recording: {error.strerror}; choose another place"
+        ) from None
+
+
 class RecordingWriter:
     """The one who appends. `num_bytes` is always the end of the last whole frame."""
 
@@ -93,15 +111,7 @@ class RecordingWriter:
         stretch_bytes: after so many an INDEX frame is written.
         """
         self.path = str(path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            self._fd = os.open(self.path, flags, 0o600)
-        except FileExistsError:
-            raise TuiadvisorError(f"{path}: exists already; choose another name or remove it") from None
-        except OSError as error:
-            raise TuiadvisorError(
-                f"{path}: cannot create the recording: {error.strerror}; choose another place"
-            ) from None
+        self._fd = _create(self.path)
         self.num_bytes = 0
         self.num_frames = 0
         self._stretch_bytes = stretch_bytes
