@@ -355,3 +355,15 @@ def test_a_rank_that_was_announced_but_sent_no_step_is_not_taken_for_a_slow_exch
     view = advisor.view()
     assert [] == above_info(view)
     assert "1 rank was not compared and may be late" in view.verdict.sentence
+
+
+@pytest.mark.parametrize(("other_ms", "decision"), [(30, None), (8, "keep")])
+def test_a_step_that_mostly_passes_where_no_hook_sees_is_not_kept(
+    other_ms: float, decision: str | None
+) -> None:
+    """It may be the work itself, an environment's steps say, or the loss: 83 % of a step were kept as they were."""
+    view = final_view(Job(num_ranks=2, other_s=other_ms * MS))
+    assert [] == above_info(view)
+    assert decision == view.verdict.decision
+    assert ("healthy" in {finding.id for finding in view.findings}) == (decision == "keep")
+    assert ("in code that no hook sees" in view.verdict.sentence) == (decision is None)

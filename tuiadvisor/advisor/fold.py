@@ -258,7 +258,10 @@ class Advisor:
         last_steps = self.store.last_job_steps()
         if steps is not None and steps[0] is None:
             last_steps = {rank: min(last, steps[1]) for rank, last in last_steps.items()}
-        noted, found = marks(judged, diagnosis), self._verdict(judged, seen)
+        found = self._verdict(judged, seen)
+        if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
+            judged = [entry for entry in judged if not entry.rule.final]
+        noted = marks(judged, diagnosis)
         found = of_import(found, self.roster.imported)
         accounted = goodput(None if seen.why_blind else diagnosis, judged)
         named = stragglers(diagnosis, judged)

@@ -34,6 +34,8 @@ MAX_UNEVEN_WAITS: Final = 0.15
 NOTABLE_SHARE: Final = (
     0.1  # of the step: as rule communication_bound, from where exposed time deserves a look
 )
+# Of the step. As rule little_compute: what outlasts all that was seen may be anything, and is not kept unlooked at.
+MAX_UNSEEN_SHARE: Final = 0.5
 WORTH_SAYING_S: Final = 5.0  # until there is a verdict: less is not worth a word
 SMALLEST_REST: Final = 0.01  # of a step: shares that are estimates may add up to more than it
 HOST_CLOCK: Final = (
@@ -59,6 +61,8 @@ def verdict(
         )
     above = [entry for entry in judged if entry.finding.severity != "info"]
     if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
+        return _undecided(why)
+    if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds)):
         return _undecided(why)
     if not above:
         return _keep(judged, diagnosis, job_seconds, num_not_compared)
@@ -102,6 +106,17 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
             f"{'one rank' if num_not_compared == 1 else f'one of {num_not_compared} ranks'} whose device was not seen"
         )
     return ""
+
+
+def _unseen(diagnosis: Diagnosis, job_seconds: Shares) -> str:
+    """Why a step that mostly passes outside of every hook is neither well nor ill; empty where it does not."""
+    step_s, unseen_s = float(diagnosis.steady_barrier.cycle_K.mean()), job_seconds.get("other") or 0.0
+    if unseen_s <= MAX_UNSEEN_SHARE * step_s:
+        return ""
+    return (
+        f"{seconds(unseen_s)} of the mean step's {seconds(step_s)} pass in code that no hook sees, "
+        "which may be the work itself or the loss (py-spy top --pid PID shows the lines)"
+    )
 
 
 def _waits_s(diagnosis: Diagnosis) -> float:
