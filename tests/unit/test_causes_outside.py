@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from synthetic_run import MS, Fault, Job, above_info, folded, frames
 from test_advisor_oddities import host_frames
 
 from tuiadvisor.agent import cgroup, procfs
+from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.metrics.lateness.off_core import OffCore, least_throttled
 from tuiadvisor.stream.frames import Frame
 from tuiadvisor.views.run_view import RunView
@@ -99,13 +104,85 @@ def test_one_look_that_finds_a_rank_stopped_is_chance() -> None:
     assert "in forward" in seen(job, QUIET, {}, {0: 3}).verdict.sentence
 
 
+def looked_at(job: Job, stopped: dict[int, int], looks: int = 10) -> RunView:
+    """The same with `looks` looks a second between the samples, `stopped` of them finding the rank stopped."""
+    result = []
+    for second, frame in enumerate(host_frames(job, QUIET)):
+        ranks = [
+            {
+                **entry,
+                "cpu_s": 1.0 * second,
+                "looks": looks * second,
+                "stopped_looks": stopped.get(entry["rank"], 0) * second,
+            }
+            for entry in frame.payload["ranks"]  # type: ignore[attr-defined]
+        ]
+        result.append(replace(frame, payload={**frame.payload, "ranks": ranks}))
+    return folded([*frames(job), *result]).view()
+
+
+def test_looks_between_the_samples_find_who_is_stopped_when_samples_never_do() -> None:
+    """5 s, four of ten looks; one in a hundred is chance, and one that is not late is not named."""
+    job = replace(JOB, num_steps=280).with_faults(Fault("forward", (2,), 9 * MS))
+    assert "stopped again and again" in looked_at(job, {2: 4}).verdict.sentence
+    assert "in forward" in looked_at(job, {}).verdict.sentence
+    assert "in forward" in looked_at(job, {0: 4}).verdict.sentence
+    assert "in forward" in looked_at(job, {2: 1}, looks=100).verdict.sentence
+
+
+def test_looks_that_cannot_be_are_not_believed() -> None:
+    """More stopped than looks, fewer looks than samples: what the samples saw stays."""
+    job = replace(JOB, num_steps=280).with_faults(Fault("forward", (2,), 9 * MS))
+    assert "in forward" in looked_at(job, {2: 40}).verdict.sentence
+    assert "in forward" in looked_at(job, {2: 1}, looks=0).verdict.sentence
+
+
+def test_a_stopped_process_is_met_by_looks() -> None:
+    """One that is stopped, one that sleeps, one that has ended: the counts of those that are there."""
+    stopped, asleep = (
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2)
+    )
+    looks = StateLooks()
+    pids = [stopped.pid, asleep.pid, 1 << 22]
+    try:
+        stopped.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+        for _ in range(5):
+            looks.look(pids)
+    finally:
+        for one in (stopped, asleep):
+            one.kill()
+            one.wait()
+    assert {"looks": 5, "stopped_looks": 5} == looks.counts(stopped.pid)
+    assert {"looks": 5, "stopped_looks": 0} == looks.counts(asleep.pid)
+    assert {} == looks.counts(1 << 22)
+    looks.keep([asleep.pid])
+    assert {} == looks.counts(stopped.pid)
+
+
 def test_a_limit_of_all_ranks_is_a_finding_of_the_job() -> None:
     """They share a container: nobody is late, everybody waits."""
     limit = {"cpu_periods": 10.0, "throttled_periods": 9.0, "cpu_limit_cores": 2.0}
     view = seen(JOB, dict.fromkeys(range(4), 0.4), dict.fromkeys(range(4), limit), {})
     assert ["cpu_limit"] == [finding.id for finding in view.findings if finding.severity != "info"]
     assert "2 cores" in view.verdict.sentence
+    assert "at best" in view.verdict.sentence
     assert not [finding for finding in view.findings if finding.id == "crowded_host"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "phase_rule"),
+    [(Fault("data", None, 12 * MS), "input_bound"), (Fault("comm", None, 30 * MS), "communication_bound")],
+    ids=["input", "exchange"],
+)
+def test_a_limit_of_all_ranks_comes_before_the_phase_that_it_lengthens(fault: Fault, phase_rule: str) -> None:
+    """One external cause, one diagnosis: without the limit the same phase is the first finding."""
+    job = JOB.with_faults(fault)
+    limit = {"cpu_periods": 10.0, "throttled_periods": 9.0, "cpu_limit_cores": 2.0}
+    assert phase_rule == seen(job, QUIET, {}, {}).findings[0].id
+    limited = seen(job, dict.fromkeys(range(4), 0.4), dict.fromkeys(range(4), limit), {})
+    assert "cpu_limit" == limited.findings[0].id
+    assert phase_rule in {finding.id for finding in limited.findings}
 
 
 def test_a_limit_of_one_rank_is_none_of_the_job() -> None:

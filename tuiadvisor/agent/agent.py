@@ -157,6 +157,7 @@ class Agent:
             now_ns = time.monotonic_ns()
             self._obey()
             changed = self._advance(now_ns)
+            self._host_sampler.look(self.links)
             # The first numbers go out at once; then twice a second.
             if changed or now_ns >= send_ns:
                 self._send()

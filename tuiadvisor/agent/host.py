@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from tuiadvisor.agent import cgroup, procfs
+from tuiadvisor.agent.looks import STOPPED_STATES, StateLooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -88,12 +89,18 @@ class HostSampler:
         self._host = host
         self._read = read
         self._before: Counters | None = None
+        self._looks = StateLooks()
+
+    def look(self, links: Sequence[RankLink]) -> None:
+        """Whether ranks are stopped now; between samples, as often as it suits."""
+        self._looks.look([link.process.pid for link in links if not link.is_over])
 
     def sample(self, links: Sequence[RankLink], gpus: Sequence[Mapping[str, object]]) -> dict[str, object]:
         """The payload of one HOST frame."""
         now = self._read()
         before, self._before = self._before, now
         memory = psutil.virtual_memory()
+        self._looks.keep([link.process.pid for link in links])
         return {
             "host": self._host,
             "mono_ns": now.mono_ns,
@@ -107,6 +114,7 @@ class HostSampler:
             "gpus": [dict(gpu) for gpu in gpus],
             "ranks": [
                 rank_counters(link.process.pid, link.rank, link.thread, link.training_thread)
+                | self._looks.counts(link.process.pid)
                 for link in links
                 if not link.is_over
             ],
@@ -145,7 +153,7 @@ def rank_counters(
         **{name: counted.get(name) for name in _SWITCHES},
         **cgroup.counters(pid),
         # Said only where it is so: a signal, a debugger or a frozen job explains the pause that all ranks see.
-        **({"state": "stopped"} if found.state in "Tt" else {}),
+        **({"state": "stopped"} if found.state in STOPPED_STATES else {}),
     }
 
 

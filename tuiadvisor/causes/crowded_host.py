@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import Cause
+from tuiadvisor.causes.facts import CROWDED_WAIT
+from tuiadvisor.metrics.series.what_if import of_share
 
 if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
     from tuiadvisor.causes.facts import Crowd, Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.series.what_if import Gain
 
 
 def measure_job(_diagnosis: Diagnosis, facts: Facts) -> Values:
@@ -36,8 +39,18 @@ def _note(crowd: Crowd | None) -> str:
     return ", held back by a CPU limit" if crowd.is_limited else ", on an oversubscribed host"
 
 
+def gain(diagnosis: Diagnosis, facts: Facts) -> Gain | None:
+    """With a limit that is never reached: at most what the ranks waited; as many waits as others have may remain."""
+    crowd, steps = facts.crowd, diagnosis.steady_barrier.cycle_K
+    if crowd is None or not crowd.is_limited or not steps.size:
+        return None
+    share = crowd.core_wait_share or 0.0
+    return of_share(float(steps.mean()), share, share - CROWDED_WAIT)
+
+
+CPU_LIMIT: Final = Cause(rules=("cpu_limit",), gain=gain, at_best=True, needs_device=False)
 CROWDED_HOST: Final = Cause(
-    rules=("crowded_host", "cpu_limit"),
+    rules=("crowded_host",),
     metrics="""
 job ready_per_core ratio runnable threads per core, running or waiting for one, on the typical host
 job core_wait_share share of its time the typical rank was ready to run and had no core

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.causes.cause import Measured
 from tuiadvisor.causes.checkpoint_in_step import CHECKPOINT_IN_STEP
 from tuiadvisor.causes.communication_bound import COMMUNICATION_BOUND
-from tuiadvisor.causes.crowded_host import CROWDED_HOST
+from tuiadvisor.causes.crowded_host import CPU_LIMIT, CROWDED_HOST
 from tuiadvisor.causes.framework import FRAMEWORK
 from tuiadvisor.causes.hang import HANG
 from tuiadvisor.causes.heavy_stage import HEAVY_STAGE
@@ -36,6 +36,7 @@ CAUSES: Final = (
     WHOLE_JOB,
     FRAMEWORK,
     CROWDED_HOST,
+    CPU_LIMIT,
     MEMORY_CREEP,
     HOST_BOUND,
     STRAGGLER,

@@ -37,6 +37,10 @@ class _Look:
     periods: int | None  # of its CPU limit, so far; None without one
     throttled: int | None
     limit_cores: float | None
+    num_looks: int | None = (
+        None  # at its state so far, and those that found it stopped; None from older agents
+    )
+    num_stopped: int | None = None
 
 
 class Outside:
@@ -61,9 +65,11 @@ class Outside:
                 integer(entry, "cpu_periods"),
                 integer(entry, "throttled_periods"),
                 _cores(number(entry, "cpu_limit_cores")),
+                integer(entry, "looks"),
+                integer(entry, "stopped_looks"),
             )
             looks = self._looks.setdefault(rank, deque(maxlen=MAX_SAMPLES))
-            if looks and (now_ns <= looks[-1].mono_ns or (look.periods or 0) < (looks[-1].periods or 0)):
+            if looks and (now_ns <= looks[-1].mono_ns or _runs_backwards(looks[-1], look)):
                 looks.clear()
             looks.append(look)
 
@@ -79,11 +85,27 @@ class Outside:
         recent = [look for look in looks if looks[-1].mono_ns - look.mono_ns <= last_s * 1e9]
         if len(recent) < MIN_SAMPLES:
             return OffCore(wait)
-        num_stopped = sum(look.is_stopped for look in recent)
         first, last = recent[0], recent[-1]
+        num_looks, num_stopped = _looks_between(recent)
         throttled = None
         if None not in (first.periods, first.throttled, last.periods, last.throttled):
             num_periods = (last.periods or 0) - (first.periods or 0)
             num_throttled = (last.throttled or 0) - (first.throttled or 0)
             throttled = min(max(num_throttled / num_periods, 0.0), 1.0) if num_periods > 0 else 0.0
-        return OffCore(wait, num_stopped / len(recent), num_stopped, throttled, last.limit_cores)
+        return OffCore(wait, num_stopped / num_looks, num_stopped, throttled, last.limit_cores)
+
+
+def _runs_backwards(before: _Look, now: _Look) -> bool:
+    """Another process has the rank now."""
+    return (now.periods or 0) < (before.periods or 0) or (now.num_looks or 0) < (before.num_looks or 0)
+
+
+def _looks_between(recent: list[_Look]) -> tuple[int, int]:
+    """(looks at its state, of them stopped): the agent's many between two samples, else those of the samples."""
+    first, last = recent[0], recent[-1]
+    if None not in (first.num_looks, first.num_stopped, last.num_looks, last.num_stopped):
+        num_looks = (last.num_looks or 0) - (first.num_looks or 0)
+        num_stopped = (last.num_stopped or 0) - (first.num_stopped or 0)
+        if num_looks >= len(recent) and 0 <= num_stopped <= num_looks:
+            return num_looks, num_stopped
+    return len(recent), sum(look.is_stopped for look in recent)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     # Seconds -> what was seen of each row over its last so many seconds.
     OffCoreOf = Callable[[float], list["OffCore"]]
 
-# Chosen: of 24 looks, one a second, a rank that is stopped for 40 % of the time is met in 10 +- 2.4, so half of what
-# explains the lateness is two standard deviations below; fewer than three looks are chance.
+# Chosen: of 40 looks (4 s, ten a second; older agents: one) a rank that is stopped for 40 % of the time is met in
+# 16 +- 3, so half of what explains the lateness is two standard deviations below; fewer than three looks are chance.
 MIN_STOPS: Final = 3
 MIN_STOPPED: Final = 0.5
 MIN_THROTTLED: Final = (

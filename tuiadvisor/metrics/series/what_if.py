@@ -123,6 +123,13 @@ def of_events(found: Gain, num_events: int) -> Gain:
     return replace(found, loss_low_s=low_s, speedup_low=max(found.speedup_low, speedup))
 
 
+def of_share(step_s: float, share: float, low: float) -> Gain:
+    """The gain of a share of the step that is known for the window as a whole; low: what of it is surely lost."""
+    share, low = min(share, MAX_LOSS), min(max(low, 0.0), share, MAX_LOSS)
+    most = 1 / (1 - share)
+    return Gain(step_s, share * step_s, low * step_s, share * step_s, most, 1 / (1 - low), most)
+
+
 def what_if_stride(num_cells: int) -> int:
     """Every how many-th step of so many rank-steps `slowdown` looks at."""
     return max(1, num_cells // MAX_WHAT_IF_CELLS)
