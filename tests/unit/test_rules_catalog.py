@@ -175,7 +175,9 @@ def test_check_reports_every_bad_file_and_every_wrong_case(rule_text: str, tmp_p
     """One line each, not only the first."""
     (tmp_path / "a.toml").write_text("id = ")
     (tmp_path / "b.toml").write_text(rule_text.replace('lens = "L-BALANCE"', 'lens = "?"'))
-    (tmp_path / "c.toml").write_text(rule_text.replace("data_wait_share = 0.012", "data_wait_share = 0.3"))
+    (tmp_path / "c.toml").write_text(
+        rule_text.replace("data_wait_share = 0.012", "cpu_limited = 0\ndata_wait_share = 0.3")
+    )
     problems = check(tmp_path)
     assert ["a.toml", "b.toml", "c.toml"] == [re.findall(r"\w\.toml", line)[0] for line in problems]
     assert "expects silent, the rule says critical" in problems[2]

@@ -18,7 +18,13 @@ from tuiadvisor_rules.loader import catalog_dir, load_catalog, read_document, ru
 from tuiadvisor_rules.user import load_rules, overlay, user_dir
 
 INPUT_BOUND = (catalog_dir() / "input_bound.toml").read_text()
-WAITING = {"host_crowded": 0, "data_wait_share": 0.3, "data_wait_share_low": 0.28, "data_wait_loss_s": 0.01}
+WAITING = {
+    "cpu_limited": 0,
+    "host_crowded": 0,
+    "data_wait_share": 0.3,
+    "data_wait_share_low": 0.28,
+    "data_wait_loss_s": 0.01,
+}
 
 
 def write(folder: Path, name: str, text: str) -> None:
