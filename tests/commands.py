@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 UNIT = Path(__file__).parent / "unit"
-# What only runs beside a training, shows screens, serves a page or starts what the user names.
+# What only runs beside a training, shows screens, serves a page or an assistant, or starts what the user names.
 BESIDE_A_TRAINING = frozenset(
-    {"watch", "record", "run", "arm", "capture", "stacks", "serve", "detach", "demo"}
+    {"watch", "record", "run", "arm", "capture", "stacks", "serve", "detach", "demo", "mcp"}
 )
 
 

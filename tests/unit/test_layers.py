@@ -123,6 +123,17 @@ ALLOWED = {
         "orjson",
         "prometheus_client",
     ),
+    "tuiadvisor/mcpserver": (
+        *(
+            "tuiadvisor.mcpserver",
+            "tuiadvisor.api",
+            "tuiadvisor.app",
+            "tuiadvisor.report",
+            "tuiadvisor.views",
+        ),
+        *("tuiadvisor.errors", "tuiadvisor.__version__", "tuiadvisor_rules"),
+        *("mcp", "mcp_types", "orjson"),
+    ),
     "tuiadvisor/session": (
         "tuiadvisor.session",
         "tuiadvisor.views",

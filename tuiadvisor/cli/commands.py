@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "export": ("export", "a recording as Parquet tables or as a trace for Perfetto"),
     "detach": ("detach", "remove probes from running ranks"),
     "rules": ("rules", "list, show and check the rules of the advisor"),
+    "mcp": ("mcp_", "answer an assistant by the Model Context Protocol; it may only read"),
     "doctor": ("doctor", "what works on this machine, and the remedy for what does not"),
     "demo": ("demo", "a real training with a fault, and the screens on it"),
 }
