@@ -11,7 +11,7 @@ KINDS := not extended
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,mcp,scale,parquet,web,stacks]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,mcp,otlp,scale,parquet,web,stacks]"
 	touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.installed

@@ -120,6 +120,7 @@ ALLOWED = {
         "tuiadvisor.log",
         "tuiadvisor.errors",
         "tuiadvisor.__version__",
+        "opentelemetry",
         "orjson",
         "prometheus_client",
     ),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from tuiadvisor import __version__
 from tuiadvisor.errors import TuiadvisorError
@@ -35,13 +36,14 @@ class Wishes:
     address: tuple[str, int] | None = None  # of the page
     token: str = ""
     file: Path | None = None
+    otlp: bool = False  # to where OpenTelemetry's standard variables say
     command: str | None = None
     webhook: str | None = None
     webhook_format: Format = "json"
 
     def __bool__(self) -> bool:
         """Whether anything is asked for."""
-        return any((self.address, self.file, self.command, self.webhook))
+        return any((self.address, self.file, self.otlp, self.command, self.webhook))
 
 
 class Outlets:
@@ -59,6 +61,10 @@ class Outlets:
         self._file, self._file_failure = wishes.file, ""
         if self._file is not None:
             self._write_first(self._file)
+        self._sender: Any = None
+        if wishes.otlp:
+            otlp = importlib.import_module("tuiadvisor.outlets.otlp")  # an extra
+            self._sender = otlp.OtlpSender(self._registry, __version__)
         self._server = (
             MetricsServer(self._registry, *wishes.address, token=wishes.token) if wishes.address else None
         )
@@ -93,6 +99,7 @@ class Outlets:
             self._server.close()
         if self._file is not None:
             self._file.unlink(missing_ok=True)
+        self.said += self._sender.close() if self._sender else []
         self.said += self._delivery.close() if self._delivery else []
         self.said += [self._file_failure] if self._file_failure else []
 

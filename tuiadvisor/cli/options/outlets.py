@@ -23,7 +23,7 @@ MAX_TOKEN: Final = 4096
 
 
 def add_outlets(parser: argparse.ArgumentParser) -> None:
-    """--metrics, --metrics-file, --on-finding, --webhook."""
+    """--metrics, --metrics-file, --otlp, --on-finding, --webhook."""
     group = parser.add_argument_group("telling other tools")
     group.add_argument(
         "--metrics", nargs="?", const=DEFAULT, type=_address, metavar="ADDR:PORT",
@@ -38,6 +38,10 @@ def add_outlets(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write them to this file, for node_exporter's textfile collector",
     )
+    group.add_argument(
+        "--otlp", action="store_true",
+        help="send them by OTLP over HTTP to where OTEL_EXPORTER_OTLP_ENDPOINT says (default http://localhost:4318)",
+    )  # fmt: skip
     group.add_argument(
         "--on-finding", metavar="COMMAND",
         help="run this once when a finding opens, changes severity or closes; JSON on its standard input",
@@ -55,7 +59,8 @@ def add_outlets(parser: argparse.ArgumentParser) -> None:
 @contextlib.contextmanager
 def outlets_of(options: argparse.Namespace) -> Iterator[Any]:
     """The Outlets that were asked for, listening; None where there are none. What failed is said at the end."""
-    if not any((options.metrics, options.metrics_file, options.on_finding, options.webhook)):
+    asked = (options.metrics, options.metrics_file, options.otlp, options.on_finding, options.webhook)
+    if not any(asked):
         if options.metrics_token:
             raise TuiadvisorError("--metrics-token: nothing is served; add --metrics")
         yield None
@@ -65,6 +70,7 @@ def outlets_of(options: argparse.Namespace) -> Iterator[Any]:
         address=options.metrics,
         token=_token(options.metrics_token) if options.metrics_token else "",
         file=Path(options.metrics_file) if options.metrics_file else None,
+        otlp=options.otlp,
         command=options.on_finding,
         webhook=_webhook(options.webhook),
         webhook_format=options.webhook_format,
