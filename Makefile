@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
 KINDS := not extended
 
-.PHONY: demo test test-all steady frameworks lint format bench fuzz accuracy strangers clean
+.PHONY: demo test test-all steady frameworks lint format package bundle bench fuzz accuracy strangers clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -52,6 +52,21 @@ lint: $(VENV)/.dev-installed  ## what CI checks beside the tests
 format: $(VENV)/.dev-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+$(VENV)/.package-installed: $(VENV)/.dev-installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $$($(BIN)/python tests/dev_requirements.py package)
+	touch $@
+
+package: $(VENV)/.package-installed  ## wheel and sdist in dist/, built, checked, and the wheel tried in an environment of its own
+	rm -rf dist/*.whl dist/*.tar.gz
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python release/try_wheel.py dist/*.whl
+
+bundle: $(VENV)/.package-installed  ## dist/tuiadvisor.pyz: one file for machines without a network, tried on every Python found here
+	$(BIN)/python release/bundle.py
+	BUNDLE=dist/tuiadvisor.pyz $(BIN)/python -m pytest tests/integration/test_bundle.py
 
 MINUTES ?= 5
 bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, measured side by side; half an hour

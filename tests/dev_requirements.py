@@ -1,7 +1,8 @@
-"""Print the `dev` dependency group of pyproject.toml, one requirement a word: pip before 25.1 cannot read groups."""
+"""Print a dependency group of pyproject.toml (default: dev) in words: pip before 25.1 cannot read groups."""
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -19,4 +20,4 @@ def requirements(groups: dict[str, list[object]], name: str) -> list[str]:
 
 if __name__ == "__main__":
     document = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
-    print(" ".join(requirements(document["dependency-groups"], "dev")))
+    print(" ".join(requirements(document["dependency-groups"], *(sys.argv[1:] or ["dev"]))))

@@ -12,11 +12,18 @@ SAFE_PATH = "-P"
 # An empty part of these lists, as `X=$X:/more` makes of an unset X, is the current folder too.
 _SEARCHED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - not imported yet
+# The one-file build (release/bundle.py) unpacks into a folder where no Python looks by itself.
+_IS_BUNDLE = os.path.exists(f"{_ROOT}/tuiadvisor-bundle")  # noqa: PTH110
 _OUR_FOLDERS = (_ROOT, f"{_ROOT}/probes", f"{_ROOT}/rules")  # of a checkout; installed, all lies in the first
 
 
 def python_command(module: str, *arguments: str, python: str = "") -> list[str]:
     """The command line that runs a module; python: another one than ours."""
+    if _IS_BUNDLE:  # PYTHONPATH would do, too, and bring our numpy into trainings that we start
+        find = (
+            f"import runpy,sys;sys.path.insert(0,{_ROOT!r});runpy.run_module({module!r},None,'__main__',True)"
+        )
+        return [python or sys.executable, SAFE_PATH, "-c", find, *arguments]
     return [python or sys.executable, SAFE_PATH, "-m", module, *arguments]
 
 
