@@ -63,6 +63,7 @@ package: $(VENV)/.package-installed  ## wheel and sdist in dist/, built, checked
 	$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python release/try_wheel.py dist/*.whl
+	$(BIN)/python release/manpage.py -o dist/tuiadvisor.1
 
 bundle: $(VENV)/.package-installed  ## dist/tuiadvisor.pyz: one file for machines without a network, tried on every Python found here
 	$(BIN)/python release/bundle.py

@@ -61,6 +61,7 @@ def file_commands(folder: Path) -> list[list[str]]:
         ["rules", "show", "straggler"],
         ["rules", "check"],
         ["doctor"],
+        ["completion", "bash"],
     ]
     return [[str(word) for word in line] for line in lines]
 

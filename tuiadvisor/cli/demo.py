@@ -92,7 +92,7 @@ AT_LEAST_S: Final = {
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument(
-        "scenario", nargs="?", default="slow-backward", choices=SCENARIOS, metavar="SCENARIO",
+        "scenario", nargs="?", default="slow-backward", choices=tuple(SCENARIOS), metavar="SCENARIO",
         help="one of: " + ", ".join(SCENARIOS),
     )  # fmt: skip
     parser.add_argument("--headless", action="store_true", help="no screens: print the verdict")
