@@ -1,0 +1,53 @@
+"""Workflows and issue templates: what they call is there, with no more rights than it needs, and nothing is interpolated
+into a shell.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tuiadvisor.cli.commands import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def steps(path: Path) -> list[dict[str, Any]]:
+    document = yaml.safe_load(path.read_text())
+    return [step for job in document["jobs"].values() for step in job["steps"]]
+
+
+def test_there_is_one_for_each_purpose() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["lint", "release", "test"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_call_targets_that_exist_with_few_rights(path: Path) -> None:
+    document = yaml.safe_load(path.read_text())
+    assert document["permissions"] == {"contents": "read"}
+    assert all("timeout-minutes" in job for job in document["jobs"].values())
+    runs = [step["run"] for step in steps(path) if "run" in step]
+    called = {word for run in runs for line in re.findall(r"\bmake ([a-z -]+)", run) for word in line.split()}
+    assert called <= TARGETS
+    assert not [run for run in runs if "${{" in run]  # a branch's name is a stranger's: by environment alone
+    for step in steps(path):
+        assert ("uses" in step) != ("run" in step)
+        if step.get("uses", "").startswith("actions/checkout"):
+            assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_templates_ask_for_commands_that_exist(path: Path) -> None:
+    text = path.read_text()
+    document = yaml.safe_load(text)
+    assert set(re.findall(r"tuiadvisor ([a-z]+)", text)) <= set(COMMANDS)
+    if path.stem != "config":
+        assert {"name", "description", "body"} <= set(document)
+        assert len({part["id"] for part in document["body"]}) == len(document["body"])
