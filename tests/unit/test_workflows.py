@@ -1,6 +1,4 @@
-"""Workflows and issue templates: what they call is there, with no more rights than it needs, and nothing is interpolated
-into a shell.
-"""
+"""Workflows and issue templates: what they call is there, with few rights, and no text of strangers meets a shell."""
 
 from __future__ import annotations
 
