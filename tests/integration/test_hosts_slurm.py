@@ -16,8 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 from nodes import PYTHONPATH, SCRIPT, can_make_nodes, free_port
-from patience import PATIENCE_S, RECORD_FOR, complaints
+from patience import PATIENCE_S, RECORD_FOR, complaints, wait_until
 from traps import Traps
+
+import tuiadvisor
 
 pytest.importorskip("torch")
 NEEDED = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
@@ -201,3 +203,36 @@ def test_jobs_that_cannot_be_watched_are_refused_in_one_line(slurm: Slurm) -> No
         assert (2, 1) == (done.returncode, done.stderr.count("\n")), done.stderr
         assert words in done.stderr
     slurm.ask("scancel", waiting)
+
+
+@pytest.mark.extended
+def test_a_step_with_our_prolog_ends_with_a_line_of_verdict(slurm: Slurm) -> None:
+    """As a user: two variables in the job script, no administrator."""
+    recipe = Path(__file__).parents[2] / "deploy" / "slurm"
+    launch = (
+        f"{sys.executable} -m torch.distributed.run --nnodes=2 --nproc-per-node=1 --node-rank=$SLURM_NODEID"
+    )
+    meet = f"--master-addr=127.0.0.1 --master-port={free_port()}"
+    fault = "--step-ms 20 --fault slow-data --fault-rank 1 --delay-ms 60 --seconds 3000 --print-every 0"
+    number = slurm.submit(
+        f"export SLURM_PROLOG={recipe}/prolog.sh SLURM_EPILOG={recipe}/epilog.sh TUIADVISOR_FOLDER={slurm.folder}\n"
+        f"export TUIADVISOR='{sys.executable} -m tuiadvisor'\n"
+        f"srun sh -c 'exec {launch} {meet} {SCRIPT} {fault}'\necho over\n",
+        "-N2", "--ntasks-per-node=1",
+    )  # fmt: skip
+    run = slurm.folder / f"tuiadvisor-{number}.0.tuirec"
+    log = slurm.folder / f"job.{number}.log"
+    noted = run.with_name(f"{run.name}.log")
+    wait_until(lambda: _is_decided(run), "a recording with a verdict", 1.0)
+    slurm.ask("scancel", f"{number}.0")
+    wait_until(lambda: "over" in log.read_text().split(), "the end of the job", 0.2)
+    lines = [line for line in log.read_text().splitlines() if line.startswith("tuiadvisor: ")]
+    assert len(lines) == 2, (log.read_text(), noted.read_text())
+    assert "rank 1" in lines[0], (lines, noted.read_text())
+    assert str(run) in lines[1]
+    assert not run.with_name(f"{run.name}.pid").exists()
+
+
+def _is_decided(run: Path) -> bool:
+    """Whether somebody who looks now is told what to do."""
+    return run.exists() and tuiadvisor.open(run).verdict.decision is not None

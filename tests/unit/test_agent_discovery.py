@@ -222,6 +222,20 @@ def test_several_processes_with_torch_are_listed(machine: Machine) -> None:
     assert found(RankFinder((61,))) == [(61, None)]
 
 
+def test_an_agent_of_a_slurm_job_sees_no_ranks_of_another_job_on_its_node(machine: Machine) -> None:
+    machine.add(60, 1, TRAIN, {"RANK": "0", "WORLD_SIZE": "1", "SLURM_JOB_ID": "7"})
+    assert found(RankFinder()) == [(60, 0)]
+    with pytest.raises(NoRanksError):
+        RankFinder(slurm_job="8").first()
+    machine.add(70, 1, TRAIN, {"RANK": "0", "WORLD_SIZE": "1", "SLURM_JOB_ID": "8"})
+    assert found(RankFinder(slurm_job="8")) == [(70, 0)]
+    machine.remove(60, 70)
+    machine.add(
+        80, 1, TRAIN, {"RANK": "0", "WORLD_SIZE": "1"}
+    )  # its variables were taken away: no job's for sure
+    assert found(RankFinder(slurm_job="8")) == [(80, 0)]
+
+
 def test_beside_ranks_a_process_with_torch_is_not_asked_about(machine: Machine) -> None:
     """A server, or the script that has spawned the ranks; where there is a choice anyhow it is one more."""
     add_torchrun(machine, 100)

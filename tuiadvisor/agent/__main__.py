@@ -14,6 +14,7 @@ from typing import Final
 
 from tuiadvisor import log
 from tuiadvisor.agent.agent import AgentConfig, run_agent
+from tuiadvisor.agent.candidates import SLURM_JOB
 from tuiadvisor.agent.descriptors import raise_limit
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.keys import Invitation, read_invitation, read_line_invitation
@@ -41,6 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pid", type=int, nargs="+", action="extend", default=[], help="ranks or a launcher")
     parser.add_argument("--parent-pid", type=int, help="leave when this process is gone")
     parser.add_argument("--wait", type=float, default=0.0, metavar="S", help="wait for ranks to appear")
+    parser.add_argument(
+        "--own-job", action="store_true", help="watch only ranks of the Slurm job that this is a step of"
+    )
     log.add_options(parser)
     given = parser.parse_args(arguments)
     with suppress(OSError):
@@ -52,8 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
         invitation = _invitation(given)
         control_fd = sys.stdin.fileno() if given.from_stdin else None
         config = AgentConfig(
-            invitation.url, tuple(given.pid), given.parent_pid, given.wait, invitation.key, control_fd
-        )
+            invitation.url, tuple(given.pid), given.parent_pid, given.wait, invitation.key, control_fd,
+            os.environ.get(SLURM_JOB, "") if given.own_job else "",
+        )  # fmt: skip
         return run_agent(config)
     except TuiadvisorError as error:
         print(f"tuiadvisor: {error}", file=sys.stderr)

@@ -60,6 +60,7 @@ class AgentConfig:
     control_fd: int | None = (
         None  # leave when this closes: whoever started us is gone; requests come from there
     )
+    slurm_job: str = ""  # nodes may be shared by several jobs
 
 
 def run_agent(config: AgentConfig, injector: Injector = REAL_INJECTOR) -> int:
@@ -89,7 +90,7 @@ class Agent:
         self._host = host_name()
         source = f"{self._host}/{os.getpid()}/{time.time_ns()}"
         self._hub = AgentLink(config.endpoint, source, key=config.key)
-        self._finder = RankFinder(config.pids)
+        self._finder = RankFinder(config.pids, slurm_job=config.slurm_job)
         self._drain = Drain()
         self._host_sampler = HostSampler(self._host)
         self._gpus = GpuSampler()

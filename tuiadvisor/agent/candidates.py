@@ -39,7 +39,8 @@ _SCHEDULERS: Final = (
     ("PMI_RANK", "PMI_SIZE", "", ""),
 )
 _NODE_RANKS: Final = ("NODE_RANK", "GROUP_RANK")
-_JOB_NAMES: Final = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "PMIX_NAMESPACE")
+SLURM_JOB: Final = "SLURM_JOB_ID"
+_JOB_NAMES: Final = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", SLURM_JOB, "PMIX_NAMESPACE")
 _NAMES: Final = frozenset(
     name for names in (_TORCH, *_SCHEDULERS, _NODE_RANKS, _JOB_NAMES) for name in names if name
 )
@@ -104,7 +105,9 @@ class Candidate:
 class Scanner:
     """Looks at all processes; remembers what it learned of those that can no longer change."""
 
-    def __init__(self) -> None:
+    def __init__(self, slurm_job: str = "") -> None:
+        """slurm_job: processes of other Slurm jobs are none of ours."""
+        self._slurm_job = slurm_job
         self.table: dict[int, Stat] = {}
         self.num_unreadable = 0
         self._known: dict[Life, Candidate | None] = {}
@@ -240,6 +243,9 @@ class Scanner:
             self.num_unreadable += found.comm.startswith("python")
             if found.comm.startswith("python"):
                 self._say_no_rank(found, "of another user")
+            return None
+        if self._slurm_job and variables.get(SLURM_JOB, self._slurm_job) != self._slurm_job:
+            self._say_no_rank(found, f"of Slurm job {variables[SLURM_JOB]}")
             return None
         source = self._source(found, variables)
         if not source:

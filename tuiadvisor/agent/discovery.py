@@ -99,14 +99,15 @@ def has_torch(pid: int) -> bool:
 class RankFinder:
     """Finds the ranks of one training at first, and those that an elastic restart brings later."""
 
-    def __init__(self, pids: tuple[int, ...] = (), *, takes_alone: bool = False) -> None:
+    def __init__(self, pids: tuple[int, ...] = (), *, takes_alone: bool = False, slurm_job: str = "") -> None:
         """takes_alone: where there are no ranks, also the only Python process with torch.
 
         That is for whoever asks what runs here: on a node of a job, a process beside its ranks is another's.
+        slurm_job: the only one whose processes count.
         """
         self.pids = pids
         self._takes_alone = takes_alone
-        self._scanner = Scanner()
+        self._scanner = Scanner(slurm_job)
         self._trainings: set[Training] = set()
         self._launchers: dict[int, int] = {}  # pid -> start ticks
         self._seen: set[Life] = set()

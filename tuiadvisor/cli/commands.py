@@ -134,7 +134,11 @@ def wants_screens(options: argparse.Namespace) -> bool:
 
 
 def end_in_order() -> None:
-    """SIGTERM ends a command as ^C does: probes are taken out, a demo's training ends, the terminal is given back."""
+    """SIGTERM ends a command as ^C does: probes are taken out, a demo's training ends, the terminal is given back.
+
+    Also where we were started with it blocked, as srun starts its prolog.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     signal.signal(signal.SIGTERM, _ended)
 
 

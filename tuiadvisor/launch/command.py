@@ -14,9 +14,15 @@ if TYPE_CHECKING:
 _TOO_OLD: Final = re.compile(rf"[Uu]nknown option:? {SAFE_PATH}\b")
 
 
-def agent_command(python: str = "", pids: Sequence[int] = (), log_options: Sequence[str] = ()) -> list[str]:
-    """The whole command line, ours unless another Python is named: no address and no key."""
+def agent_command(
+    python: str = "", pids: Sequence[int] = (), log_options: Sequence[str] = (), *, own_job: bool = False
+) -> list[str]:
+    """The whole command line, ours unless another Python is named: no address and no key.
+
+    own_job: it will be a step of a Slurm job, and watches that job alone.
+    """
     given = ["--pid", *map(str, pids)] if pids else []
+    given += ["--own-job"] if own_job else []
     return python_command("tuiadvisor.agent", "--from-stdin", *log_options, *given, python=python)
 
 

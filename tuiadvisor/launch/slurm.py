@@ -52,7 +52,8 @@ class SlurmLauncher(OneStepLauncher):
         # A node whose ranks have ended, or that has none, must not end the watching of the others.
         patience = ["--kill-on-bad-exit=0", "--wait=0", "--input=all", "--label", "--job-name=tuiadvisor"]
         place = ["srun", f"--jobid={self._job.job}", "--overlap", "--cpu-bind=none"]
-        return [*place, *size, *patience, *agent_command(self._python, log_options=log.for_remote())]
+        agent = agent_command(self._python, log_options=log.for_remote(), own_job=True)
+        return [*place, *size, *patience, *agent]
 
 
 def find_job(job: str) -> Job:
