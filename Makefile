@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
 KINDS := not extended
 
-.PHONY: demo test test-all steady frameworks lint format package bundle bench fuzz accuracy strangers clean
+.PHONY: demo test test-all steady frameworks lint format package bundle docs bench fuzz accuracy strangers clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -64,6 +64,14 @@ package: $(VENV)/.package-installed  ## wheel and sdist in dist/, built, checked
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python release/try_wheel.py dist/*.whl
 	$(BIN)/python release/manpage.py -o dist/tuiadvisor.1
+
+$(VENV)/.docs-installed: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $$($(BIN)/python tests/dev_requirements.py docs)
+	touch $@
+
+docs: $(VENV)/.docs-installed  ## the site in build/site: pages by symptom, and a reference made from the code; a link that leads nowhere ends it
+	$(BIN)/python release/site_pages.py build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bundle: $(VENV)/.package-installed  ## dist/tuiadvisor.pyz: one file for machines without a network, tried on every Python found here
 	$(BIN)/python release/bundle.py

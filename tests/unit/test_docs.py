@@ -11,7 +11,7 @@ import pytest
 from tuiadvisor.cli.commands import build_parser
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "rules" / "README.md"]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "rules" / "README.md"]
 
 
 def commands() -> list[tuple[str, str]]:

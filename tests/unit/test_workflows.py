@@ -23,7 +23,7 @@ def steps(path: Path) -> list[dict[str, Any]]:
 
 
 def test_there_is_one_for_each_purpose() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["lint", "release", "test"]
+    assert [path.stem for path in WORKFLOWS] == ["docs", "lint", "release", "test"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
