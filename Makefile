@@ -41,7 +41,7 @@ test-all: test  ## also every other fault, schedule and size; half an hour
 
 frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning, DeepSpeed and Ray run
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed "ray[train]"
-	$(BIN)/python -m pytest tests/integration/test_frameworks.py
+	$(BIN)/python -m pytest tests/integration/test_frameworks.py tests/integration/test_callbacks.py
 
 lint: $(VENV)/.dev-installed  ## what CI checks beside the tests
 	$(BIN)/ruff check .

@@ -26,6 +26,7 @@ from tuiadvisor.app.whole_recording import frames_of, whole_view
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.exporters.arrow import arrow_table
+from tuiadvisor.integrations.trackers import summary
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.report.document import document
 from tuiadvisor.report.page import Dossier, html_report
@@ -70,6 +71,10 @@ class Run:
     def diagnose(self) -> dict[str, Any]:
         """The document of `tuiadvisor diagnose --json` without its economics, which need an intent."""
         return document(self.view)
+
+    def summary(self) -> dict[str, float | str]:
+        """Figures and verdict as a flat dict for W&B, MLflow or TensorBoard; what is not known is absent."""
+        return summary(self.diagnose())
 
     def steps(self) -> Any:
         """A row a rank and step: pyarrow.Table, times in ns, null where unknown. Needs pyarrow."""

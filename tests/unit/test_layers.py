@@ -124,6 +124,7 @@ ALLOWED = {
         "orjson",
         "prometheus_client",
     ),
+    "tuiadvisor/integrations": ("tuiadvisor.integrations", "transformers", "lightning", "pytorch_lightning"),
     "tuiadvisor/mcpserver": (
         *(
             "tuiadvisor.mcpserver",
