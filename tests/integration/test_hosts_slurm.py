@@ -172,6 +172,19 @@ def test_every_node_of_the_job_is_watched_and_the_slow_rank_is_named(slurm: Slur
     assert 4 == len(_training(slurm))
 
 
+def test_doctor_asks_every_node_of_the_job(slurm: Slurm) -> None:
+    done = subprocess.run(
+        slurm.command("doctor", "--json"),
+        env=slurm.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    nodes = json.loads(done.stdout)["nodes"]
+    assert [node["name"] for node in nodes] == ["slurm1", "slurm2"]
+    for node in nodes:
+        states = {check["name"]: check["state"] for check in node["checks"]}
+        assert {states[name] for name in ("version", "files", "ports", "clock")} == {"ok"}
+
+
 def test_a_killed_command_leaves_nothing_in_the_job(slurm: Slurm) -> None:
     """Kill -9 of the recording: the step ends with its agents, the training runs on, no key was to be seen."""
     recording = subprocess.Popen(

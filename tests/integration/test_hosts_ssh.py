@@ -245,6 +245,26 @@ def _shown(pid: int) -> bytes:
     return text
 
 
+def test_doctor_asks_every_host(cluster: Cluster) -> None:
+    """Each by ssh: the checks of all, the shared file system, the clocks; one that is not there is named."""
+    done = cluster.run("doctor", "--json", "--hub-address", "127.0.0.1")
+    document = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, ""), document
+    assert NAMES == tuple(node["name"] for node in document["nodes"])
+    for node in document["nodes"]:
+        states = {check["name"]: check["state"] for check in node["checks"]}
+        assert {"ok"} == {states[name] for name in ("version", "machine", "rings", "files", "ports", "clock")}
+    told = subprocess.run(
+        [*cluster.command("doctor"), "--hosts", "node1,nowhere.invalid"],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert told.returncode == 1
+    assert re.search(
+        r"^missing +node +nowhere\.invalid: .*(resolve|Name or service)", told.stdout, re.MULTILINE
+    )
+    assert re.search(r"^ok +files .*\[node1\]$", told.stdout, re.MULTILINE)
+
+
 def test_what_fails_on_a_host_is_said_with_its_name(cluster: Cluster, tmp_path: Path) -> None:
     """A host that ssh does not know, a python without tuiadvisor or too old, a word that is no host: one line each."""
     old = tmp_path / "python3.10"

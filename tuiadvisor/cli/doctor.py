@@ -7,31 +7,24 @@ import importlib.util
 import os
 import platform
 import sys
-from dataclasses import asdict, dataclass
-from typing import Literal
+import time
+from collections import Counter
+from dataclasses import asdict
 
 from tuiadvisor import __version__
-from tuiadvisor.agent.gpu import GpuSampler
+from tuiadvisor.agent.gpu import load_nvml
+from tuiadvisor.agent.nvml import NvmlReader
 from tuiadvisor.agent.room import MIB
 from tuiadvisor.agent.session import places, room_for_ring
 from tuiadvisor.agent.stacks import find_spy
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.measuring import measure_peak, measured_lines
+from tuiadvisor.cli.node_checks import Check, look_at_nccl, look_at_shared_file, look_at_way_back
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject.armed import taken_folder, waiting_processes
 from tuiadvisor.inject.permission import tracing_forbidden, yama_scope
 from tuiadvisor.inject.refusals import has_ptrace_capability
 from tuiadvisor.session.machine import FILE_NAME, save_ceiling
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at."""
-
-    name: str
-    state: Literal["ok", "limited", "missing"]
-    found: str
-    remedy: str
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +39,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--threads", type=_threads, metavar="N",
         help="with --measure: as many as a rank has (torch.get_num_threads(); default: the cores this process may use)",
     )  # fmt: skip
+    parser.add_argument("--hosts", metavar="A,B", help="look at these machines, over ssh without a password")
+    parser.add_argument("--slurm", metavar="JOBID", help="look at the nodes of this running Slurm job")
+    parser.add_argument(
+        "--remote-python", default="", metavar="PATH", help="python with tuiadvisor on those machines"
+    )
+    parser.add_argument("--ssh-config", default="", metavar="FILE", help="with --hosts: ssh's own -F")
+    parser.add_argument(
+        "--hub-address",
+        default="",
+        metavar="ADDRESS",
+        help="an address of this machine that they shall reach",
+    )
+    # What one doctor asks another one.
+    parser.add_argument("--seen", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--reach", help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
     """Look and print; 1 if injection cannot work at all."""
+    if options.hosts or options.slurm:
+        if options.measure:
+            raise TuiadvisorError("--measure is of one machine: run it there")
+        from tuiadvisor.cli.doctor_nodes import look_at_nodes  # noqa: PLC0415 - ssh, Slurm and keys
+
+        return look_at_nodes(options)
     if options.measure:
         return _measure(options)
     if options.threads is not None:
@@ -60,11 +74,21 @@ def run(options: argparse.Namespace) -> int:
         look_at_armed(),
         look_at_rings(),
         look_at_gpus(),
+        look_at_nccl(),
         look_at_spy(),
         *look_at_terminal(),
     ]
+    if options.seen:
+        checks.append(look_at_shared_file(*options.seen))
+    if options.reach:
+        checks.append(look_at_way_back(options.reach))
     if options.json:
-        document = {"schema": 1, "tuiadvisor": __version__, "checks": [asdict(check) for check in checks]}
+        document = {
+            "schema": 1,
+            "tuiadvisor": __version__,
+            "checks": [asdict(check) for check in checks],
+            "wall_s": time.time(),
+        }
         print_document(document)
     else:
         for check in checks:
@@ -147,9 +171,12 @@ def look_at_rings() -> Check:
 
 def look_at_gpus() -> Check:
     """Devices through NVML."""
-    names = GpuSampler().names()
-    if names:
-        return Check("gpu", "ok", ", ".join(names), "")
+    nvml = load_nvml()
+    reader = NvmlReader(nvml) if nvml is not None else None
+    counted = Counter(str(gpu["name"] or "?") for gpu in reader.sample()) if reader is not None else {}
+    if counted and reader is not None:
+        found = ", ".join(f"{num} x {name}" if num > 1 else name for name, num in counted.items())
+        return Check("gpu", "ok", f"{found}, driver {reader.driver() or 'unknown'}", "")
     return Check("gpu", "limited", "no device through NVML", "device metrics will be unknown on this machine")
 
 

@@ -34,6 +34,7 @@ class Job:
     job: str
     num_nodes: int
     first_address: str
+    nodes: tuple[str, ...] = ()
 
 
 class SlurmLauncher(OneStepLauncher):
@@ -66,9 +67,15 @@ def find_job(job: str) -> Job:
     state, num_nodes, nodes = [*said.splitlines()[0].split("|"), "", ""][:3]
     if state != "RUNNING" or not num_nodes.isdecimal():
         raise TuiadvisorError(f"--slurm {job}: the job is {state.lower()}, not running; wait until it runs")
-    first = _ask(["scontrol", "show", "hostnames", nodes], job).split()[0]
-    found = _NODE_ADDRESS.search(_ask(["scontrol", "--oneliner", "show", "node", first], job))
-    return Job(job, int(num_nodes), found[1] if found else first)
+    names = tuple(_ask(["scontrol", "show", "hostnames", nodes], job).split())
+    found = _NODE_ADDRESS.search(_ask(["scontrol", "--oneliner", "show", "node", names[0]], job))
+    return Job(job, int(num_nodes), found[1] if found else names[0], names)
+
+
+def step_command(job: Job, node: str, words: Sequence[str]) -> list[str]:
+    """A command on one node of a job, inside its allocation and without a part of it."""
+    where = [f"--jobid={job.job}", f"--nodelist={node}", "--nodes=1", "--ntasks=1"]
+    return ["srun", *where, "--overlap", "--cpu-bind=none", "--job-name=tuiadvisor", *words]
 
 
 def _ask(command: Sequence[str], job: str) -> str:

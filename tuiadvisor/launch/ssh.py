@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A-Za-z0-9_.\[][A-Za-z0-9_.:%\[\]-]*")
 _FORWARDED: Final = re.compile(r"Allocated port (\d{1,5}) for remote forward")
 _NOT_FORWARDED: Final = re.compile(r"remote port forwarding failed")
-_NOT_INSTALLED: Final = re.compile(r"No module named '?tuiadvisor|No such file or directory|not found")
+NOT_INSTALLED: Final = re.compile(r"No module named '?tuiadvisor|No such file or directory|not found")
 _OPTIONS: Final = (
     "BatchMode=yes",  # a question for a password would hang unseen
     "LogLevel=INFO",  # below it the forwarded port is not said
@@ -88,7 +88,7 @@ class SshLauncher:
             elif _NOT_FORWARDED.search(line):
                 agent.fail("its sshd forwards no ports; give an address of this machine with --hub-address")
             elif not line.startswith("tuiadvisor:"):
-                agent.error = what_is_missing(line, _NOT_INSTALLED) or agent.error
+                agent.error = what_is_missing(line, NOT_INSTALLED) or agent.error
 
         try:
             agent = Launched(host, self.command(host, port), on_line)
@@ -102,10 +102,15 @@ class SshLauncher:
 
     def command(self, host: str, port: int) -> Sequence[str]:
         """The whole of ssh's command line: no key is on it."""
-        settings = [word for option in _OPTIONS for word in ("-o", option)]
-        config = ["-F", self._options.config] if self._options.config else []
-        tunnel = [] if self._options.hub_address else ["-R", f"127.0.0.1:0:127.0.0.1:{port}"]
-        remote = "exec " + shlex.join(
-            agent_command(self._options.remote_python, log_options=log.for_remote())
-        )
-        return ["ssh", "-T", "-x", "-a", *config, *settings, *tunnel, "--", host, remote]
+        tunnel = () if self._options.hub_address else ("-R", f"127.0.0.1:0:127.0.0.1:{port}")
+        agent = agent_command(self._options.remote_python, log_options=log.for_remote())
+        return ssh_command(self._options, host, agent, tunnel)
+
+
+def ssh_command(
+    options: SshOptions, host: str, words: Sequence[str], tunnel: Sequence[str] = ()
+) -> list[str]:
+    """A command on a host, without a terminal and without a question."""
+    settings = [word for option in _OPTIONS for word in ("-o", option)]
+    config = ["-F", options.config] if options.config else []
+    return ["ssh", "-T", "-x", "-a", *config, *settings, *tunnel, "--", host, f"exec {shlex.join(words)}"]
