@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import orjson
 import scaling_tables as scaling
 import test_import_flight_recorder as dumps
+import zstandard
 from fuzz_target import CSV_ODD, Target, from_file, hurt_json, with_odd
 from fuzzing import TOML_ODD, damaged
 
@@ -122,6 +123,12 @@ def file_targets(folder: Path) -> list[Target]:
             [marks],
             hurt_json,
             from_file(folder / "run.bookmarks.json", lambda _: bookmarks(str(folder / "run.tuirec"))),
+        ),
+        Target(
+            "kineto, zstd",
+            [zstandard.compress(gzip.decompress(trace))],
+            damaged,
+            from_file(folder / "rank3.json.zst", read_trace),
         ),
         Target("kineto, gzip", [trace], damaged, from_file(folder / "rank3.json.gz", read_trace)),
         hang_target(folder / "hang"),

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import zstandard
 from synthetic_run import Job
 from unit.test_contents import recording
 from unit.test_import_kineto import job as traced_job
@@ -89,14 +90,15 @@ def test_traces_of_a_folder_and_one_of_them(tmp_path: Path, capsys: pytest.Captu
         ("t.json", json.dumps({"deviceProperties": [{}], "traceEvents": []}), "kineto"),
     ],
 )
-@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
 def test_each_kind_is_recognised(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: tuple[str, str, str], is_packed: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: tuple[str, str, str], packed: str
 ) -> None:
     """By its content, packed or not, alone or in a folder; what the import says of it is the import's."""
     name, content, kind = file
-    path = tmp_path / (f"{name}.gz" if is_packed else name)
-    path.write_bytes(gzip.compress(content.encode()) if is_packed else content.encode())
+    path = tmp_path / f"{name}{packed}"
+    pack = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[packed]
+    path.write_bytes(pack(content.encode()))
     for target in (path, tmp_path):
         _, _, err = said(capsys, "open", str(target))
         assert f"as: tuiadvisor import {kind} " in err

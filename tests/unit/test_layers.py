@@ -188,6 +188,7 @@ ALLOWED = {
         "orjson",
         "prometheus_client",
         "pyarrow",
+        "zstandard",
     ),
     "tuiadvisor/stream": (
         "tuiadvisor.stream",

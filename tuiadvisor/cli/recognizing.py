@@ -1,6 +1,6 @@
 """What a file or folder is, by its content: a recording of ours, or which import reads it.
 
-Only the first bytes of a file are looked at, unpacked where it is gzip. A folder is what its readable files are.
+Only the first bytes of a file are looked at, unpacked where it is gzip or zstd. A folder is what its files are.
 """
 
 from __future__ import annotations

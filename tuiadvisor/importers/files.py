@@ -1,4 +1,4 @@
-"""Reading what others wrote, within bounds: plain or gzip, a chunk or a whole, a folder's regular files.
+"""Reading what others wrote, within bounds: plain, gzip or zstd, a chunk or a whole, a folder's regular files.
 
 Everything that is wrong with a file becomes one TuiadvisorError line.
 """
@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers import zst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_FILE_BYTES: Final = 8 << 30  # after decompression: beyond that it is no trace but a gzip bomb
+MAX_FILE_BYTES: Final = 8 << 30  # after decompression: beyond that it is no trace but a bomb
 MAX_WHOLE_BYTES: Final = 256 << 20  # for what must be parsed in one piece, ten times that in memory
 MAX_FILES: Final = 4096
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -30,7 +31,7 @@ OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|[dtpce]p)[-_.]?ra
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file's bytes, decompressed if it is gzip by its content. Errors of reading are one line."""
+    """The file's bytes, decompressed if it is gzip or zstd by its content. Errors of reading are one line."""
     try:
         # O_NONBLOCK: a named pipe must not hang us before we can see what it is.
         raw = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
@@ -41,16 +42,20 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     with raw:
         if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             raise TuiadvisorError(f"{path} is not a regular file: name a file")
-        is_gzip = raw.read(2) == GZIP_MAGIC
+        magic = raw.read(4)
         raw.seek(0)
         try:
-            if is_gzip:
+            if magic.startswith(GZIP_MAGIC):
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     yield cast("IO[bytes]", unpacked)
+            elif magic == zst.MAGIC:
+                with zst.unpacked(raw) as unpacked:
+                    yield unpacked
             else:
                 yield raw
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise TuiadvisorError(f"{path}: truncated or damaged gzip ({error}); copy it again") from None
+        except (EOFError, zlib.error, gzip.BadGzipFile, zst.ZstdError) as error:
+            kind = "zstd" if magic == zst.MAGIC else "gzip"
+            raise TuiadvisorError(f"{path}: truncated or damaged {kind} ({error}); copy it again") from None
         except OSError as error:
             raise TuiadvisorError(f"cannot read {path}: {error.strerror or error}") from None
 
@@ -67,14 +72,14 @@ def read_whole(path: Path, limit: int = MAX_WHOLE_BYTES) -> bytes:
 
 
 def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """The folder's regular files with one of the suffixes, by name; a single file stands for itself."""
+    """The folder's regular files with one of the suffixes, packed or not, by name; a single file stands for itself."""
     try:
         if folder.is_file():
             return [folder]
         entries = sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
     except OSError as error:
         raise TuiadvisorError(f"cannot open {folder}: {error.strerror}; name a folder of traces") from None
-    found = [Path(path) for path in entries if path.lower().endswith(suffixes)]
+    found = [Path(path) for path in entries if plain_name(path).endswith(suffixes)]
     if not found:
         raise TuiadvisorError(
             f"{folder} has no {' or '.join(suffixes)} files: name the folder with one file a rank"
@@ -84,6 +89,11 @@ def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
             f"{folder} has {len(found)} files, more than {MAX_FILES}: import a part of them"
         )
     return found
+
+
+def plain_name(name: str) -> str:
+    """In lower case, without what says how it is packed."""
+    return name.lower().removesuffix(".gz").removesuffix(".zst")
 
 
 def rank_in_name(name: str) -> int | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 import orjson
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers.files import listed, rank_in_name, read_whole
+from tuiadvisor.importers.files import listed, plain_name, rank_in_name, read_whole
 from tuiadvisor.metrics.hang.dump_consistency import contradicting
 from tuiadvisor.metrics.hang.missing_ranks import COLLECTIVE, P2P, Dump, Group, Operation, Progress
 
@@ -178,7 +178,7 @@ def _rank(path: Path, groups: dict[str, Group]) -> int:
     """The rank by the file's name, checked against the groups: every group of a rank has it as a member."""
     sets = [set(group.members) for group in groups.values() if group.members]
     common = set.intersection(*sets) if sets else set()
-    rank = _rank_in_name(path.name.removesuffix(".gz").removesuffix(".json"))
+    rank = _rank_in_name(plain_name(path.name).removesuffix(".json"))
     if rank is None:
         if len(common) == 1:
             return common.pop()

@@ -1,6 +1,6 @@
 """`import kineto DIR`: PyTorch Profiler traces, one file a rank, into event columns.
 
-In: a folder of .json or .json.gz.  Out: one RankTrace a readable file, and a line for every file that is not.
+In: a folder of .json, plain, .gz or .zst.  Out: one RankTrace a readable file, and a line for every file that is not.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def read_kineto(
     """
     traces: list[RankTrace] = []
     losses = []
-    paths = listed(folder, (".json", ".json.gz"))
+    paths = listed(folder, (".json",))
     for number, path in enumerate(paths, 1):
         told = None if progress is None else partial(progress, path.name, number, len(paths))
         try:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, StepFlag
-from tuiadvisor.importers.files import opened
+from tuiadvisor.importers.files import opened, plain_name
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun
 from tuiadvisor.importers.step_logs import StepLog, read_step_log
 from tuiadvisor.importers.textlogs import read_lines
@@ -69,7 +69,7 @@ def steplog_run(path: Path, progress: Progress | None = None) -> tuple[dict[str,
 
 
 def _read(path: Path, progress: Progress | None) -> _Log:
-    if path.is_dir() or path.name.lower().endswith((".jsonl", ".jsonl.gz")):
+    if path.is_dir() or plain_name(path.name).endswith(".jsonl"):
         return _titan(path, read_titan(path, progress))
     if progress is not None:
         progress(path.name, 1, 1)

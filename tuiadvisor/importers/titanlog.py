@@ -62,7 +62,7 @@ class LoggedRank:
 def read_titan(path: Path, progress: Progress | None = None) -> list[LoggedRank]:
     """All files that hold steps."""
     found = []
-    paths = listed(path, (".jsonl", ".jsonl.gz"))
+    paths = listed(path, (".jsonl",))
     for number, file in enumerate(paths, 1):
         if progress is not None:
             progress(file.name, number, len(paths))
