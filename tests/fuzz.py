@@ -48,6 +48,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.fio import fio_document
 from tuiadvisor.importers.flight_recorder import read_dump
 from tuiadvisor.importers.kineto import read_trace
+from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 from tuiadvisor.importers.nccl_tests import nccl_document
 from tuiadvisor.importers.ops import read_ops
 from tuiadvisor.importers.rank_metrics import read_rank_metric
@@ -345,6 +346,12 @@ def targets(folder: Path) -> list[Target]:
         Target("recording", [recording], hurt_recording, from_file(folder / "run.tuirec", read_recording)),
         Target("index", [with_index(folder)], hurt_indexed, from_file(folder / "run.tuirec", read_recording)),
         Target("kineto", [good_trace(folder)], hurt_json, from_file(folder / "rank1.json", read_trace)),
+        Target(
+            "kineto, report",
+            [good_trace(folder)],
+            hurt_json,
+            from_file(folder / "rank1.json", lambda path: kineto_summary(kineto_document(path))),
+        ),
         Target("flight-recorder", [late], hurt_json, from_file(folder / "rank02.json", read_dump)),
         Target("ops", [ops], csv_odd, from_file(folder / "ops.csv", read_ops)),
         Target("step_logs", [STEP_LOG], csv_odd, from_file(folder / "log.csv", read_step_log)),

@@ -43,6 +43,7 @@ def _frames(run: ImportedRun) -> Iterator[bytes]:
         "because": run.because,
         "notes": list(run.notes),
         "late_ranks": None if run.late_ranks is None else list(run.late_ranks),
+        **({} if run.device is None else {"device": run.device}),
     }
     about: dict[str, object] = {
         "schema": 1,

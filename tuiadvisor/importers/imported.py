@@ -6,7 +6,7 @@ What the source did not observe is unknown in it, never 0: columns that no row h
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.errors import TuiadvisorError
 
@@ -50,3 +50,4 @@ class ImportedRun:
     notes: tuple[str, ...] = ()  # what is not as it seems, or was left out
     parallel: dict[str, int] = field(default_factory=dict)
     schedule: str | None = None
+    device: dict[str, Any] | None = None  # what the devices did: ranks, kinds, kernels, says

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 MAX_EVENTS: Final = 50_000_000
 MAX_RANK: Final = 1 << 24
 MAX_STEPS: Final = 100_000
+MAX_KERNEL_NAMES: Final = 20_000  # of different names; those beyond are one
+MAX_NAME: Final = 160
+OTHER_NAMES: Final = "(other names)"
 LARGEST_NS: Final = (1 << 62) - 1
 
 
@@ -76,6 +79,8 @@ class RankTrace:
     why_no_rank: str = ""
     num_processes: int = 1  # whose events are in the file: of more than one its times are nobody's
     work: HostWork | None = None  # where it was asked for: what the training thread did
+    kernel_names: tuple[str, ...] = ()
+    name_of: Ints | None = None  # of each of events: an index into kernel_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,7 @@ def _narrow() -> array[int]:
 
 @dataclass(slots=True)
 class _Columns:
-    """Columns while they grow; plain arrays of integers: 37 bytes an event of the device, 16 a launch."""
+    """Columns while they grow; plain arrays of integers: 41 bytes an event of the device, 16 a launch."""
 
     begin: array[int] = field(default_factory=_wide)
     end: array[int] = field(default_factory=_wide)
@@ -157,6 +162,8 @@ class _Columns:
     )  # correlation of each launch, in the order of the file
     launch_begin: array[int] = field(default_factory=_wide)
     names: dict[str, int] = field(default_factory=dict)
+    kernel_names: dict[str, int] = field(default_factory=dict)
+    kernel_name: array[int] = field(default_factory=lambda: array("i"))  # of each device event
     members: dict[int, tuple[int, ...]] = field(default_factory=dict)
     guessed: dict[str, int] = field(default_factory=dict)
     steps: list[tuple[str, int, int]] = field(default_factory=list)
@@ -224,6 +231,13 @@ class _Columns:
         self.stream.append(_integer(arguments.get("stream"), -1))
         self.correlation.append(_integer(arguments.get("correlation"), -1))
         self.collective.append(collective)
+        self.kernel_name.append(self._name(name))
+
+    def _name(self, name: str) -> int:
+        short = name[:MAX_NAME]
+        if short not in self.kernel_names and len(self.kernel_names) >= MAX_KERNEL_NAMES:
+            short = OTHER_NAMES
+        return self.kernel_names.setdefault(short, len(self.kernel_names))
 
     def _host(self, event: dict[str, Any], category: str) -> None:
         name = event.get("name")
@@ -302,6 +316,8 @@ class _Columns:
             device_name=_device_name(source.rest.get("deviceProperties")),
             threads=_threads(source.rest.get("tuiadvisor")),
             work=self.work,
+            kernel_names=tuple(self.kernel_names),
+            name_of=_column(self.kernel_name),
         )
 
     def _of_several(

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.importers.devicework import device_work, one_rank_says, work_lines
 from tuiadvisor.importers.kernelnames import all_wait
 from tuiadvisor.importers.kineto import RankTrace, TraceFolder, read_kineto
 from tuiadvisor.importers.tracework import efficiency_lines, trace_efficiency
@@ -54,9 +55,9 @@ def look_at(
     def measure(trace: RankTrace) -> RankTrace:
         if keep is not None:
             keep(trace)
-        return replace(_measured(trace, times), work=None)
+        return replace(_measured(trace, times), work=None, name_of=None, kernel_names=())
 
-    folder = read_kineto(path, measure, progress, with_work=keep is not None)
+    folder = read_kineto(path, measure, progress, with_work=True)
     world = max((trace.world_size for trace in folder.traces if trace.world_size), default=None)
     counts = Counter(trace.rank for trace in folder.traces)
     missing = _missing(folder, world)
@@ -68,6 +69,7 @@ def look_at(
         "run": {"world_size": world, "missing_ranks": missing},
         "per_rank": rows,
         "stragglers": _stragglers(found, folder, missing),
+        "says": one_rank_says(rows, found is not None),
         "efficiency": trace_efficiency(folder.traces, world, measured),
         "unknown": _unknown(folder, times, world, found, missing),
         "losses": [*folder.losses, *_losses(folder, counts, found)],
@@ -89,6 +91,7 @@ class _Times:
     linked: GpuTime | None
     idle: tuple[StreamIdle, ...]
     num_events: int
+    work: dict[str, Any] | None = None  # what it computed, and why it did not
 
 
 def _measured(trace: RankTrace, times: dict[str, _Times]) -> RankTrace:
@@ -99,7 +102,7 @@ def _measured(trace: RankTrace, times: dict[str, _Times]) -> RankTrace:
     every = gpu_time(trace.events if trace.host is None else trace.host)
     linked = every if trace.host is None and trace.linked.all() else gpu_time(trace.events.only(trace.linked))
     num_events = int(trace.events.begin_ns.size)
-    times[trace.file] = _Times(every, linked, stream_idle(trace.events), num_events)
+    times[trace.file] = _Times(every, linked, stream_idle(trace.events), num_events, device_work(trace))
     none = trace.linked[:0].copy()
     return replace(trace, events=NO_EVENTS, host=None if trace.host is None else NO_EVENTS, linked=none)
 
@@ -122,6 +125,7 @@ def _row(trace: RankTrace, times: _Times, found: Arrivals | None, world: int | N
         "all": _times(every, seen),
         "linked": _times(linked, seen),
         "idle_by_stream": _idle(times.idle),
+        **with_waits(times.work, mine, found),
         "steps": [{"name": name, "duration_s": dur / NS} for name, _, dur in trace.steps],
         "gpu_events": times.num_events,
         "events": trace.num_events,
@@ -140,6 +144,16 @@ def _waits(mine: RankArrival | None, found: Arrivals | None) -> dict[str, float 
         "clock_offset_s": mine.clock_offset_ns / NS,
         "clock_uncertainty_s": (mine.clock_uncertainty_ns or 0) / NS,
     }
+
+
+def with_waits(
+    work: dict[str, Any] | None, mine: RankArrival | None, found: Arrivals | None
+) -> dict[str, Any]:
+    """What the device did, with how long it waited in collectives for ranks that came later; null: not compared."""
+    if work is None:
+        return {"time_by_cause": None, "kernels_by_kind": [], "top_kernels": []}
+    wait_s = _waits(mine, found)["wait_s"]
+    return {**work, "time_by_cause": {**work["time_by_cause"], "collective_wait_s": wait_s}}
 
 
 def _ratio(part: int, whole: int) -> float | None:
@@ -302,7 +316,8 @@ def kineto_summary(document: dict[str, Any]) -> str:
             f"{name:>6} {times['window_s']:9.4f} {_cell(times['compute_pct']):>8} {_cell(times['idle_pct']):>7} "
             f"{_seconds(times['comm_s']):>9} {_seconds(times['exposed_comm_s']):>9} {_cell(times['overlap_pct']):>8}"
         )
-    lines.append(document["stragglers"]["because"])
+    lines += document["says"] or [document["stragglers"]["because"]]
+    lines += work_lines(document["per_rank"])
     lines += efficiency_lines(document["efficiency"])
     lines += [f"unknown {item['metric']}: {item['why']}" for item in document["unknown"]]
     lines += [f"lost: {loss}" for loss in document["losses"]]

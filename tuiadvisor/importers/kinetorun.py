@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.devicework import recorded_work
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError
 from tuiadvisor.importers.kinetoreport import look_at
 from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, rank_rows
@@ -97,6 +98,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         late_ranks=tuple(row["rank"] for row in document["stragglers"]["ranks"]) if compared else None,
         because=document["stragglers"]["because"],
         notes=tuple(notes),
+        device=recorded_work(document, ranks),
     )
 
 

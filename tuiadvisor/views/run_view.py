@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
+    from tuiadvisor.views.device_work import DeviceWork
     from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.pipeline import PipelineView
@@ -51,6 +52,7 @@ class Imported:
     words: str  # what it is, and by which clock
     because: str  # what the import says of late ranks
     late_ranks: tuple[int, ...] | None  # whom it names; None where it could not compare
+    device: DeviceWork | None = None  # what the devices did, where the source tells
 
 
 @dataclass(frozen=True, slots=True)

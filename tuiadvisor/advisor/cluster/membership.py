@@ -13,6 +13,7 @@ import numpy as np
 
 from tuiadvisor.advisor.cluster.crowding import RunQueues, typical_wait
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
+from tuiadvisor.advisor.cluster.device_work import device_work
 from tuiadvisor.advisor.cluster.host_use import HostUse
 from tuiadvisor.advisor.cluster.memory import MemoryUse
 from tuiadvisor.advisor.cluster.off_core import Outside
@@ -230,6 +231,7 @@ class Roster:
             words=text(told, "words") or "",
             because=text(told, "because") or "",
             late_ranks=tuple(rank for rank in late if type(rank) is int) if isinstance(late, list) else None,
+            device=device_work(told.get("device")),
         )
         self.note(f"not live: imported from {self.imported.words or 'another tool'}")
         notes = told.get("notes")

@@ -40,6 +40,8 @@ def of_import(verdict: Verdict, imported: Imported | None) -> Verdict:
     sentence = verdict.sentence
     if verdict.decision is None and imported.late_ranks:
         sentence = f"{sentence} By the import {imported.because}."
+    elif verdict.decision is None and imported.device is not None and imported.device.says:
+        sentence = f"{sentence} By the trace {imported.device.says[0]}."
     none = ", and the trace has no more" if verdict.decision is None else ""
     said = f"; the import: {imported.because}" if imported.because else ""
     return replace(verdict, sentence=sentence, because=f"{verdict.because.rstrip('.')}{none}{said}")

@@ -26,6 +26,7 @@ from tuiadvisor.tui.contract.commands import CommandTable
 from tuiadvisor.tui.control import everywhere, in_time
 from tuiadvisor.tui.pages.comparison import ComparePage
 from tuiadvisor.tui.pages.details import FindingPage
+from tuiadvisor.tui.pages.device_work import DeviceWorkPage
 from tuiadvisor.tui.pages.efficiency import EfficiencyPage
 from tuiadvisor.tui.pages.goodput import GoodputPage
 from tuiadvisor.tui.pages.guidance import Guidance
@@ -58,6 +59,7 @@ PAGES: Final[tuple[type[Page], ...]] = (
     Runs,
     Home,
     EfficiencyPage,
+    DeviceWorkPage,
     LogPage,
     HelpPage,
     SelfTestPage,

@@ -1,0 +1,206 @@
+"""What a traced rank's device did: its window by cause, its kernels by kind, and those that took longest.
+
+In: a RankTrace with its events and its host's work.  Out: parts of the import's document, and sentences.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tuiadvisor.importers.computekinds import compute_kind
+from tuiadvisor.metrics.series.intervals import union
+from tuiadvisor.metrics.traces.device_split import device_split
+
+if TYPE_CHECKING:
+    from tuiadvisor.importers.hostwork import HostWork
+    from tuiadvisor.importers.kineto import RankTrace
+    from tuiadvisor.metrics.series.intervals import Intervals
+
+NS: Final = 1e9
+TOP: Final = 10
+SHOWN: Final = 5
+MAX_KEPT_RANKS: Final = 1024  # in a recording
+KEPT: Final = ("window_s", "compute_s", "exposed_s", "host_s", "collective_wait_s")
+WIDTH: Final = 60
+OTHER_HOST: Final = "other"
+# What a part of the window is called, where the training thread held the device up by what it did.
+HOST_WORDS: Final = {
+    "data_wait": "the training thread waits for data: the loader",
+    "forward": "the training thread launches too late in forward",
+    "backward": "the training thread launches too late in backward",
+    "optimizer": "the training thread launches too late in the optimizer",
+    OTHER_HOST: "the training thread launches too late outside of these phases",
+}
+WORDS: Final = {
+    "exposed_s": "communication that nothing hides",
+    "copy_s": "copies alone",
+    "launch_s": "between launch and start, or between two kernels",
+    "held_s": "held back by other streams or events",
+    "unknown_s": "idle, for a launch that is not in the trace",
+}
+
+
+def device_work(trace: RankTrace) -> dict[str, Any] | None:
+    """None where the trace has no events of a device, or is of several processes."""
+    split = device_split(trace.events, _doing(trace.work))
+    if split is None or trace.name_of is None:
+        return None
+    doing = {name: value / NS for name, value in split.host_doing.items()}
+    return {
+        "time_by_cause": {
+            "window_s": split.window_ns / NS,
+            "compute_s": split.compute_ns / NS,
+            "exposed_s": split.exposed_ns / NS,
+            "copy_s": split.copy_ns / NS,
+            "host_s": split.host_ns / NS,
+            "host_doing_s": {**doing, OTHER_HOST: split.host_ns / NS - sum(doing.values())},
+            "launch_s": split.launch_ns / NS,
+            "held_s": split.held_ns / NS,
+            "unknown_s": split.unknown_ns / NS,
+        },
+        **_kernels(trace),
+    }
+
+
+def _doing(work: HostWork | None) -> dict[str, Intervals]:
+    """When the training thread was in which phase."""
+    if work is None:
+        return {}
+    runs = work.runs()
+    phase = np.array(runs.phase)
+    return {
+        name: union(runs.begin_ns[phase == name], runs.end_ns[phase == name]) for name in sorted(runs.seen)
+    }
+
+
+def _kernels(trace: RankTrace) -> dict[str, Any]:
+    """Sums of each name and kind; what runs on several streams at once counts on each."""
+    name_of = trace.name_of if trace.name_of is not None else np.empty(0, dtype=np.int64)
+    took = (trace.events.end_ns - trace.events.begin_ns).astype(np.float64)
+    size = len(trace.kernel_names)
+    seconds, calls = np.bincount(name_of, took, size) / NS, np.bincount(name_of, minlength=size)
+    first = np.zeros(size, dtype=np.int64)
+    first[name_of[::-1]] = np.arange(name_of.size)[::-1]
+    kinds = [
+        compute_kind(name, int(trace.events.kind[at]))
+        for name, at in zip(trace.kernel_names, first, strict=True)
+    ]
+    by_kind: dict[str, list[float]] = {}
+    for kind, took_s, count in zip(kinds, seconds.tolist(), calls.tolist(), strict=True):
+        sums = by_kind.setdefault(kind, [0.0, 0.0])
+        sums[0], sums[1] = sums[0] + took_s, sums[1] + count
+    longest = np.argsort(-seconds, kind="stable")[:TOP].tolist()
+    return {
+        "kernels_by_kind": [
+            {"kind": kind, "seconds": sums[0], "kernels": int(sums[1])}
+            for kind, sums in sorted(by_kind.items(), key=lambda item: -item[1][0])
+        ],
+        "top_kernels": [
+            {
+                "name": trace.kernel_names[at],
+                "kind": kinds[at],
+                "seconds": float(seconds[at]),
+                "kernels": int(calls[at]),
+            }
+            for at in longest
+        ],
+    }
+
+
+def causes(found: dict[str, Any]) -> list[tuple[str, float]]:
+    """(why the device did not compute, seconds), the longest first; without what took no time."""
+    parts = [(HOST_WORDS[name], value) for name, value in found["host_doing_s"].items()]
+    parts += [(words, found[name]) for name, words in WORDS.items()]
+    return sorted(((words, value) for words, value in parts if value > 0), key=lambda part: -part[1])
+
+
+def one_rank_says(rows: list[dict[str, Any]], is_compared: bool) -> list[str]:
+    """What each of one or a few ranks' traces tells alone; empty where ranks were compared."""
+    if is_compared:
+        return []
+    return [says for row in rows[:SHOWN] if (says := _says(row, len(rows)))]
+
+
+def _says(row: dict[str, Any], num_rows: int) -> str:
+    found = row["time_by_cause"]
+    if found is None or not found["window_s"]:
+        return ""
+    window = found["window_s"]
+    who = "the device" if num_rows == 1 else f"the device of {_who(row)}"
+    num = len(row["steps"])
+    of = f"{num} step{'s' * (num > 1)} and what is around" if num else "a trace without step marks"
+    said = f"{who} computes {_percent(found['compute_s'], window)} of {window:.4g} s ({of})"
+    parts = causes(found)
+    if parts:
+        words, seconds = parts[0]
+        said += f"; the largest part of the rest, {_percent(seconds, window)}: {words}"
+    return f"{said}. {'One rank alone does' if num_rows == 1 else 'These traces do'} not tell who is late"
+
+
+def work_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Of the first rank with a device: where its window goes, its kinds and longest kernels."""
+    row = next((row for row in rows if row["time_by_cause"] is not None), None)
+    if row is None:
+        return []
+    window = row["time_by_cause"]["window_s"]
+    who = _who(row)
+    lines = [
+        f"{who}, not computing: "
+        + ", ".join(f"{_percent(s, window)} {words}" for words, s in causes(row["time_by_cause"])[:SHOWN])
+    ]
+    total = sum(each["seconds"] for each in row["kernels_by_kind"])
+    kinds = [f"{each['kind']} {_percent(each['seconds'], total)}" for each in row["kernels_by_kind"][:SHOWN]]
+    lines.append(f"{who}, kernels: " + ", ".join(kinds))
+    return lines + [
+        f"  {each['seconds']:9.4f} s {each['kernels']:>8,} x {each['name'][:WIDTH]}"
+        for each in row["top_kernels"][:SHOWN]
+    ]
+
+
+def _who(row: dict[str, Any]) -> str:
+    return str(row["file"]) if row["rank"] is None else f"rank {row['rank']}"
+
+
+def recorded_work(document: dict[str, Any], ranks: dict[str, int]) -> dict[str, Any] | None:
+    """What a recording keeps of it, of the files that it is made of; None: no device."""
+    rows = [
+        (ranks[row["file"]], row)
+        for row in document["per_rank"]
+        if row["file"] in ranks and row["time_by_cause"]
+    ]
+    if not rows:
+        return None
+    return {
+        "ranks": [
+            {
+                "rank": rank,
+                **{name: row["time_by_cause"][name] for name in KEPT},
+                "parts": [
+                    {"words": words, "seconds": seconds} for words, seconds in causes(row["time_by_cause"])
+                ],
+            }
+            for rank, row in rows[:MAX_KEPT_RANKS]
+        ],
+        "kinds": _together([row["kernels_by_kind"] for _, row in rows], "kind", rows),
+        "kernels": _together([row["top_kernels"] for _, row in rows], "name", rows)[: 2 * TOP],
+        "says": document["says"],
+    }
+
+
+def _together(
+    lists: list[list[dict[str, Any]]], key: str, rows: list[tuple[int, dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Entries of one name or kind of all ranks as one, the longest first; of_s: all kernels' time."""
+    whole = sum(each["seconds"] for _, row in rows for each in row["kernels_by_kind"])
+    found: dict[str, dict[str, Any]] = {}
+    for each in (entry for entries in lists for entry in entries):
+        sums = found.setdefault(each[key], {**each, "seconds": 0.0, "kernels": 0, "of_s": whole})
+        sums["seconds"] += each["seconds"]
+        sums["kernels"] += each["kernels"]
+    return sorted(found.values(), key=lambda each: -each["seconds"])
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "unknown"
