@@ -73,6 +73,8 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "pipeline-no-step": (views.live(views.unknown_everything()), ("3",)),
     "rank-detail": (views.live(views.straggler()), ("2", "s", "down", "enter")),
     "finding-detail": (views.live(views.straggler()), ("enter",)),
+    "kernels": (views.live(views.traced()), ("K",)),
+    "kernels-none": (views.live(views.straggler()), ("K",)),
     "goodput": (views.live(views.from_start()), ("W",)),
     "goodput-attached": (views.live(views.from_start(is_attached=True)), ("W",)),
     "goodput-unknown": (views.live(views.too_early()), ("W",)),

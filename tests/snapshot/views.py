@@ -8,6 +8,7 @@ from random import Random
 from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.tui.contract.feed import FeedState, PastState, ReplayState
 from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
+from tuiadvisor.views.device_work import DevicePart, DeviceTime, DeviceWork, KernelSum
 from tuiadvisor.views.goodput import Goodput, parts_of
 from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
 from tuiadvisor.views.run_view import (
@@ -16,6 +17,7 @@ from tuiadvisor.views.run_view import (
     CollectiveRow,
     Finding,
     HostRow,
+    Imported,
     Losses,
     Overlap,
     ProbeWork,
@@ -691,3 +693,24 @@ class FakeFeed:
 
     def show(self, state: FeedState) -> None:
         self.state = replace(state, version=self.state.version + 1)
+
+
+def traced() -> RunView:
+    """Of an imported trace: its devices wait for the loader, communication is not hidden."""
+    parts = (
+        DevicePart("the training thread waits for data: the loader", 0.285, 0.285),
+        DevicePart("exposed communication, which nothing hides", 0.1, 0.1),
+        DevicePart("between launch and start, or between two kernels", 0.021, 0.021),
+    )
+    kinds = (
+        KernelSum("matrix product", "matrix product", 0.42, 0.7, 1314),
+        KernelSum("communication", "communication", 0.18, 0.3, 80),
+    )
+    kernels = (
+        KernelSum("ampere_sgemm_128x64_nn", "matrix product", 0.42, 0.7, 1314),
+        KernelSum("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "communication", 0.18, 0.3, 80),
+    )
+    ranks = tuple(DeviceTime(rank, 1.0, 0.594, 0.1, 0.285, parts, 0.02 * rank) for rank in range(4))
+    words = "PyTorch Profiler traces, by the devices' clocks"
+    held = Imported("kineto", "traces", words, "rank 2 arrives last", (2,), DeviceWork(ranks, kinds, kernels))
+    return replace(straggler(), imported=held)

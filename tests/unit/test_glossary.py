@@ -20,7 +20,14 @@ from tuiadvisor.tui.control.registry import PAGES
 from tuiadvisor.views.efficiency import Efficiency
 from tuiadvisor.views.run_view import RunView
 
-OPENED = {**KEYS, "goodput": ("W",), "efficiency": ("F",), "scaling": ("6",), "advisor": ("5",)}
+OPENED = {
+    **KEYS,
+    "goodput": ("W",),
+    "efficiency": ("F",),
+    "kernels": ("K",),
+    "scaling": ("6",),
+    "advisor": ("5",),
+}
 WITH_TERMS = [page for page in PAGES if page.terms]
 EFFICIENT = views.live(
     replace(views.straggler(), efficiency=Efficiency(mfu=0.31, peak_flops=1e14, ridge_flop_byte=295.0))
@@ -29,6 +36,7 @@ SEEN = {
     **STATES,
     "from start": views.live(views.from_start()),
     "efficient": EFFICIENT,
+    "traced": views.live(views.traced()),
 }
 BESIDE = desks.desk(scaling=desks.sized(), comparison=desks.comparison(), session=desks.guided_session())
 CARD = (("gain", "1.69x"), ("break-even", "after 1,200 steps"))

@@ -34,7 +34,7 @@ HOST_WORDS: Final = {
     OTHER_HOST: "the training thread launches too late outside of these phases",
 }
 WORDS: Final = {
-    "exposed_s": "communication that nothing hides",
+    "exposed_s": "exposed communication, which nothing hides",
     "copy_s": "copies alone",
     "launch_s": "between launch and start, or between two kernels",
     "held_s": "held back by other streams or events",
