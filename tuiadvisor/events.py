@@ -92,6 +92,9 @@ class EventKind(IntEnum):
     # Gradients of one bucket that became ready one after another (begin, end: the first and the last of them; group:
     # bucket; seq: place in the order of launch; detail: number of gradients).
     BUCKET_PIECE = 50
+    # Work of a traced device (group: stream; seq: index into the names of kernels; num_bytes: how many of one kind
+    # are joined in it, which lie closer than can be shown; detail: kind of work, as metrics.traces.gpu_timeline).
+    DEVICE_SLICE = 51
     # Pipeline, one a chunk (group: stage index, seq: micro-batch). Detail of a backward: 1 with the weights'
     # gradients, 0 input gradients only. A wait (group and seq unknown) belongs to the chunk after it.
     STAGE_FORWARD = 64

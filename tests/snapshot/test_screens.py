@@ -151,6 +151,8 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
     ),
     "advisor-answer": (desks.desk(session=desks.guided_session()), ("5", "right", "right", "down", "enter")),
     "advisor-reading": (desks.desk(session_note="reading before.tuirec: 43 %"), ("5",)),
+    "timeline": (desks.desk(timeline=views.timeline()), ("Z", "down", "+")),
+    "timeline-none": (desks.desk(timeline_note="no recording is open: tuiadvisor open TRACE"), ("Z",)),
     "scaling": (desks.desk(scaling=desks.sized()), ("6",)),
     "scaling-entry": (desks.desk(scaling=desks.sized()), ("6", "down", "down")),
     "scaling-typing": (desks.desk(scaling=desks.sized()), ("6", "enter", "backspace", "3")),

@@ -33,6 +33,7 @@ from tuiadvisor.views.run_view import (
     Window,
 )
 from tuiadvisor.views.stall import Stall
+from tuiadvisor.views.timeline import Timeline, TimelineLane
 
 PARTS_S = {
     "data_wait": 0.0021,
@@ -714,3 +715,19 @@ def traced() -> RunView:
     words = "PyTorch Profiler traces, by the devices' clocks"
     held = Imported("kineto", "traces", words, "rank 2 arrives last", (2,), DeviceWork(ranks, kinds, kernels))
     return replace(straggler(), imported=held)
+
+
+def timeline() -> Timeline:
+    """Four ranks of two streams each; rank 2 computes longer, the others' communication waits for it."""
+    lanes = []
+    for rank in range(4):
+        late = rank == 2
+        compute = ("CCCCcc.CCC......" if not late else "CCCCccCCCCCCCC..") * 3
+        comm = ("....nNNNNNNNNN.." if not late else "....n.........N.") * 3
+        names = (
+            ("ampere_sgemm_128x64_nn", 0.012),
+            ("void at::native::vectorized_elementwise_kernel<4>", 0.004),
+        )
+        lanes.append(TimelineLane(rank, 7, compute, 0.6, names))
+        lanes.append(TimelineLane(rank, 20, comm, 0.5, (("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0.02),)))
+    return Timeline(1.25, 1.31, 4.0, tuple(lanes), ((0, 104), (16, 105), (32, 106)), 2e-6)

@@ -171,6 +171,7 @@ ALLOWED = {
             "tuiadvisor.preferences",
         ),
         *("tuiadvisor.ownpython", "tuiadvisor.shellword", "tuiadvisor.__version__", "tuiadvisor_rules"),
+        *("tuiadvisor.metrics.steps", "tuiadvisor.metrics.traces", "numpy"),
         *("aiohttp", "orjson", "platformdirs", "textual", "textual_serve"),
     ),
     "tuiadvisor/scaling": ("tuiadvisor.scaling", "tuiadvisor.errors", "numpy", "scipy"),

@@ -20,6 +20,7 @@ from tuiadvisor.tui.contract.feed import FeedCommand
 EXAMPLES = {
     "int": 1,
     "float": 2.0,
+    "float | None": 2.0,
     "str": "/none.tuirec",
     "tuple[int, ...]": (0,),
     "tuple[str, ...]": ("/none.tuirec",),

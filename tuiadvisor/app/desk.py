@@ -38,6 +38,7 @@ from tuiadvisor.tui.contract.desk import (
     GoLive,
     ListJobs,
     ListRuns,
+    LookAt,
     NudgeSize,
     OpenRun,
     Report,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from tuiadvisor.app.advising import GuidedAdvice
     from tuiadvisor.app.feed import Feed
     from tuiadvisor.app.sizing import Sizing
+    from tuiadvisor.app.timeline import SlicesRead
     from tuiadvisor.preferences import Preferences
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.intent import Intent
@@ -102,6 +104,7 @@ class Desk:
         self._session_file = session_file
         self._conductor: GuidedAdvice | None = None
         self._sizing = sizing
+        self._slices: tuple[str, SlicesRead] | None = None  # of the recording whose timeline was looked at
         self.home = feed if not open_path else None
         self.folder = Path(folder)
         self._feed = feed
@@ -206,6 +209,8 @@ class Desk:
                 self._state_size(entry, text)
             case NudgeSize(entry, by):
                 self._nudge_size(entry, by)
+            case LookAt(begin_s, end_s, num_cells):
+                self._look_at(begin_s, end_s, num_cells)
             case _:
                 assert_never(command)
 
@@ -259,7 +264,7 @@ class Desk:
         self._opening = None
         if former is not None:
             former.stop()
-        self._change(open_path=path)
+        self._change(open_path=path, timeline=None, timeline_note="")
         self._say(f"opened {Path(path).name} at its end: S seeks, [ steps back, 8 shows the list")
 
     def _go_live(self) -> None:
@@ -270,7 +275,7 @@ class Desk:
         self._feed = self.home
         if former is not None:
             former.stop()
-        self._change(open_path="")
+        self._change(open_path="", timeline=None, timeline_note="")
 
     def _compare(self, before: str, after: str) -> None:
         # Here and below: what only some keys need is loaded with the first of them, not before the first frame.
@@ -413,6 +418,32 @@ class Desk:
         left = sizing.num_waiting()
         note = f"{text_of.count(left, 'recording')} still to be read" if left else ""
         self._change(scaling=sizing.picture(), scaling_note=note)
+
+    # --- timeline
+
+    def _look_at(self, begin_s: float, end_s: float | None, num_cells: int) -> None:
+        """The slices of a recording are read once; a key held down: only the last picture is worth making."""
+        from tuiadvisor.app.timeline import NO_RECORDING, SlicesRead  # noqa: PLC0415 - only when asked for
+
+        path = self._state.open_path
+        if not path:
+            self._slices = None
+            self._change(timeline=None, timeline_note=NO_RECORDING)
+            return
+        if self._slices is None or self._slices[0] != path:
+            self._slices = None
+            self._change(timeline=None, timeline_note="reading …")
+            try:
+                frames = self._frames(path, f"reading {Path(path).name}", self._note_timeline)
+                self._slices = (path, SlicesRead(frames))
+            except TuiadvisorError as error:
+                self._change(timeline_note=str(error))
+                return
+        if self._commands.empty():
+            self._change(timeline=self._slices[1].picture(begin_s, end_s, num_cells), timeline_note="")
+
+    def _note_timeline(self, text: str) -> None:
+        self._change(timeline_note=text)
 
     def _note_scaling(self, text: str) -> None:
         self._change(scaling_note=text)

@@ -219,6 +219,8 @@ class _Trace:
                 "device",
                 {"step": row["step"], "may_be_later_ns": row["seq"]},
             )
+        elif kind == _DEVICE_SLICE:
+            kind, category = f"stream {row['group']}", "device"
         shown = {"name": kind, "cat": category, "pid": pid, "tid": tid}
         begin_us = self._us(source, begin_ns)
         if end_ns is None or end_ns < begin_ns:
@@ -369,6 +371,7 @@ def _origin_ns(found: Survey) -> int:
 
 
 _DEVICE_PHASE: Final = kind_name(EventKind.DEVICE_PHASE)
+_DEVICE_SLICE: Final = kind_name(EventKind.DEVICE_SLICE)
 
 
 def _device_phase(row: dict[str, int | None]) -> str:

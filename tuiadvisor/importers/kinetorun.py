@@ -12,7 +12,8 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.devicework import recorded_work
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError
 from tuiadvisor.importers.kinetoreport import look_at
-from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, rank_rows
+from tuiadvisor.importers.slices import MAX_SLICES, DeviceSlices, device_slices, with_slices
+from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, numbered, rank_rows
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.op_table import named
 
@@ -35,15 +36,26 @@ def kineto_run(
     """(the import's document, the run)."""
     rows: dict[str, RankRows] = {}
     launched: set[str] = set()
+    slices: dict[str, DeviceSlices] = {}
+    names: dict[str, int] = {}
 
     def keep(trace: RankTrace) -> None:
         if trace.num_processes == 1 and trace.work is not None:
             rows[trace.file] = rank_rows(trace, trace.work.runs())
+            slices[trace.file] = device_slices(trace, numbered(trace), names, MAX_SLICES)
             if trace.comm or trace.linked.any():
                 launched.add(trace.file)
 
     looked = look_at(path, measured, keep, progress)
-    return looked.document, _run(path, looked, rows, launched)
+    run = _run(path, looked, rows, launched)
+    return looked.document, with_slices(run, _of_ranks(run, looked, slices), names)
+
+
+def _of_ranks(run: ImportedRun, looked: Looked, slices: dict[str, DeviceSlices]) -> dict[int, DeviceSlices]:
+    """By rank; a single trace that does not say which it is of stands as rank 0."""
+    kept = {one.rank for one in run.ranks}
+    found = {trace.rank or 0: slices[trace.file] for trace in looked.folder.traces if trace.file in slices}
+    return {rank: those for rank, those in found.items() if rank in kept}
 
 
 def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[str]) -> ImportedRun:

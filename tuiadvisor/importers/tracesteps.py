@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind, StepFlag
-from tuiadvisor.metrics.series.intervals import union
+from tuiadvisor.metrics.series.intervals import cover
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, COMPUTE
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from tuiadvisor.importers.hostwork import Runs
     from tuiadvisor.importers.kineto import RankTrace
-    from tuiadvisor.metrics.series.intervals import Intervals
     from tuiadvisor.metrics.steps.arrays import Ints
     from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
 
@@ -50,28 +49,6 @@ class RankRows:
     num_left_out: int = 0  # collectives beyond MAX_CALLS
 
 
-@dataclass(frozen=True, slots=True)
-class _Cover:
-    """How much of the time before t some intervals cover."""
-
-    intervals: Intervals
-    before: Ints
-
-    def until(self, times: Ints) -> Ints:
-        begin, end = self.intervals.begin, self.intervals.end
-        if not begin.size:
-            return np.zeros(times.size, dtype=np.int64)
-        at = np.searchsorted(begin, times, side="right") - 1
-        inside = np.minimum(times, end[np.maximum(at, 0)]) - begin[np.maximum(at, 0)]
-        return np.where(at >= 0, self.before[np.maximum(at, 0)] + inside, 0)
-
-
-def _cover(begin: Ints, end: Ints) -> _Cover:
-    merged = union(begin.astype(np.int64), end.astype(np.int64))
-    length = merged.end - merged.begin
-    return _Cover(merged, np.cumsum(length) - length)
-
-
 def numbered(trace: RankTrace) -> list[tuple[int, int, int]]:
     """(number, begin, end) of each step, as the marks count them; in their order where they do not rise."""
     marks = [(name, begin, begin + dur) for name, begin, dur in trace.steps if dur > 0]
@@ -92,10 +69,10 @@ def rank_rows(trace: RankTrace, runs: Runs) -> RankRows:
     on_device = trace.host is None and bool(trace.events.begin_ns.size)
     events = trace.events if trace.host is None else trace.host
     is_comm = (events.kind == COMM) | (events.kind == COMM_GUESSED)
-    comm = _cover(events.begin_ns[is_comm], events.end_ns[is_comm])
+    comm = cover(events.begin_ns[is_comm], events.end_ns[is_comm])
     compute = events.kind == COMPUTE
-    hiding = _cover(events.begin_ns[compute], events.end_ns[compute])
-    either = _cover(events.begin_ns[compute | is_comm], events.end_ns[compute | is_comm])
+    hiding = cover(events.begin_ns[compute], events.end_ns[compute])
+    either = cover(events.begin_ns[compute | is_comm], events.end_ns[compute | is_comm])
     passed = _Borders(events) if on_device else None
     shown = runs.seen | (frozenset({"comm_exposed"}) if is_comm.any() else frozenset())
     step_rows: list[Row] = []

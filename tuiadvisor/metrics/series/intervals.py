@@ -46,3 +46,27 @@ def both(one: Intervals, other: Intervals) -> int:
         return 0
     together = union(np.concatenate((one.begin, other.begin)), np.concatenate((one.end, other.end)))
     return one.length + other.length - together.length
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """How much of the time before t some intervals cover."""
+
+    intervals: Intervals
+    before: Ints
+
+    def until(self, times: Ints) -> Ints:
+        """One sum for each time."""
+        begin, end = self.intervals.begin, self.intervals.end
+        if not begin.size:
+            return np.zeros(times.size, dtype=np.int64)
+        at = np.searchsorted(begin, times, side="right") - 1
+        inside = np.minimum(times, end[np.maximum(at, 0)]) - begin[np.maximum(at, 0)]
+        return np.where(at >= 0, self.before[np.maximum(at, 0)] + inside, 0)
+
+
+def cover(begin: Ints, end: Ints) -> Cover:
+    """Of intervals that may overlap."""
+    merged = union(begin.astype(np.int64), end.astype(np.int64))
+    length = merged.end - merged.begin
+    return Cover(merged, np.cumsum(length) - length)

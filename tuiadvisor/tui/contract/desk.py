@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.comparison import Comparison
     from tuiadvisor.views.job_list import JobEntry
     from tuiadvisor.views.run_list import RunEntry
+    from tuiadvisor.views.timeline import Timeline
 
 # --- what the screens may ask of it
 
@@ -108,6 +109,15 @@ class NudgeSize:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAt:
+    """A stretch of the timeline of the recording that is shown; end_s None: all of it."""
+
+    begin_s: float
+    end_s: float | None
+    num_cells: int
+
+
+@dataclass(frozen=True, slots=True)
 class ListJobs:
     """Look for trainings of this machine and for the user's jobs in Slurm."""
 
@@ -135,6 +145,7 @@ DeskCommand = (
     | Scale
     | StateSize
     | NudgeSize
+    | LookAt
 )
 
 
@@ -158,6 +169,8 @@ class DeskState:
     session_note: str = ""
     scaling: Picture | None = None
     scaling_note: str = ""
+    timeline: Timeline | None = None
+    timeline_note: str = ""
     answer: str = ""  # to the last command, in one line
     num_answers: int = 0  # an answer that counts up is a new one
     version: int = 0

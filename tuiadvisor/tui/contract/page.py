@@ -69,6 +69,7 @@ class Place(Protocol):
     desk: DeskState
     stack: list[Page]
     page_rows: int  # that the page on top drew
+    width: int  # of the screen as it was drawn last
     commands: tuple[Command, ...]  # all there are
 
     @property

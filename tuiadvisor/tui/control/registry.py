@@ -42,6 +42,7 @@ from tuiadvisor.tui.pages.ranks import Ranks
 from tuiadvisor.tui.pages.runs import Runs
 from tuiadvisor.tui.pages.scaling import ScalingPage
 from tuiadvisor.tui.pages.selftest import SelfTestPage
+from tuiadvisor.tui.pages.timeline import TimelinePage
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.page import Page
@@ -60,6 +61,7 @@ PAGES: Final[tuple[type[Page], ...]] = (
     Home,
     EfficiencyPage,
     DeviceWorkPage,
+    TimelinePage,
     LogPage,
     HelpPage,
     SelfTestPage,
