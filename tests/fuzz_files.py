@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import orjson
 import scaling_tables as scaling
 import test_import_flight_recorder as dumps
+import test_import_nsys as nsys
 import zstandard
 from fuzz_target import CSV_ODD, Target, from_file, hurt_json, with_odd
 from fuzzing import TOML_ODD, damaged
@@ -22,6 +23,7 @@ from tuiadvisor.app.bookmarks import bookmarks
 from tuiadvisor.app.preferences_file import read as read_preferences
 from tuiadvisor.importers.hangreport import hang_document, hang_summary
 from tuiadvisor.importers.kineto import read_trace
+from tuiadvisor.importers.nsysreport import nsys_document, nsys_summary
 from tuiadvisor.preferences import Preferences, toml
 from tuiadvisor.scaling.table import read_table
 from tuiadvisor.session.intent import Intent, read_intent, write_intent
@@ -129,6 +131,12 @@ def file_targets(folder: Path) -> list[Target]:
             [zstandard.compress(gzip.decompress(trace))],
             damaged,
             from_file(folder / "rank3.json.zst", read_trace),
+        ),
+        Target(
+            "nsys",
+            [nsys.export(folder / "good.sqlite", num_steps=3).read_bytes()],
+            damaged,
+            from_file(folder / "hurt.sqlite", lambda path: nsys_summary(nsys_document(path))),
         ),
         Target("kineto, gzip", [trace], damaged, from_file(folder / "rank3.json.gz", read_trace)),
         hang_target(folder / "hang"),

@@ -49,6 +49,14 @@ KINDS: Final = {
         "kineto_summary",
         run="kinetorun.kineto_run",
     ),
+    "nsys": Kind(
+        "Nsight Systems' SQLite export (nsys export --type sqlite): kernels, NCCL, NVTX ranges as steps",
+        "PATH",
+        "nsysreport",
+        "nsys_document",
+        "nsys_summary",
+        run="nsysreport.nsys_run",
+    ),
     "ops": Kind(
         "a per-operation trace, parquet or CSV, into the what-if analysis",
         "TABLE",

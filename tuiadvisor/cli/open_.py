@@ -17,7 +17,7 @@ from tuiadvisor.shellword import shell_word
 if TYPE_CHECKING:
     import argparse
 
-WITH_STEPS: Final = frozenset({"kineto", "ops", "steplog"})  # whose screens can be shown
+WITH_STEPS: Final = frozenset({"kineto", "nsys", "ops", "steplog"})  # whose screens can be shown
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

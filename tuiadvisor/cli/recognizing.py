@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers import nsys
 from tuiadvisor.importers.files import MAX_FILES, opened
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
@@ -28,6 +29,7 @@ RECORDING: Final = "recording"
 WORDS: Final = {
     RECORDING: "a recording of tuiadvisor",
     "kineto": "PyTorch Profiler traces",
+    "nsys": "Nsight Systems' export",
     "ops": "a per-operation table",
     "flight-recorder": "flight-recorder dumps of a hang",
     "nccl-tests": "the output of nccl-tests",
@@ -96,6 +98,8 @@ def kind_of(path: Path) -> str | None:
         return RECORDING
     if head.startswith(b"PAR1"):
         return "ops"
+    if head.startswith(nsys.MAGIC):
+        return "nsys"
     if head.startswith(PICKLED):
         raise TuiadvisorError(
             f"{path}: a pickle, which is never opened; write the flight recorder's dump as JSON "
@@ -139,6 +143,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _readable() -> str:
     return (
-        "what can be opened: recordings, PyTorch Profiler traces, operation tables (Parquet, CSV), "
+        "what can be opened: recordings, PyTorch Profiler traces, Nsight Systems' exports, operation tables "
+        "(Parquet, CSV), "
         "flight-recorder dumps (JSON), logs of steps, nccl-tests, fio, metrics pages of serving engines"
     )

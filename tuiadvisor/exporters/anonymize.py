@@ -37,7 +37,7 @@ _STATES: Final = frozenset(state.name.lower() for state in RankState)
 _GAPS: Final = frozenset({FRAMES_MISSING, AGENT_SILENT, AGENT_RETURNED, BAD_FRAMES, NOT_RECORDED})
 _BACKENDS: Final = frozenset({"gloo", "nccl", "mpi", "ucc", "xccl", "hccl", "cpu:gloo,cuda:nccl"})
 _DEVICES: Final = frozenset({"cpu", "cuda", "xpu", "mps", "hpu", "npu"})
-_IMPORTS: Final = frozenset({"kineto", "ops", "steplog", "metrics"})
+_IMPORTS: Final = frozenset({"kineto", "nsys", "ops", "steplog", "metrics"})
 _PIPELINE_FIELDS: Final = ("stages", "ranks", "micro_batches", "first_rank")
 _SCHEDULES: Final = frozenset(
     {

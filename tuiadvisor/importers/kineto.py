@@ -1,6 +1,7 @@
-"""`import kineto DIR`: PyTorch Profiler traces, one file a rank, into event columns.
+"""`import kineto DIR`: PyTorch Profiler traces, one file a rank, or Nsight Systems' exports, into event columns.
 
-In: a folder of .json, plain, .gz or .zst.  Out: one RankTrace a readable file, and a line for every file that is not.
+In: a folder of .json, plain, .gz or .zst, or of .sqlite.  Out: one RankTrace a readable file, and a line for every
+file that is not.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tuiadvisor.importers.kernelnames import (
     collective_of,
     kind_of,
 )
+from tuiadvisor.importers.nsys import PROCESS_OF, NsysProcess, is_nsys, processes
 from tuiadvisor.importers.opflops import OpShapes
 from tuiadvisor.importers.processes import Processes
 from tuiadvisor.importers.traceevents import TraceFile
@@ -104,11 +106,14 @@ def read_kineto(
     """
     traces: list[RankTrace] = []
     losses = []
-    paths = listed(folder, (".json",))
+    paths = listed(folder, (".json", ".sqlite"))
     for number, path in enumerate(paths, 1):
         told = None if progress is None else partial(progress, path.name, number, len(paths))
         try:
-            traces.append(measure(read_trace(path, told, with_work=with_work)))
+            if is_nsys(path):
+                traces += [measure(trace) for trace in read_nsys(path, told, with_work=with_work)]
+            else:
+                traces.append(measure(read_trace(path, told, with_work=with_work)))
         except TuiadvisorError as error:
             losses.append(str(error).replace(f"{folder}/", ""))
     if not traces:
@@ -124,15 +129,39 @@ def read_trace(path: Path, told: Callable[[], None] | None = None, *, with_work:
 
     told: called now and then while it is read.
     """
-    source = TraceFile(path)
+    return _read(TraceFile(path), path.name, told, with_work=with_work)
+
+
+def read_nsys(
+    path: Path, told: Callable[[], None] | None = None, *, with_work: bool = False
+) -> list[RankTrace]:
+    """Each process of an export of Nsight Systems. TuiadvisorError when it is damaged or holds no kernel."""
+    found = processes(path)
+    if len(found) == 1:
+        return [_read(found[0], path.name, told, with_work=with_work)]
+    # A file of several processes is one node's: where each has a device of its own, that is its rank there.
+    devices = [one.devices for one in found]
+    apart = all(len(each) == 1 for each in devices) and len(set(devices)) == len(devices)
+    traces = []
+    for one in found:
+        name = f"{path.name} process {one.process % PROCESS_OF}, device {min(one.devices)}"
+        trace = _read(one, name, told, with_work=with_work)
+        why = "" if apart else "shares its device, and Nsight Systems does not say which rank it is"
+        traces.append(replace(trace, rank=min(one.devices) if apart else None, why_no_rank=why))
+    return traces
+
+
+def _read(
+    source: TraceFile | NsysProcess, name: str, told: Callable[[], None] | None, *, with_work: bool
+) -> RankTrace:
     columns = _Columns(work=HostWork() if with_work else None)
     for batch in source.batches():
         if told is not None:
             told()
         columns.take(batch)
         if columns.num_events > MAX_EVENTS:
-            raise TuiadvisorError(f"{path} has more than {MAX_EVENTS} events: trace fewer steps")
-    return columns.trace(path.name, source)
+            raise TuiadvisorError(f"{source.path} has more than {MAX_EVENTS} events: trace fewer steps")
+    return columns.trace(name, source)
 
 
 def _wide() -> array[int]:
@@ -283,7 +312,7 @@ class _Columns:
             if self.work is not None:
                 self.work.mark(event)
 
-    def trace(self, file: str, source: TraceFile) -> RankTrace:
+    def trace(self, file: str, source: TraceFile | NsysProcess) -> RankTrace:
         begin, end = _column(self.begin), _column(self.end)
         linked, launch = self._launches()
         events = GpuEvents(begin, end, _column(self.kind), _column(self.stream), launch)
@@ -321,7 +350,7 @@ class _Columns:
         )
 
     def _of_several(
-        self, file: str, source: TraceFile, events: GpuEvents, num_processes: int, world: int
+        self, file: str, source: TraceFile | NsysProcess, events: GpuEvents, num_processes: int, world: int
     ) -> RankTrace:
         """What is left of a file that several ranks' traces were merged into: how many, and that they are no rank."""
         return RankTrace(

@@ -1,0 +1,218 @@
+"""Nsight Systems' SQLite exports: figures, screens and recordings as of PyTorch's profiler; hostile files get one line.
+
+Tables as `nsys export --type sqlite` makes them (user guide of Nsight Systems, "SQLite Schema Reference").
+"""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from fuzzing import chances, damaged
+from test_import_kineto import ALL_REDUCE
+from test_import_recording import imported
+
+from tuiadvisor.cli import main
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.nsysreport import nsys_document, nsys_summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = """
+CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT);
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+ contextId INTEGER, greenContextId INTEGER, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER,
+ demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, mangledName INTEGER, gridX INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+ contextId INTEGER, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, bytes INTEGER NOT NULL,
+ copyKind INTEGER NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NOT NULL, eventClass INTEGER NOT NULL,
+ globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL);
+CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, rangeId INTEGER,
+ category INTEGER, color INTEGER, text TEXT, globalTid INTEGER, endGlobalTid INTEGER, textId INTEGER, domainId INTEGER);
+"""
+US = 1000
+INSERT = {
+    name: f"INSERT INTO {name} VALUES ({','.join('?' * num)})"  # noqa: S608 - the names are below
+    for name, num in (
+        ("NVTX_EVENTS", 11),
+        ("CUPTI_ACTIVITY_KIND_KERNEL", 12),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", 7),
+    )
+}
+ENDLESS = (
+    "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) "
+    "SELECT x AS globalPid, x AS deviceId FROM n; CREATE TABLE StringIds (id INTEGER, value TEXT);"
+)
+GEMM = "ampere_sgemm_128x64_nn"
+BASE = 7_000_000_000
+
+
+def pid_of(rank: int) -> int:
+    return (1 << 56) + ((4711 + rank) << 24)
+
+
+def export(
+    path: Path, num_ranks: int = 1, num_steps: int = 30, schema: str = SCHEMA, mark: str = "step {}"
+) -> Path:
+    """Steps of 10 ms in each process: 1 ms loader, 6 ms of matrix products of 0.5 ms, all-reduce 5 to 9 ms.
+
+    Rank 2 comes 3.95 ms later to it.
+    """
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executescript(schema)
+        strings = {1: GEMM, 2: ALL_REDUCE, 3: "cudaLaunchKernel", 4: "aten::linear"}
+        database.executemany("INSERT INTO StringIds VALUES (?, ?)", strings.items())
+        number = 0
+        for rank in range(num_ranks):
+            for step in range(num_steps):
+                at, tid = BASE + 10_000 * US * step, pid_of(rank) + 99
+                nvtx = [(at, at + 10_000 * US, mark.format(step), None)]
+                nvtx += [
+                    (at, at + 1000 * US, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", None)
+                ]
+                nvtx += [(at + 1010 * US, at + 1500 * US, None, 4)]
+                nvtx += [(at + 1600 * US, at + 4000 * US, "MmBackward0, seq = 7, op_id = 9", None)]
+                for begin, end, text, key in nvtx:
+                    row = (begin, end, 59, None, None, None, text, tid, None, key, 0)
+                    database.execute(INSERT["NVTX_EVENTS"], row)
+                late = 3950 * US if rank == 2 else 0
+                kernels = [(1100 + 500 * each, 1600 + 500 * each, 7, 1) for each in range(12)]
+                for begin, end, stream, name in [*kernels, (5000 + late // US, 9000, 20, 2)]:
+                    number += 1
+                    row = (
+                        at + begin * US,
+                        at + end * US,
+                        rank,
+                        1,
+                        None,
+                        stream,
+                        number,
+                        pid_of(rank),
+                        name,
+                        name,
+                        name,
+                        1,
+                    )
+                    database.execute(INSERT["CUPTI_ACTIVITY_KIND_KERNEL"], row)
+                    launch = (at + 1050 * US, at + 1055 * US, 0, tid, number, 3, 0)
+                    database.execute(INSERT["CUPTI_ACTIVITY_KIND_RUNTIME"], launch)
+    return path
+
+
+def test_one_process_is_one_ranks_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its rank is in the file's name; steps are ranges, the loader is named, communication overlaps as laid out."""
+    told, view = imported(export(tmp_path / "report_rank3.sqlite"), capsys, "nsys")
+    assert ("nsys", 3) == (told["source"]["kind"], told["per_rank"][0]["rank"])
+    row = told["per_rank"][0]
+    assert 30 == len(row["steps"])
+    assert pytest.approx(30 * 6e-3) == row["all"]["compute_s"]
+    assert pytest.approx(30 * 4e-3) == row["comm_total_s"]
+    assert pytest.approx((7.1 - 5) / 4) == row["overlap"]
+    assert [GEMM, ALL_REDUCE] == [each["name"] for each in row["top_kernels"]]
+    causes = row["time_by_cause"]
+    assert pytest.approx(29 * 1e-3, rel=0.01) == causes["host_doing_s"]["data_wait"]
+    assert view.imported is not None
+    assert ("nsys", "nsys") == (view.imported.kind, told["source"]["kind"])
+    assert 1e-3 == pytest.approx(view.step.seconds["data_wait"])
+
+
+def test_processes_of_a_node_are_ranks_by_their_devices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Said so; the late one is named as of traces."""
+    told, view = imported(export(tmp_path / "report.sqlite", 4), capsys, "nsys")
+    assert [0, 1, 2, 3] == [row["rank"] for row in told["per_rank"]]
+    assert [2] == [row["rank"] for row in told["stragglers"]["ranks"]]
+    assert [2] == [one.rank for one in view.stragglers]
+    assert any("numbers of their devices" in note for note in view.losses.notes)
+
+
+def test_processes_that_share_a_device_are_of_no_rank(tmp_path: Path) -> None:
+    """Nobody is named."""
+    path = export(tmp_path / "report.sqlite", 2)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = 0")
+    told = nsys_document(path)
+    assert [None, None] == [row["rank"] for row in told["per_rank"]]
+    assert any("shares its device" in item["why"] for item in told["unknown"])
+
+
+@pytest.mark.parametrize("mark", ["step {}", "iteration {}", "ProfilerStep#{}", "train_step", "Iter-{}"])
+def test_ranges_that_are_steps(tmp_path: Path, mark: str) -> None:
+    """As people name them, with a number or in their order."""
+    (row,) = nsys_document(export(tmp_path / "a.sqlite", num_steps=3, mark=mark))["per_rank"]
+    assert ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"] == [step["name"] for step in row["steps"]]
+
+
+def test_without_steps_there_is_a_summary_and_no_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what to write around a step."""
+    path = export(tmp_path / "a.sqlite", mark="epoch {}")
+    assert 2 == main(["import", "nsys", str(path), "-o", str(tmp_path / "out.tuirec")])
+    assert "torch.cuda.nvtx.range_push" in capsys.readouterr().err
+    assert 0 == main(["open", str(path)])
+    out = capsys.readouterr()
+    assert "Nsight Systems' export; as: tuiadvisor import nsys" in out.err
+    assert "matrix product" in out.out
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        ("CREATE TABLE notes (text TEXT);", "another file than an export of Nsight Systems"),
+        ("CREATE TABLE StringIds (id INTEGER, value TEXT);", "no kernel of any process"),
+        (
+            ENDLESS,
+            "no kernel of any process",
+        ),
+    ],
+)
+def test_another_database_gets_one_line(tmp_path: Path, make: str, says: str) -> None:
+    """A view is not a table: nothing that a file defines is run."""
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(make)
+    with pytest.raises(TuiadvisorError, match=says):
+        nsys_document(path)
+
+
+def test_a_packed_database_is_to_be_unpacked(tmp_path: Path) -> None:
+    """One line."""
+    path = tmp_path / "a.sqlite"
+    path.write_bytes(gzip.compress(export(tmp_path / "b.sqlite").read_bytes()))
+    with pytest.raises(TuiadvisorError):
+        nsys_document(path)
+
+
+def test_cells_of_another_kind_are_left_out(tmp_path: Path) -> None:
+    """SQLite keeps whatever is put into a column."""
+    path = export(tmp_path / "a.sqlite")
+    with closing(sqlite3.connect(path)) as database, database:
+        for value in ("x", b"\xff\xfe", 1.5, -5, 1 << 62):
+            row = (value, value, value, value, value, value, value, pid_of(0), value, value, value, value)
+            database.execute(INSERT["CUPTI_ACTIVITY_KIND_KERNEL"], row)
+        database.execute(
+            "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET correlationId = 'odd' WHERE correlationId = 3"
+        )
+    (row,) = nsys_document(path)["per_rank"]
+    assert pytest.approx(30 * 6e-3) == row["all"]["compute_s"]
+
+
+def test_damaged_databases_get_an_answer_or_one_line(tmp_path: Path) -> None:
+    """Pages changed, cut, doubled."""
+    good = export(tmp_path / "a.sqlite", num_steps=5).read_bytes()
+    path, refusals = tmp_path / "hurt.sqlite", []
+    for chance in chances(120):
+        path.write_bytes(damaged(good, chance))
+        try:
+            nsys_summary(nsys_document(path))
+        except TuiadvisorError as error:
+            refusals.append(str(error))
+    assert refusals
+    assert not any("\n" in said for said in refusals)

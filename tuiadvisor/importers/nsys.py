@@ -1,0 +1,229 @@
+"""Nsight Systems' SQLite export as traces: kernels, copies, launches and NVTX ranges, one trace a process.
+
+In: what `nsys export --type sqlite` writes.  Out: batches of events as PyTorch's profiler names them, which
+`importers.kineto` reads. Tables and columns: Nsight Systems' user guide, "SQLite Schema Reference"; a GlobalId holds
+the process in the bits from 24 on, the thread in those below. Tables are made as they are needed, so each may be
+missing. Steps are NVTX ranges that are called a step or an iteration; ranges of emit_nvtx are operators. The file is
+another's: only tables are read, no views, no functions, and every value is checked.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.files import MAX_FILE_BYTES, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MAGIC: Final = b"SQLite format 3\0"
+BATCH: Final = 20_000
+MAX_ROWS: Final = 50_000_000
+MAX_STRINGS: Final = 2_000_000
+MAX_CELL_BYTES: Final = 1 << 20
+MAX_PROCESSES: Final = 64
+LARGEST_NS: Final = (1 << 61) - 1
+KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
+COPIES: Final = {"CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "Memset"}
+CATEGORIES: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
+RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
+NVTX: Final = "NVTX_EVENTS"
+STRINGS: Final = "StringIds"
+PROCESS_OF: Final = 1 << 24
+STEP: Final = re.compile(
+    r"(?:profilerstep#|(?:train(?:ing)?[ _-]?)?(?:step|iter|iteration|batch)[ _:#=-]*)(\d{1,9})",
+    re.IGNORECASE,
+)
+UNNUMBERED: Final = re.compile(r"(?:train(?:ing)?[ _-]?)?(?:step|iteration)", re.IGNORECASE)
+OPERATOR: Final = re.compile(r"[a-z_0-9]+::|\w+Backward\d*\b")
+EMITTED: Final = re.compile(
+    r", (?:seq|op_id|sizes|input_op_ids|stid) = "
+)  # torch.autograd.profiler.emit_nvtx
+MIXED: Final = "another file than an export of Nsight Systems: nsys export --type sqlite REPORT"
+
+
+@dataclass(slots=True)
+class NsysProcess:
+    """One process of the file, to be read as a trace file is."""
+
+    path: Path
+    process: int
+    devices: tuple[int, ...]
+    rest: dict[str, Any] = field(default_factory=dict)
+    num_bytes: int = 0
+
+    def batches(self) -> Iterator[list[Any]]:
+        """Launches and ranges first, then what ran. TuiadvisorError for what is damaged."""
+        with _opened(self.path) as database:
+            names = _strings(database)
+            yield from _batched(_launches(database, self.process))
+            yield from _batched(_ranges(database, self.process, names))
+            yield from _batched(_device(database, self.process, names))
+
+
+def is_nsys(path: Path) -> bool:
+    """By its first bytes; packed files are told where they are read."""
+    with opened(path) as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def processes(path: Path) -> list[NsysProcess]:
+    """Those that ran something on a device, by device."""
+    with _opened(path) as database:
+        found: dict[int, set[int]] = {}
+        for table in (KERNELS, *COPIES):
+            for process, device in _rows(database, table, ("globalPid", "deviceId")):
+                if type(process) is int and process >= 0 and len(found) <= MAX_PROCESSES:
+                    found.setdefault(process // PROCESS_OF, set()).add(device if type(device) is int else 0)
+        if not found:
+            has = _columns(database, KERNELS) or _columns(database, NVTX) or _columns(database, STRINGS)
+            raise TuiadvisorError(
+                f"{path}: no kernel of any process: profile with --trace=cuda,nvtx"
+                if has
+                else f"{path}: {MIXED}"
+            )
+    if len(found) > MAX_PROCESSES:
+        raise TuiadvisorError(f"{path}: more than {MAX_PROCESSES} processes: export one node's report")
+    num_bytes = path.stat().st_size
+    ordered = sorted(found.items(), key=lambda item: (min(item[1]), item[0]))
+    return [NsysProcess(path, process, tuple(sorted(devices)), {}, num_bytes) for process, devices in ordered]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """Read only; nothing that the file defines is run."""
+    with opened(path) as file:
+        if file.read(2) == b"\x1f\x8b" or file.seekable() is False:
+            raise TuiadvisorError(f"{path}: unpack it first: a database is not read through")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise TuiadvisorError(f"{path} is above {MAX_FILE_BYTES >> 30} GiB: profile fewer steps")
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            database.text_factory = lambda text: text.decode("utf-8", "replace")
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES)
+            for pragma in (
+                "trusted_schema = OFF",
+                "cell_size_check = ON",
+                "query_only = ON",
+                "mmap_size = 0",
+            ):
+                database.execute(f"PRAGMA {pragma}")
+            yield database
+    # The words for a damaged schema quote it, and may not be UTF-8.
+    except (sqlite3.Error, OverflowError, UnicodeError) as error:
+        raise TuiadvisorError(f"{path}: damaged SQLite ({str(error)[:120]}); export it again") from None
+
+
+def _columns(database: sqlite3.Connection, table: str) -> set[str]:
+    """Of a table, not of a view; empty where there is none."""
+    kinds = database.execute("SELECT type FROM sqlite_master WHERE name = ?", (table,)).fetchall()
+    if kinds != [("table",)]:
+        return set()
+    # Computed columns would run what the file says; table_info does not list them.
+    return {str(row[1]) for row in database.execute(f'PRAGMA table_info("{table}")')}
+
+
+def _rows(database: sqlite3.Connection, table: str, wanted: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """Rows of the wanted columns, None for a column that is missing."""
+    there = _columns(database, table)
+    if not there & set(wanted):
+        return
+    chosen = ", ".join(f'"{name}"' if name in there else "NULL" for name in wanted)
+    # The names are constants of this file.
+    cursor = database.execute(f'SELECT {chosen} FROM "{table}"')  # noqa: S608
+    for number, row in enumerate(cursor):
+        if number >= MAX_ROWS:
+            raise TuiadvisorError(f"{table} has more than {MAX_ROWS} rows: profile fewer steps")
+        yield row
+
+
+def _strings(database: sqlite3.Connection) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for key, value in _rows(database, STRINGS, ("id", "value")):
+        if type(key) is int and isinstance(value, str) and len(names) < MAX_STRINGS:
+            names[key] = value[:400]
+    return names
+
+
+def _launches(database: sqlite3.Connection, process: int) -> Iterator[dict[str, Any]]:
+    for start, end, thread, correlation in _rows(
+        database, RUNTIME, ("start", "end", "globalTid", "correlationId")
+    ):
+        if _of(thread, process) and _is_span(start, end):
+            yield _event("cuda_runtime", "launch", (start, end), thread, {"correlation": correlation})
+
+
+def _device(database: sqlite3.Connection, process: int, names: dict[int, str]) -> Iterator[dict[str, Any]]:
+    wanted = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
+    for *row, short, full in _rows(database, KERNELS, (*wanted, "shortName", "demangledName")):
+        yield from _ran(row, process, "kernel", names.get(full) or names.get(short) or "kernel")
+    for table, name in COPIES.items():
+        for row in _rows(database, table, wanted):  # type: ignore[assignment]
+            yield from _ran(row, process, CATEGORIES[name], name)
+
+
+def _ran(row: Any, process: int, category: str, name: str) -> Iterator[dict[str, Any]]:
+    start, end, of, device, stream, correlation = row
+    if _of(of, process) and _is_span(start, end):
+        arguments = {"stream": stream, "correlation": correlation}
+        yield _event(category, name, (start, end), device if type(device) is int else 0, arguments)
+
+
+def _ranges(database: sqlite3.Connection, process: int, names: dict[int, str]) -> Iterator[dict[str, Any]]:
+    num_steps = 0
+    for start, end, thread, text, key in _rows(
+        database, NVTX, ("start", "end", "globalTid", "text", "textId")
+    ):
+        name = text if isinstance(text, str) else names.get(key)
+        if not name or not _of(thread, process) or not _is_span(start, end):
+            continue
+        name = EMITTED.split(name[:400], maxsplit=1)[0].strip()
+        step = STEP.fullmatch(name)
+        if step or UNNUMBERED.fullmatch(name):
+            number = step[1] if step else num_steps
+            num_steps += 1
+            yield _event("user_annotation", f"ProfilerStep#{number}", (start, end), thread, {})
+        else:
+            category = "cpu_op" if OPERATOR.match(name) else "user_annotation"
+            yield _event(category, name, (start, end), thread, {})
+
+
+def _of(key: Any, process: int) -> bool:
+    return type(key) is int and key // PROCESS_OF == process
+
+
+def _is_span(start: Any, end: Any) -> bool:
+    return type(start) is int and type(end) is int and 0 <= start <= end <= LARGEST_NS
+
+
+def _event(
+    category: str, name: str, span: tuple[int, int], thread: int, arguments: dict[str, Any]
+) -> dict[str, Any]:
+    start, end = span
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 0,
+        "tid": thread % PROCESS_OF,
+        # Microseconds as text: nanoseconds since a boot do not fit a double's.
+        "ts": f"{start // 1000}.{start % 1000:03d}",
+        "dur": f"{(end - start) // 1000}.{(end - start) % 1000:03d}",
+        "args": arguments,
+    }
+
+
+def _batched(events: Iterator[dict[str, Any]]) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    for event in events:
+        batch.append(event)
+        if len(batch) >= BATCH:
+            yield batch
+            batch = []
+    yield batch
