@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import scaling_tables as scaling
+import test_import_communication_logs as logs
 import test_import_flight_recorder as dumps
 import test_import_nsys as nsys
 import zstandard
@@ -137,6 +138,25 @@ def file_targets(folder: Path) -> list[Target]:
             [nsys.export(folder / "good.sqlite", num_steps=3).read_bytes()],
             damaged,
             from_file(folder / "hurt.sqlite", lambda path: nsys_summary(nsys_document(path))),
+        ),
+        *(
+            Target(
+                kind,
+                [content.encode()],
+                with_odd(TABLE_ODD)
+                if kind == "deepspeed"
+                else damaged
+                if kind == "nccl-inspector"
+                else hurt_json,
+                from_file(folder / name, read),
+            )
+            for kind, (read, name, content) in logs.READERS.items()
+        ),
+        Target(
+            "nccl-inspector, values",
+            [logs.call(0, 1, 100).encode()],
+            hurt_json,
+            from_file(folder / "one.json", logs.READERS["nccl-inspector"][0]),
         ),
         Target("kineto, gzip", [trace], damaged, from_file(folder / "rank3.json.gz", read_trace)),
         hang_target(folder / "hang"),

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 HEAD_BYTES: Final = 1 << 16
 LOOKED_AT: Final = 256  # files of a folder
-ONE_FILE: Final = frozenset({"ops", "nccl-tests", "fio", "serving"})  # whose import takes a single file
+ONE_FILE: Final = frozenset(
+    {"ops", "nccl-tests", "fio", "serving", "metrics", "deepspeed", "memory"}
+)  # whose import takes a single file
 RECORDING: Final = "recording"
 WORDS: Final = {
     RECORDING: "a recording of tuiadvisor",
@@ -34,6 +36,10 @@ WORDS: Final = {
     "flight-recorder": "flight-recorder dumps of a hang",
     "nccl-tests": "the output of nccl-tests",
     "fio": "fio's JSON output",
+    "metrics": "a metric of each rank",
+    "nccl-inspector": "logs of NCCL's Inspector",
+    "deepspeed": "output of DeepSpeed's communication logger",
+    "memory": "a memory timeline of torch.profiler",
     "serving": "a metrics page of a serving engine",
     "steplog": "a log of steps",
 }
@@ -43,9 +49,13 @@ KEYS: Final = (
     ("flight-recorder", re.compile(rb'"(?:pg_config|pg_status|nccl_version|entries)"\s*:')),
     ("fio", re.compile(rb'"fio version"\s*:')),
     ("steplog", re.compile(rb'"log_type_name"\s*:')),
+    ("nccl-inspector", re.compile(rb'"coll_(?:perf|exec_time_us)"\s*:')),
+    ("metrics", re.compile(rb'"event_time"\s*:\s*\[')),
 )
+TIMELINE: Final = re.compile(rb"^\s*\[\s*\[\s*-?\d[\d.]*\s*[,\]]")
 LIST_OF_EVENTS: Final = re.compile(rb'^\s*\[\s*\{[^{}]{0,200}"ph"\s*:')
 NCCL: Final = re.compile(rb"(?m)^[^\n]{0,200}#.*\b(?:nThread|nccl-tests|algbw)\b")
+COMMS: Final = re.compile(rb"Comm\. Op\s+Message Size\s+Count\s+Total ")
 METRICS_PAGE: Final = re.compile(
     rb"(?m)^(?:# (?:HELP|TYPE) )?(?:vllm|sglang|trtllm|tgi|nv|ray_vllm|ray_sglang|dynamo)[:_]\w"
 )
@@ -105,17 +115,23 @@ def kind_of(path: Path) -> str | None:
             f"{path}: a pickle, which is never opened; write the flight recorder's dump as JSON "
             "(torch._C._distributed_c10d._dump_nccl_trace_json)"
         )
-    if head.lstrip()[:1] in (b"{", b"["):
-        found = [(match.start(), kind) for kind, key in KEYS if (match := key.search(head))]
-        if found:
-            return min(found)[1]
-        return "kineto" if LIST_OF_EVENTS.search(head) else None
-    return _of_text(head)
+    return _of_json(head) if head.lstrip()[:1] in (b"{", b"[") else _of_text(head)
+
+
+def _of_json(head: bytes) -> str | None:
+    found = [(match.start(), kind) for kind, key in KEYS if (match := key.search(head))]
+    if found:
+        return min(found)[1]
+    if TIMELINE.match(head):
+        return "memory"
+    return "kineto" if LIST_OF_EVENTS.search(head) else None
 
 
 def _of_text(head: bytes) -> str | None:
     if METRICS_PAGE.search(head):
         return "serving"
+    if COMMS.search(head):
+        return "deepspeed"
     if NCCL.search(head):
         return "nccl-tests"
     if PRINTED.search(head) or any(name in head.split(b"\n", 1)[0] for name in STEP_TIMES):
@@ -145,5 +161,6 @@ def _readable() -> str:
     return (
         "what can be opened: recordings, PyTorch Profiler traces, Nsight Systems' exports, operation tables "
         "(Parquet, CSV), "
-        "flight-recorder dumps (JSON), logs of steps, nccl-tests, fio, metrics pages of serving engines"
+        "flight-recorder dumps (JSON), logs of steps, NCCL Inspector, DeepSpeed's communication logger, "
+        "memory timelines, metrics of ranks, nccl-tests, fio, metrics pages of serving engines"
     )
