@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.cli.document import print_document
+from tuiadvisor.cli.folder_list import FolderList, folder_list, list_document, list_lines
 from tuiadvisor.cli.recognizing import RECORDING, WORDS, Sniffed, sniff
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.imported import NoStepsError
@@ -34,15 +36,26 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.path)
     if not path.exists():
         raise TuiadvisorError(f"{path}: no such file or folder")
+    if path.is_dir() and (held := folder_list(path)).is_several:
+        return _listed(path, held, options)
     found = sniff(path)
     if not (options.json or options.once) and sys.stdout.isatty() and found.kind in WITH_STEPS:
         return _shown(found, options)
     words = command(found, options, is_folder=path.is_dir())
-    said = f"{one_line(options.path)}: {_taken_for(found, path)}{_beside(found)}; as: tuiadvisor {' '.join(words[:-1])}"
+    said = f"{one_line(options.path)}: {_taken_for(found, path)}; as: tuiadvisor {' '.join(words[:-1])}"
     print(f"{said} {shell_word(words[-1])}", file=sys.stderr)
     commands = importlib.import_module("tuiadvisor.cli.commands")
     code: int = commands.run(words)
     return code
+
+
+def _listed(path: Path, held: FolderList, options: argparse.Namespace) -> int:
+    """What a folder of several things holds."""
+    if options.json:
+        print_document(list_document(path, held))
+    else:
+        print("\n".join(list_lines(path, held)))
+    return 0
 
 
 def _shown(found: Sniffed, options: argparse.Namespace) -> int:
@@ -50,7 +63,7 @@ def _shown(found: Sniffed, options: argparse.Namespace) -> int:
     imports = importlib.import_module("tuiadvisor.cli.import_")
     commands = importlib.import_module("tuiadvisor.cli.commands")
     kind = imports.KINDS[found.kind]
-    print(f"{one_line(options.path)}: {WORDS[found.kind]}{_beside(found)}; reading it", file=sys.stderr)
+    print(f"{one_line(options.path)}: {WORDS[found.kind]}; reading it", file=sys.stderr)
     try:
         _, run = imports.read_run(kind, found.path)
     except NoStepsError as error:
@@ -82,10 +95,3 @@ def _taken_for(found: Sniffed, path: Path) -> str:
     if path.is_dir() and found.kind == RECORDING:
         return "a folder of recordings"
     return WORDS[found.kind]
-
-
-def _beside(found: Sniffed) -> str:
-    if not found.others:
-        return ""
-    beside = ", ".join(f"{count} of {WORDS[kind]}" for kind, count in found.others.items())
-    return f" (beside {beside}: name the files to open those)"

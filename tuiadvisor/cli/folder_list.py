@@ -1,0 +1,153 @@
+"""What a folder of several things holds, one row each: recordings, traces of a job, logs, with what opens it.
+
+In: a folder; it and the folders in it are looked through, so many files at most.  Out: entries, as text or JSON.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.cli.recognizing import ONE_FILE, RECORDING, WORDS, kind_of
+from tuiadvisor.errors import TuiadvisorError, one_line
+from tuiadvisor.shellword import shell_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_FOLDERS: Final = 256
+MAX_FILES: Final = 2_000  # looked into, all together
+SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """One thing that can be opened: a file, or the files of one kind of a folder."""
+
+    kind: str
+    path: Path
+    num_files: int
+    num_bytes: int
+    is_alone: bool = True  # in its folder, so that opening this shows it
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Words after tuiadvisor that show it."""
+        return ("open", str(self.path)) if self.is_alone else ("import", self.kind, str(self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class FolderList:
+    """Everything, and whether the search ended before all files were looked into."""
+
+    entries: tuple[FolderEntry, ...]
+    is_cut: bool
+
+    @property
+    def is_several(self) -> bool:
+        """More than one kind, or one in more than one folder; recordings alone have a list of their own."""
+        kinds = {entry.kind for entry in self.entries}
+        folders = {entry.path.parent if entry.path.is_file() else entry.path for entry in self.entries}
+        return kinds != {RECORDING} and (len(kinds) > 1 or len(folders) > 1)
+
+
+def folder_list(folder: Path) -> FolderList:
+    """What lies in it and in the folders in it. TuiadvisorError where it cannot be read."""
+    entries: list[FolderEntry] = []
+    left = MAX_FILES
+    for where in [folder, *_folders(folder)]:
+        by_kind: dict[str, list[os.DirEntry[str]]] = {}
+        for file in _files(where):
+            if left <= 0:
+                return FolderList(tuple(entries), is_cut=True)
+            left -= 1
+            try:
+                kind = kind_of(Path(file.path))
+            except TuiadvisorError:
+                continue  # none of ours, or damaged: whoever names it is told
+            if kind is not None:
+                by_kind.setdefault(kind, []).append(file)
+        is_alone = len(by_kind) == 1 and where != folder
+        for kind, files in sorted(by_kind.items()):
+            entries += _entries(kind, files, where, is_alone=is_alone)
+    return FolderList(tuple(entries), is_cut=False)
+
+
+def _entries(
+    kind: str, files: list[os.DirEntry[str]], where: Path, *, is_alone: bool
+) -> Iterator[FolderEntry]:
+    if kind == RECORDING or kind in ONE_FILE or len(files) == 1:
+        for file in files:
+            yield FolderEntry(kind, Path(file.path), 1, _size(file))
+    else:
+        yield FolderEntry(kind, where, len(files), sum(_size(file) for file in files), is_alone)
+
+
+def _size(file: os.DirEntry[str]) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _files(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((one for one in entries if one.is_file()), key=lambda one: one.name)
+    except OSError:
+        return []  # the folder that was named is read once more, and told, by whoever opens it
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [
+                one.path
+                for one in entries
+                if one.is_dir(follow_symlinks=False) and not one.name.startswith(".")
+            ]
+    except OSError as error:
+        raise TuiadvisorError(f"cannot open {folder}: {error.strerror}") from None
+    return [Path(path) for path in sorted(found)[:MAX_FOLDERS]]
+
+
+def list_document(folder: Path, found: FolderList) -> dict[str, Any]:
+    """As JSON."""
+    return {
+        "schema": 1,
+        "source": {"kind": "folder", "path": str(folder)},
+        "items": [
+            {
+                "kind": entry.kind,
+                "what": WORDS[entry.kind],
+                "path": str(entry.path),
+                "command": list(entry.command),
+                "files": entry.num_files,
+                "bytes": entry.num_bytes,
+            }
+            for entry in found.entries
+        ],
+        "complete": not found.is_cut,
+    }
+
+
+def list_lines(folder: Path, found: FolderList) -> list[str]:
+    """For people: what opens each."""
+    lines = [f"{one_line(str(folder))} holds {len(found.entries)} things to open:"]
+    width = max((len(WORDS[entry.kind]) for entry in found.entries[:SHOWN]), default=0)
+    for entry in found.entries[:SHOWN]:
+        files = f"{entry.num_files} files" if entry.num_files > 1 else ""
+        size = f"{entry.num_bytes / 1e6:,.1f} MB"
+        lines.append(f"  {WORDS[entry.kind]:<{width}} {files:>11} {size:>13}  {_command(entry)}")
+    if len(found.entries) > SHOWN:
+        lines.append(f"  and {len(found.entries) - SHOWN} more")
+    if found.is_cut:
+        lines.append(f"  only the first {MAX_FILES:,} files were looked into")
+    return lines
+
+
+def _command(entry: FolderEntry) -> str:
+    *words, path = entry.command
+    return " ".join(["tuiadvisor", *words, shell_word(path)])
