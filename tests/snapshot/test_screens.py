@@ -56,6 +56,8 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "ranks-stages": (views.live(views.grouped_many()), ("2", "a", "down", "enter")),
     "ranks-replicas": (views.live(views.grouped_many()), ("2", "a", "a", "s", "down")),
     "ranks-phases": (views.live(views.grouped_many()), ("2", "s", "M")),
+    "ranks-values": (views.live(views.with_values(views.straggler())), ("2", "v", "less_than_sign")),
+    "ranks-16384-values": (views.live(views.with_values(views.grouped_many(16384, 8))), ("2", "v")),
     "ranks-group-filtered": (
         views.live(views.grouped_many()),
         ("2", "slash", *"stage", "space", "2", "enter"),

@@ -34,6 +34,7 @@ from tuiadvisor.views.run_view import (
 )
 from tuiadvisor.views.stall import Stall
 from tuiadvisor.views.timeline import Timeline, TimelineLane
+from tuiadvisor.views.step_map import StepMap
 
 PARTS_S = {
     "data_wait": 0.0021,
@@ -630,6 +631,22 @@ def many(num_ranks: int = 1024, *, seed: int = 7) -> RunView:
         ranks=ranks,
         stragglers=(replace(view.stragglers[0], rank=culprit),),
         clock="device",
+    )
+
+
+def with_values(view: RunView) -> RunView:
+    """The view with data wait and backward of each step: the culprits' data wait is 14 of 20 ms."""
+    rows = {rank.rank: place for place, rank in enumerate(view.ranks)}
+    waits = [bytes(6 if level >= 5 else 1 for level in rank.lateness_levels) for rank in view.ranks]
+    waits[0] = bytes([255]) * 20 + waits[0][20:]
+    backward = [bytes([3 + rank.rank % 2]) * len(waits[0]) for rank in view.ranks]
+    maps = (("data_wait", 0.02, waits), ("backward", 0.01, backward))
+    return replace(
+        view,
+        step_maps=tuple(
+            StepMap(phase, view.clock, top_s, len(waits[0]), rows, b"".join(cells))
+            for phase, top_s, cells in maps
+        ),
     )
 
 

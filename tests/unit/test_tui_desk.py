@@ -89,7 +89,7 @@ def test_enter_opens_a_recording_and_the_live_row_leads_back(keyboard: Keyboard)
     keyboard.place.take_desk(desks.desk(open_path="/runs/before.tuirec"))
     keyboard.press("8", "g", "enter")
     assert GoLive() == keyboard.shell.asked[-1]
-    keyboard.press("2", "v")
+    keyboard.press("2", "V")
     assert [GoLive()] * 2 == keyboard.shell.asked[-2:]
 
 
@@ -170,7 +170,7 @@ def test_an_answer_is_shown_as_stated() -> None:
 
 def test_what_is_sent_to_the_desk_is_in_the_contract(keyboard: Keyboard) -> None:
     """Names and types of values are those that Desk promises to take."""
-    keyboard.press("8", "down", "m", "up", "m", "c", "8", "u", "enter", "v")
+    keyboard.press("8", "down", "m", "up", "m", "c", "8", "u", "enter", "V")
     assert {ListRuns, Compare, OpenRun} <= {type(command) for command in keyboard.shell.asked}
     assert all(isinstance(command, DeskCommand) for command in keyboard.shell.asked)
 

@@ -274,7 +274,7 @@ def test_a_rank_opens_with_its_phases_and_neighbours(live: Keyboard) -> None:
         ("/", "only on a list"),
         ("m", "only on the list of recordings"),
         ("w", "only on a comparison"),
-        ("v", "this is the live run already"),
+        ("V", "this is the live run already"),
         ("right", "this is the newest step already"),
         ("end", "newest step already"),
         ("z", "does nothing here"),

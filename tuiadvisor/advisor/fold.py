@@ -33,6 +33,7 @@ from tuiadvisor.advisor.assemble.probe_overhead import probe_work, with_burst_wa
 from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
+from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
 from tuiadvisor.advisor.assemble.wall import wall_goodput
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
 from tuiadvisor.advisor.cluster.payload_fields import integer
@@ -322,6 +323,8 @@ class Advisor:
             imported=self.roster.imported,
             alloc_retries=self.roster.host_use.num_alloc_retries if self._on_device else None,
             stall=stalled,
+            heat_steps=heat_steps(diagnosis.table) if diagnosis is not None else (),
+            step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
         )
 
     def _seen(self, steps: tuple[int | None, int] | None) -> Seen:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.rank_group import Grouping
     from tuiadvisor.views.shares import Shares
     from tuiadvisor.views.stall import Stall
+    from tuiadvisor.views.step_map import StepMap
 
 RUN_FINISHED: Final = "run finished"  # every rank ended in order
 Decision = Literal["tune", "rescale", "stop", "keep"]
@@ -411,6 +412,8 @@ class RunView:
     imported: Imported | None = None  # None: recorded by probes
     alloc_retries: int | None = None  # allocations on devices that had to be tried again; None: no device
     stall: Stall | None = None  # no rank makes progress now
+    heat_steps: tuple[int, ...] = ()  # of each byte of the levels, where they are not consecutive; else empty
+    step_maps: tuple[StepMap, ...] = ()  # what the heat map can show beside lateness
 
     @property
     def decided(self) -> Verdict:

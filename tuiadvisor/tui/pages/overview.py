@@ -230,7 +230,9 @@ def rank_block(view: RunView, width: int, rows: int) -> list[Line]:
         ]
     if len(view.ranks) == rows:
         return [rank_row.rank_line(rank, columns, view.heat_first_step, left_step) for rank in view.ranks]
-    loud = [rank for rank in view.ranks if rank_row.needs_eyes(rank)]
+    loud = sorted(
+        (rank for rank in view.ranks if rank_row.needs_eyes(rank)), key=lambda rank: not rank.is_culprit
+    )
     shown = loud[: max(rows // 2, 1)]
     lines = [rank_row.rank_line(rank, columns, view.heat_first_step, left_step) for rank in shown]
     return [*lines, *rank_cells(view.ranks, width, max(rows - len(lines), 1))][:rows]

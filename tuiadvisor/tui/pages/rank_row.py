@@ -17,6 +17,7 @@ from tuiadvisor.tui.draw import bars
 if TYPE_CHECKING:
     from tuiadvisor.views.rank_group import RankGroup
     from tuiadvisor.views.run_view import RankRow
+    from tuiadvisor.views.step_map import StepMap
 
 STATES = {
     "found": ("○ found", "dim"),
@@ -61,6 +62,7 @@ class Columns:
     now: int
     phases: bool = False  # the heat map's columns are phases, not steps
     least: int = 0  # the heat map draws this level and those above
+    values: StepMap | None = None  # what the heat map draws instead of lateness
 
 
 FIGURES = {
@@ -183,9 +185,15 @@ def _measured(
     if columns.heat and columns.phases:
         fields.append(tuple(phase_cells(row, columns.heat)))
     elif columns.heat:
-        heat = bars.heat_row(row.lateness_levels, heat_first_step, left_step, columns.heat, columns.least)
+        heat = bars.heat_row(_levels(row, columns), heat_first_step, left_step, columns.heat, columns.least)
         fields.append(tuple(heat))
     return fields
+
+
+def _levels(row: RankRow | RankGroup, columns: Columns) -> bytes:
+    if columns.values is None:
+        return row.lateness_levels
+    return columns.values.of(row.ranks if hasattr(row, "ranks") else (row.rank,))
 
 
 # Phases that every training has; the others are told by the letters of the steps' bars.

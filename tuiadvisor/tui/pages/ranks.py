@@ -6,16 +6,19 @@ one has scrolled to: in its place, or in the block below the table.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, Span, Target, indent, length, line, rule, select, spread
+from tuiadvisor.tui.contract.feed import SeekStep
 from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row
 from tuiadvisor.tui.pages.details import rank_lines
 from tuiadvisor.tui.pages.rank_list import GROUPED_FROM, SORTS, Choice, RankList, listed, shown_grouping
+from tuiadvisor.tui.pages.rank_map import StepHeat
 from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
@@ -46,6 +49,13 @@ def ask_filter(place: Place) -> None:
     place.ask_for(Prompt("/", page.filter_hint, change, page.filter, change, lambda: change("")))
 
 
+def move_cell(place: Place, by: int) -> None:
+    """Move the cursor on the map."""
+    why_not = place.at(Ranks).move_cell(place.state.view, by)
+    if why_not:
+        place.say(why_not)
+
+
 def no_list(_state: FeedState, page: Page) -> str:
     """Only lists can be filtered."""
     return "" if page.filter_hint else "only on a list: 2 ranks or 8 runs"
@@ -63,7 +73,8 @@ class Ranks(Page):
     name = "ranks"
     title = "Ranks"
     about = (
-        "Each column of the heat map is a step: taller and warmer is later at the gradient barrier. "
+        "Each column of the heat map is a step: taller and warmer is later at the gradient barrier; v shows each phase "
+        "instead, < and > move to a cell, enter or a click on one goes to its step. "
         "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together. "
         "A group (+8: eight ranks, closed) has the mean of its ranks, causes and last summed, and "
         "its latest rank's map; "
@@ -126,6 +137,36 @@ class Ranks(Page):
             map_label,
         ),
         Command(
+            "value",
+            ("v",),
+            "v",
+            "Value",
+            "the map of steps shows the next value: lateness, then each phase",
+            "ranks",
+            lambda place: place.say(place.at(Ranks).next_value(place.state.view)),
+            ON_RANKS,
+        ),
+        Command(
+            "cell_back",
+            ("<",),
+            "<",
+            "Cell before",
+            "the cursor on the map one step back; enter goes to its step",
+            "ranks",
+            lambda place: move_cell(place, -1),
+            ON_RANKS,
+        ),
+        Command(
+            "cell_forward",
+            (">",),
+            ">",
+            "Cell after",
+            "the cursor on the map one step on",
+            "ranks",
+            lambda place: move_cell(place, 1),
+            ON_RANKS,
+        ),
+        Command(
             "filter",
             ("/",),
             "/",
@@ -136,7 +177,10 @@ class Ranks(Page):
             no_list,
         ),
     )
-    opens: ClassVar = {"group": lambda place, name: place.at(Ranks).toggle(name)}
+    opens: ClassVar = {
+        "group": lambda place, name: place.at(Ranks).toggle(name),
+        "step": lambda place, step: place.shell.ask(SeekStep(int(step))),
+    }
     terms = ("waits", "causes", "last", "straggler")
     keys = (
         "open",
@@ -144,6 +188,7 @@ class Ranks(Page):
         "sort",
         "filter",
         "heat",
+        "value",
         "reverse",
         "open_all",
         "overview",
@@ -162,8 +207,8 @@ class Ranks(Page):
         self.shows_phases = False
         self.height = 1
         self.previewed: Target | None = None  # the rank below the table
-        self._map = (0, 0, 0)  # the heat map's first column, its width, the step of its first column
-        self._known: tuple[int | None, int] = (None, 0)  # first step it knows, how many
+        self.heat = StepHeat()
+        self._view: RunView | None = None  # that was drawn
         self._shown: RankList | None = None
         self._made_of: tuple[object, object] = (None, None)
 
@@ -203,6 +248,20 @@ class Ranks(Page):
         """Show the heat map of phases, or that of steps again."""
         self.shows_phases = not self.shows_phases
 
+    def next_value(self, view: RunView | None) -> str:
+        """Show the next value on the map of steps; returns what to say."""
+        self.shows_phases = False
+        return self.heat.next_value(view)
+
+    def move_cell(self, view: RunView | None, by: int) -> str:
+        """Move the cursor on the map of steps; returns why it cannot, or an empty text."""
+        return "the map shows phases: M shows steps" if self.shows_phases else self.heat.move(view, by)
+
+    def move(self, rows: int) -> None:
+        """To another row; enter opens it again, not a step of the map."""
+        self.heat.cell = None
+        super().move(rows)
+
     # --- drawing
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
@@ -212,10 +271,12 @@ class Ranks(Page):
             self.targets = []
             return waiting(state, width, height)
         shown = self.arrange(view)
+        self._view = view
         columns = table_columns(shown, width - 2, phases=self.shows_phases)
-        left_step = bars.first_heat_step(view.heat_first_step or 0, shown.num_levels, columns.heat)
-        self._map = (rank_row.heat_column(columns) + 1, columns.heat, left_step)
-        self._known = (view.heat_first_step, shown.num_levels)
+        values = self.heat.shown(view)
+        if values is not None:
+            columns = replace(columns, values=values, least=0)
+        left_step = self.heat.place(view, shown.num_levels, rank_row.heat_column(columns) + 1, columns.heat)
         pinned, num_hidden = self._place(max(height - 3, 1))
         visible = self.targets[self.top : self.top + self.height]
         self.num_below = max(self.num_rows - self.top - self.height, 0)
@@ -232,7 +293,7 @@ class Ranks(Page):
         if pinned:
             more = f"{num_hidden - len(pinned):,} more: / outlier" if num_hidden > len(pinned) else ""
             rows += [indent(rule("out of sight, but of note", width - 2, more), 1), *drawn(pinned)]
-        head = rank_row.header(columns, _heat_title(view, left_step, shown.num_levels, columns.heat))
+        head = rank_row.header(columns, self.heat.title(view, columns.heat))
         return [
             indent(rule(*self._title(view, shown, width - 2)), 1),
             indent(head, 1),
@@ -242,13 +303,8 @@ class Ranks(Page):
 
     def step_at(self, row: int, column: int) -> int | None:
         """The step of a cell of the heat map."""
-        start, width, left_step = self._map
-        first, num_steps = self._known
-        step = left_step + column - start
-        is_cell = 2 <= row < 2 + len(self.target_rows) and start <= column < start + width
-        if self.shows_phases or first is None or not is_cell or not first <= step < first + num_steps:
-            return None
-        return step
+        is_cell = 2 <= row < 2 + len(self.target_rows) and not self.shows_phases
+        return self.heat.step_under(self._view, column) if is_cell else None
 
     def arrange(self, view: RunView) -> RankList:
         """Return the rows in their order; made anew only when something has changed."""
@@ -299,7 +355,10 @@ class Ranks(Page):
         return select(row, width) if target == self.cursor else row
 
     def opened(self) -> Target | None:
-        """Return what enter opens: the row of the cursor, else the rank whose details are shown below."""
+        """Return what enter opens: the step of the map's cursor, the row of the cursor, else the rank shown below."""
+        if self.heat.cell is not None and not self.shows_phases:
+            step, self.heat.cell = self.heat.cell, None
+            return ("step", str(step))
         return super().opened() or self.previewed
 
     def _preview(self, view: RunView, width: int, height: int) -> list[Line]:
@@ -367,7 +426,7 @@ class Ranks(Page):
         if shown_grouping(view, self.by) is not None:
             grouped = [(" a group shows its latest rank", "dim")]
         letters = [("  ", "dim"), *(part for item in _letters() for part in item)]
-        legend = bars.level_legend(width)
+        legend = self.heat.legend(view, width)
         # What the marks mean goes before the letters, which stand in the help, too.
         for right in ([*marks, *grouped, *letters], [*marks, *grouped], marks):
             if length(legend) + length(right) < width - 3:
@@ -379,14 +438,6 @@ def _letters() -> list[tuple[Span, Span]]:
     names = {"D": "data", "F": "fwd", "B": "bwd", "C": "comm", "O": "opt", "r": "other"}
     phases = {letter: phase for phase, letter in bars.PHASE_LETTERS.items()}
     return [((letter, f"phase:{phases[letter]}"), (f" {name}  ", "dim")) for letter, name in names.items()]
-
-
-def _heat_title(view: RunView, left_step: int, length: int, width: int) -> str:
-    if not length or view.heat_first_step is None:
-        return "lateness"
-    last = min(view.heat_first_step + length, left_step + width) - 1
-    title = f"late in {text_of.steps(max(left_step, view.heat_first_step), last)}"
-    return title if len(title) <= width else "lateness"
 
 
 def table_columns(shown: RankList, width: int, *, phases: bool) -> rank_row.Columns:

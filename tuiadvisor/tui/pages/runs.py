@@ -100,7 +100,7 @@ class Runs(Page):
             no_list_here,
         ),
         Command(
-            "live", ("v",), "v", "Live", "back from a recording to the live run", "runs", go_live, is_live
+            "live", ("V",), "V", "Live", "back from a recording to the live run", "runs", go_live, is_live
         ),
     )
     does: ClassVar = {"refresh": lambda place: place.shell.ask(ListRuns())}
