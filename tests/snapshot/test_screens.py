@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import tzset
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,6 +111,9 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "overlap-hub-lost": (views.hub_lost(), ("4",)),
     "overlap-not-seen": (views.live(replace(views.straggler(), overlap=views.NO_OVERLAP)), ("4",)),
     "overlap-unknown": (views.live(views.unknown_everything()), ("4",)),
+    "events": (views.with_events(), ("E", "down")),
+    "events-filtered": (views.with_events(), ("E", "slash", *"rank", "space", "2", "enter")),
+    "events-none": (views.live(views.straggler()), ("E",)),
     "log": (views.live(views.lost_ranks()), ("L",)),
     "why-not": (views.live(views.straggler()), ("x",)),
 }
@@ -118,6 +122,8 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
 @pytest.fixture(autouse=True)
 def _the_same_time_of_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Navigator, "wall_time", lambda _: "10:00:00")
+    monkeypatch.setenv("TZ", "UTC")
+    tzset()
 
 
 def screens(

@@ -9,6 +9,7 @@ from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.tui.contract.feed import FeedState, PastState, ReplayState
 from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
 from tuiadvisor.views.device_work import DevicePart, DeviceTime, DeviceWork, KernelSum
+from tuiadvisor.views.event import Event
 from tuiadvisor.views.goodput import Goodput, parts_of
 from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
 from tuiadvisor.views.run_view import (
@@ -694,6 +695,21 @@ def replay(view: RunView | None = None, *, paused: bool = False) -> FeedState:
 def past() -> FeedState:
     """A live run that is looked at as it was."""
     return live(straggler(), phase="past", past=PastState(341, 120, 1840, 0.13))
+
+
+def with_events(state: FeedState | None = None) -> FeedState:
+    """What a morning holds; the first step is no longer held, so its time is unknown."""
+    told = (
+        Event("checkpoint", 100, (), "4.1 s"),
+        Event("onset", 222, (2,), "Rank 2 reads its data late", 1_700_000_000.0),
+        Event("checkpoint", 240, (), "4.2 s on average", 1_700_000_100.0),
+        Event("stalled", 290, (3,), "ranks 0, 1 and 2 wait for rank 3, stopped by a signal", 1_700_000_300.0),
+        Event("resolved", 290, (), "moves again after 41 s or a little more", 1_700_000_300.0),
+        Event("capture", 300, (2,), "the profiler saw steps 300\u2013302", 1_700_000_400.0),
+        Event("restart", 320, (), "the job started anew", 1_700_090_000.0, by_then=True),
+        Event("resolved", 341, (2,), "Rank 2 reads its data late", 1_700_090_060.0, by_then=True),
+    )
+    return replace(state or live(straggler()), events=told)
 
 
 class FakeFeed:

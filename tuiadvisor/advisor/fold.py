@@ -34,6 +34,7 @@ from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
 from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
+from tuiadvisor.advisor.assemble.step_times import captured, step_times
 from tuiadvisor.advisor.assemble.wall import wall_goodput
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
 from tuiadvisor.advisor.cluster.payload_fields import integer
@@ -103,6 +104,10 @@ class Advisor:
         self.num_frames = 0
         self.num_bad_frames = 0
         self._cached: tuple[tuple[int, int], RunView] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Kept at places of a recording: without the picture, which is made anew."""
+        return {**self.__dict__, "_cached": None}
 
     def is_past(self, job_step: int) -> bool:
         """Whether a later step than this one was seen."""
@@ -323,6 +328,9 @@ class Advisor:
             imported=self.roster.imported,
             alloc_retries=self.roster.host_use.num_alloc_retries if self._on_device else None,
             stall=stalled,
+            step_times=step_times(seen.table, self.roster.wall_shift_ns),
+            captured=captured(seen.table),
+            num_rank_restarts=self.store.num_restarts,
             heat_steps=heat_steps(diagnosis.table) if diagnosis is not None else (),
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
         )

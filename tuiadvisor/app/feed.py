@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.app.event_log import EventLog
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.log import Logger
@@ -51,6 +52,7 @@ class Feed:
         self.source = source
         self.advisor = Advisor(given=given)
         self.view: RunView | None = None
+        self.events = EventLog()
         self.history_share: float | None = None  # read of what was recorded before; None: nobody has answered
         self.is_in_history = False  # it is being read, or not yet in the view
         self.frozen = False  # the reader goes on, the screen keeps its picture
@@ -107,6 +109,7 @@ class Feed:
         if self.source.status.num_restarts != self._num_restarts:
             self._num_restarts = self.source.status.num_restarts
             self.advisor = Advisor(given=self._given)
+            self.events = EventLog()
         self._changed = self._changed or bool(frames)
         self._note_history()  # before the fold, which may take longer than whoever waits has patience
         self.advisor.feed_many(frames)
@@ -117,6 +120,8 @@ class Feed:
             if self._changed and not self._stands() and not is_behind:
                 self.view = self._against_intent(self._picture())
                 self._changed = False
+                if self._is_as_it_comes():
+                    self.events.take(self.view)
                 self._view_costs_s = (*self._view_costs_s[1:], time.thread_time() - cpu_s)
                 # One dear view (the first imports what it needs) is no reason to stand still: the cheapest of three.
                 cost_s = min(self._view_costs_s)
@@ -144,6 +149,10 @@ class Feed:
     def _patience_s(self) -> float:
         """How long to wait for the next frames."""
         return READ_S
+
+    def _is_as_it_comes(self) -> bool:
+        """Whether the picture is the newest that was read, not one of the past."""
+        return True
 
     def _picture(self) -> RunView:
         return self.advisor.view()
@@ -173,6 +182,7 @@ class Feed:
             former.version,
             self._notice(),
             self._past_state(),
+            self.events.events,
         )
         if state != former:
             self._version += 1

@@ -84,6 +84,9 @@ class LiveFeed(Feed):
     def _stands(self) -> bool:
         return self._lookback.is_drawn if self._lookback.step is not None else self.frozen
 
+    def _is_as_it_comes(self) -> bool:
+        return self._lookback.step is None
+
     def _picture(self) -> RunView:
         return self._lookback.picture(self.advisor)
 

@@ -60,7 +60,7 @@ class ReplayFeed(Feed):
         self.at_step: int | None = None  # the one step shown while paused; frames hold a dozen each
         self.steps = sorted(bookmarks)
         self.positions = self._positions()
-        self._survey = survey or Survey(source.path, source.index.end, given)
+        self._survey = survey or Survey(source.path, source.index.end, given, with_events=True)
         self._is_seeking = False
         self._take_survey()
 
@@ -77,6 +77,7 @@ class ReplayFeed(Feed):
         if self._survey.summary is not None:
             self.replay.index.adopt(self._survey.scan, self._survey.summary)
         self.last_step = whole.last_step
+        self.events.join(self._survey.events)
         self.steps = sorted([*self.steps, *finding_marks(whole)])
         self.positions = self._positions()
 
@@ -101,6 +102,9 @@ class ReplayFeed(Feed):
         """A seek shows the place that was asked for, nothing on the way there."""
         self._is_seeking = self._is_seeking and self.source.status.bytes_behind > 0
         return self._is_seeking or super()._is_catching_up()
+
+    def _is_as_it_comes(self) -> bool:
+        return self.at_step is None
 
     def _picture(self) -> RunView:
         return self.advisor.view() if self.at_step is None else self.advisor.view_at(self.at_step)
@@ -147,6 +151,7 @@ class ReplayFeed(Feed):
 
     def _move(self, command: Moves, here: int | None) -> None:
         """To another place of the recording."""
+        self.events.jump()
         match command:
             case SeekStep(step):
                 self._show_step(step)

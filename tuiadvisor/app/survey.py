@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final, Self
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.app.event_log import EventLog
 from tuiadvisor.app.progress import ProgressLine
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.stream.checkpoints import Checkpoints
@@ -24,13 +25,27 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 PIECE_BYTES: Final = 1 << 15
+LEAST_LOOK_STEPS: Final = 256  # between two pictures of what happened
 
 
 class Survey:
     """Call `advance` until `view` is there. Use it from one thread."""
 
-    def __init__(self, path: Path | str, end: int | None = None, given: GivenWork = NOTHING_GIVEN) -> None:
-        """end: the offset to look no further than; None: the present end of the file. given: work of a step."""
+    def __init__(
+        self,
+        path: Path | str,
+        end: int | None = None,
+        given: GivenWork = NOTHING_GIVEN,
+        *,
+        with_events: bool = False,
+    ) -> None:
+        """end: the offset to look no further than; None: the present end of the file. given: work of a step.
+
+        with_events: also what happened between, which takes a picture now and then.
+        """
+        self.events = EventLog()
+        self._with_events = with_events
+        self._looked_at = 0  # step of the last picture
         self.view: RunView | None = None
         self.checkpoints: Checkpoints[Advisor] = Checkpoints()
         self.num_frames = 0
@@ -84,15 +99,27 @@ class Survey:
             frames = self.scan.take(taken)
             self._advisor.feed_many(located.data for located in frames)
             self.num_frames += len(frames)
+            self._look()
             self.checkpoints.offer(self._advisor, self.scan.end, sum(len(located.data) for located in frames))
         else:
             self.scan.finish()
             self.summary = told(self.scan, self._reader)
             self.view = self._advisor.view()
+            self.events.take(self.view)
             self.checkpoints.keep(self._advisor, self.scan.end)
             self.checkpoints.seal()
             self._advisor = Advisor()
             self.close()
+
+    def _look(self) -> None:
+        """Note what has happened so far, before the fold lets go of its steps."""
+        held = self._advisor.held_steps() if self._with_events else None
+        if held is None:
+            return
+        first, last = held
+        if last - self._looked_at >= max((last - first) // 2, LEAST_LOOK_STEPS):
+            self._looked_at = last
+            self.events.take(self._advisor.view())
 
 
 def surveyed(path: Path | str) -> Survey:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.device_work import DeviceWork
     from tuiadvisor.views.efficiency import Efficiency, Stack
+    from tuiadvisor.views.event import Captured, StepTimes
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.rank_group import Grouping
@@ -414,6 +415,9 @@ class RunView:
     stall: Stall | None = None  # no rank makes progress now
     heat_steps: tuple[int, ...] = ()  # of each byte of the levels, where they are not consecutive; else empty
     step_maps: tuple[StepMap, ...] = ()  # what the heat map can show beside lateness
+    step_times: StepTimes | None = None  # of the steps that are held; None: no wall clock is known
+    captured: tuple[Captured, ...] = ()
+    num_rank_restarts: int = 0  # ranks that began to count anew, each time
 
     @property
     def decided(self) -> Verdict:

@@ -182,6 +182,10 @@ class Roster:
         agent = self.agents.get(facts.source) if facts is not None else None
         return agent.last_ns if agent is not None else None
 
+    def wall_shift_ns(self, host: str) -> int | None:
+        """Nanoseconds to add to a host's clock to read its wall clock; None when not known."""
+        return self._wall_shift_ns.get(host)
+
     def clock_shift(self, host: str, other: str) -> int | None:
         """Nanoseconds to add to host's clock to read other's, by their wall clocks; None when not known."""
         shift, others = self._wall_shift_ns.get(host), self._wall_shift_ns.get(other)

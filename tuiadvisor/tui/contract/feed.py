@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    from tuiadvisor.views.event import Event
     from tuiadvisor.views.run_view import RunView
 
 Mode = Literal["live", "replay"]
@@ -144,6 +145,7 @@ class FeedState:
     version: int  # grows with every change: an equal version needs no redraw
     notice: str = ""  # what came of a command that takes time, until the next one
     past: PastState | None = None  # a live run is shown as it was at an earlier step
+    events: tuple[Event, ...] = ()  # what has happened, by step
 
 
 class ViewFeed(Protocol):

@@ -162,6 +162,9 @@ class Page:
     def take_state(self, when: str, state: FeedState) -> None:
         """A newer state of the run; when: the time of day."""
 
+    def take_alert(self, when: str, text: str, state: FeedState) -> None:
+        """What the terminal was rung for."""
+
     def take_answer(self, when: str, text: str) -> None:
         """What came of a command."""
 

@@ -113,6 +113,8 @@ class Navigator:
         told = self.alerts.take(state)
         if told:
             self.shell.alert(told)
+            for page in self.pages.values():
+                page.take_alert(when, told, state)
 
     def wall_time(self) -> str:
         """Return the time of day, for the log."""

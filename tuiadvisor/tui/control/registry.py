@@ -28,6 +28,7 @@ from tuiadvisor.tui.pages.comparison import ComparePage
 from tuiadvisor.tui.pages.details import FindingPage
 from tuiadvisor.tui.pages.device_work import DeviceWorkPage
 from tuiadvisor.tui.pages.efficiency import EfficiencyPage
+from tuiadvisor.tui.pages.events import EventsPage
 from tuiadvisor.tui.pages.goodput import GoodputPage
 from tuiadvisor.tui.pages.guidance import Guidance
 from tuiadvisor.tui.pages.help import HelpPage, PalettePage
@@ -62,6 +63,7 @@ PAGES: Final[tuple[type[Page], ...]] = (
     EfficiencyPage,
     DeviceWorkPage,
     TimelinePage,
+    EventsPage,
     LogPage,
     HelpPage,
     SelfTestPage,

@@ -58,7 +58,7 @@ def move_cell(place: Place, by: int) -> None:
 
 def no_list(_state: FeedState, page: Page) -> str:
     """Only lists can be filtered."""
-    return "" if page.filter_hint else "only on a list: 2 ranks or 8 runs"
+    return "" if page.filter_hint else "only on a list: 2 ranks, 8 runs or E events"
 
 
 def map_label(_state: FeedState, page: Page) -> str:
@@ -171,7 +171,7 @@ class Ranks(Page):
             ("/",),
             "/",
             "Filter",
-            "ranks by number, host, group, state; runs by name",
+            "ranks by number, host, group, state; runs by name; events by any word",
             "ranks",
             ask_filter,
             no_list,

@@ -1,0 +1,199 @@
+"""What has happened in a run: collected from its pictures, listed, filtered, and left by enter for its step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from snapshot import views
+from synthetic_run import Fault, Job, elastic, encoded, folded, frames
+from test_cli_first_steps import RUN
+from test_tui_navigator import Keyboard
+
+from tuiadvisor.advisor.assemble.step_times import captured
+from tuiadvisor.app import event_log
+from tuiadvisor.app.event_log import GONE_S, EventLog
+from tuiadvisor.app.survey import Survey
+from tuiadvisor.events import StepFlag
+from tuiadvisor.stream.recording import RecordingWriter
+from tuiadvisor.tui.contract.feed import SeekStep
+from tuiadvisor.views.event import Event
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tuiadvisor.views.run_view import RunView
+
+LATE = Job(num_ranks=4, num_steps=200, faults=(Fault("data", (2,), 0.02, onset=100),))
+SAVES = Job(num_ranks=4, num_steps=200, faults=(Fault("checkpoint", None, 0.5, every=50),))
+
+
+def kinds(log: EventLog) -> list[tuple[str, int | None, tuple[int, ...]]]:
+    return [(event.kind, event.step, event.ranks) for event in log.events]
+
+
+def at(view: RunView, second: float, step: int, **changes: object) -> RunView:
+    return replace(view, event_time_s=second, last_step=step, **changes)  # type: ignore[arg-type]
+
+
+def test_a_late_rank_and_checkpoints_are_noted_once_with_the_time_of_their_step() -> None:
+    """However often they are seen; the times are those of the steps, one after another."""
+    log = EventLog()
+    for job in (LATE, SAVES):
+        view = folded(frames(job)).view()
+        for _ in range(3):
+            log.take(view)
+    onsets = [event for event in log.events if event.kind == "onset" and event.ranks == (2,)]
+    assert [100] == [event.step for event in onsets]
+    saved = [event for event in log.events if event.kind == "checkpoint"]
+    assert [50, 100, 150] == [event.step for event in saved]
+    times = [event.wall_s for event in saved]
+    assert None not in times
+    assert times == sorted({*times})
+
+
+def test_a_finding_is_over_once_it_has_been_gone_for_a_while() -> None:
+    """What flickers is no news, and after a jump nothing is said to be over."""
+    view = views.straggler()
+    log = EventLog()
+    log.take(at(view, 100.0, 341))
+    log.take(at(view, 101.0, 350, findings=()))
+    log.take(at(view, 102.0, 360))
+    log.take(at(view, 103.0, 370, findings=()))
+    assert "resolved" not in {event.kind for event in log.events}
+    log.take(at(view, 102.0 + GONE_S, 460, findings=()))
+    (over,) = [event for event in log.events if event.kind == "resolved" and event.ranks == (2,)]
+    assert (over.step, over.by_then) == (460, True)
+
+    jumped = EventLog()
+    jumped.take(at(view, 100.0, 341))
+    jumped.jump()
+    jumped.take(at(view, 500.0, 4000, findings=()))
+    assert "resolved" not in {event.kind for event in jumped.events}
+
+
+def test_a_run_that_ends_has_resolved_nothing() -> None:
+    """Its findings were there to the end."""
+    view, log = views.straggler(), EventLog()
+    log.take(at(view, 100.0, 341))
+    log.take(at(view, 200.0, 342, findings=(), ended="run finished"))
+    assert "resolved" not in {event.kind for event in log.events}
+
+
+def test_a_stall_begins_once_and_is_over_when_steps_come_again() -> None:
+    """With whom they wait for."""
+    log = EventLog()
+    for for_s in (5.0, 20.0, 41.3):
+        log.take(at(views.stalled(for_s), 100.0 + for_s, 341, findings=()))
+    log.take(at(views.healthy(), 150.0, 342))
+    stalls = [event for event in log.events if event.kind == "stalled"]
+    assert [(341, (3,))] == [(event.step, event.ranks) for event in stalls]
+    assert any(event.kind == "resolved" and "41 s" in event.words for event in log.events)
+
+
+def test_a_restart_of_all_ranks_is_noted() -> None:
+    """Seen at a step, so it happened there or before."""
+    job = Job(num_ranks=4, num_steps=120)
+    log = EventLog()
+    log.take(folded(elastic(job, "one rank a frame")).view())
+    (restart,) = [event for event in log.events if event.kind == "restart"]
+    assert (restart.words, restart.by_then) == ("4 ranks started anew", True)
+
+
+def test_steps_that_the_profiler_saw_are_one_capture() -> None:
+    """Of the ranks that it saw."""
+    table = folded(frames(LATE)).steps_of_job(0, 199)
+    assert table is not None
+    assert not captured(table[0])
+    table[0].flags_RK[1, 40:43] |= int(StepFlag.CAPTURE)
+    table[0].flags_RK[3, 42:44] |= int(StepFlag.CAPTURE)
+    (window,) = captured(table[0])
+    assert (window.first_step, window.last_step, window.ranks) == (
+        table[0].step_of(40),
+        table[0].step_of(43),
+        (1, 3),
+    )
+    log = EventLog()
+    log.take(replace(views.healthy(), captured=(window,)))
+    assert ("capture", window.first_step, (1, 3)) in kinds(log)
+
+
+def test_no_more_than_a_bound_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest go."""
+    monkeypatch.setattr(event_log, "MAX_EVENTS", 2)
+    log = EventLog()
+    log.take(folded(frames(SAVES)).view())
+    assert 2 == len(log.events)
+    assert ("checkpoint", 150, ()) in [kind for kind in kinds(log) if kind[0] == "checkpoint"]
+
+
+def test_a_recording_has_the_events_of_all_of_it(tmp_path: Path) -> None:
+    """Also of steps that the fold no longer holds at its end: hours come from the file, not from memory."""
+    job = Job(num_ranks=2, num_steps=6000, faults=(Fault("checkpoint", None, 0.5, every=1000),))
+    path = tmp_path / "long.tuirec"
+    writer = RecordingWriter(path, RUN)
+    for frame in frames(job):
+        writer.append(encoded(frame))
+    writer.close()
+    whole = Survey(path, with_events=True).whole()
+    held = {event.step for event in whole.events.events if event.kind == "checkpoint"}
+    assert {1000, 2000, 3000, 4000, 5000} <= held
+    assert whole.view is not None
+    assert 1000 not in {step for pause in whole.view.pauses for step in pause.steps}
+
+
+@pytest.fixture
+def board() -> Keyboard:
+    keyboard = Keyboard(views.with_events())
+    keyboard.press("E")
+    return keyboard
+
+
+def test_the_list_has_the_newest_first_and_enter_goes_to_the_step(board: Keyboard) -> None:
+    """And leaves the list for the screen it was opened from."""
+    rows = [row.text for row in board.place.drawn if row.target]
+    for row, kind in zip(rows, ("resolved", "restart", "capture", "resolved", "stalled"), strict=False):
+        assert f" {kind} " in row
+    board.press("down", "down", "down", "enter")
+    assert [SeekStep(300)] == board.shell.asked
+    assert "overview" == board.page
+
+
+def test_a_click_goes_to_the_step_of_its_own_row(board: Keyboard) -> None:
+    """Two events of one step are two rows."""
+    places = [n for n, row in enumerate(board.place.drawn) if " 290 " in row.text]
+    assert 2 == len(places)
+    board.place.click(places[0])
+    assert [SeekStep(290)] == board.shell.asked
+
+
+def test_typing_filters(board: Keyboard) -> None:
+    """By kind, rank, step or word; escape shows all again."""
+    text = board.press("/", *"rank", "space", "2")
+    assert "3 of 8 events" in text
+    assert "stalled" not in text
+    assert "no event has" in board.press("x", "y")
+    assert "8 events" in board.press("escape")
+    assert "1 of 8" in board.press("/", *"222")
+
+
+def test_what_rang_is_in_the_list_at_its_step() -> None:
+    """With the time at which it rang."""
+    keyboard = Keyboard(views.live(views.healthy()))
+    keyboard.place.take_state(views.live(views.stalled()))
+    (told,) = keyboard.shell.alerted
+    text = keyboard.press("E")
+    assert "! alert" in text
+    assert told[:20] in text
+
+
+def test_an_unknown_time_is_said_and_hostile_words_stay_words() -> None:
+    """Never 00:00:00; nothing of a recording reaches the terminal as an escape sequence."""
+    bad = Event("onset", None, (), "a\x1b[2Jb\nc")
+    keyboard = Keyboard(replace(views.live(views.straggler()), events=(bad,)))
+    text = keyboard.press("E")
+    assert "\x1b" not in text
+    assert "unknown" in text
+    assert "is not known" in keyboard.press("down", "enter")
+    assert not keyboard.shell.asked

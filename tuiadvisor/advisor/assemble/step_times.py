@@ -1,0 +1,51 @@
+"""When steps ended by the wall clock, and which of them the profiler saw: for the list of events.
+
+In: the table of steps by the hosts' clocks.  Out: StepTimes, Captured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tuiadvisor.events import StepFlag
+from tuiadvisor.views.event import Captured, StepTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.metrics.steps.step_table import StepTable
+
+
+def step_times(table: StepTable | None, wall_shift: Callable[[str], int | None]) -> StepTimes | None:
+    """By the rank with the most steps. wall_shift: nanoseconds from a host's clock to its wall clock, if known."""
+    if table is None or not table.num_steps or not table.num_ranks:
+        return None
+    row = int(table.present_RK.sum(axis=1).argmax())
+    shift = wall_shift(table.hosts[row])
+    if shift is None:
+        return None
+    end_s = table.end_s_RK[row]
+    known = np.flatnonzero(np.isfinite(end_s))
+    wall_s = end_s[known] + (int(table.origin_ns_R[row]) + shift) * 1e-9
+    return StepTimes(tuple(table.steps_of(known).tolist()), tuple(wall_s.tolist()))
+
+
+def captured(table: StepTable | None) -> tuple[Captured, ...]:
+    """Windows of the profiler, oldest first."""
+    if table is None or not table.num_steps:
+        return ()
+    seen_RK = table.flagged_RK(StepFlag.CAPTURE)
+    columns = np.flatnonzero(seen_RK.any(axis=0))
+    if not columns.size:
+        return ()
+    windows = np.split(columns, np.flatnonzero(np.diff(columns) > 1) + 1)
+    return tuple(
+        Captured(
+            table.step_of(int(window[0])),
+            table.step_of(int(window[-1])),
+            tuple(table.ranks[row] for row in np.flatnonzero(seen_RK[:, window].any(axis=1))),
+        )
+        for window in windows
+    )

@@ -1,0 +1,168 @@
+"""Events: what has happened in the run, newest first: time, step, ranks. Enter goes to the step.
+
+In: FeedState.  Out: rows; what rang is added by the screens themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from time import localtime, strftime
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Cell, Line, clean, crop, fit, indent, line, row, rule, wrap
+from tuiadvisor.tui.contract.feed import SeekStep
+from tuiadvisor.tui.contract.page import Page, opening
+from tuiadvisor.tui.pages.waiting import waiting
+from tuiadvisor.views.event import ALERT, Event
+
+if TYPE_CHECKING:
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
+
+MARGIN: Final = 1
+MAX_ALERTS: Final = 500
+# Glyphs double the colours.
+LOOKS: Final = {
+    "onset": ("▲", "mark"),
+    "resolved": ("✓", "good"),
+    "stalled": ("■", "bad"),
+    "restart": ("+", "warn"),
+    "alert": ("!", "bad"),
+    "capture": ("*", "accent"),
+    "change": ("~", "accent"),
+}
+WHEN_WIDTH: Final = 12
+STEP_WIDTH: Final = 12
+RANKS_WIDTH: Final = 12
+KIND_WIDTH: Final = 12
+FILTER_HINT: Final = "onset, checkpoint, rank 2, a step, any word; enter keeps it, esc clears it"
+
+
+def go_to(place: Place, name: str) -> None:
+    """Show the run as it was at the event, below the list."""
+    event = place.at(EventsPage).called(name)
+    if event is None or event.step is None:
+        place.say("at which step that was is not known")
+        return
+    place.shell.ask(SeekStep(event.step))
+    place.go_back()
+
+
+class EventsPage(Page):
+    """A list over the screen it was opened from."""
+
+    name = "events"
+    title = "Events"
+    about = (
+        "What has happened, newest first: findings that began (▲) or are over (✓), stalls, checkpoints and other "
+        "pauses, restarts, captures, and what rang (!). “by” a step: seen there, it happened there or before. A time "
+        "is that of the step's end, unknown where that step is no longer held."
+    )
+    commands: ClassVar = (
+        opening("events", "E", "Events", "what has happened, step by step; enter goes there"),
+    )
+    filter_hint = FILTER_HINT
+    keys = ("open", "filter", "back", "page_up", "page_down", "copy", "help", "quit")
+    labels: ClassVar = {"open": "Go there"}
+    abouts: ClassVar = {"open": "the run as it was at this step"}
+    opens: ClassVar = {"event": go_to}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._alerts: deque[tuple[str, Event]] = deque(maxlen=MAX_ALERTS)
+        self._shown: dict[str, Event] = {}
+
+    def take_alert(self, when: str, text: str, state: FeedState) -> None:
+        """Keep what rang."""
+        step = state.view.last_step if state.view is not None else None
+        self._alerts.append((when, Event(ALERT, step, (), text)))
+
+    def called(self, name: str) -> Event | None:
+        """The event of a row."""
+        return self._shown.get(name)
+
+    def turn(self, rows: int) -> None:
+        """A screenful down the list, the cursor with it."""
+        self.move(rows)
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
+        """Return the head and the rows that fit."""
+        if state.view is None:
+            self.targets = []
+            return waiting(state, width, height)
+        room = width - 2 * MARGIN
+        known = self._known(state)
+        chosen = [(when, event) for when, event in known if passes(event, self.filter)]
+        self._shown = {_name(event): event for _, event in chosen}
+        rows = [_row(when, event, room) for when, event in chosen]
+        rows = rows or [BLANK, *(line((text, "dim")) for text in wrap(self._why_empty(len(known)), room))]
+        found = text_of.count(len(known), "event")
+        if self.filter:
+            found = f"filter “{self.filter}”: {len(chosen):,} of {found}"
+        head = [rule("events", room, found), crop(_head(room), room)]
+        body = self.arranged([indent(each, MARGIN) for each in rows], width, height - len(head))
+        return [*(indent(each, MARGIN) for each in head), *body]
+
+    def _known(self, state: FeedState) -> list[tuple[str, Event]]:
+        """All events, newest first, each with its time of day."""
+        newest_s = max((event.wall_s for event in state.events if event.wall_s is not None), default=None)
+        told = [*((_when(event, newest_s), event) for event in state.events), *self._alerts]
+        told.sort(key=lambda pair: -1 if pair[1].step is None else pair[1].step)
+        return told[::-1]
+
+    def _why_empty(self, num_known: int) -> str:
+        if num_known:
+            return f"no event has “{self.filter}”: press / and change it, esc clears it"
+        return "Nothing has happened yet: no finding began, no pause, no stall and no capture was seen."
+
+
+def passes(event: Event, wanted: str) -> bool:
+    """Return whether every word typed is in an event's kind, step, ranks or words; "rank 2" is that rank alone."""
+    text = wanted.lower().replace(",", "").strip()
+    rank = re.fullmatch(r"ranks? ([0-9]{1,9})", text)
+    if rank is not None:
+        return int(rank[1]) in event.ranks
+    said = text_of.ranks(event.ranks) if event.ranks else ""
+    held = f"{event.kind} step {event.step} {said} {event.words}".lower()
+    return all(word in held for word in text.split())
+
+
+def _name(event: Event) -> str:
+    return f"{event.kind} {event.step} {event.ranks} {event.words}"
+
+
+def _when(event: Event, newest_s: float | None) -> str:
+    if event.wall_s is None or newest_s is None:
+        return text_of.UNKNOWN
+    moment, newest = localtime(event.wall_s), localtime(newest_s)
+    same_day = moment[:3] == newest[:3]
+    return strftime("%H:%M:%S" if same_day else "%b %d %H:%M", moment)
+
+
+def _head(width: int) -> Line:
+    return row(
+        (
+            Cell("time", WHEN_WIDTH, "dim"),
+            Cell("step", STEP_WIDTH, "dim", "right"),
+            Cell("ranks", RANKS_WIDTH, "dim"),
+            Cell("event", max(width - WHEN_WIDTH - STEP_WIDTH - RANKS_WIDTH - 3, 5), "dim"),
+        )
+    )
+
+
+def _row(when: str, event: Event, width: int) -> Line:
+    glyph, role = LOOKS.get(event.kind, ("·", "phase:checkpoint"))
+    step = text_of.UNKNOWN if event.step is None else f"{'by ' if event.by_then else ''}{event.step:,}"
+    ranks = text_of.ranks(event.ranks) if event.ranks else ""
+    drawn = line(
+        (fit(when, WHEN_WIDTH) + " ", "dim"),
+        (fit(step, STEP_WIDTH, "right") + " ", "text"),
+        (fit(ranks, RANKS_WIDTH) + " ", "strong"),
+        (f"{glyph} ", role if glyph != "·" else "dim"),
+        (fit(event.kind, KIND_WIDTH) + " ", role if glyph != "·" else "dim"),
+        (clean(event.words), "text"),
+        target=("event", _name(event)),
+    )
+    return crop(drawn, width)

@@ -1,0 +1,60 @@
+"""What happened in a run, one entry each: frozen, for the list of events. `app/event_log.py` collects them.
+
+In: nothing.  Out: Event, StepTimes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Final
+
+ONSET: Final = "onset"
+RESOLVED: Final = "resolved"
+STALLED: Final = "stalled"
+RESTART: Final = "restart"
+CAPTURE: Final = "capture"
+ALERT: Final = "alert"
+CHANGE: Final = "change"
+PAUSE_KINDS: Final = {
+    "checkpoint": "checkpoint",
+    "eval": "evaluation",
+    "periodic": "pause",
+    "irregular": "pause",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry."""
+
+    kind: str  # one of the words above
+    step: int | None
+    ranks: tuple[int, ...]  # empty: all of them, or nobody in particular
+    words: str
+    wall_s: float | None = None  # since 1970; None: the time of that step is not known any more
+    by_then: bool = False  # it was seen at this step, and happened there or before
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """When the steps that are held ended, by the wall clock of one rank's host."""
+
+    steps: tuple[int, ...]  # ascending
+    wall_s: tuple[float, ...]
+
+    def at(self, step: int | None) -> float | None:
+        """The end of a step; None where it is not held."""
+        if step is None:
+            return None
+        place = bisect_left(self.steps, step)
+        return self.wall_s[place] if place < len(self.steps) and self.steps[place] == step else None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """Steps in a row that torch's profiler saw at our wish."""
+
+    first_step: int
+    last_step: int
+    ranks: tuple[int, ...]
