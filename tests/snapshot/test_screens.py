@@ -114,6 +114,8 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "events": (views.with_events(), ("E", "down")),
     "events-filtered": (views.with_events(), ("E", "slash", *"rank", "space", "2", "enter")),
     "events-none": (views.live(views.straggler()), ("E",)),
+    "overview-stretch": (views.stretch(), ()),
+    "ranks-stretch": (views.stretch(), ("2",)),
     "log": (views.live(views.lost_ranks()), ("L",)),
     "why-not": (views.live(views.straggler()), ("x",)),
 }

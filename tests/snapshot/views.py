@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from tuiadvisor.advisor.assemble.rank_groups import groupings
-from tuiadvisor.tui.contract.feed import FeedState, PastState, ReplayState
+from tuiadvisor.tui.contract.feed import FeedState, PastState, ReplayState, StretchState
 from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
 from tuiadvisor.views.device_work import DevicePart, DeviceTime, DeviceWork, KernelSum
 from tuiadvisor.views.event import Event
@@ -695,6 +695,17 @@ def replay(view: RunView | None = None, *, paused: bool = False) -> FeedState:
 def past() -> FeedState:
     """A live run that is looked at as it was."""
     return live(straggler(), phase="past", past=PastState(341, 120, 1840, 0.13))
+
+
+def stretch() -> FeedState:
+    """Fifty steps of a run, chosen."""
+    view = straggler()
+    chosen = StretchState(250, 299, 0, 341, view.trend)
+    view = replace(view, trend=replace(view.trend, first_step=250, step_s=view.trend.step_s[-50:],
+                   throughput_steps_s=view.trend.throughput_steps_s[-50:], steps_per_bucket=1, marks=()),
+                   ranks=tuple(replace(rank, now="") for rank in view.ranks))  # fmt: skip
+    return live(replace(view, window=replace(view.window, first_step=257, last_step=299, num_steps=43)),
+                phase="stretch", stretch=chosen)  # fmt: skip
 
 
 def with_events(state: FeedState | None = None) -> FeedState:

@@ -53,7 +53,7 @@ from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
 from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, unseen_device, verdict, with_deaths
 from tuiadvisor.advisor.paused_gc import collector_off
 from tuiadvisor.advisor.steps.step_store import FOLDED, StepStore
-from tuiadvisor.advisor.steps.trend import TrendHistory, of_devices, until
+from tuiadvisor.advisor.steps.trend import TrendHistory, of_devices, of_steps, until
 from tuiadvisor.advisor.steps.wall_time import WallTime
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.errors import TuiadvisorError
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
-    from tuiadvisor.views.run_view import DeviceView, Verdict
+    from tuiadvisor.views.run_view import DeviceView, Trend, Verdict
     from tuiadvisor_rules.loader import Rule
 
 STEP_NAMES = ("rank", *STEP_COLUMNS)
@@ -121,6 +121,10 @@ class Advisor:
             return None
         shift = self.store.axis_shift()
         return max(span[0], span[1] - self.store.capacity + 1) - shift, span[1] - shift
+
+    def most_steps(self) -> int:
+        """How many job steps one view is made of at most."""
+        return self.store.table_width
 
     def feed(self, frame: bytes, *, with_steps: bool = True) -> None:
         """Take one encoded frame; one that cannot be decoded is counted and otherwise ignored."""
@@ -247,6 +251,18 @@ class Advisor:
     def view_of(self, steps: tuple[int, int]) -> RunView:
         """The picture computed from job steps first..last alone, as far as they are still held."""
         return self._view(steps)
+
+    def view_of_stretch(self, steps: tuple[int, int]) -> RunView:
+        """As `view_of` for who looks at a stretch: its trend, too, and nothing of what ranks do at this moment."""
+        view, table = self._view(steps), self.steps_of_job(*steps)
+        ranks = tuple(replace(row, now="") for row in view.ranks)
+        if table is None:
+            return replace(view, ranks=ranks)
+        return replace(view, ranks=ranks, trend=of_steps(table[0], steps, view.trend.marks))
+
+    def trend_of_run(self) -> Trend:
+        """The whole run's, without marks."""
+        return self.trend.trend(self.store.axis_shift(), ())
 
     @collector_off()
     def _view(self, steps: tuple[int | None, int] | None) -> RunView:

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.event_log import EventLog
+from tuiadvisor.app.stretch import Steps, moved, zoomed
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.log import Logger
 from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent
-from tuiadvisor.tui.contract.feed import FeedState, Mode, PastState, ReplayState
+from tuiadvisor.tui.contract.feed import FeedState, Mode, PastState, ReplayState, StretchState
 
 if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
     from tuiadvisor.stream.source import Source
     from tuiadvisor.tui.contract.feed import FeedCommand
-    from tuiadvisor.views.run_view import RunView
+    from tuiadvisor.views.run_view import RunView, Trend
 
 READ_S: Final = 0.05  # a key that the feed answers waits no longer than this for it
 VIEW_PERIOD_S: Final = 0.45
@@ -53,6 +54,7 @@ class Feed:
         self.advisor = Advisor(given=given)
         self.view: RunView | None = None
         self.events = EventLog()
+        self.stretch: Steps | None = None  # that was chosen for the figures
         self.history_share: float | None = None  # read of what was recorded before; None: nobody has answered
         self.is_in_history = False  # it is being read, or not yet in the view
         self.frozen = False  # the reader goes on, the screen keeps its picture
@@ -182,6 +184,7 @@ class Feed:
             former.version,
             self._notice(),
             self._past_state(),
+            self._stretch_state(),
             self.events.events,
         )
         if state != former:
@@ -196,6 +199,29 @@ class Feed:
 
     def _past_state(self) -> PastState | None:
         return None
+
+    def _stretch_state(self) -> StretchState | None:
+        whole = self._choosable() if self.stretch is not None else None
+        if self.stretch is None or whole is None:
+            return None
+        return StretchState(*self.stretch, *whole, self._trend_of_run())
+
+    def _trend_of_run(self) -> Trend:
+        return self.advisor.trend_of_run()
+
+    def _choosable(self) -> Steps | None:
+        """The steps of which a stretch may be chosen."""
+        return self.advisor.held_steps()
+
+    def _zoomed(self, by: int) -> Steps | None:
+        """What the stretch would be after zooming."""
+        whole = self._choosable()
+        return None if whole is None else zoomed(self.stretch, by, whole, self.advisor.most_steps())
+
+    def _moved(self, by: int) -> Steps | None:
+        """What the stretch would be after moving it."""
+        whole = self._choosable()
+        return None if whole is None or self.stretch is None else moved(self.stretch, by, whole)
 
     def _notice(self) -> str:
         return ""

@@ -28,12 +28,14 @@ from tuiadvisor.tui.contract.feed import (
     Speed,
     Step,
     Stride,
+    Zoom,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tuiadvisor.app.look_back import LooksBack
+    from tuiadvisor.app.stretch import Steps
     from tuiadvisor.stream.source import Source
     from tuiadvisor.tui.contract.feed import FeedCommand, PastState
     from tuiadvisor.views.run_view import RunView
@@ -60,6 +62,7 @@ class LiveFeed(Feed):
         self._answer = ""
         self._stale_answer = ("", 0.0)  # an announcement, and when it is no longer true
         self._lookback = Lookback()
+        self._is_stretch_drawn = False
         self.answers: list[str] = []  # of subcommands, for the terminal when the screens are gone
 
     def stop(self) -> None:
@@ -77,17 +80,24 @@ class LiveFeed(Feed):
             return f"agent lost: {error}", None
         if self._lookback.step is not None:
             return "past", None
+        if self.stretch is not None:
+            return "stretch", None
         if self.frozen:
             return "paused", None
         return attach_phase(self.view)
 
     def _stands(self) -> bool:
+        if self.stretch is not None:
+            return self._is_stretch_drawn
         return self._lookback.is_drawn if self._lookback.step is not None else self.frozen
 
     def _is_as_it_comes(self) -> bool:
-        return self._lookback.step is None
+        return self._lookback.step is None and self.stretch is None
 
     def _picture(self) -> RunView:
+        if self.stretch is not None:
+            self._is_stretch_drawn = True
+            return self.advisor.view_of_stretch(self.stretch)
         return self._lookback.picture(self.advisor)
 
     def _past_state(self) -> PastState | None:
@@ -112,8 +122,13 @@ class LiveFeed(Feed):
                 self._capture(rank)
             case Detail(ranks):
                 self._detail(ranks)
+            case Zoom(by):
+                self._choose(self._zoomed(by), by)
+            case Step(by) if self.stretch is not None:
+                self._choose(self._moved(by), by)
             case Resume() | End():
                 self.frozen = False
+                self.stretch = None
                 self._lookback.leave()
             case SeekStep() | Step() | Stride() | NextFinding() | PreviousFinding():
                 self._look_back(command)
@@ -122,7 +137,24 @@ class LiveFeed(Feed):
             case _:
                 assert_never(command)
 
+    def _choose(self, steps: Steps | None, by: int) -> None:
+        """Show a stretch of the steps that are held; a live run goes on behind it."""
+        former, self.stretch, self._is_stretch_drawn = self.stretch, steps, False
+        self._lookback.leave()
+        self.frozen = False
+        held = self.advisor.held_steps()
+        self._answer = ""
+        if steps is None:
+            if former is None and by > 0:
+                self._answer = "too few steps are held for a stretch of them"
+        elif by < 0 and former == steps and held is not None and steps[0] <= held[0]:
+            self._answer = (
+                f"steps before {held[0]:,} are no longer held here: 8 opens the recording (-o FILE), "
+                "in which + and [ reach all of them"
+            )
+
     def _look_back(self, command: LooksBack) -> None:
+        self.stretch = None
         self._answer = self._lookback.go(command, self.advisor, self.view, is_frozen=self.frozen)
         if self._subcommand is not None and not self._subcommand.is_running:
             self._subcommand = None

@@ -25,15 +25,17 @@ from tuiadvisor.tui.contract.feed import (
     Speed,
     Step,
     Stride,
+    Zoom,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tuiadvisor.app.stretch import Steps
     from tuiadvisor.events import GivenWork
     from tuiadvisor.stream.replay import ReplaySource
     from tuiadvisor.tui.contract.feed import FeedCommand, Mode
-    from tuiadvisor.views.run_view import RunView
+    from tuiadvisor.views.run_view import RunView, Trend
 
 Moves = SeekStep | Step | Stride | End | NextFinding | PreviousFinding
 REST_S: Final = 0.5  # of a replay that stands: a command wakes it
@@ -104,9 +106,29 @@ class ReplayFeed(Feed):
         return self._is_seeking or super()._is_catching_up()
 
     def _is_as_it_comes(self) -> bool:
-        return self.at_step is None
+        return self.at_step is None and self.stretch is None
+
+    def _choosable(self) -> Steps | None:
+        """All of the recording, once it was looked at: a stretch of it is read from the file."""
+        whole = self._survey.view
+        if whole is None or whole.last_step is None:
+            return super()._choosable()
+        return whole.trend.first_step, whole.last_step
+
+    def _choose(self, steps: Steps | None) -> None:
+        """Go to the end of a stretch, so that its steps are held."""
+        self.stretch = steps
+        if steps is not None:
+            self.replay.clock.pause()
+            self._show_step(steps[1])
+
+    def _trend_of_run(self) -> Trend:
+        whole = self._survey.view
+        return super()._trend_of_run() if whole is None else whole.trend
 
     def _picture(self) -> RunView:
+        if self.stretch is not None:
+            return self.advisor.view_of_stretch(self.stretch)
         return self.advisor.view() if self.at_step is None else self.advisor.view_at(self.at_step)
 
     def _phase(self) -> tuple[str, tuple[int, int] | None]:
@@ -134,9 +156,15 @@ class ReplayFeed(Feed):
         here = self.at_step if self.at_step is not None else self.view.last_step if self.view else None
         self.at_step = None
         match command:
+            case Zoom(by):
+                self.events.jump()
+                self._choose(self._zoomed(by))
+            case Step(by) if self.stretch is not None:
+                self._choose(self._moved(by))
             case Pause():
                 clock.pause()
             case Resume():
+                self.stretch = None
                 clock.resume()
             case Speed(factor):
                 clock.set_speed(factor)
@@ -151,6 +179,7 @@ class ReplayFeed(Feed):
 
     def _move(self, command: Moves, here: int | None) -> None:
         """To another place of the recording."""
+        self.stretch = None
         self.events.jump()
         match command:
             case SeekStep(step):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
 
 PIECE_BYTES: Final = 1 << 15
-LEAST_LOOK_STEPS: Final = 256  # between two pictures of what happened
+LOOK_SHARE: Final = 0.75  # of the steps that a view is made of: so often one is taken, and none falls between
 
 
 class Survey:
@@ -112,13 +112,12 @@ class Survey:
             self.close()
 
     def _look(self) -> None:
-        """Note what has happened so far, before the fold lets go of its steps."""
+        """Note what has happened so far, before views no longer look at it."""
         held = self._advisor.held_steps() if self._with_events else None
         if held is None:
             return
-        first, last = held
-        if last - self._looked_at >= max((last - first) // 2, LEAST_LOOK_STEPS):
-            self._looked_at = last
+        if held[1] - self._looked_at >= self._advisor.most_steps() * LOOK_SHARE:
+            self._looked_at = held[1]
             self.events.take(self._advisor.view())
 
 

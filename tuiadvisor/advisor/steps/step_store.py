@@ -281,6 +281,12 @@ class StepStore:
         """Every rank that has sent a step."""
         return sorted(self.tracks.rank.tolist())
 
+    @property
+    def table_width(self) -> int:
+        """How many steps a table has at most."""
+        num_rows = max(self.tracks.aligned_rows().size, 1)
+        return min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // num_rows))
+
     def table(self, first: int | None = None, last: int | None = None) -> tuple[StepTable, bool] | None:
         """The recent window (or job steps first..last of it), and whether it reaches back to the first step.
 
@@ -292,7 +298,7 @@ class StepStore:
         aligned = self.tracks.aligned_rows()
         shift = self.axis_shift()
         oldest, newest = span
-        width = min(self.capacity, max(MIN_TABLE_STEPS, MAX_TABLE_CELLS // aligned.size))
+        width = self.table_width
         stop = newest if last is None else min(newest, last + shift)
         start = max(oldest, newest - self.capacity + 1, stop - width + 1)
         if first is not None:

@@ -85,6 +85,18 @@ class TrendHistory:
         )
 
 
+def of_steps(table: StepTable, steps: tuple[int, int], marks: tuple[tuple[int, str], ...]) -> Trend:
+    """The steps of a table within these bounds, on the clock of the table."""
+    history = TrendHistory()
+    history.first_step = steps[0]
+    rank, column = np.nonzero(np.isfinite(table.step_s_RK))
+    job_steps = table.steps_of(column)
+    inside = (job_steps >= steps[0]) & (job_steps <= steps[1])
+    seconds = table.step_s_RK[rank[inside], column[inside]]
+    history.add(job_steps[inside], np.rint(seconds * NS).astype(np.int64))
+    return history.trend(0, tuple(mark for mark in marks if steps[0] <= mark[0] <= steps[1]))
+
+
 def of_devices(timed: StepTable, history: TrendHistory, marks: tuple[tuple[int, str], ...]) -> Trend | None:
     """The measured steps by the devices' clocks; None where the history's buckets are long enough to be as good.
 

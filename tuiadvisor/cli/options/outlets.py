@@ -90,7 +90,7 @@ def follow(outlets: Any, feed: LiveFeed) -> None:
 
     def latest() -> Any:
         state = feed.latest()
-        return None if state.past is not None or feed.frozen else state.view
+        return None if state.past is not None or state.stretch is not None or feed.frozen else state.view
 
     outlets.follow(latest)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from tuiadvisor.views.event import Event
-    from tuiadvisor.views.run_view import RunView
+    from tuiadvisor.views.run_view import RunView, Trend
 
 Mode = Literal["live", "replay"]
 
@@ -60,6 +60,13 @@ class Stride:
 
 
 @dataclass(frozen=True, slots=True)
+class Zoom:
+    """Figures of a shorter stretch of steps, or of a longer one."""
+
+    by: int  # +1 or -1
+
+
+@dataclass(frozen=True, slots=True)
 class NextFinding:
     """To where the next finding begins."""
 
@@ -100,6 +107,7 @@ FeedCommand = (
     | SeekStep
     | Step
     | Stride
+    | Zoom
     | NextFinding
     | PreviousFinding
     | End
@@ -133,6 +141,17 @@ class PastState:
 
 
 @dataclass(frozen=True, slots=True)
+class StretchState:
+    """The steps that were chosen for the figures, both ends included."""
+
+    first_step: int
+    last_step: int
+    run_first_step: int  # those that may be chosen
+    run_last_step: int
+    run: Trend  # of all of it, for the ribbon above the figures
+
+
+@dataclass(frozen=True, slots=True)
 class FeedState:
     """One moment: what to show and where it comes from."""
 
@@ -145,6 +164,7 @@ class FeedState:
     version: int  # grows with every change: an equal version needs no redraw
     notice: str = ""  # what came of a command that takes time, until the next one
     past: PastState | None = None  # a live run is shown as it was at an earlier step
+    stretch: StretchState | None = None  # the figures are of these steps alone
     events: tuple[Event, ...] = ()  # what has happened, by step
 
 

@@ -37,7 +37,7 @@ class Alerts:
     def take(self, state: FeedState) -> str:
         """Return what to ring for, or ""."""
         view = state.view
-        if view is None or state.mode != "live" or state.past is not None or state.replay is not None:
+        if view is None or state.mode != "live" or _is_past(state) or state.replay is not None:
             return ""
         now = self.clock()
         former, self._open = self._open, _open_in(view)
@@ -54,7 +54,7 @@ class Alerts:
     def rows(self, state: FeedState, width: int) -> list[Line]:
         """Return the banner, or nothing."""
         view = state.view
-        if view is None or state.past is not None or view.ended:
+        if view is None or _is_past(state) or view.ended:
             return []
         if view.stall is not None:
             head = f" ■ STALLED {text_of.timer(view.stall.for_s)} "
@@ -71,6 +71,10 @@ class Alerts:
         if finding is None:
             return []
         return _banner(" ■ CRITICAL ", finding.message, "", "", width)
+
+
+def _is_past(state: FeedState) -> bool:
+    return state.past is not None or state.stretch is not None
 
 
 def stall_words(view: RunView) -> str:

@@ -16,8 +16,9 @@ from tuiadvisor.tui.pages import sections
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.commands import CommandTable
-    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.feed import FeedState, StretchState
     from tuiadvisor.tui.contract.page import Page
+    from tuiadvisor.views.run_view import RunView
 
 SMALLEST = (60, 16)
 IN_LOG = " … (L: log)"
@@ -32,8 +33,8 @@ def badge(state: FeedState) -> Span:
     failure = next((word for word in FAILURES if state.phase.startswith(word)), "")
     if failure:
         return f" ✖ {failure.upper()} ", "badge:lost"
-    if state.past is not None:
-        return " ◀ PAST ", "badge:paused"
+    if state.past is not None or state.stretch is not None:
+        return (" ◀ PAST " if state.past is not None else " [ ] STRETCH "), "badge:paused"
     if state.replay is not None:
         return _replay_badge(state.phase, paused=state.replay.paused)
     if state.phase == "live" and state.view is not None and state.view.stall is not None:
@@ -82,24 +83,11 @@ def notice(state: FeedState, width: int, height: int) -> list[Line]:
     """Return what the user must know before reading the figures, or nothing. height: rows of the whole screen."""
     if state.view is None:
         return []
-    text, role = "", "warn"
-    if state.past is not None:
-        text = (
-            f"◀ The past: as of step {state.past.step:,}. The run goes on, at step {state.past.last_step:,}; End goes "
-            "there. States of ranks and hosts are the present ones."
-        )
-        if state.phase.startswith(FAILURES):
-            text += f" ✖ {state.phase.rstrip('.')}."
+    text, role = _of_when(state, state.view), "warn"
+    if not text:
+        text, role = _of_now(state, state.view)
     elif state.phase.startswith(FAILURES):
-        text, role = f"✖ {state.phase.rstrip('.')}; these are the last figures.", "bad"
-    elif state.view.ended:
-        text, role = f"■ {state.view.ended}: these are its last figures.", "accent"
-    elif state.phase not in {"live", "paused", "ended"} and state.replay is None:
-        text = state.phase
-    if not text and state.replay is not None and state.replay.paused:
-        # Standing on a mark: say what it marks.
-        here = [name for place, name in state.replay.marks if abs(place - state.replay.position) < AT_MARK]
-        text, role = (f"▲ {here[0]}", "mark") if here else ("", role)
+        text += f" ✖ {state.phase.rstrip('.')}."
     if state.message and (text or state.phase != "live"):
         text = f"{text} {state.message}".strip()
     if state.progress is not None and state.phase != "live":
@@ -112,6 +100,41 @@ def notice(state: FeedState, width: int, height: int) -> list[Line]:
         return [crop(line((f" {clean(text)}", role), *bar), width)]
     rows = [line((f" {row}", role)) for row in wrap(text, width - 2)[:2]]
     return rows + _answer(clean(state.notice), width - 2, 3 if height >= ROOMY else 2)
+
+
+def _of_now(state: FeedState, view: RunView) -> tuple[str, str]:
+    """Why the newest figures are not those of a run that goes on, and its role."""
+    if state.phase.startswith(FAILURES):
+        return f"✖ {state.phase.rstrip('.')}; these are the last figures.", "bad"
+    if view.ended:
+        return f"■ {view.ended}: these are its last figures.", "accent"
+    if state.phase not in {"live", "paused", "ended"} and state.replay is None:
+        return state.phase, "warn"
+    if state.replay is not None and state.replay.paused:
+        # Standing on a mark: say what it marks.
+        here = [name for place, name in state.replay.marks if abs(place - state.replay.position) < AT_MARK]
+        return (f"▲ {here[0]}", "mark") if here else ("", "warn")
+    return "", "warn"
+
+
+def _of_when(state: FeedState, view: RunView) -> str:
+    """What is shown where it is not the present, or an empty text."""
+    if state.past is not None:
+        return (
+            f"◀ The past: as of step {state.past.step:,}. The run goes on, at step {state.past.last_step:,}; End goes "
+            "there. States of ranks and hosts are the present ones."
+        )
+    return "" if state.stretch is None else stretch_words(state.stretch, view)
+
+
+def stretch_words(stretch: StretchState, view: RunView) -> str:
+    """Which steps the figures are of, how many of them, and which figures cannot follow."""
+    chosen = text_of.steps(stretch.first_step, stretch.last_step)
+    of = text_of.steps(stretch.run_first_step, stretch.run_last_step).removeprefix("steps ")
+    return (
+        f"[ ] Every figure is of {chosen} of {of}; {view.window.num_steps:,} of them decide. "
+        "Of now: ranks' states, hosts, losses. Not told: wall-time goodput, collectives."
+    )
 
 
 def _answer(text: str, width: int, max_rows: int) -> list[Line]:

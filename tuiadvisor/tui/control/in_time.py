@@ -19,6 +19,7 @@ from tuiadvisor.tui.contract.feed import (
     Speed,
     Step,
     Stride,
+    Zoom,
 )
 from tuiadvisor.tui.contract.page import Command
 from tuiadvisor.tui.contract.prompt import Prompt
@@ -39,7 +40,7 @@ def is_paused(state: FeedState) -> bool:
     """Return whether time stands still on the screen."""
     if state.replay is not None:
         return state.replay.paused
-    return state.phase == "paused" or state.past is not None
+    return state.phase == "paused" or state.past is not None or state.stretch is not None
 
 
 def next_speed(current: float) -> float:
@@ -114,6 +115,8 @@ def moving(name: str, *, onward: bool = False) -> Callable[[FeedState, Page], st
             return "no step has been seen yet"
         if not page.of_run:
             return "only where the run is shown: press 1"
+        if name == "step_forward" and state.stretch is not None:
+            return "" if state.stretch.last_step < state.stretch.run_last_step else NEWEST
         return NEWEST if onward and state.replay is None and state.past is None else ""
 
     return why_not
@@ -154,7 +157,20 @@ def nothing_to_pause(state: FeedState, _page: Page) -> str:
 
 def at_the_end(state: FeedState, _page: Page) -> str:
     """The live edge is where one is."""
-    return NEWEST if state.replay is None and state.past is None and state.phase != "paused" else ""
+    stands = state.past is not None or state.stretch is not None or state.phase == "paused"
+    return "" if stands or state.replay is not None else NEWEST
+
+
+def no_stretch(state: FeedState, page: Page) -> str:
+    """There is nothing longer than the steps that are shown anyway."""
+    return moving("zoom_out")(state, page) or (
+        "" if state.stretch is not None else "the figures are of the newest steps: + chooses a stretch"
+    )
+
+
+def moved_label(former: str) -> Callable[[FeedState, Page], str]:
+    """What a bracket would move."""
+    return lambda state, _page: former if state.stretch is not None else ""
 
 
 def pause_label(state: FeedState, _page: Page) -> str:
@@ -204,20 +220,42 @@ COMMANDS: Final = (
         ("[",),
         "[",
         "Step back",
-        "one step back",
+        "one step back; a chosen stretch by half of its length",
         "time",
         lambda place: place.shell.ask(Step(-1)),
         moving("step_back"),
+        moved_label("Stretch back"),
     ),
     Command(
         "step_forward",
         ("]",),
         "]",
         "Step on",
-        "one step on",
+        "one step on; a chosen stretch by half of its length",
         "time",
         lambda place: place.shell.ask(Step(1)),
         moving("step_forward", onward=True),
+        moved_label("Stretch on"),
+    ),
+    Command(
+        "zoom_in",
+        ("+", "="),
+        "+",
+        "Zoom in",
+        "all figures of a shorter stretch of the run; its brackets stand on the ribbon",
+        "time",
+        lambda place: place.shell.ask(Zoom(1)),
+        moving("zoom_in"),
+    ),
+    Command(
+        "zoom_out",
+        ("-",),
+        "-",
+        "Zoom out",
+        "of a longer stretch, at last of the newest steps again; End does so at once",
+        "time",
+        lambda place: place.shell.ask(Zoom(-1)),
+        no_stretch,
     ),
     Command(
         "mark_back",

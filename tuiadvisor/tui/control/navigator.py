@@ -135,9 +135,10 @@ class Navigator:
         top = [frame.header(self.state, width), *self.alerts.rows(self.state, width), *notice]
         bar = frame.replay_bar(self.state, width)
         self.ribbon_row = len(top)
-        shown = height >= ribbon.TALL if self.shows_ribbon is None else self.shows_ribbon
+        wanted = height >= ribbon.TALL or self.state.stretch is not None
+        shown = wanted if self.shows_ribbon is None else self.shows_ribbon
         if shown and self.page.of_run and self.state.view is not None:
-            top += ribbon.rows(self.state.view, width)
+            top += ribbon.rows(self.state.view, width, self.state.stretch)
         self.body_row = len(top)
         room = height - len(top) - len(bar) - 1
         self.page_rows = max(room - 4, 1)
@@ -196,7 +197,9 @@ class Navigator:
     def _step_at(self, row: int, column: int) -> int | None:
         """The step that is drawn in a cell of the ribbon or of the page."""
         if self.ribbon_row <= row < self.body_row and self.state.view is not None:
-            return ribbon.step_at(self.state.view, column, self.width)
+            stretch = self.state.stretch
+            run = stretch.run if stretch is not None else self.state.view.trend
+            return ribbon.step_at(run, column, self.width)
         return self.page.step_at(row - self.body_row, column) if row >= self.body_row else None
 
     def click(self, row: int, column: int = 0) -> None:

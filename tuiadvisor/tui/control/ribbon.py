@@ -12,7 +12,8 @@ from tuiadvisor.text.line import Line, Span, clean, crop, fit, length
 from tuiadvisor.tui.draw import bars
 
 if TYPE_CHECKING:
-    from tuiadvisor.views.run_view import RunView
+    from tuiadvisor.tui.contract.feed import StretchState
+    from tuiadvisor.views.run_view import RunView, Trend
 
 TALL: Final = 50  # rows of a screen on which there is room for it
 HEAD: Final = 8  # columns before it: what it is, the first step
@@ -23,9 +24,13 @@ WORDS: Final = {"checkpoint": "checkpoint", "eval": "evaluation", "periodic": "p
 NUM_EVENTS: Final = 12
 
 
-def rows(view: RunView, width: int) -> list[Line]:
-    """Return step time, marks and brackets, the last events; nothing before the first step."""
-    trend, room = view.trend, width - HEAD - TAIL
+def rows(view: RunView, width: int, stretch: StretchState | None = None) -> list[Line]:
+    """Return step time, marks and brackets, the last events; nothing before the first step.
+
+    stretch: that the figures are of, with the run's own trend; None: the steps that the view used.
+    """
+    trend = stretch.run if stretch is not None else view.trend
+    room = width - HEAD - TAIL
     if not trend.step_s or room < 1:
         return []
     values = bars.ribbon_values(trend.step_s, room)
@@ -36,29 +41,29 @@ def rows(view: RunView, width: int) -> list[Line]:
     gap: Span = (" " * (room - length(chart)), "text")
     first: Span = (fit(f" {trend.first_step:,}", HEAD), "dim")
     last: Span = (fit(text_of.count(view.last_step), TAIL - 1, "right"), "dim")
-    drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *_marks(view, room), last))]
+    drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *_marks(view, trend, room, stretch), last))]
     return [*(crop(each, width) for each in drawn), _events(view, width)]
 
 
-def step_at(view: RunView, column: int, width: int) -> int | None:
+def step_at(trend: Trend, column: int, width: int) -> int | None:
     """Return the step under a column of the screen."""
-    trend = view.trend
     room = width - HEAD - TAIL
     return bars.ribbon_step(
         column - HEAD, trend.first_step, trend.steps_per_bucket, len(trend.step_s), max(room, 1)
     )
 
 
-def _marks(view: RunView, room: int) -> list[Span]:
+def _marks(view: RunView, trend: Trend, room: int, stretch: StretchState | None) -> list[Span]:
     cells: list[Span] = [(" ", "text")] * room
 
     def column(step: int) -> int:
-        trend = view.trend
         return bars.ribbon_column(step, trend.first_step, trend.steps_per_bucket, len(trend.step_s), room)
 
-    window = view.window
-    if window.first_step is not None and window.last_step is not None:
-        start, end = column(window.first_step), column(window.last_step)
+    used = (view.window.first_step, view.window.last_step)
+    if stretch is not None:
+        used = (stretch.first_step, stretch.last_step)
+    if used[0] is not None and used[1] is not None:
+        start, end = column(used[0]), column(used[1])
         cells[start : end + 1] = [("═", "accent")] * (end + 1 - start)
         cells[start], cells[end] = ("[", "accent"), ("]", "accent")
     for pause in view.pauses:

@@ -23,7 +23,7 @@ MAX_ENTRIES = 1000
 MAX_RANKS_NAMED = 8
 MARGIN = 1
 # Words of a phase that change all the time say nothing new.
-QUIET_PHASES = frozenset({"live", "paused", "past", "replay"})
+QUIET_PHASES = frozenset({"live", "paused", "past", "replay", "stretch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,10 @@ class Journal:
         if state.notice and state.notice != self._notice:
             self.add(when, state.notice)
         self._notice = state.notice
-        if state.view is not None and state.past is None:  # what is gone in an earlier picture was not lost
+        is_present = (
+            state.past is None and state.stretch is None
+        )  # what is gone in another picture was not lost
+        if state.view is not None and is_present:
             self._observe_view(when, state.view)
 
     def _observe_view(self, when: str, view: RunView) -> None:
