@@ -118,9 +118,9 @@ def test_all_in_backward_names_nobody() -> None:
 @pytest.mark.parametrize(
     ("thread", "words"),
     [
-        ("asleep", "asleep in a system call"),
-        ("running", "still computing"),
-        ("stopped", "stopped by a signal"),
+        ("asleep", ", in backward and asleep in a system call"),
+        ("running", ", in backward and still computing"),
+        ("stopped", ", stopped by a signal or a debugger, at step 200"),
     ],
 )
 def test_within_backward_the_thread_tells_who_has_not_come(thread: str, words: str) -> None:
@@ -128,7 +128,7 @@ def test_within_backward_the_thread_tells_who_has_not_come(thread: str, words: s
     threads: dict[int, object] = {0: "waiting", 1: thread, 2: "waiting", 3: "waiting"}
     view = still(Job(), 8.0, dict.fromkeys(range(4), "backward"), thread=threads)
     assert [("warning", (1,), "backward")] == hangs(view)
-    assert f"ranks 0, 2 and 3 wait for rank 1, in backward and {words}" in view.verdict.sentence
+    assert f"ranks 0, 2 and 3 wait for rank 1{words}" in view.verdict.sentence
 
 
 @pytest.mark.parametrize(

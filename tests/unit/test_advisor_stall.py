@@ -10,7 +10,8 @@ import pytest
 from snapshot import views
 
 from tuiadvisor.advisor.judge.hang import stall, with_stall
-from tuiadvisor.metrics.hang.detection import Standstill
+from tuiadvisor.causes.hang import measured
+from tuiadvisor.metrics.hang.detection import RankNow, Standstill, standstill
 
 
 @dataclass
@@ -19,7 +20,6 @@ class Facts:
 
     pid: int
     host: str = "node01"
-    still_thread: str | None = None
 
 
 def roster(*ranks: Facts) -> Any:
@@ -33,16 +33,26 @@ WAITING = Standstill(41.0, 120, (0, 1), (2,), "other", is_death=False)
 @pytest.mark.parametrize("by_phase", [True, False])
 def test_a_stopped_rank_has_the_command_that_lets_it_go_on(by_phase: bool) -> None:
     """Whether it was named by its phase or by its thread."""
-    found = WAITING if by_phase else replace(WAITING, thread="stopped")
-    said = stall(found, roster(Facts(10), Facts(11), Facts(12, still_thread="stopped")))
+    phases = ("backward", "backward", "other" if by_phase else "backward")
+    threads = (None, None, "stopped") if by_phase else ("waiting", "waiting", "stopped")
+    places = [
+        RankNow(rank, "live", phase, 41.0, 120, thread)
+        for rank, phase, thread in zip(range(3), phases, threads, strict=True)
+    ]
+    found = standstill(places, 0.1)
+    assert found is not None
+    said = stall(found, roster(Facts(10), Facts(11), Facts(12)))
     assert said.words == "ranks 0 and 1 wait for rank 2, stopped by a signal or a debugger"
+    verdict = measured(found, {0: "node01", 1: "node01", 2: "node01"}, 3)
+    assert verdict.values["still_words"] == f"{said.words}, at step 120"
+    assert verdict.values["is_still_stopped"] == 1
     assert (said.held, said.command, said.where) == ("stopped", "kill -CONT 12", "")
 
 
 def test_on_several_hosts_the_command_says_where() -> None:
     """A process id means nothing on another node."""
-    ranks = roster(Facts(10), Facts(11), Facts(12, "node02", "stopped"))
-    assert stall(WAITING, ranks).where == "node02"
+    ranks = roster(Facts(10), Facts(11), Facts(12, "node02"))
+    assert stall(replace(WAITING, thread="stopped"), ranks).where == "node02"
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,12 @@ def measured(found: Standstill, host_of: Mapping[int, str], world_size: int | No
     )
 
 
+def waiting_words(found: Standstill) -> str:
+    """Who waits for whom; the banner and the verdict say it alike."""
+    verb = "waits" if len(found.waiting) == 1 else "wait"
+    return f"{rank_words(found.waiting)} {verb} for {rank_words(found.missing)}"
+
+
 def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
     since = "" if found.step is None else f", at step {found.step}"
     if found.is_death:
@@ -46,9 +52,10 @@ def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
         return f"{rank_words(found.missing)} {verb} gone, {rank_words(found.waiting)} still wait{since}"
     place = PHASE_WORDS.get(found.phase or "", "in different phases")
     if found.missing:
-        verb = "waits" if len(found.waiting) == 1 else "wait"
-        thread = f" and {THREAD_WORDS[found.thread]}" if found.thread else ""
-        return f"{rank_words(found.waiting)} {verb} for {rank_words(found.missing)}, {place}{thread}{since}"
+        thread = THREAD_WORDS.get(found.thread or "", "")
+        if found.thread == "stopped":  # where it was met by the signal explains nothing
+            return f"{waiting_words(found)}, {thread}{since}"
+        return f"{waiting_words(found)}, {place}{f' and {thread}' if thread else ''}{since}"
     if num_known == 1 and world_size in {None, 1}:
         return f"{rank_words(found.waiting)} is {place}{since}"
     unseen = max((world_size or 0) - num_known, 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tuiadvisor.causes.cause import rank_words
-from tuiadvisor.causes.hang import THREAD_WORDS, measured
+from tuiadvisor.causes.hang import THREAD_WORDS, measured, waiting_words
 from tuiadvisor.metrics.hang.detection import MIN_STILL_S, RankNow, standstill
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.phases import PAUSES
@@ -66,9 +66,7 @@ def measured_of(found: Standstill, roster: Roster) -> Measured:
 def stall(found: Standstill, roster: Roster) -> Stall:
     """What an alert says of it."""
     named = [roster.ranks[rank] for rank in found.missing if rank in roster.ranks]
-    # Who is named by its phase may stand there because it was stopped: the agent's look at its thread says so.
-    is_stopped = bool(named) and all(facts.still_thread == "stopped" for facts in named)
-    held = "gone" if found.is_death else "stopped" if is_stopped else "missing"
+    held = "gone" if found.is_death else "stopped" if found.thread == "stopped" else "missing"
     pids = [str(facts.pid) for facts in named if facts.pid]
     command = f"kill -CONT {' '.join(pids)}" if held == "stopped" and pids else "tuiadvisor stacks"
     hosts = sorted({facts.host for facts in named})
@@ -77,22 +75,20 @@ def stall(found: Standstill, roster: Roster) -> Stall:
         for_s=found.for_s,
         waiting=found.waiting,
         missing=found.missing,
-        words=_stall_words(found, "stopped" if is_stopped else found.thread),
+        words=_stall_words(found),
         held=held,
         command=command,
         where=", ".join(hosts) if is_elsewhere else "",
     )
 
 
-def _stall_words(found: Standstill, thread: str | None) -> str:
+def _stall_words(found: Standstill) -> str:
     if not found.missing:
         return f"{rank_words(found.waiting)} make no progress; who is missing was not observed"
-    who = rank_words(found.missing)
     if not found.waiting:
-        return f"{who}: no progress"
-    verb = "waits" if len(found.waiting) == 1 else "wait"
-    why = "gone" if found.is_death else THREAD_WORDS.get(thread or "", "")
-    return f"{rank_words(found.waiting)} {verb} for {who}{f', {why}' if why else ''}"
+        return f"{rank_words(found.missing)}: no progress"
+    why = "gone" if found.is_death else THREAD_WORDS.get(found.thread or "", "")
+    return f"{waiting_words(found)}{f', {why}' if why else ''}"
 
 
 def with_stall(rows: tuple[RankRow, ...], found: Stall | None) -> tuple[RankRow, ...]:

@@ -51,7 +51,7 @@ class Standstill:
     missing: tuple[int, ...]
     phase: str | None  # of the missing, else of all
     is_death: bool  # the missing ranks are gone
-    thread: str | None = None  # what the missing do, where that is why they are named
+    thread: str | None = None  # what the missing do, where that is why they are named, or all were stopped
 
 
 def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Standstill | None:
@@ -91,8 +91,16 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
         missing=missing,
         phase=phase or (next(iter(phases)) if len(phases) == 1 else None),
         is_death=bool(dead),
-        thread=next((now.thread for now in live if now.rank in by_thread), None),
+        thread=_thread_of(live, missing, by_thread),
     )
+
+
+def _thread_of(live: Sequence[RankNow], missing: Sequence[int], by_thread: Sequence[int]) -> str | None:
+    """What the missing do: why they are named, or that all of them were stopped, whatever phase that met them in."""
+    if by_thread:
+        return next(now.thread for now in live if now.rank in by_thread)
+    threads = {now.thread for now in live if now.rank in missing}
+    return "stopped" if threads == {"stopped"} else None
 
 
 def _dead(ranks: Sequence[RankNow], live: Sequence[RankNow]) -> tuple[int, ...]:
