@@ -1,4 +1,4 @@
-"""Where this process is, for a job that stands still: the training thread's stack, and how far each process group got.
+"""Where this process is: the training thread's stack, and how far each process group got; or its stack time and again.
 
 Run by itself in an injected thread, without the rest of the probe. In: a folder.  Out: `state.json` in it. It only
 reads: no collective is called, no lock of the host's is taken. The sequence number of a group is that of the last
@@ -7,13 +7,19 @@ collective that this process has entered.
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import json
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 MAX_FRAMES = 40
+MAX_SAMPLES = 500
+FEW_SAMPLES = 80
+LONGEST = 3  # times the window
 MAX_GROUPS = 64
 MAX_MEMBERS = 4096
 MAX_CODE_BYTES = 20_000  # its reading takes a microsecond an instruction under the interpreter's lock
@@ -59,10 +65,76 @@ def report(folder: str) -> None:
         said.update(whom(inside))
     except Exception as error:  # noqa: BLE001 - a torch we were not written for: the stack is still worth telling
         said["why"] = type(error).__name__ + ": " + str(error)[:200]
+    write(folder, said)
+
+
+def write(folder: str, said: dict[str, Any]) -> None:
+    """Hand out an answer, whole or not at all."""
     path = os.path.join(folder, "state.json")
     with open(path + ".new", "w") as file:
         json.dump(said, file)
     os.replace(path + ".new", path)
+
+
+def sample(folder: str, window_ns: int, period_ns: int, budget_ppm: int) -> None:
+    """Look where the training thread is, again and again for a while, in a thread of our own that ends with it.
+
+    budget_ppm: millionths of the time that the looking may take; it gets rarer to keep them.
+    """
+    _thread.start_new_thread(sample_quietly, (folder, window_ns, period_ns, budget_ppm))
+
+
+def sample_quietly(folder: str, window_ns: int, period_ns: int, budget_ppm: int) -> None:
+    """As `take_samples`; an error of ours says nothing on the training's terminal."""
+    with contextlib.suppress(Exception):
+        take_samples(folder, window_ns, period_ns, budget_ppm)
+
+
+def take_samples(folder: str, window_ns: int, period_ns: int, budget_ppm: int) -> None:
+    """As `sample`. At irregular distances: a regular one may be in step with the training's."""
+    frames = sys._current_frames()
+    del frames[threading.get_ident()]
+    ident = training_thread(frames)
+    frames.clear()  # they hold what the training's functions hold
+    places: dict[tuple[str, str, int], int] = {}
+    stacks: dict[tuple[int, ...], int] = {}
+    samples: list[int] = []
+    begin_ns, spent_ns, chance = time.monotonic_ns(), -time.thread_time_ns(), os.getpid()
+    while is_wanted(time.monotonic_ns() - begin_ns, window_ns, len(samples)):
+        stack = tuple(
+            places.setdefault(place, len(places)) for place in places_of(sys._current_frames().get(ident))
+        )
+        samples.append(stacks.setdefault(stack, len(stacks)))
+        chance = (chance * 1103515245 + 12345) % (1 << 31)
+        wait_ns = period_ns // 2 + chance % period_ns
+        spent = spent_ns + time.thread_time_ns()
+        wait_ns = max(wait_ns, spent * 1000000 // budget_ppm - (time.monotonic_ns() - begin_ns))
+        time.sleep(min(wait_ns, window_ns) / 1e9)
+    said = {
+        "frames": list(places),
+        "stacks": list(stacks),
+        "samples": samples,
+        "window_ns": time.monotonic_ns() - begin_ns,
+        "spent_ns": spent_ns + time.thread_time_ns(),
+    }
+    write(folder, said)
+
+
+def is_wanted(elapsed_ns: int, window_ns: int, num: int) -> bool:
+    """Until the window is over; longer where the budget left too few samples to compare."""
+    limit_ns = window_ns * (LONGEST if num < FEW_SAMPLES else 1)
+    return elapsed_ns < limit_ns and num < MAX_SAMPLES
+
+
+def places_of(frame: Any) -> list[tuple[str, str, int]]:
+    """(function, file, line) of the innermost frames, innermost first; ours and the importer's are left out."""
+    found: list[tuple[str, str, int]] = []
+    while frame is not None and len(found) < MAX_FRAMES:
+        code = frame.f_code
+        if code.co_name not in OURS and not code.co_filename.startswith(IMPORTING):
+            found.append((code.co_name[:200], code.co_filename[-300:], frame.f_lineno or 0))
+        frame = frame.f_back
+    return found
 
 
 def training_thread(frames: dict[int, Any]) -> int:

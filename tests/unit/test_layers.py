@@ -248,6 +248,7 @@ ROOMS = {
             "hang",
             "traces",
             "serving",
+            "sampling",
         ),
         "diagnosis",
     ),

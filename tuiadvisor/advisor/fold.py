@@ -35,6 +35,7 @@ from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
 from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
 from tuiadvisor.advisor.assemble.step_times import captured, step_times
+from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.assemble.wall import wall_goodput
 from tuiadvisor.advisor.cluster.membership import GONE, Roster
 from tuiadvisor.advisor.cluster.payload_fields import integer
@@ -349,6 +350,7 @@ class Advisor:
             num_rank_restarts=self.store.num_restarts,
             heat_steps=heat_steps(diagnosis.table) if diagnosis is not None else (),
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
+            cards=stack_cards(self.roster.stack_looks.newest_first()) if steps is None else (),
         )
 
     def _seen(self, steps: tuple[int | None, int] | None) -> Seen:

@@ -24,6 +24,7 @@ from tuiadvisor.agent.gpu import GpuSampler
 from tuiadvisor.agent.hello import hello, host_name
 from tuiadvisor.agent.host import HostSampler
 from tuiadvisor.agent.session import remove_leftovers
+from tuiadvisor.agent.stack_samples import StackSamples
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.log import Logger
@@ -95,6 +96,7 @@ class Agent:
         self._host_sampler = HostSampler(self._host)
         self._gpus = GpuSampler()
         self._executor = Crew()
+        self._stacks = StackSamples()
         self._ended = select.poll()
         self._exit_fds: dict[int, int] = {}  # pid -> pidfd
         self._hello_key: object = None
@@ -184,6 +186,8 @@ class Agent:
                 for link in self.links:
                     if request.ranks is None or link.rank in request.ranks:
                         link.ask_for_burst(request.burst_ms)
+            if request.stacks is not None:
+                self._stacks.ask(request.stacks, self.links, self._executor)
 
     def _advance(self, now_ns: int) -> bool:
         """Move every link on and read its ring; whether any changed its state."""
@@ -271,15 +275,14 @@ class Agent:
             self._hub.send(FrameKind.HELLO, hello(self._host, self.links, *gpus))
         for kind, payload in self._drain.frames():
             self._hub.send(kind, payload)
-        self._hub.send(
-            FrameKind.STATUS,
-            {
-                "host": self._host,
-                "mono_ns": time.monotonic_ns(),
-                "wall_ns": time.time_ns(),
-                "ranks": [status_of(link) for link in self.links],
-            },
-        )
+        status = {
+            "host": self._host,
+            "mono_ns": time.monotonic_ns(),
+            "wall_ns": time.time_ns(),
+            "ranks": [status_of(link) for link in self.links],
+        }
+        sampled = self._stacks.take()
+        self._hub.send(FrameKind.STATUS, {**status, "stacks": sampled} if sampled else status)
 
     def _look_for_reason(self, now_ns: int) -> None:
         if self._reason:

@@ -117,7 +117,7 @@ def _one(process: RankProcess, spy: str | None) -> RankStacks:
     if spy is None:
         return told
     is_waiting = told.call is not None and not moved and found.state not in "Tt"
-    native, problem = _spy(spy, process.pid, told.thread, may_stop=is_waiting)
+    native, problem = native_frames(spy, process.pid, told.thread, may_stop=is_waiting)
     return replace(told, native=native, why="; ".join(filter(None, (told.why, problem))))
 
 
@@ -211,7 +211,7 @@ def _phase_s(process: RankProcess) -> float | None:
 # --- looked at from outside
 
 
-def _spy(spy: str, pid: int, thread: int | None, *, may_stop: bool) -> tuple[tuple[str, ...], str]:
+def native_frames(spy: str, pid: int, thread: int | None, *, may_stop: bool) -> tuple[tuple[str, ...], str]:
     """(frames of the thread, why there are none). thread: None for the main one."""
     ways = [["--native"], ["--nonblocking"]] if may_stop else [["--nonblocking"]]
     problem = ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.app.feed import AddMark, Feed
 from tuiadvisor.app.look_back import Lookback
+from tuiadvisor.app.stack_look import StackLook
 from tuiadvisor.app.subcommand import Subcommand, capture_subcommand, stacks_subcommand
 from tuiadvisor.causes import hang
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
@@ -26,6 +27,7 @@ from tuiadvisor.tui.contract.feed import (
     Resume,
     SeekStep,
     Speed,
+    Stacks,
     Step,
     Stride,
     Zoom,
@@ -63,6 +65,7 @@ class LiveFeed(Feed):
         self._stale_answer = ("", 0.0)  # an announcement, and when it is no longer true
         self._lookback = Lookback()
         self._is_stretch_drawn = False
+        self._stack_look: StackLook | None = None
         self.answers: list[str] = []  # of subcommands, for the terminal when the screens are gone
 
     def stop(self) -> None:
@@ -105,6 +108,7 @@ class LiveFeed(Feed):
 
     def _notice(self) -> str:
         subcommand = self._subcommand
+        self._note_stacks()
         if subcommand is None:
             answer, end_s = self._stale_answer
             if self._answer == answer and time.monotonic() > end_s:
@@ -126,6 +130,8 @@ class LiveFeed(Feed):
                 self._choose(self._zoomed(by), by)
             case Step(by) if self.stretch is not None:
                 self._choose(self._moved(by), by)
+            case Stacks(rank, subject):
+                self._look_at_stacks(rank, subject)
             case Resume() | End():
                 self.frozen = False
                 self.stretch = None
@@ -169,6 +175,26 @@ class LiveFeed(Feed):
         whom = f"rank {ranks[0]}" if ranks else "all ranks"
         self._answer = f"{whom}: every call of the next {BURST_MS // 1000} s is seen one by one"
         self._stale_answer = (self._answer, time.monotonic() + BURST_MS / 1000 + READ_AFTER_S)
+
+    def _look_at_stacks(self, rank: int, subject: str) -> None:
+        if self._stack_look is not None:
+            return  # its answer is on its way, however often one presses
+        if self._subcommand is not None and not self._subcommand.is_running:
+            self._subcommand = None  # its answer gives way to this one
+        if self._request is None:
+            self._answer = "these ranks are watched by another session: whoever began it can ask for stacks"
+        elif self.view is not None and self._subcommand is None:
+            self._stack_look = look = StackLook(self.view, rank, subject)
+            self._request(ProbeRequest(stacks=look.request))
+            self._answer = look.doing
+
+    def _note_stacks(self) -> None:
+        """What has come of the stacks that were asked for."""
+        look = self._stack_look
+        said = look.answer(self.advisor.roster.stack_looks.newest_first()) if look is not None else ""
+        if said:
+            self._stack_look, self._answer = None, said
+            self._stale_answer = (said, time.monotonic() + READ_AFTER_S)
 
     def _capture(self, rank: int) -> None:
         if self._subcommand is not None and self._subcommand.is_running:

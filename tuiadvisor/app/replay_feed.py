@@ -23,6 +23,7 @@ from tuiadvisor.tui.contract.feed import (
     Resume,
     SeekStep,
     Speed,
+    Stacks,
     Step,
     Stride,
     Zoom,
@@ -172,7 +173,7 @@ class ReplayFeed(Feed):
                 self.at_step = here if clock.paused else None
                 self.steps = sorted([*self.steps, (step, label)])
                 self.positions = self._positions()
-            case Capture() | Detail() | Quit():
+            case Capture() | Detail() | Stacks() | Quit():
                 pass  # of a live run; and a replay ends when the screens have
             case _:
                 self._move(command, here)

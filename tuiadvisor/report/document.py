@@ -67,6 +67,7 @@ def document(view: RunView) -> Document:
         "chain": [asdict(link) for link in view.chain],
         "per_rank": [_rank(row) for row in view.ranks],
         "goodput": _goodput(view),
+        "stacks": [asdict(card) for card in view.cards],
         "pauses": [asdict(pause) for pause in view.pauses],
         "findings": [_finding(finding) for finding in view.findings],
         "verdict": _verdict(view.decided),

@@ -150,6 +150,15 @@ _STATUS_RANK = {
     **_fields(_text, "state detail phase thread no_step"),
 }
 
+_SAMPLED = {
+    **_fields(_integer, "look of pid num_steps steps_ms window_ms worker"),
+    **_fields(_text, "subject way why"),
+    "frames": _list_of(_object({**_fields(_text, "name file"), **_fields(_integer, "line own")})),
+    "stacks": _list_of(_list_of(_integer)),
+    "samples": _list_of(_integer),
+    "native": _list_of(_text),
+}
+
 SHAPES: Final[dict[FrameKind, Check]] = {
     FrameKind.RUN: _object(
         {
@@ -187,7 +196,12 @@ SHAPES: Final[dict[FrameKind, Check]] = {
         }
     ),
     FrameKind.STATUS: _object(
-        {"host": _text, **_fields(_integer, "mono_ns wall_ns"), "ranks": _ranks(_STATUS_RANK)}
+        {
+            "host": _text,
+            **_fields(_integer, "mono_ns wall_ns"),
+            "ranks": _ranks(_STATUS_RANK),
+            "stacks": _ranks(_SAMPLED),
+        }
     ),
     FrameKind.BYE: _object({"reason": _text}),
     FrameKind.GAP: _object({**_fields(_text, "what source why"), "num_frames": _integer}),

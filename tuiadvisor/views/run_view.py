@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.rank_group import Grouping
     from tuiadvisor.views.shares import Shares
+    from tuiadvisor.views.stack_card import StackCard
     from tuiadvisor.views.stall import Stall
     from tuiadvisor.views.step_map import StepMap
 
@@ -418,6 +419,7 @@ class RunView:
     step_times: StepTimes | None = None  # of the steps that are held; None: no wall clock is known
     captured: tuple[Captured, ...] = ()
     num_rank_restarts: int = 0  # ranks that began to count anew, each time
+    cards: tuple[StackCard, ...] = ()  # stacks that were sampled on request, the newest first
 
     @property
     def decided(self) -> Verdict:

@@ -21,6 +21,7 @@ from tuiadvisor.advisor.cluster.owners import Owners, foreign
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
 from tuiadvisor.advisor.cluster.rank_facts import RankFacts
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
+from tuiadvisor.advisor.cluster.stack_looks import StackLooks
 from tuiadvisor.advisor.cluster.stops import Stops
 from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
@@ -80,6 +81,7 @@ class Roster:
         self.memory = MemoryUse()
         self.device_clocks = DeviceClocks()
         self.stops = Stops()
+        self.stack_looks = StackLooks()
         self.host_use = HostUse()
         self._wall_shift_ns: dict[str, int] = {}  # by host
         self._seen_young: set[tuple[str, int]] = (
@@ -372,6 +374,10 @@ class Roster:
                 agent.owned.add(facts.rank)
                 facts.update(entry, now_ns)
         self.stops.take(agent.host, self._own(agent, payload))
+        for entry in objects(payload, "stacks"):
+            rank = integer(entry, "rank")
+            if rank in self.ranks and not self._is_anothers(agent, rank):
+                self.stack_looks.take(entry)
 
     def _host(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)

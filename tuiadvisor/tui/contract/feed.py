@@ -96,6 +96,14 @@ class Detail:
 
 
 @dataclass(frozen=True, slots=True)
+class Stacks:
+    """Sample the stacks of a rank and of a peer for a second or two."""
+
+    rank: int
+    subject: str  # straggler | input | host | hang
+
+
+@dataclass(frozen=True, slots=True)
 class Quit:
     """Nobody looks any more."""
 
@@ -113,6 +121,7 @@ FeedCommand = (
     | End
     | Capture
     | Detail
+    | Stacks
     | Quit
 )
 

@@ -13,6 +13,7 @@ from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row
 from tuiadvisor.tui.contract.page import Page
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
+from tuiadvisor.tui.pages.stack_card import ask_for_finding, card_lines, card_of, finding_card
 from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def open_finding(place: Place, finding: str) -> None:
     page = place.at(FindingPage)
     page.finding_id = finding
     place.show_detail(page)
+    ask_for_finding(place, finding)
 
 
 def open_neighbour(place: Place, by: int) -> None:
@@ -102,6 +104,9 @@ def finding_lines(view: RunView, found: Finding, width: int) -> list[Line]:
         BLANK,
         rule("evidence", width, sections.window(view)),
     ]
+    card = finding_card(view, found)
+    if card is not None:
+        rows[-1:-1] = card_lines(card, width)
     names = {name: text_of.evidence_name(name) for name in found.evidence}
     name_width = min(max((len(name) for name in names.values()), default=0) + 2, width * 2 // 3)
     rows += [
@@ -154,6 +159,7 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
         *([line(("now in ", "dim"), text_of.activity(rank.now))] if rank.now else []),
         *[each for each in sections.culprits(view, width, 99) if each.target == ("rank", str(rank.rank))],
         BLANK,
+        *(card_lines(card, width) if (card := card_of(view, rank.rank)) is not None else []),
         rule("where its step goes", width, f"step {text_of.seconds(rank.step_s)}"),
         Line(tuple(bars.stacked_bar(rank.shares, width, named=True))),
         *_phase_rows(view, rank),

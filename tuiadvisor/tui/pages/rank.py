@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text.line import BLANK, indent, line
-from tuiadvisor.tui.contract.feed import Capture, Detail
+from tuiadvisor.tui.contract.feed import Capture, Detail, Stacks
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.pages.details import MARGIN, rank_lines
 from tuiadvisor.tui.pages.ranks import Ranks
+from tuiadvisor.tui.pages.stack_card import ask_if_late, subject_of, why_no_card
 from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
@@ -26,6 +27,19 @@ def open_rank(place: Place, rank: int) -> None:
     page.rank = rank
     page.cursor = None
     place.show_detail(page)
+
+
+def open_and_look(place: Place, rank: int) -> None:
+    """Show a rank; where others wait for it, sample which lines of code it spends its time at."""
+    open_rank(place, rank)
+    ask_if_late(place, rank)
+
+
+def ask_for_stacks(place: Place) -> None:
+    """Sample the stacks of the rank that is shown or selected, and of a peer."""
+    rank, view = rank_at(place.page), place.state.view
+    if rank is not None and view is not None:
+        place.shell.ask(Stacks(rank, subject_of(view)))
 
 
 def open_beside(place: Place, by: int) -> None:
@@ -91,6 +105,16 @@ class RankPage(Page):
             cannot_capture,
         ),
         Command(
+            "stacks",
+            ("K",),
+            "K",
+            "Lines",
+            "2 s of samples of this rank's stacks and a peer's: which lines of code it spends more time at",
+            "ranks",
+            ask_for_stacks,
+            lambda state, page: why_no_card(state, rank_at(page)),
+        ),
+        Command(
             "detail",
             ("D",),
             "D",
@@ -105,9 +129,9 @@ class RankPage(Page):
         "next_rank": lambda place: open_beside(place, 1),
         "previous_rank": lambda place: open_beside(place, -1),
     }
-    opens: ClassVar = {"rank": lambda place, rank: open_rank(place, int(rank))}
+    opens: ClassVar = {"rank": lambda place, rank: open_and_look(place, int(rank))}
     terms = ("data_wait", "exposed", "last", "waits", "overlap")
-    keys = ("next_rank", "previous_rank", "capture", "back", "help", "pause", "quit")
+    keys = ("next_rank", "previous_rank", "stacks", "capture", "back", "help", "pause", "quit")
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,0 +1,84 @@
+"""The line of code that makes a rank late, from a real training to the screens' card and the recording."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE_S, wait_until
+from training import end, launch, wait_for_ranks
+
+from tuiadvisor.app.live_feed import LiveFeed
+from tuiadvisor.app.live_session import Session
+from tuiadvisor.tui.contract.feed import Stacks
+from tuiadvisor.views.stack_card import StackCard
+
+pytest.importorskip("torch")
+SCRIPT = Path(__file__).parents[1] / "sleeper_training.py"
+
+
+def line_of(text: str) -> str:
+    """file:line of the training's script where this stands."""
+    lines = SCRIPT.read_text().splitlines()
+    return f"{SCRIPT.name}:{next(index for index, line in enumerate(lines, 1) if text in line)}"
+
+
+def looked(feed: LiveFeed, num_before: int) -> StackCard:
+    """The card of a press, which ten more do not multiply."""
+    for _ in range(11):
+        feed.command(Stacks(1, "straggler"))
+
+    def has_card() -> bool:
+        view = feed.latest().view
+        return (
+            view is not None and len(view.cards) > num_before and view.cards[0].num_peer_samples is not None
+        )
+
+    wait_until(has_card, "the card is there")
+    view = feed.latest().view
+    assert view is not None
+    assert len(view.cards) == num_before + 1
+    return view.cards[0]
+
+
+def test_the_line_of_code_that_makes_a_rank_late(tmp_path: Path) -> None:
+    """Rank 1 waits at a line of its own: the card names it; once it no longer does there is no difference."""
+    file = tmp_path / "run.tuirec"
+    training = launch(2, ["0.02", "0.02"], SCRIPT)
+    try:
+        ranks = wait_for_ranks(training, 2)
+        with Session([rank.pid for rank in ranks], str(file), "sleeper", "sleeper") as session:
+            feed = LiveFeed(session.source(), session.agent_error, session.request)
+            feed.start()
+            try:
+                wait_until(
+                    lambda: bool((view := feed.latest().view) and view.stragglers), "a straggler is named"
+                )
+                card = looked(feed, 0)
+                first = card.lines[0]
+                assert (card.rank, card.peer, first.place, first.name) == (
+                    1, 0, line_of("time.sleep(late_s)"), "wait",
+                )  # fmt: skip
+                assert (first.differs, first.peer_num) == (True, 0)
+                assert card.step_s is not None
+                assert first.seconds == pytest.approx(first.share * card.step_s)
+                assert card.words.startswith("rank 1 spends ")
+                os.kill(next(rank.pid for rank in ranks if rank.rank == 1), signal.SIGUSR1)
+                twin = looked(feed, 1)
+                assert twin.words == "no difference between rank 1 and rank 0 beyond sampling noise"
+            finally:
+                feed.stop()
+    finally:
+        end(training)
+    document = json.loads(
+        subprocess.run(
+            [sys.executable, "-m", "tuiadvisor", "diagnose", str(file), "--json"],
+            capture_output=True, check=True, timeout=PATIENCE_S,
+        ).stdout
+    )  # fmt: skip
+    assert [twin.words, card.words] == [each["words"] for each in document["stacks"]]

@@ -1,0 +1,199 @@
+"""Stacks sampled on request, from py-spy's document over a frame to the card; strangers' words stay harmless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from synthetic_run import Job
+from unit.test_cli_lookback import Watch
+
+from tuiadvisor.advisor.assemble.stack_cards import stack_cards
+from tuiadvisor.advisor.cluster.stack_looks import MAX_LOOKS, StackLooks
+from tuiadvisor.agent.stack_samples import packed, parse_speedscope
+from tuiadvisor.stream.frames import FrameError, FrameKind
+from tuiadvisor.stream.probe_request import ProbeRequest, StackRequest, parse_probe_request
+from tuiadvisor.stream.shapes import check_payload
+from tuiadvisor.tui.contract.feed import Stacks
+from tuiadvisor.views.stack_card import StackCard
+
+PLACES = [
+    ("wait", "/home/me/job/train.py", 49),
+    ("main", "/home/me/job/train.py", 80),
+    ("backward", "/venv/lib/python3.11/site-packages/torch/_tensor.py", 5),
+    ("timed.<locals>.tuiadvisor_hook", "/x/tuiadvisor_probes/guard.py", 179),
+]
+LATE, WAITING = [0, 1], [2, 3, 1]
+
+
+def entry(rank: int, stacks: list[list[int]], **more: Any) -> dict[str, Any]:
+    """As an agent sends it."""
+    return {
+        "rank": rank, "look": 7, "of": 2, "subject": "straggler", "pid": 40 + rank, "worker": 0,
+        "num_steps": 50, "steps_ms": 2000, "why": "",
+        **packed(PLACES, stacks, "py-spy"),
+        **more,
+    }  # fmt: skip
+
+
+def card(*entries: dict[str, Any]) -> StackCard:
+    """Of what agents sent, through the checks of a frame."""
+    looks = StackLooks()
+    checked = check_payload(FrameKind.STATUS, orjson.loads(orjson.dumps({"ranks": [], "stacks": entries})))
+    for one in checked["stacks"]:  # type: ignore[attr-defined]
+        looks.take(one)
+    (found,) = stack_cards(looks.newest_first())
+    return found
+
+
+def test_the_line_that_makes_a_rank_late_is_named_with_its_time() -> None:
+    """Share of the samples times the step; the peer's beside it, and how many samples it rests on."""
+    found = card(entry(2, [LATE, WAITING] * 75), entry(0, [WAITING] * 150))
+    assert found.words == "rank 2 spends 20 ms a step at train.py:49 in wait; its peer, rank 0: 0"
+    first, second = found.lines
+    assert (first.place, first.num, first.seconds, first.peer_seconds) == ("train.py:49", 75, 0.02, 0.0)
+    assert (second.place, second.calls, second.differs) == ("train.py:80", "backward", True)
+    assert "150 samples of rank 2 by py-spy, nothing stopped; 150 samples of rank 0" in found.basis
+    assert "50 steps meanwhile" in found.basis
+
+
+def test_a_healthy_twin_has_no_difference() -> None:
+    """Nothing is said of shares that chance explains."""
+    found = card(entry(2, [LATE, WAITING] * 75), entry(0, [WAITING, LATE] * 75))
+    assert found.words == "no difference between rank 2 and rank 0 beyond sampling noise"
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([entry(2, [], why="it has ended")], "rank 2: its stacks were not seen: it has ended"),
+        ([entry(2, [LATE] * 99)], "rank 2 is compared with nobody: no peer's stacks were seen"),
+        (
+            [entry(2, [LATE] * 9), entry(0, [WAITING] * 99)],
+            "too few samples to compare rank 2 with rank 0: 40 of each are needed",
+        ),
+        (
+            [entry(2, [LATE] * 99, num_steps=1), entry(0, [WAITING] * 99, num_steps=1)],
+            "rank 2 spends 100 % of its samples at train.py:49 in wait; its peer, rank 0: none of its samples",
+        ),
+    ],
+)
+def test_what_was_not_seen_is_said_in_one_line(entries: list[dict[str, Any]], words: str) -> None:
+    """Ended, refused, alone, too short: no figure is made up."""
+    assert card(*entries).words == words
+
+
+def test_the_loaders_workers_stand_beside_the_rank() -> None:
+    """All of them together; one that was not seen is counted with its reason."""
+    workers = [entry(2, [LATE] * 30, worker=1, pid=50 + number) for number in range(2)]
+    found = card(entry(2, [LATE] * 60), *workers, entry(2, [], worker=1, why="permission denied"))
+    assert (found.num_workers, found.num_worker_samples) == (2, 60)
+    assert [("train.py:49", 1.0)] == [(line.place, line.share) for line in found.workers]
+    assert "1 of its loader's workers: permission denied" in found.notes
+
+
+def test_of_a_hang_each_rank_has_the_line_it_stands_at() -> None:
+    """The one in question first; of one that could not be asked the reason."""
+    hang = {"subject": "hang"}
+    found = card(
+        entry(0, [WAITING] * 9, **hang),
+        entry(1, [], **hang, why="does not answer"),
+        entry(2, [LATE] * 9, **hang, native=["nanosleep (libc.so.6)"]),
+    )
+    assert found.words == "rank 2 stands at train.py:49 in wait"
+    assert [(2, "train.py:49"), (0, "train.py:80"), (1, "")] == [
+        (one.rank, one.place) for one in found.stands
+    ]
+    assert found.stands[0].native == ("nanosleep (libc.so.6)",)
+    assert found.stands[2].why == "does not answer"
+
+
+def test_hostile_names_are_bounded_letters() -> None:
+    """A file may be called anything, and an agent may send anything."""
+    evil = "\x1b]0;owned\x07" + "x" * 90_000
+    sent = packed([(evil, "/home/" + evil, 3)], [[0]] * 50, "py-spy")
+    assert max(len(str(value)) for frame in sent["frames"] for value in frame.values()) <= 120  # type: ignore[attr-defined]
+    assert "\x1b" not in orjson.dumps(sent).decode()
+    crafted = entry(2, [LATE] * 50)
+    crafted["frames"] = [{"name": evil[:60_000], "file": evil[:60_000], "line": 1, "own": 1}] * 2
+    crafted["stacks"] = [[0, 99, 1, -1]] * 2
+    crafted["samples"] = [0, 1, 2, -1, 1 << 40]
+    found = card(crafted)
+    assert found.num_samples == 2
+    assert all(text.isprintable() and len(text) < 400 for text in (found.words, found.lines[0].place))
+
+
+@pytest.mark.parametrize("wrong", [{"stacks": [["x"]]}, {"samples": {}}, {"frames": [3]}, {"look": "x"}])
+def test_what_is_no_entry_is_no_frame(wrong: dict[str, Any]) -> None:
+    """Refused where frames are read, before anything is made of it."""
+    with pytest.raises(FrameError):
+        check_payload(FrameKind.STATUS, {"ranks": [], "stacks": [{**entry(2, [LATE]), **wrong}]})
+
+
+def test_only_the_last_looks_are_kept() -> None:
+    """However many an agent sends."""
+    looks = StackLooks()
+    for number in range(50):
+        looks.take({**entry(2, [LATE]), "look": number})
+    assert [49 - index for index in range(MAX_LOOKS)] == [look.number for look in looks.newest_first()]
+
+
+def test_py_spys_document_is_read_for_one_thread() -> None:
+    """Outermost first there, with a line that names the thread; ours beneath a call are left out."""
+    frames = [{"name": name, "file": file, "line": line, "col": None} for name, file, line in PLACES]
+    frames.append({"name": "thread (41): MainThread", "file": "", "line": 0, "col": None})
+    profiles = [
+        {"name": 'Thread 40 "other"', "samples": [[4, 1]]},
+        {"name": 'Thread 41 "MainThread"', "samples": [[4, 1, 3, 2], [4, 1, 0], [4, 1, 0]]},
+    ]
+    raw = orjson.dumps({"shared": {"frames": frames}, "profiles": profiles})
+    found = parse_speedscope(raw, 41)
+    names = [one["name"] for one in found["frames"]]  # type: ignore[attr-defined]
+    assert (["backward", "main", "wait"], [0, 1, 1]) == (names, found["samples"])
+    assert [0, 1, 1] == [one["own"] for one in found["frames"]]  # type: ignore[attr-defined]
+    assert {} == parse_speedscope(raw, 42)
+    for damaged in (
+        b"",
+        b"{",
+        b"[]",
+        b'{"shared":{"frames":[1]},"profiles":[]}',
+        raw.replace(b"[4,1,0]", b"[99]"),
+    ):
+        assert {} == parse_speedscope(damaged, 41)
+
+
+def test_a_request_for_stacks_arrives_as_it_was_said() -> None:
+    """Within its bounds; anything else is no request."""
+    asked = ProbeRequest(stacks=StackRequest(7, "straggler", (2, 0), 2000))
+    assert asked == parse_probe_request(asked.line())
+    for ranks, window_ms, subject in (
+        ((), 2000, "hang"),
+        (tuple(range(17)), 2000, "hang"),
+        ((1,), 10_001, "hang"),
+        ((1,), 2000, "x"),
+    ):
+        assert (
+            parse_probe_request(ProbeRequest(stacks=StackRequest(7, subject, ranks, window_ms)).line())
+            is None
+        )
+
+
+def test_ten_presses_ask_once() -> None:
+    """While the answer is on its way nothing is queued behind it; another press after it asks again."""
+    watch, asked = Watch(Job(num_ranks=4)), []
+    watch.feed._request = asked.append
+    watch.give(0.9)
+    watch.turn()
+    for _ in range(10):
+        watch.turn(Stacks(2, "straggler"))
+    (request,) = asked
+    assert request.stacks is not None
+    assert (request.stacks.ranks[0], len(request.stacks.ranks)) == (2, 2)
+    assert "looking where rank 2 and its peer, rank 1" in watch.feed.latest().notice
+    for rank in request.stacks.ranks:
+        watch.feed.advisor.roster.stack_looks.take({**entry(rank, [LATE] * 50), "look": request.stacks.look})
+    watch.turn()
+    assert "enter on it" in watch.feed.latest().notice
+    watch.turn(Stacks(2, "straggler"))
+    assert len(asked) == 2

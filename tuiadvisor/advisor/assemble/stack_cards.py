@@ -1,0 +1,211 @@
+"""Cards of the stacks that were sampled: the sentence, the lines of code, what they rest on.
+
+In: looks.  Out: StackCards. What is within sampling noise of the peer is not said to differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.metrics.sampling.line_shares import LIMITS, compared, is_enough
+from tuiadvisor.views.stack_card import CardLine, StackCard, StandsAt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.advisor.cluster.stack_looks import Look
+    from tuiadvisor.metrics.sampling.code_line import CodeLine
+    from tuiadvisor.metrics.sampling.line_shares import LineShare
+    from tuiadvisor.metrics.sampling.sampled import Sampled
+
+MAX_LINES: Final = 12
+WAYS: Final = {"py-spy": "by py-spy, nothing stopped", "inside": "by a thread inside, for that time"}
+
+
+def stack_cards(looks: Sequence[Look]) -> tuple[StackCard, ...]:
+    """One a look, the newest first."""
+    return tuple(_hang(look) if look.subject == "hang" else _card(look) for look in looks)
+
+
+def _card(look: Look) -> StackCard:
+    own = look.thread(look.of)
+    peer = next((one for one in look.threads if one.rank != look.of and not one.is_worker), None)
+    workers = [one for one in look.workers(look.of) if one.samples]
+    lines = _lines(own, peer)
+    beside = [one.lines() for one in workers]
+    of_workers = [line for each in beside for line in each]
+    return StackCard(
+        look=look.number,
+        subject=look.subject,
+        rank=look.of,
+        peer=None if peer is None else peer.rank,
+        words=_words(look, own, peer, lines),
+        basis=_basis(own, peer, workers),
+        step_s=None if own is None else own.step_s,
+        num_samples=len(own.samples) if own else 0,
+        num_peer_samples=len(peer.samples) if peer else None,
+        lines=lines,
+        workers=_worker_lines(workers, of_workers),
+        num_workers=len(workers),
+        num_worker_samples=len(of_workers),
+        stands=(),
+        notes=_notes(look, own, peer),
+    )
+
+
+def _lines(own: Sampled | None, peer: Sampled | None) -> tuple[CardLine, ...]:
+    if own is None:
+        return ()
+    beside = peer if peer is not None and peer.samples else None
+    shares = compared(own.lines(), None if beside is None else beside.lines())
+    called = {**(beside.called() if beside else {}), **own.called()}
+    names = _short_files([one.line for one in shares])
+    peer_step_s = beside.step_s if beside else None
+    return tuple(
+        _card_line(one, names[one.line], called.get(one.line, ""), own.step_s, peer_step_s)
+        for one in shares[:MAX_LINES]
+    )
+
+
+def _card_line(
+    one: LineShare, place: str, calls: str, step_s: float | None, peer_step_s: float | None
+) -> CardLine:
+    return CardLine(
+        place=place,
+        name=one.line.name,
+        calls=calls,
+        num=one.num,
+        share=one.share,
+        seconds=None if step_s is None else one.share * step_s,
+        peer_num=one.peer_num,
+        peer_share=one.peer_share,
+        peer_seconds=None if peer_step_s is None or one.peer_share is None else one.peer_share * peer_step_s,
+        differs=one.differs,
+    )
+
+
+def _worker_lines(workers: Sequence[Sampled], lines: Sequence[CodeLine]) -> tuple[CardLine, ...]:
+    called: dict[CodeLine, str] = {}
+    for worker in workers:
+        called |= worker.called()
+    shares = compared(lines, None)
+    names = _short_files([one.line for one in shares])
+    return tuple(
+        _card_line(one, names[one.line], called.get(one.line, ""), None, None) for one in shares[:MAX_LINES]
+    )
+
+
+def _short_files(lines: Sequence[CodeLine]) -> dict[CodeLine, str]:
+    """file:line; with the folder where two files have one name."""
+    folders: dict[str, set[str]] = {}
+    for line in lines:
+        folders.setdefault(line.file.rpartition("/")[2], set()).add(line.file)
+    return {
+        line: f"{name if len(folders[name := line.file.rpartition('/')[2]]) == 1 else line.file}:{line.line}"
+        for line in lines
+    }
+
+
+def _words(look: Look, own: Sampled | None, peer: Sampled | None, lines: Sequence[CardLine]) -> str:
+    if own is None or not own.samples:
+        return _why_unseen(look, own)
+    if look.subject in {"input", "host"}:
+        first = lines[0]
+        return f"rank {look.of} spends {_time(first.seconds, first.share)} at {first.place} in {first.name}"
+    if peer is None or not peer.samples:
+        return f"rank {look.of} is compared with nobody: no peer's stacks were seen"
+    if not is_enough(own.samples, peer.samples):
+        least = int(LIMITS["least_samples"].value)
+        return f"too few samples to compare rank {look.of} with rank {peer.rank}: {least} of each are needed"
+    more = [line for line in lines if line.differs and line.share > (line.peer_share or 0.0)]
+    if not more:
+        return f"no difference between rank {look.of} and rank {peer.rank} beyond sampling noise"
+    first = more[0]
+    return (
+        f"rank {look.of} spends {_time(first.seconds, first.share)} at {first.place} in {first.name}; "
+        f"its peer, rank {peer.rank}: {_time(first.peer_seconds, first.peer_share or 0.0)}"
+    )
+
+
+def _why_unseen(look: Look, own: Sampled | None) -> str:
+    if own is None:
+        return f"rank {look.of}: no stacks have come yet"
+    return f"rank {look.of}: its stacks were not seen" + (f": {own.why}" if own.why else "")
+
+
+def _time(seconds: float | None, share: float) -> str:
+    if share == 0:
+        return "none of its samples" if seconds is None else "0"
+    if seconds is None:
+        return f"{100 * share:.0f} % of its samples"
+    return f"{1000 * seconds:.3g} ms a step" if seconds < 1 else f"{seconds:.3g} s a step"
+
+
+def _basis(own: Sampled | None, peer: Sampled | None, workers: Sequence[Sampled]) -> str:
+    parts = [
+        f"{len(one.samples)} samples of rank {one.rank} {WAYS.get(one.way, '')}".strip()
+        for one in (own, peer)
+        if one is not None and one.samples
+    ]
+    if workers:
+        num = sum(len(one.samples) for one in workers)
+        parts.append(f"{num} of {len(workers)} of its loader's workers")
+    if own is not None and own.step_s is not None:
+        parts.append(f"{own.num_steps} steps meanwhile")
+    return "; ".join(parts)
+
+
+def _notes(look: Look, own: Sampled | None, peer: Sampled | None) -> tuple[str, ...]:
+    notes = [f"rank {one.rank}: {one.why}" for one in (own, peer) if one is not None and one.why]
+    if own is not None and own.samples and own.step_s is None:
+        num = "an unknown number of" if own.num_steps is None else str(own.num_steps)
+        notes.append(f"{num} steps ended meanwhile: too few to say times a step")
+    failed = Counter(one.why for one in look.workers(look.of) if not one.samples)
+    notes += [f"{num} of its loader's workers: {why}" for why, num in failed.items()]
+    if look.subject == "input" and not look.workers(look.of):
+        notes.append(
+            "no worker process of its data loader was found: it loads in its own thread, or elsewhere"
+        )
+    return tuple(notes)
+
+
+def _hang(look: Look) -> StackCard:
+    threads = sorted(
+        (one for one in look.threads if not one.is_worker), key=lambda one: (one.rank != look.of, one.rank)
+    )
+    stands = tuple(_stands(one) for one in threads)
+    first = next((one for one in stands if one.rank == look.of), None)
+    where = "no stack has come yet"
+    if first is not None:
+        where = "its stack was not seen" + (f": {first.why}" if first.why else "")
+    if first is not None and first.place:
+        where = f"stands at {first.place} in {first.name}"
+    return StackCard(
+        look=look.number,
+        subject=look.subject,
+        rank=look.of,
+        peer=None,
+        words=f"rank {look.of} {where}" if first is not None and first.place else f"rank {look.of}: {where}",
+        basis="; ".join(f"{len(one.samples)} samples of rank {one.rank}" for one in threads if one.samples),
+        step_s=None,
+        num_samples=sum(len(one.samples) for one in threads),
+        num_peer_samples=None,
+        lines=(),
+        workers=(),
+        num_workers=0,
+        num_worker_samples=0,
+        stands=stands,
+        notes=(),
+    )
+
+
+def _stands(one: Sampled) -> StandsAt:
+    lines = one.lines()
+    if not lines:
+        return StandsAt(one.rank, "", "", "", None, one.native, one.why)
+    line, num = Counter(lines).most_common(1)[0]
+    place = _short_files([line])[line]
+    return StandsAt(
+        one.rank, place, line.name, one.called().get(line, ""), num / len(lines), one.native, one.why
+    )

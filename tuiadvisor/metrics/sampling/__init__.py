@@ -1,0 +1,1 @@
+"""Stacks that were sampled: shares of lines, and whether two ranks differ beyond sampling noise."""

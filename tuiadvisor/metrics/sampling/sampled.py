@@ -1,0 +1,68 @@
+"""Stacks of one thread as they were sampled, and the line of the training's own code each of them is at.
+
+A sample counts for the innermost line of code that is not a library's: that is what its author can change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuiadvisor.metrics.sampling.code_line import CodeLine
+from tuiadvisor.metrics.sampling.line_shares import LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.metrics.sampling.code_line import CodeFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Samples of one thread of a rank, or of one worker of its data loader."""
+
+    rank: int
+    pid: int
+    is_worker: bool
+    way: str  # py-spy | inside | "" where there are none
+    stacks: tuple[tuple[CodeFrame, ...], ...]  # each once, innermost first
+    samples: tuple[int, ...]  # indices of them, in the order of time
+    native: tuple[str, ...]  # Python and C of one look, innermost first
+    num_steps: int | None  # that ended within elapsed_s
+    elapsed_s: float | None
+    why: str  # what could not be had
+
+    @property
+    def step_s(self) -> float | None:
+        """A step while it was looked at; None where too few passed."""
+        if self.elapsed_s is None or self.num_steps is None or self.num_steps < LIMITS["least_steps"].value:
+            return None
+        return self.elapsed_s / self.num_steps
+
+    def lines(self) -> list[CodeLine]:
+        """Where each sample was."""
+        at = [line_of(stack) for stack in self.stacks]
+        return [at[index] for index in self.samples]
+
+    def called(self) -> dict[CodeLine, str]:
+        """What each line was calling most often; "" where it was at work itself, or in C."""
+        counts: dict[CodeLine, Counter[str]] = {}
+        for index, number in Counter(self.samples).items():
+            stack = self.stacks[index]
+            place = _own_index(stack)
+            below = stack[place - 1].name if place else ""
+            counts.setdefault(line_of(stack), Counter())[below] += number
+        return {line: found.most_common(1)[0][0] for line, found in counts.items()}
+
+
+def line_of(stack: Sequence[CodeFrame]) -> CodeLine:
+    """The innermost line of the training's own code, else the innermost of all."""
+    if not stack:
+        return CodeLine("", 0, "")
+    frame = stack[_own_index(stack)]
+    return CodeLine(frame.file, frame.line, frame.name)
+
+
+def _own_index(stack: Sequence[CodeFrame]) -> int:
+    return next((index for index, frame in enumerate(stack) if frame.is_own), 0)

@@ -1,0 +1,78 @@
+"""The card of stacks that were sampled, as text: screens and reports say it alike.
+
+In: StackCard.  Out: heads and rows of words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.text import format as text_of
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.stack_card import CardLine, StackCard
+
+NO_SAMPLE = "0"
+
+
+def heads(card: StackCard) -> tuple[str, ...]:
+    """Of the table of lines."""
+    beside = ("", f"rank {card.peer}") if card.num_peer_samples else ()
+    return ("line", "in", "calls", f"rank {card.rank}", *beside[1:], *(("",) if beside else ()))
+
+
+def rows(card: StackCard) -> list[tuple[str, ...]]:
+    """Line by line; the last column says which differ."""
+    return [
+        (
+            line.place,
+            line.name,
+            line.calls,
+            own_time(line),
+            *((peer_time(line), verdict(line)) if card.num_peer_samples else ()),
+        )
+        for line in card.lines
+    ]
+
+
+def own_time(line: CardLine) -> str:
+    """Of the rank in question."""
+    return _time(line.num, line.share, line.seconds)
+
+
+def peer_time(line: CardLine) -> str:
+    """Of its peer."""
+    return _time(line.peer_num or 0, line.peer_share or 0.0, line.peer_seconds)
+
+
+def verdict(line: CardLine) -> str:
+    """Whether the two differ there."""
+    if not line.differs:
+        return "within noise"
+    return "more" if line.share > (line.peer_share or 0.0) else "less"
+
+
+def worker_rows(card: StackCard) -> list[tuple[str, str, str, str]]:
+    """Where the loader's processes are."""
+    return [(line.place, line.name, line.calls, text_of.share(line.share)) for line in card.workers]
+
+
+def stand_rows(card: StackCard) -> list[tuple[str, str, str, str]]:
+    """Where each rank of a job that hangs is."""
+    return [
+        (f"rank {one.rank}", one.place or text_of.UNKNOWN, one.name, one.calls or one.why)
+        for one in card.stands
+    ]
+
+
+def workers_title(card: StackCard) -> str:
+    """What the workers' rows rest on."""
+    return (
+        f"{text_of.count(card.num_workers, 'worker')} of its data loader, {card.num_worker_samples:,} samples"
+    )
+
+
+def _time(num: int, share: float, seconds: float | None) -> str:
+    if num == 0:
+        return NO_SAMPLE
+    return text_of.share(share) if seconds is None else text_of.seconds(seconds)
