@@ -34,8 +34,8 @@ from tuiadvisor.views.run_view import (
     Window,
 )
 from tuiadvisor.views.stall import Stall
-from tuiadvisor.views.timeline import Timeline, TimelineLane
 from tuiadvisor.views.step_map import StepMap
+from tuiadvisor.views.timeline import Timeline, TimelineLane
 
 PARTS_S = {
     "data_wait": 0.0021,
