@@ -163,8 +163,11 @@ def at_the_end(state: FeedState, _page: Page) -> str:
 
 def no_stretch(state: FeedState, page: Page) -> str:
     """There is nothing longer than the steps that are shown anyway."""
+    has_own = "zoom_out" in page.does
     return moving("zoom_out")(state, page) or (
-        "" if state.stretch is not None else "the figures are of the newest steps: + chooses a stretch"
+        ""
+        if has_own or state.stretch is not None
+        else "the figures are of the newest steps: + chooses a stretch"
     )
 
 

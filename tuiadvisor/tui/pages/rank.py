@@ -106,9 +106,9 @@ class RankPage(Page):
         ),
         Command(
             "stacks",
-            ("K",),
-            "K",
-            "Lines",
+            ("C",),
+            "C",
+            "Code",
             "2 s of samples of this rank's stacks and a peer's: which lines of code it spends more time at",
             "ranks",
             ask_for_stacks,

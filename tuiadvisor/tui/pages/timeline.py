@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, crop, fit, indent, line, rule, wrap
 from tuiadvisor.tui.contract.desk import LookAt
-from tuiadvisor.tui.contract.page import Command, Page, only_on
+from tuiadvisor.tui.contract.page import Command, Page
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
@@ -27,7 +27,6 @@ PAN = 0.25  # of the stretch
 LEAST_CELLS = 20
 ROLES = {"c": "phase:forward", "n": "phase:comm_exposed", "m": "phase:h2d", ".": "dim", "?": "unknown"}
 LEGEND = "C compute  N communication  M copies  . nothing  small letter: under half"
-ELSEWHERE = "only on the timeline: press Z"
 
 
 def look(place: Place, begin_s: float, end_s: float | None) -> None:
@@ -87,34 +86,24 @@ class TimelinePage(Page):
             "screens",
             show_timeline,
         ),
-        Command(
-            "zoom_in",
-            ("+", "="),
-            "+",
-            "Closer",
-            "half the time on the screen",
-            "time",
-            lambda place: zoom(place, 1 / ZOOM),
-            only_on("timeline", ELSEWHERE),
-        ),
-        Command(
-            "zoom_out",
-            ("-", "_"),
-            "-",
-            "Farther",
-            "twice the time on the screen",
-            "time",
-            lambda place: zoom(place, ZOOM),
-            only_on("timeline", ELSEWHERE),
-        ),
     )
     does: ClassVar = {
+        "zoom_in": lambda place: zoom(place, 1 / ZOOM),
+        "zoom_out": lambda place: zoom(place, ZOOM),
         "next_rank": lambda place: pan(place, PAN),
         "previous_rank": lambda place: pan(place, -PAN),
         "refresh": lambda place: look(place, 0.0, None),
     }
-    labels: ClassVar = {"next_rank": "Later", "previous_rank": "Earlier", "refresh": "Whole"}
+    labels: ClassVar = {
+        "zoom_in": "Closer",
+        "zoom_out": "Farther",
+        "next_rank": "Later",
+        "previous_rank": "Earlier",
+        "refresh": "Whole",
+    }
     abouts: ClassVar = {
+        "zoom_in": "half the time on the screen",
+        "zoom_out": "twice the time on the screen",
         "next_rank": "a quarter of the stretch later",
         "previous_rank": "a quarter of the stretch earlier",
         "refresh": "the whole trace",
