@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import ClassVar
 
+import psutil
 import pytest
 from patience import PATIENCE_S
 from synthetic_run import MS, Fault, Job, final_view
@@ -205,13 +206,47 @@ def test_a_receiver_that_hangs_holds_up_nobody(late: RunView, monkeypatch: pytes
             held.wait()
             return ""
 
+        def hurry(self) -> None:
+            pass
+
+        def stop(self) -> None:
+            pass
+
     worker = Delivery([Hanging()])
     for _ in range(delivery.MAX_WAITING + 50):
         worker.add(news(late))  # returns at once, or this test would not end
     (line,) = worker.close()
     held.set()
-    assert "notices were not delivered" in line
-    assert int(line.split()[0]) >= delivery.MAX_WAITING
+    assert "notices were not delivered when the session ended" in line
+    assert int(line.split()[1]) >= delivery.MAX_WAITING
+
+
+def test_a_command_that_hangs_is_said_ends_with_the_session_and_holds_up_no_webhook(
+    tmp_path: Path, hook: str, late: RunView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does what it has started go on."""
+    script, pids = tmp_path / "hang.py", tmp_path / "pids"
+    script.write_text(
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(pids)!r} + '.new', 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"os.rename({str(pids)!r} + '.new', {str(pids)!r})\n"
+        "time.sleep(600)\n"
+    )
+    worker = Delivery([CommandReceiver(f"{sys.executable} {script}"), WebhookReceiver(hook, "json")])
+    worker.add(news(late))
+    deadline_s = monotonic() + PATIENCE_S
+    while not (pids.exists() and Hook.bodies):
+        assert monotonic() < deadline_s
+        sleep(0.01)
+    monkeypatch.setattr(delivery, "LAST_S", 0.2)
+    assert worker.close() == [
+        f"--on-finding {sys.executable}: 1 notice was not delivered when the session ended"
+    ]
+    for pid in map(int, pids.read_text().split()):
+        while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            assert monotonic() < deadline_s
+            sleep(0.01)
 
 
 def test_a_webhooks_url_may_lie_in_a_file(tmp_path: Path, hook: str, late: RunView) -> None:

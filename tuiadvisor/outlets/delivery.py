@@ -9,12 +9,14 @@ import os
 import queue
 import shlex
 import shutil
+import signal
 import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -45,6 +47,12 @@ class Receiver(Protocol):
         """Bring it there; in words why that failed, empty where it did not."""
         ...
 
+    def hurry(self) -> None:
+        """The session ends: no further attempts."""
+
+    def stop(self) -> None:
+        """Nothing of it may outlive the session."""
+
 
 class CommandReceiver:
     """A command of the user's; the notice is its standard input as JSON, and in three variables. No shell."""
@@ -62,6 +70,7 @@ class CommandReceiver:
         if shutil.which(self._words[0]) is None:
             raise TuiadvisorError(f"--on-finding {self._words[0]}: no such program; give its path")
         self.name = f"--on-finding {self._words[0]}"
+        self._running: subprocess.Popen[bytes] | None = None
 
     def deliver(self, notice: Notice) -> str:
         """Run it."""
@@ -69,21 +78,36 @@ class CommandReceiver:
         told = {"EVENT": notice.event, "FINDING": found.id, "SEVERITY": found.severity}
         environment = {**os.environ, **{f"TUIADVISOR_{name}": value for name, value in told.items()}}
         try:
-            done = subprocess.run(
+            # A session of its own: what the command starts ends with it, and ^C at the screens is not for it.
+            with subprocess.Popen(
                 self._words,
-                input=orjson.dumps(notice.document()),
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=environment,
-                timeout=COMMAND_S,
-                check=False,
                 start_new_session=True,
-            )
-        except subprocess.TimeoutExpired:
-            return f"ended after {COMMAND_S:.0f} s without an exit"
+            ) as self._running:
+                return self._await(self._running, orjson.dumps(notice.document()))
         except OSError as error:
             return error.strerror or "could not be started"
-        return "" if done.returncode == 0 else f"exit code {done.returncode}"
+
+    def _await(self, running: subprocess.Popen[bytes], told: bytes) -> str:
+        try:
+            running.communicate(told, timeout=COMMAND_S)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            return f"ended after {COMMAND_S:.0f} s without an exit"
+        return "" if running.returncode == 0 else f"exit code {running.returncode}"
+
+    def hurry(self) -> None:
+        """It is tried once anyway."""
+
+    def stop(self) -> None:
+        """Kill what still runs of it."""
+        running = self._running
+        if running is not None and running.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -128,6 +152,9 @@ class WebhookReceiver:
         """No further attempts from now on."""
         self._ended.set()
 
+    def stop(self) -> None:
+        """An attempt ends by its own limit."""
+
     def _post(self, body: bytes) -> str:
         request = urllib.request.Request(  # noqa: S310  http and https alone get past __init__
             self._url, body, {"Content-Type": "application/json", "User-Agent": "tuiadvisor"}, method="POST"
@@ -140,49 +167,77 @@ class WebhookReceiver:
             return f"answered {error.code}"
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                return f"no answer within {WEBHOOK_S:.0f} s"
             return one_line(str(getattr(reason, "strerror", None) or type(reason).__name__))
 
 
-class Delivery:
-    """The thread that delivers, and what became of it."""
+class _Line:
+    """One receiver with a thread of its own, so that a slow one holds up no other."""
 
-    def __init__(self, receivers: list[Receiver]) -> None:
-        self._receivers = receivers
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.failed: Counter[str] = Counter()
         self._waiting: queue.Queue[Notice | None] = queue.Queue()
-        self._lost = 0
-        self._failed: Counter[tuple[str, str]] = Counter()
-        self._thread = threading.Thread(target=self._run, name="tuiadvisor-notices", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, name="tuiadvisor-notices", daemon=True)
+        self.thread.start()
 
-    def add(self, notice: Notice) -> None:
-        """Returns at once."""
+    def add(self, notice: Notice) -> bool:
+        """Returns at once; whether there was room."""
         if self._waiting.qsize() >= MAX_WAITING:
-            self._lost += 1
-            return
+            return False
         self._waiting.put(notice)
+        return True
 
-    def close(self) -> list[str]:
-        """End, with a few seconds for what still waits; a line for each way in which notices failed."""
+    def end(self) -> None:
+        """After what waits."""
         self._waiting.put(None)
-        for receiver in self._receivers:
-            if isinstance(receiver, WebhookReceiver):
-                receiver.hurry()
-        self._thread.join(LAST_S)
-        lost = self._lost + (max(self._waiting.qsize() - 1, 0) if self._thread.is_alive() else 0)
-        told = [f"{name}: {why} ({times}x)" for (name, why), times in self._failed.items()]
-        return [*told, f"{lost} notices were not delivered"] if lost else told
+        self.receiver.hurry()
+
+    def num_undelivered(self) -> int:
+        """Notices that the thread still has: the one under way, and those behind it."""
+        return (1 + max(self._waiting.qsize() - 1, 0)) if self.thread.is_alive() else 0
 
     def _run(self) -> None:
         while (notice := self._waiting.get()) is not None:
-            for receiver in self._receivers:
-                begin = time.monotonic()
-                try:
-                    why = receiver.deliver(notice)
-                except Exception:
-                    logger.exception("a notice failed")
-                    why = "failed"
-                if why:
-                    self._failed[receiver.name, why] += 1
-                    logger.warning("%s: %s", receiver.name, why)
-                else:
-                    logger.info("%s: told in %.1f s", receiver.name, time.monotonic() - begin)
+            begin = time.monotonic()
+            try:
+                why = self.receiver.deliver(notice)
+            except Exception:
+                logger.exception("a notice failed")
+                why = "failed"
+            if why:
+                self.failed[why] += 1
+                logger.warning("%s: %s", self.receiver.name, why)
+            else:
+                logger.info("%s: told in %.1f s", self.receiver.name, time.monotonic() - begin)
+
+
+class Delivery:
+    """The threads that deliver, and what became of it."""
+
+    def __init__(self, receivers: list[Receiver]) -> None:
+        self._lines = [_Line(receiver) for receiver in receivers]
+        self._lost: Counter[str] = Counter()
+
+    def add(self, notice: Notice) -> None:
+        """Returns at once."""
+        for each in self._lines:
+            if not each.add(notice):
+                self._lost[each.receiver.name] += 1
+
+    def close(self) -> list[str]:
+        """End, with a few seconds for what still waits; a line for each way in which notices failed."""
+        for each in self._lines:
+            each.end()
+        deadline = time.monotonic() + LAST_S
+        told = []
+        for each in self._lines:
+            each.thread.join(max(deadline - time.monotonic(), 0.0))
+            lost = self._lost[each.receiver.name] + each.num_undelivered()
+            each.receiver.stop()
+            told += [f"{each.receiver.name}: {why} ({times}x)" for why, times in list(each.failed.items())]
+            if lost:
+                what = "1 notice was" if lost == 1 else f"{lost} notices were"
+                told.append(f"{each.receiver.name}: {what} not delivered when the session ended")
+        return told
