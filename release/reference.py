@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.cli.commands import build_parser
+from tuiadvisor.exporters.tables import TABLES
+from tuiadvisor.stream import frames, recording
 from tuiadvisor.text.glossary import TERMS
+from tuiadvisor.tui.control.registry import PAGES, command_table
 from tuiadvisor_rules.evaluate import general_title
 from tuiadvisor_rules.loader import load_catalog
 from tuiadvisor_rules.metric_names import ALL
@@ -21,6 +25,15 @@ if TYPE_CHECKING:
 
     from tuiadvisor_rules.loader import Rule, RuleAction
 
+SNAPSHOTS: Final = Path(__file__).parents[1] / "tests" / "snapshot" / "__snapshots__" / "test_screens"
+# Of several pictures of a page, the one that tells most.
+STATES: Final = {
+    "overview": "overview-straggler",
+    "ranks": "ranks-straggler",
+    "finding": "finding-detail",
+    "rank": "rank-detail",
+    "overlap": "overlap-detailed",
+}
 UNITS: Final = {"s": "seconds", "share": "share, 0 to 1", "flag": "0 or 1", "text": "text, for messages"}
 
 
@@ -33,6 +46,8 @@ def pages() -> dict[str, str]:
         "reference/thresholds.md": "\n".join(_thresholds(rules)),
         "reference/metrics.md": "\n".join(_metrics()),
         "reference/terms.md": "\n".join(_terms()),
+        "reference/screens.md": "\n".join(_screens()),
+        "reference/recording.md": "\n".join(_recording()),
     }
 
 
@@ -157,6 +172,65 @@ def _terms() -> Iterator[str]:
     )
     for term in sorted(TERMS.values(), key=lambda term: term.word.lower()):
         yield f"| {_cell(term.word)} | {_cell(term.means)} |"
+
+
+def pictures() -> dict[str, Path]:
+    """Page's name -> its picture among those that the tests hold the screens to; a page may have none."""
+    found = {}
+    for page in PAGES:
+        for name in (STATES.get(page.name, page.name), page.name):
+            path = next(iter(sorted(SNAPSHOTS.glob(f"test_*[[]{name}-160x45].svg"))), None)
+            if path is not None:
+                found[page.name] = path
+                break
+    return found
+
+
+def _screens() -> Iterator[str]:
+    yield from (
+        "# Screens",
+        "",
+        "Every screen as a terminal of 160 columns shows it, with what its keys do. The",
+        "words on them are in [Terms](terms.md).",
+        "",
+    )
+    drawn, table = pictures(), command_table()
+    for page in PAGES:
+        yield from (f"## {page.title} {{ #{page.name} }}", "", _text(page.about), "")
+        if page.name in drawn:
+            yield from (f"![The screen: {page.title}](../screens/{page.name}.svg)", "")
+    yield from ("## Keys", "", "| key | what it does |", "|---|---|")
+    for command in table.commands:
+        yield f"| {_code(command.shown)} | {_cell(command.about)} |"
+
+
+def _recording() -> Iterator[str]:
+    yield from (
+        "# The recording",
+        "",
+        "What `record` writes, from the sources that read it. `tuiadvisor info FILE` says what one holds, and",
+        "`tuiadvisor export` makes tables of it.",
+        "",
+        "## The file",
+        "",
+    )
+    yield from (
+        "```text",
+        (recording.__doc__ or "").strip(),
+        "```",
+        "",
+        "## A frame",
+        "",
+        "```text",
+        (frames.__doc__ or "").strip(),
+        "```",
+        "",
+    )
+    yield from ("Kinds: " + ", ".join(f"{kind.value} {kind.name}" for kind in frames.FrameKind) + ".", "")
+    yield "What `export --format parquet` writes, and `run.steps()` and its kin return in Python:"
+    for name, columns in TABLES.items():
+        yield from ("", f"## Table {name} {{ #{name} }}", "", "| column | type | meaning |", "|---|---|---|")
+        yield from (f"| `{column.name}` | {column.kind} | {_cell(column.meaning)} |" for column in columns)
 
 
 def _text(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 from typing import Final
 
-from reference import pages
+from reference import pages, pictures
 
 ROOT: Final = Path(__file__).parents[1]
 # Pages that lie elsewhere in the sources -> where the site has them.
@@ -43,6 +43,9 @@ def assemble(folder: Path) -> None:
         ROOT / "docs", folder, ignore=lambda _, names: [name for name in names if name.endswith(".md")]
     )
     made = pages()
+    (folder / "screens").mkdir()
+    for name, picture in pictures().items():
+        shutil.copy(picture, folder / "screens" / f"{name}.svg")
     placed = sources()
     for name, place in placed.items():
         text = relinked((ROOT / name).read_text(encoding="utf-8"), name, placed, set(made))

@@ -18,7 +18,10 @@ from reference import pages
 from site_pages import assemble, relinked, sources
 
 from tuiadvisor.cli.commands import build_parser
+from tuiadvisor.exporters.tables import TABLES
+from tuiadvisor.stream.frames import FrameKind
 from tuiadvisor.text.glossary import TERMS
+from tuiadvisor.tui.control.registry import PAGES, command_table
 from tuiadvisor_rules.loader import load_catalog
 from tuiadvisor_rules.metric_names import ALL
 
@@ -72,6 +75,19 @@ def test_every_finding_threshold_metric_and_term_is_there() -> None:
     metrics = set(re.findall(r"^\| `(\w+)` \| (\w+) \|", made["reference/metrics.md"], re.MULTILINE))
     assert metrics == {(entry.name, entry.scope) for entry in ALL}
     assert made["reference/terms.md"].count("\n| ") == len(TERMS) + 1
+
+
+def test_every_screen_key_and_column_is_there(site: Path) -> None:
+    made = pages()
+    screens = made["reference/screens.md"]
+    assert set(re.findall(r"^## .+ \{ #(\w+) \}$", screens, re.MULTILINE)) == {page.name for page in PAGES}
+    assert screens.count("\n| ") == len(command_table().commands) + 1
+    shown = re.findall(r"\(\.\./screens/(\w+)\.svg\)", screens)
+    assert {"overview", "ranks", "overlap", "scaling"} <= set(shown)
+    assert all((site / "screens" / f"{name}.svg").read_text().startswith("<svg") for name in shown)
+    columns = set(re.findall(r"^\| `(\w+)` \| ", made["reference/recording.md"], re.MULTILINE))
+    assert columns == {column.name for table in TABLES.values() for column in table}
+    assert all(f"{kind.value} {kind.name}" in made["reference/recording.md"] for kind in FrameKind)
 
 
 def anchors(text: str) -> set[str]:
