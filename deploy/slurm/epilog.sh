@@ -7,9 +7,9 @@ file="$folder/tuiadvisor-$SLURM_JOB_ID.${SLURM_STEP_ID:-0}.tuirec"
 [ -e "$file.pid" ] || exit 0
 pid=$(cat "$file.pid")
 rm -f "$file.pid"
-kill "$pid" 2> /dev/null
+[ -z "$pid" ] || kill "$pid" 2> /dev/null
 for _ in $(seq 200); do # the last steps are read and judged; a job is not held up for longer
-    kill -0 "$pid" 2> /dev/null || break
+    [ -n "$pid" ] && kill -0 "$pid" 2> /dev/null || break
     sleep 0.1
 done
 line=$(tail -n 1 "$file.log" 2> /dev/null)

@@ -9,6 +9,8 @@
 # For all jobs of a cluster: SrunProlog= and SrunEpilog= in slurm.conf. Whatever fails here, the step starts.
 [ -z "${TUIADVISOR_RECORDING:-}" ] || exit 0 # srun of our own agents
 [ -n "${SLURM_JOB_ID:-}" ] || exit 0
+program=${TUIADVISOR:-tuiadvisor}
+command -v "${program%% *}" > /dev/null || exit 0
 folder=${TUIADVISOR_FOLDER:-${SLURM_SUBMIT_DIR:-.}}
 file="$folder/tuiadvisor-$SLURM_JOB_ID.${SLURM_STEP_ID:-0}.tuirec"
 [ ! -e "$file" ] || exit 0
@@ -17,11 +19,14 @@ export TUIADVISOR_RECORDING=1
 (
     # The ranks come some time after this; until then a recording would be one of nothing.
     for _ in $(seq 120); do
-        ${TUIADVISOR:-tuiadvisor} record -o "$file" --slurm "$SLURM_JOB_ID" >> "$file.log" 2>&1 &
+        $program record -o "$file" --slurm "$SLURM_JOB_ID" >> "$file.log" 2>&1 &
         echo $! > "$file.pid"
-        wait $! && break
-        rm -f "$file" # no step in it, and it says so in the log
+        wait $!
+        code=$?
         [ -e "$file.pid" ] || break # the epilog took it away: the job's step has ended
+        : > "$file.pid"             # its number may soon be another process's
+        [ "$code" != 0 ] || break
+        rm -f "$file" # no step in it, and it says so in the log
         sleep 5
     done
 ) > /dev/null 2>&1 < /dev/null &

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tuiadvisor import __version__
 from tuiadvisor.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +41,11 @@ def test_workflows_call_targets_that_exist_with_few_rights(path: Path) -> None:
         assert ("uses" in step) != ("run" in step)
         if step.get("uses", "").startswith("actions/checkout"):
             assert step["with"]["persist-credentials"] is False
+
+
+def test_the_version_that_a_release_is_checked_against_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
