@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -147,3 +148,11 @@ async def test_a_list_without_end_is_cut_and_says_so(folder: Path) -> None:
 def test_a_root_that_is_none_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["mcp", "--root", "/no/such/folder"]) == 2
     assert capsys.readouterr().err == "tuiadvisor mcp: --root /no/such/folder: no such folder\n"
+
+
+def test_without_the_sdk_it_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    assert command(["mcp"]) == 2
+    assert "pip install 'tuiadvisor[mcp]'" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -196,4 +197,11 @@ def test_variables_that_cannot_be_meant_are_one_line(
 ) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(TuiadvisorError, match=line):
+        Outlets(Wishes(otlp=True))
+
+
+def test_without_opentelemetry_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tuiadvisor.outlets.otlp")
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.metrics.export", None)
+    with pytest.raises(TuiadvisorError, match=r"pip install 'tuiadvisor\[otlp\]'"):
         Outlets(Wishes(otlp=True))
