@@ -404,7 +404,7 @@ def test_probes_leave_when_the_agents_parent_is_gone(
     parent.communicate()
     hub.until(lambda hub: hub.of(FrameKind.BYE))
 
-    assert hub.of(FrameKind.BYE) == [{"reason": "the command that started the agent is gone"}]
+    assert hub.of(FrameKind.BYE) == [{"reason": "the command that watched has ended"}]
     assert agent.wait(PATIENCE_S) == 0
     assert rings_of(job) == []
 

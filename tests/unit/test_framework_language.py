@@ -18,6 +18,7 @@ SEEN = {
     "transfer_s": 0.05,
     "cores_per_rank": 4,
     "host_crowded": 0,
+    "cpu_limited": 0,
     "host_packed": 0,
     "crowd_note": "",
     "crowd_words": "",

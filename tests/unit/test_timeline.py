@@ -233,7 +233,6 @@ def test_j_and_k_choose_a_row_and_below_stands_what_took_longest() -> None:
         assert part in text
     assert "12.0 ms ampere_sgemm" in text
     assert "20.0 ms nccl" in keyboard.press("j")
-    assert "+: only on the timeline: press Z" in keyboard.press("1", "+")
 
 
 def test_the_ends_of_the_trace_are_not_passed() -> None:

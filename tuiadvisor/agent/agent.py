@@ -288,7 +288,7 @@ class Agent:
         if self._reason:
             return
         if self._is_orphan():
-            self._reason = "the command that started the agent is gone"
+            self._reason = "the command that watched has ended"
         if not all(link.is_over for link in self.links):
             self._alone_since_ns = None
         elif self._alone_since_ns is None:

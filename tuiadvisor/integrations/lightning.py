@@ -40,5 +40,5 @@ class TuiadvisorCallback(Callback):  # type: ignore[misc]
         for taker in trainer.loggers:
             try:
                 taker.log_metrics(numbers(self.summary), step=trainer.global_step)
-            except Exception as error:  # noqa: BLE001 - a logger's own trouble
-                logger.warning("tuiadvisor: %s took no summary: %s", type(taker).__name__, error)
+            except Exception:  # a logger's own trouble
+                logger.exception("tuiadvisor: %s took no summary", type(taker).__name__)

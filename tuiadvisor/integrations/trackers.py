@@ -70,8 +70,8 @@ def send(figures: Summary, writer: Any = None) -> list[str]:
 def _tried(name: str, take: Any, target: Any, figures: Summary) -> bool:
     try:
         return bool(take(target, figures))
-    except Exception as error:  # noqa: BLE001 - a tracker's own trouble
-        logger.warning("tuiadvisor: %s took no summary: %s", name, error)
+    except Exception:  # a tracker's own trouble
+        logger.exception("tuiadvisor: %s took no summary", name)
         return False
 
 

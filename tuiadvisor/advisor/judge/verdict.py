@@ -113,9 +113,10 @@ def _unseen(diagnosis: Diagnosis, job_seconds: Shares) -> str:
     step_s, unseen_s = float(diagnosis.steady_barrier.cycle_K.mean()), job_seconds.get("other") or 0.0
     if unseen_s <= MAX_UNSEEN_SHARE * step_s:
         return ""
+    late = "; whether a rank is late could not be observed" if _is_order_unknown(diagnosis) else ""
     return (
         f"{seconds(unseen_s)} of the mean step's {seconds(step_s)} pass in code that no hook sees, "
-        "which may be the work itself or the loss (py-spy top --pid PID shows the lines)"
+        f"which may be the work itself or the loss (py-spy top --pid PID shows the lines){late}"
     )
 
 
