@@ -75,6 +75,8 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "pipeline-none": (views.live(views.straggler()), ("3",)),
     "pipeline-no-step": (views.live(views.unknown_everything()), ("3",)),
     "rank-detail": (views.live(views.straggler()), ("2", "s", "down", "enter")),
+    "rank-card": (views.live(views.with_card()), ("2", "s", "down", "enter")),
+    "hang-card": (views.live(views.with_hang_card()), ("enter",)),
     "finding-detail": (views.live(views.straggler()), ("enter",)),
     "kernels": (views.live(views.traced()), ("K",)),
     "kernels-none": (views.live(views.straggler()), ("K",)),

@@ -33,6 +33,7 @@ from tuiadvisor.views.run_view import (
     Verdict,
     Window,
 )
+from tuiadvisor.views.stack_card import CardLine, StackCard, StandsAt
 from tuiadvisor.views.stall import Stall
 from tuiadvisor.views.step_map import StepMap
 from tuiadvisor.views.timeline import Timeline, TimelineLane
@@ -649,6 +650,65 @@ def with_values(view: RunView) -> RunView:
             for phase, top_s, cells in maps
         ),
     )
+def with_card(view: RunView | None = None) -> RunView:
+    """The straggler's stacks were sampled, and a peer's."""
+    view = view or straggler()
+    rank = view.stragglers[0].rank
+    lines = (
+        ("dataset.py:118", "__getitem__", "loads", 118, 0.61, 0.0612, 3, 0.02, 0.0015, True),
+        ("train.py:80", "main", "Tensor.backward", 12, 0.06, 0.0063, 126, 0.65, 0.065, True),
+        ("collate.py:31", "pad_sequence", "", 8, 0.04, 0.0041, 8, 0.04, 0.0041, False),
+        ("train.py:77", "main", "Module._wrapped_call_impl", 55, 0.28, 0.028, 57, 0.29, 0.029, False),
+    )
+    workers = (
+        ("dataset.py:118", "__getitem__", "loads", 341, 0.88, None, None, None, None, False),
+        ("train.py:31", "make_batch", "", 45, 0.12, None, None, None, None, False),
+    )
+    words = (
+        f"rank {rank} spends 61.2 ms a step at dataset.py:118 in __getitem__; its peer, rank 0: 1.5 ms a step"
+    )
+    card = StackCard(
+        look=7,
+        subject="straggler",
+        rank=rank,
+        peer=0,
+        words=words,
+        basis="; ".join(
+            (
+                f"193 samples of rank {rank} by py-spy, nothing stopped",
+                "193 samples of rank 0 by py-spy, nothing stopped",
+                "386 samples of 2 of its loader's workers; 20 steps meanwhile",
+            )
+        ),
+        step_s=0.1,
+        num_samples=193,
+        num_peer_samples=193,
+        lines=tuple(CardLine(*line) for line in lines),
+        workers=tuple(CardLine(*line) for line in workers),
+        num_workers=2,
+        num_worker_samples=386,
+        stands=(),
+        notes=(),
+    )
+    return replace(view, cards=(card,))
+
+
+def with_hang_card() -> RunView:
+    """Where each rank of the stalled job stands."""
+    view = stalled()
+    (card,) = with_card(straggler()).cards
+    native = ("clock_nanosleep (libc.so.6)", "wait (train.py:49)", "main (train.py:80)")
+    stands = (
+        StandsAt(3, "train.py:49", "wait", "", 1.0, native, ""),
+        *(StandsAt(rank, "train.py:80", "main", "Tensor.backward", 1.0, (), "") for rank in (0, 1)),
+        StandsAt(2, "", "", "", None, (), "its interpreter does not answer: a thread holds it in C"),
+    )
+    basis = "97 samples of rank 3; 97 samples of rank 0; 97 samples of rank 1"
+    hang = replace(
+        card, subject="hang", rank=3, peer=None, words="rank 3 stands at train.py:49 in wait", basis=basis,
+        lines=(), workers=(), num_workers=0, stands=stands,
+    )  # fmt: skip
+    return replace(view, cards=(hang,))
 
 
 def stalled(for_s: float = 41.3) -> RunView:

@@ -137,6 +137,18 @@ def test_no_secret_is_left_in_any_byte() -> None:
     assert [] == [pid for pid in PIDS if re.search(rf"\b{pid}\b", opened)]
 
 
+def test_no_sampled_stack_is_left() -> None:
+    """Files and functions of the training are its owner's."""
+    frame = {"name": "secret_function", "file": "skunkworks/train.py", "line": 3, "own": 1}
+    look = {"rank": 0, "look": 1, "of": 0, "frames": [frame], "stacks": [[0]], "samples": [0, 0]}
+    payload: dict[str, object] = {"host": HOSTS["node0"], "ranks": [], "stacks": [look]}
+    parts = [*secret_frames(), encode(FrameKind.STATUS, "node0/1/1", 10_000, 1, payload)]
+    assert "secret_function" in "".join(json.dumps(decode(data).payload) for data in parts)
+    left = "".join(json.dumps(decode(data).payload) for data in anonymized(parts))
+    assert "secret_function" not in left
+    assert "skunkworks" not in left
+
+
 def test_the_diagnosis_stays_but_for_names() -> None:
     """The same document once hosts, commands and process ids are set aside."""
     parts = secret_frames()

@@ -93,6 +93,29 @@ def test_the_loaders_workers_stand_beside_the_rank() -> None:
     assert "1 of its loader's workers: permission denied" in found.notes
 
 
+def test_of_slow_input_the_workers_line_comes_first() -> None:
+    """What the rank itself does is to wait for them."""
+    subject = {"subject": "input"}
+    found = card(entry(2, [WAITING] * 60, **subject), entry(2, [LATE] * 60, worker=1, **subject))
+    assert found.words == (
+        "its loader's workers spend 100 % of their samples at train.py:49 in wait; "
+        "rank 2 spends 40 ms a step at train.py:80 in main"
+    )
+    alone = card(entry(2, [WAITING] * 60, **subject))
+    assert "no worker process of its data loader was found" in alone.notes[0]
+
+
+def test_a_rank_that_is_gone_is_not_asked() -> None:
+    """One line at once, and no request on its way to nobody."""
+    watch, asked = Watch(), []
+    watch.feed._request = asked.append
+    watch.give(0.9)
+    watch.turn()
+    watch.turn(Stacks(99, "straggler"))
+    assert watch.feed.latest().notice == "rank 99 is not in this run any more"
+    assert asked == []
+
+
 def test_of_a_hang_each_rank_has_the_line_it_stands_at() -> None:
     """The one in question first; of one that could not be asked the reason."""
     hang = {"subject": "hang"}

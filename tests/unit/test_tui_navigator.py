@@ -20,6 +20,7 @@ from tuiadvisor.tui.contract.feed import (
     Resume,
     SeekStep,
     Speed,
+    Stacks,
     Step,
 )
 from tuiadvisor.tui.control.in_time import next_speed
@@ -472,3 +473,30 @@ def test_what_came_of_a_capture_stays_in_sight() -> None:
     """The sentence stands above the page, whatever is pressed."""
     keyboard = Keyboard(replace(views.live(views.straggler()), notice="rank 2: trace in here/rank2.json"))
     assert "trace in here/rank2.json" in keyboard.press("2", "down", "enter")
+
+
+@pytest.mark.parametrize(
+    ("state", "keys", "asked"),
+    [
+        (views.live(views.straggler()), ("2", "j", "j", "j", "enter"), [Stacks(2, "straggler")]),
+        (views.live(views.straggler()), ("2", "j", "enter"), []),  # nobody waits for rank 0
+        (views.live(views.straggler()), ("2", "j", "enter", "K"), [Stacks(0, "straggler")]),
+        (views.live(views.with_card()), ("2", "j", "j", "j", "enter"), []),  # it is there
+        (views.live(views.with_card()), ("2", "j", "j", "j", "enter", "K"), [Stacks(2, "straggler")]),
+        (views.live(views.stalled()), ("enter",), [Stacks(3, "hang")]),
+        (views.replay(), ("2", "j", "j", "j", "enter", "K"), []),
+    ],
+)
+def test_enter_on_a_late_rank_asks_for_its_lines_of_code(
+    state: FeedState, keys: tuple[str, ...], asked: list[Stacks]
+) -> None:
+    """Of whom others wait for, once; of anybody by its key; never of a recording."""
+    keyboard = Keyboard(state)
+    keyboard.press(*keys)
+    assert asked == [command for command in keyboard.shell.asked if isinstance(command, Stacks)]
+
+
+def test_a_recording_shows_the_lines_that_were_sampled() -> None:
+    """The card is part of it."""
+    keyboard = Keyboard(replace(views.replay(), view=views.with_card()))
+    assert "dataset.py:118  __getitem__ → loads" in keyboard.press("2", "j", "j", "j", "enter")

@@ -157,21 +157,35 @@ def _one(target: _Target, window_s: float) -> Entry:
         "worker": int(target.is_worker),
         "window_ms": int(window_s * 1000),
     }
-    try:
-        confirm(target.process.identity)
-    except (OtherProcessError, OSError) as error:
-        return {**entry, "why": _text(str(error))}
+    if gone := _why_gone(target):
+        return {**entry, "why": gone}
     spy = find_spy()
     found, why = _by_spy(spy, target, window_s) if spy else ({}, "")
-    if not found:
+    if not found and not _why_gone(target):
         found, inner = _inside(target, window_s)
         why = "" if found else "; ".join(filter(None, (why, inner)))
     if spy and found and target.stands:
-        state = procfs.stat(target.process.pid)
-        may_stop = state is not None and state.state not in "Tt"
-        native, _ = native_frames(spy, target.process.pid, target.thread, may_stop=may_stop)
-        found["native"] = [_text(frame) for frame in native[:MAX_NATIVE]]
-    return {**entry, **found, "why": _text(why)}
+        found["native"] = _native(spy, target)
+    return {**entry, **found, "why": "" if found else _why_gone(target) or _text(why)}
+
+
+def _why_gone(target: _Target) -> str:
+    """That it is not the process any more that was found."""
+    try:
+        confirm(target.process.identity)
+    except OtherProcessError as other:
+        return _text(other.what)
+    except OSError as error:
+        return _text(str(error))
+    return ""
+
+
+def _native(spy: str, target: _Target) -> list[str]:
+    """Frames in C of a thread that stands; only one that sleeps may be held for a look."""
+    state = procfs.stat(target.process.pid)
+    may_stop = state is not None and state.state == "S"
+    frames, _ = native_frames(spy, target.process.pid, target.thread, may_stop=may_stop)
+    return [_text(frame) for frame in frames[:MAX_NATIVE]]
 
 
 def _by_spy(spy: str, target: _Target, window_s: float) -> tuple[Entry, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from tuiadvisor.agent.hello import host_name
 from tuiadvisor.app.feed import AddMark, Feed
 from tuiadvisor.app.look_back import Lookback
-from tuiadvisor.app.stack_look import StackLook
+from tuiadvisor.app.stack_look import StackLook, why_no_stacks
 from tuiadvisor.app.subcommand import Subcommand, capture_subcommand, stacks_subcommand
 from tuiadvisor.causes import hang
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
@@ -183,6 +183,8 @@ class LiveFeed(Feed):
             self._subcommand = None  # its answer gives way to this one
         if self._request is None:
             self._answer = "these ranks are watched by another session: whoever began it can ask for stacks"
+        elif self.view is not None and (why := why_no_stacks(self.view, rank)):
+            self._answer = why
         elif self.view is not None and self._subcommand is None:
             self._stack_look = look = StackLook(self.view, rank, subject)
             self._request(ProbeRequest(stacks=look.request))

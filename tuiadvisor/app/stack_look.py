@@ -20,6 +20,7 @@ WINDOW_MS: Final = 2000
 STEPS_A_WINDOW: Final = 6  # long steps are looked at for longer: a part of one says little of the whole
 HANG_MS: Final = 1000  # nothing moves: one look would do
 MAX_HANGING: Final = 8
+GONE: Final = frozenset({"exited", "killed", "refused"})
 PATIENCE_S: Final = 25.0  # an agent gives up first, and says why
 
 
@@ -48,6 +49,16 @@ class StackLook:
         if time.monotonic() < self._deadline_s:
             return ""
         return f"no stacks of {_named(sorted(missing))}: no agent answers for it"
+
+
+def why_no_stacks(view: RunView, rank: int) -> str:
+    """What stands in the way of asking; "" where nothing does."""
+    row = next((each for each in view.ranks if each.rank == rank), None)
+    if row is None:
+        return f"rank {rank} is not in this run any more"
+    if row.state in GONE:
+        return f"rank {rank} has no stacks to look at: {row.state_detail or row.state}"
+    return ""
 
 
 def ranks_to_look_at(view: RunView, rank: int, subject: str) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from tuiadvisor.report.facts import (
     window_note,
 )
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text import stack_card as cards
 from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.gantt import gantt_row
 from tuiadvisor.text.roofline import letters
@@ -102,6 +103,7 @@ def _run(run: Dossier) -> list[str]:
     for found in view.findings:
         lines += finding(found)
     lines += [nothing_found(view), ""] if not view.findings else []
+    lines += _cards(view)
     lines += ["## Communication", "", *pairs(overlap_facts(view))]
     lines += [*(f"- {plain(text)}" for text in view.exchange.words), ""] if view.exchange else []
     lines += _efficiency(run)
@@ -117,6 +119,17 @@ def _run(run: Dossier) -> list[str]:
         ]
         + [""]
     )
+
+
+def _cards(view: RunView) -> list[str]:
+    """The lines of code that stacks sampled on request were at."""
+    lines = ["## Lines of code", ""] if view.cards else []
+    for card in view.cards:
+        lines += [f"**{plain(card.words)}**", ""]
+        for heads, rows in cards.tables(card):
+            lines += table(heads, rows)
+        lines += [f"- {plain(text)}" for text in (card.basis, *card.notes) if text] + [""]
+    return lines
 
 
 def _efficiency(run: Dossier) -> list[str]:

@@ -161,6 +161,7 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         "<h2>Findings</h2>",
         *(finding(found) for found in view.findings),
         "" if view.findings else f"<p>{_e(nothing_found(view))}</p>",
+        sections.lines_of_code(view),
         sections.communication(view),
         sections.efficiency(view, run.roofline),
         _what_if(view),

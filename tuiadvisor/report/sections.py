@@ -21,6 +21,7 @@ from tuiadvisor.report.inert import inert
 from tuiadvisor.report.lanes import bucket_lanes, overlap_lanes
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text import goodput as words
+from tuiadvisor.text import stack_card as cards
 from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.wording import (
     MEETS_LEGEND,
@@ -37,6 +38,18 @@ if TYPE_CHECKING:
     from tuiadvisor.views.efficiency import Roofline
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.run_view import RunView
+
+
+def lines_of_code(view: RunView) -> str:
+    """The lines that stacks sampled on request were at; nothing where nobody asked."""
+    if not view.cards:
+        return ""
+    parts = ["<section><h2>Lines of code</h2>"]
+    for card in view.cards:
+        parts.append(f"<p><b>{inert(card.words)}</b></p>")
+        parts += [table(heads, rows, numbers=cards.TEXT_COLUMNS) for heads, rows in cards.tables(card)]
+        parts += [f'<p class="note">{inert(text)}</p>' for text in (card.basis, *card.notes) if text]
+    return "".join([*parts, "</section>"])
 
 
 def pipeline(view: RunView) -> str:

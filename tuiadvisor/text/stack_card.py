@@ -13,16 +13,27 @@ if TYPE_CHECKING:
     from tuiadvisor.views.stack_card import CardLine, StackCard
 
 NO_SAMPLE = "0"
+TEXT_COLUMNS = 3  # before the figures
 
 
-def heads(card: StackCard) -> tuple[str, ...]:
-    """Of the table of lines."""
-    beside = ("", f"rank {card.peer}") if card.num_peer_samples else ()
-    return ("line", "in", "calls", f"rank {card.rank}", *beside[1:], *(("",) if beside else ()))
+def tables(card: StackCard) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    """(heads, rows) of what the card has: lines of the rank beside its peer's, its loader's, where ranks stand."""
+    found: list[tuple[tuple[str, ...], list[tuple[str, ...]]]] = []
+    if card.lines:
+        beside = (f"rank {card.peer}", "") if card.num_peer_samples else ()
+        found.append((("line", "in", "calls", f"rank {card.rank}", *beside), _rows(card)))
+    if card.workers:
+        found.append((("line", "in", "calls", workers_title(card)), list(worker_rows(card))))
+    if card.stands:
+        stands = [
+            (who, place, name, calls + why.removeprefix(": "))
+            for who, place, name, calls, why in stand_rows(card)
+        ]
+        found.append((("rank", "line", "in", "calls"), list(stands)))
+    return found
 
 
-def rows(card: StackCard) -> list[tuple[str, ...]]:
-    """Line by line; the last column says which differ."""
+def _rows(card: StackCard) -> list[tuple[str, ...]]:
     return [
         (
             line.place,
@@ -57,10 +68,16 @@ def worker_rows(card: StackCard) -> list[tuple[str, str, str, str]]:
     return [(line.place, line.name, line.calls, text_of.share(line.share)) for line in card.workers]
 
 
-def stand_rows(card: StackCard) -> list[tuple[str, str, str, str]]:
-    """Where each rank of a job that hangs is."""
+def stand_rows(card: StackCard) -> list[tuple[str, str, str, str, str]]:
+    """Where each rank of a job that hangs is, or why that is not known."""
     return [
-        (f"rank {one.rank}", one.place or text_of.UNKNOWN, one.name, one.calls or one.why)
+        (
+            f"rank {one.rank}",
+            one.place or text_of.UNKNOWN,
+            one.name,
+            one.calls,
+            f": {one.why}" if one.why and not one.place else "",
+        )
         for one in card.stands
     ]
 

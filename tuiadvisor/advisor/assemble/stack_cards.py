@@ -35,18 +35,19 @@ def _card(look: Look) -> StackCard:
     lines = _lines(own, peer)
     beside = [one.lines() for one in workers]
     of_workers = [line for each in beside for line in each]
+    worker_lines = _worker_lines(workers, of_workers)
     return StackCard(
         look=look.number,
         subject=look.subject,
         rank=look.of,
         peer=None if peer is None else peer.rank,
-        words=_words(look, own, peer, lines),
+        words=_words(look, own, peer, lines, worker_lines),
         basis=_basis(own, peer, workers),
         step_s=None if own is None else own.step_s,
         num_samples=len(own.samples) if own else 0,
         num_peer_samples=len(peer.samples) if peer else None,
         lines=lines,
-        workers=_worker_lines(workers, of_workers),
+        workers=worker_lines,
         num_workers=len(workers),
         num_worker_samples=len(of_workers),
         stands=(),
@@ -107,12 +108,17 @@ def _short_files(lines: Sequence[CodeLine]) -> dict[CodeLine, str]:
     }
 
 
-def _words(look: Look, own: Sampled | None, peer: Sampled | None, lines: Sequence[CardLine]) -> str:
+def _words(
+    look: Look,
+    own: Sampled | None,
+    peer: Sampled | None,
+    lines: Sequence[CardLine],
+    workers: Sequence[CardLine],
+) -> str:
     if own is None or not own.samples:
         return _why_unseen(look, own)
     if look.subject in {"input", "host"}:
-        first = lines[0]
-        return f"rank {look.of} spends {_time(first.seconds, first.share)} at {first.place} in {first.name}"
+        return _own_words(look.of, lines, workers)
     if peer is None or not peer.samples:
         return f"rank {look.of} is compared with nobody: no peer's stacks were seen"
     if not is_enough(own.samples, peer.samples):
@@ -128,6 +134,15 @@ def _words(look: Look, own: Sampled | None, peer: Sampled | None, lines: Sequenc
     )
 
 
+def _own_words(rank: int, lines: Sequence[CardLine], workers: Sequence[CardLine]) -> str:
+    first = lines[0]
+    own = f"rank {rank} spends {_time(first.seconds, first.share)} at {first.place} in {first.name}"
+    if not workers:
+        return own
+    share = f"{100 * workers[0].share:.0f} % of their samples"
+    return f"its loader's workers spend {share} at {workers[0].place} in {workers[0].name}; {own}"
+
+
 def _why_unseen(look: Look, own: Sampled | None) -> str:
     if own is None:
         return f"rank {look.of}: no stacks have come yet"
@@ -135,11 +150,13 @@ def _why_unseen(look: Look, own: Sampled | None) -> str:
 
 
 def _time(seconds: float | None, share: float) -> str:
-    if share == 0:
-        return "none of its samples" if seconds is None else "0"
     if seconds is None:
-        return f"{100 * share:.0f} % of its samples"
-    return f"{1000 * seconds:.3g} ms a step" if seconds < 1 else f"{seconds:.3g} s a step"
+        return f"{100 * share:.0f} % of its samples" if share else "none of its samples"
+    if share == 0:
+        return "0"
+    if seconds >= 1:
+        return f"{seconds:.1f} s a step"
+    return f"{1000 * seconds:.0f} ms a step" if seconds >= 0.01 else f"{1000 * seconds:.2g} ms a step"
 
 
 def _basis(own: Sampled | None, peer: Sampled | None, workers: Sequence[Sampled]) -> str:
@@ -150,7 +167,7 @@ def _basis(own: Sampled | None, peer: Sampled | None, workers: Sequence[Sampled]
     ]
     if workers:
         num = sum(len(one.samples) for one in workers)
-        parts.append(f"{num} of {len(workers)} of its loader's workers")
+        parts.append(f"{num} samples of {len(workers)} of its loader's workers")
     if own is not None and own.step_s is not None:
         parts.append(f"{own.num_steps} steps meanwhile")
     return "; ".join(parts)
@@ -159,7 +176,7 @@ def _basis(own: Sampled | None, peer: Sampled | None, workers: Sequence[Sampled]
 def _notes(look: Look, own: Sampled | None, peer: Sampled | None) -> tuple[str, ...]:
     notes = [f"rank {one.rank}: {one.why}" for one in (own, peer) if one is not None and one.why]
     if own is not None and own.samples and own.step_s is None:
-        num = "an unknown number of" if own.num_steps is None else str(own.num_steps)
+        num = "unknown how many" if own.num_steps is None else str(own.num_steps)
         notes.append(f"{num} steps ended meanwhile: too few to say times a step")
     failed = Counter(one.why for one in look.workers(look.of) if not one.samples)
     notes += [f"{num} of its loader's workers: {why}" for why, num in failed.items()]

@@ -18,12 +18,14 @@ from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import action, bullet
 from tuiadvisor.tui.pages.goodput import goodput_lines
 from tuiadvisor.tui.pages.pipeline import pipeline_lines
+from tuiadvisor.tui.pages.stack_card import card_lines
 
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RankRow, RunView
 
 WIDTH = 80
 MAX_RANKS = 32
+MAX_CARDS = 3
 
 
 def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
@@ -54,6 +56,7 @@ def plain_summary(view: RunView, *, plain_ascii: bool | None = None) -> str:
         BLANK,
         rule("findings", WIDTH, f"{len(view.findings):,}"),
         *_findings(view),
+        *(row for card in view.cards[:MAX_CARDS] for row in (BLANK, *card_lines(card, WIDTH)[:-1])),
         *([BLANK, *pipeline_lines(view.pipeline, WIDTH)] if view.pipeline is not None else []),
         *_unseen(view),
     ]

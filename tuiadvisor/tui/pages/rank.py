@@ -129,6 +129,7 @@ class RankPage(Page):
         "next_rank": lambda place: open_beside(place, 1),
         "previous_rank": lambda place: open_beside(place, -1),
     }
+    labels: ClassVar = {"next_rank": "Next", "previous_rank": "Previous"}
     opens: ClassVar = {"rank": lambda place, rank: open_and_look(place, int(rank))}
     terms = ("data_wait", "exposed", "last", "waits", "overlap")
     keys = ("next_rank", "previous_rank", "stacks", "capture", "back", "help", "pause", "quit")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.stack_card import CardLine, StackCard
 
 FIGURE = 11
+MOST_ROOM = 70  # of a line of code: its figures stay beside it on a wide screen
 MAX_ROWS = 6
 MAX_NATIVE = 8
 SUBJECTS = {"input_bound": "input", "host_bound": "host", "loader_without_workers": "input", "hang": "hang"}
@@ -104,7 +105,7 @@ def card_lines(card: StackCard, width: int) -> list[Line]:
 def _table(card: StackCard, width: int) -> list[Line]:
     has_peer = bool(card.num_peer_samples)
     figures = (3 if has_peer else 1) * (FIGURE + 1)
-    room = max(width - figures - 1, 20)
+    room = min(max(width - figures - 1, 20), MOST_ROOM)
     head = [Cell("line", room, "dim"), Cell(f"rank {card.rank}", FIGURE, "dim", "right")]
     if has_peer:
         head += [Cell(f"rank {card.peer}", FIGURE, "dim", "right"), Cell("", FIGURE)]
@@ -130,8 +131,8 @@ def _worker_line(place: str, name: str, calls: str, share: str, width: int) -> L
 
 def _stand_lines(card: StackCard, width: int) -> list[Line]:
     rows = [
-        crop(line((f"{who:<9}", "dim"), _where(place, name, calls)), width)
-        for who, place, name, calls in words.stand_rows(card)
+        crop(line((f"{who:<9}", "dim"), _where(place, name, calls), (why, "dim")), width)
+        for who, place, name, calls, why in words.stand_rows(card)
     ]
     native = card.stands[0].native[:MAX_NATIVE] if card.stands[0].rank == card.rank else ()
     if native:
@@ -141,4 +142,4 @@ def _stand_lines(card: StackCard, width: int) -> list[Line]:
 
 
 def _where(place: str, name: str, calls: str) -> str:
-    return f"{place}  {name}" + (f" → {calls}" if calls else "")
+    return "  ".join(filter(None, (place, name))) + (f" → {calls}" if calls else "")
