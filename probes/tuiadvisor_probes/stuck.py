@@ -79,6 +79,8 @@ def write(folder: str, said: dict[str, Any]) -> None:
 def sample(folder: str, window_ns: int, period_ns: int, budget_ppm: int) -> None:
     """Look where the training thread is, again and again for a while, in a thread of our own that ends with it.
 
+    A folder that is gone takes the request back.
+
     budget_ppm: millionths of the time that the looking may take; it gets rarer to keep them.
     """
     _thread.start_new_thread(sample_quietly, (folder, window_ns, period_ns, budget_ppm))
@@ -100,7 +102,7 @@ def take_samples(folder: str, window_ns: int, period_ns: int, budget_ppm: int) -
     stacks: dict[tuple[int, ...], int] = {}
     samples: list[int] = []
     begin_ns, spent_ns, chance = time.monotonic_ns(), -time.thread_time_ns(), os.getpid()
-    while is_wanted(time.monotonic_ns() - begin_ns, window_ns, len(samples)):
+    while os.path.isdir(folder) and is_wanted(time.monotonic_ns() - begin_ns, window_ns, len(samples)):
         stack = tuple(
             places.setdefault(place, len(places)) for place in places_of(sys._current_frames().get(ident))
         )

@@ -8,11 +8,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patience import PATIENCE_S, wait_until
 from training import end, launch, wait_for_ranks
 
+from tuiadvisor.agent import procfs, stack_samples
+from tuiadvisor.agent.discovery import RankProcess
+from tuiadvisor.agent.inside_samples import samples_inside
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.tui.contract.feed import Stacks
@@ -46,7 +50,32 @@ def looked(feed: LiveFeed, num_before: int) -> StackCard:
     return view.cards[0]
 
 
-def test_the_line_of_code_that_makes_a_rank_late(tmp_path: Path) -> None:
+def sampled_from_inside(process: RankProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without py-spy a thread inside looks, within its budget, and is gone afterwards."""
+    monkeypatch.setattr(stack_samples, "find_spy", lambda: None)
+    budget_ppm, window_s = 2500, 1.0
+    threads = set(procfs.threads(process.pid))
+    target = stack_samples._Target(process, process.rank or 0, process.pid, False, budget_ppm, False)
+    found = stack_samples._one(target, window_s)
+    assert (found["way"], found["why"]) == ("inside", "")
+    frames: Any = found["frames"]
+    stacks: Any = found["stacks"]
+    samples: Any = found["samples"]
+    places = {
+        f"{frame['file']}:{frame['line']}" for stack in stacks for frame in (frames[index] for index in stack)
+    }
+    assert f"tests/{line_of('time.sleep(seconds)')}" in places
+    raw = json.loads(samples_inside(process, window_s, 1 / stack_samples.RATE_HZ, budget_ppm))
+    assert raw["spent_ns"] <= 1.5 * raw["window_ns"] * budget_ppm / 1e6  # the last sample may go beyond
+    assert len(samples) > 1
+
+    def has_left() -> bool:
+        return set(procfs.threads(process.pid)) <= threads
+
+    wait_until(has_left, "the thread inside has ended")
+
+
+def test_the_line_of_code_that_makes_a_rank_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 1 waits at a line of its own: the card names it; once it no longer does there is no difference."""
     file = tmp_path / "run.tuirec"
     training = launch(2, ["0.02", "0.02"], SCRIPT)
@@ -71,6 +100,7 @@ def test_the_line_of_code_that_makes_a_rank_late(tmp_path: Path) -> None:
                 os.kill(next(rank.pid for rank in ranks if rank.rank == 1), signal.SIGUSR1)
                 twin = looked(feed, 1)
                 assert twin.words == "no difference between rank 1 and rank 0 beyond sampling noise"
+                sampled_from_inside(ranks[0], monkeypatch)
             finally:
                 feed.stop()
     finally:

@@ -7,13 +7,12 @@ rank is asked once at a time: whoever asks again meanwhile gets the answer that 
 
 from __future__ import annotations
 
+import os
 import subprocess
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
@@ -190,22 +189,27 @@ def _native(spy: str, target: _Target) -> list[str]:
 
 def _by_spy(spy: str, target: _Target, window_s: float) -> tuple[Entry, str]:
     """(what py-spy saw of the thread without ever stopping it, why nothing)."""
-    with tempfile.TemporaryDirectory(prefix="tuiadvisor-samples-") as folder:
-        file = Path(folder) / "samples.json"
-        command = [spy, "record", "--pid", str(target.process.pid), "--output", str(file)]
+    limit_s = window_s + SPY_PATIENCE_S
+    written = os.memfd_create("samples")  # no file that would stay if we were killed
+    try:
+        command = [spy, "record", "--pid", str(target.process.pid), "--output", f"/proc/self/fd/{written}"]
         command += ["--format", "speedscope", "--rate", str(RATE_HZ), "--nonblocking", "--idle", "--threads"]
         command += ["--full-filenames", "--duration", str(max(1, round(window_s)))]
-        limit_s = window_s + SPY_PATIENCE_S
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            slow = isinstance(error, subprocess.TimeoutExpired)
-            return {}, f"py-spy: {f'no answer within {limit_s:.0f} s' if slow else error}"
-        raw = b""
-        with suppress(OSError), file.open("rb") as written:
-            raw = written.read(MAX_ANSWER_BYTES)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=limit_s,
+            check=False,
+            pass_fds=(written,),
+        )
+        raw = os.pread(written, MAX_ANSWER_BYTES, 0)
+    except subprocess.TimeoutExpired:
+        return {}, f"py-spy: no answer within {limit_s:.0f} s"
+    except OSError as error:
+        return {}, f"py-spy: {error}"
+    finally:
+        os.close(written)
     found = parse_speedscope(raw, target.thread)
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     said = lines[0] if lines and not raw else "it saw no stack of the thread"
