@@ -655,18 +655,16 @@ def with_card(view: RunView | None = None) -> RunView:
     view = view or straggler()
     rank = view.stragglers[0].rank
     lines = (
-        ("dataset.py:118", "__getitem__", "loads", 118, 0.61, 0.0612, 3, 0.02, 0.0015, True),
-        ("train.py:80", "main", "Tensor.backward", 12, 0.06, 0.0063, 126, 0.65, 0.065, True),
-        ("collate.py:31", "pad_sequence", "", 8, 0.04, 0.0041, 8, 0.04, 0.0041, False),
-        ("train.py:77", "main", "Module._wrapped_call_impl", 55, 0.28, 0.028, 57, 0.29, 0.029, False),
+        ("dataset.py:118", "__getitem__", "loads", 118, 0.61, 0.0612, 0.007, 3, 0.02, 0.0015, True),
+        ("train.py:80", "main", "Tensor.backward", 12, 0.06, 0.0063, 0.003, 126, 0.65, 0.065, True),
+        ("collate.py:31", "pad_sequence", "", 8, 0.04, 0.0041, 0.003, 8, 0.04, 0.0041, False),
+        ("train.py:77", "main", "Module._wrapped_call_impl", 55, 0.28, 0.028, 0.006, 57, 0.29, 0.029, False),
     )
     workers = (
-        ("dataset.py:118", "__getitem__", "loads", 341, 0.88, None, None, None, None, False),
-        ("train.py:31", "make_batch", "", 45, 0.12, None, None, None, None, False),
+        ("dataset.py:118", "__getitem__", "loads", 341, 0.88, None, None, None, None, None, False),
+        ("train.py:31", "make_batch", "", 45, 0.12, None, None, None, None, None, False),
     )
-    words = (
-        f"rank {rank} spends 61.2 ms a step at dataset.py:118 in __getitem__; its peer, rank 0: 1.5 ms a step"
-    )
+    words = f"rank {rank} spends 61 ± 7 ms a step at dataset.py:118 in __getitem__; its peer, rank 0: 1.5 ms a step"
     card = StackCard(
         look=7,
         subject="straggler",

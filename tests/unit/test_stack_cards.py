@@ -50,9 +50,10 @@ def card(*entries: dict[str, Any]) -> StackCard:
 def test_the_line_that_makes_a_rank_late_is_named_with_its_time() -> None:
     """Share of the samples times the step; the peer's beside it, and how many samples it rests on."""
     found = card(entry(2, [LATE, WAITING] * 75), entry(0, [WAITING] * 150))
-    assert found.words == "rank 2 spends 20 ms a step at train.py:49 in wait; its peer, rank 0: 0"
+    assert found.words == "rank 2 spends 20 ± 3 ms a step at train.py:49 in wait; its peer, rank 0: 0"
     first, second = found.lines
     assert (first.place, first.num, first.seconds, first.peer_seconds) == ("train.py:49", 75, 0.02, 0.0)
+    assert first.margin_s == pytest.approx(1.96 * 0.04 * (0.25 / 152) ** 0.5, rel=0.01)
     assert (second.place, second.calls, second.differs) == ("train.py:80", "backward", True)
     assert "150 samples of rank 2 by py-spy, nothing stopped; 150 samples of rank 0" in found.basis
     assert "50 steps meanwhile" in found.basis
@@ -99,7 +100,7 @@ def test_of_slow_input_the_workers_line_comes_first() -> None:
     found = card(entry(2, [WAITING] * 60, **subject), entry(2, [LATE] * 60, worker=1, **subject))
     assert found.words == (
         "its loader's workers spend 100 % of their samples at train.py:49 in wait; "
-        "rank 2 spends 40 ms a step at train.py:80 in main"
+        "rank 2 spends 40 ± 1 ms a step at train.py:80 in main"
     )
     alone = card(entry(2, [WAITING] * 60, **subject))
     assert "no worker process of its data loader was found" in alone.notes[0]
@@ -176,6 +177,7 @@ def test_py_spys_document_is_read_for_one_thread() -> None:
     assert (["backward", "main", "wait"], [0, 1, 1]) == (names, found["samples"])
     assert [0, 1, 1] == [one["own"] for one in found["frames"]]  # type: ignore[attr-defined]
     assert {} == parse_speedscope(raw, 42)
+    assert found == parse_speedscope(raw, 42, is_main=True)  # in a container it has another number
     for damaged in (
         b"",
         b"{",

@@ -183,7 +183,8 @@ def _native(spy: str, target: _Target) -> list[str]:
     """Frames in C of a thread that stands; only one that sleeps may be held for a look."""
     state = procfs.stat(target.process.pid)
     may_stop = state is not None and state.state == "S"
-    frames, _ = native_frames(spy, target.process.pid, target.thread, may_stop=may_stop)
+    thread = None if target.thread == target.process.pid else target.thread
+    frames, _ = native_frames(spy, target.process.pid, thread, may_stop=may_stop)
     return [_text(frame) for frame in frames[:MAX_NATIVE]]
 
 
@@ -210,22 +211,18 @@ def _by_spy(spy: str, target: _Target, window_s: float) -> tuple[Entry, str]:
         return {}, f"py-spy: {error}"
     finally:
         os.close(written)
-    found = parse_speedscope(raw, target.thread)
+    found = parse_speedscope(raw, target.thread, is_main=target.thread == target.process.pid)
     lines = done.stderr.decode(errors="replace").strip().splitlines()
     said = lines[0] if lines and not raw else "it saw no stack of the thread"
     return found, "" if found else f"py-spy: {said}"
 
 
-def parse_speedscope(raw: bytes, thread: int) -> Entry:
+def parse_speedscope(raw: bytes, thread: int, *, is_main: bool = False) -> Entry:
     """Frames, stacks and samples of one thread in py-spy's document; empty where it holds none of it."""
     try:
         document: Any = orjson.loads(raw) if raw else {}
         frames = document["shared"]["frames"]
-        profiles = document["profiles"]
-        profile = next(
-            (one for one in profiles if str(one["name"]).startswith(f"Thread {thread} ")),
-            None,
-        )
+        profile = _profile(document["profiles"], thread, is_main=is_main)
         samples = profile["samples"] if profile is not None else []
         places = [(frame["name"], frame["file"], frame["line"]) for frame in frames]
         # Outermost first, and before it a line that names the thread.
@@ -233,6 +230,16 @@ def parse_speedscope(raw: bytes, thread: int) -> Entry:
     except (orjson.JSONDecodeError, KeyError, TypeError, IndexError):
         return {}
     return packed(places, stacks, "py-spy")
+
+
+def _profile(profiles: list[Any], thread: int, *, is_main: bool) -> Any:
+    """Of the thread. In a container the process counts its threads otherwise: its main one is known by name."""
+    names = [str(one["name"]) for one in profiles]
+    found = [one for one, name in zip(profiles, names, strict=True) if name.startswith(f"Thread {thread} ")]
+    mains = [one for one, name in zip(profiles, names, strict=True) if name.endswith(' "MainThread"')]
+    if not found and is_main and len(mains) == 1:
+        found = mains
+    return found[0] if found else None
 
 
 def _inside(target: _Target, window_s: float) -> tuple[Entry, str]:

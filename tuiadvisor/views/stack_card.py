@@ -18,6 +18,7 @@ class CardLine:
     num: int
     share: float
     seconds: float | None
+    margin_s: float | None  # of the seconds, either way, at 95 %: what so few samples leave open
     peer_num: int | None
     peer_share: float | None
     peer_seconds: float | None

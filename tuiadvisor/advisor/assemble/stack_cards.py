@@ -79,6 +79,7 @@ def _card_line(
         num=one.num,
         share=one.share,
         seconds=None if step_s is None else one.share * step_s,
+        margin_s=None if step_s is None else one.margin * step_s,
         peer_num=one.peer_num,
         peer_share=one.peer_share,
         peer_seconds=None if peer_step_s is None or one.peer_share is None else one.peer_share * peer_step_s,
@@ -129,14 +130,14 @@ def _words(
         return f"no difference between rank {look.of} and rank {peer.rank} beyond sampling noise"
     first = more[0]
     return (
-        f"rank {look.of} spends {_time(first.seconds, first.share)} at {first.place} in {first.name}; "
+        f"rank {look.of} spends {_own_time(first)} at {first.place} in {first.name}; "
         f"its peer, rank {peer.rank}: {_time(first.peer_seconds, first.peer_share or 0.0)}"
     )
 
 
 def _own_words(rank: int, lines: Sequence[CardLine], workers: Sequence[CardLine]) -> str:
     first = lines[0]
-    own = f"rank {rank} spends {_time(first.seconds, first.share)} at {first.place} in {first.name}"
+    own = f"rank {rank} spends {_own_time(first)} at {first.place} in {first.name}"
     if not workers:
         return own
     share = f"{100 * workers[0].share:.0f} % of their samples"
@@ -147,6 +148,17 @@ def _why_unseen(look: Look, own: Sampled | None) -> str:
     if own is None:
         return f"rank {look.of}: no stacks have come yet"
     return f"rank {look.of}: its stacks were not seen" + (f": {own.why}" if own.why else "")
+
+
+def _own_time(line: CardLine) -> str:
+    """With what so few samples leave open."""
+    if line.seconds is None or line.margin_s is None:
+        return _time(line.seconds, line.share)
+    if line.seconds >= 1:
+        return f"{line.seconds:.1f} ± {max(line.margin_s, 0.1):.1f} s a step"
+    if line.seconds >= 0.01:
+        return f"{1000 * line.seconds:.0f} ± {max(1000 * line.margin_s, 1):.0f} ms a step"
+    return f"{1000 * line.seconds:.1f} ± {max(1000 * line.margin_s, 0.1):.1f} ms a step"
 
 
 def _time(seconds: float | None, share: float) -> str:

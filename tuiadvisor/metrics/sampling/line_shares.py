@@ -46,6 +46,7 @@ class LineShare:
     line: CodeLine
     num: int
     share: float
+    margin: float  # of the share, either way: where it is in 95 of 100 such samplings
     peer_num: int | None
     peer_share: float | None
     differs: bool  # beyond sampling noise
@@ -80,15 +81,18 @@ def _compared(
 ) -> LineShare:
     own_hits = np.array([one == line for one in own], dtype=float)
     num, share = int(own_hits.sum()), float(own_hits.mean())
+    margin = NormalDist().inv_cdf(0.975) * float(np.sqrt(_variance(own_hits)))
     if not peer:
-        return LineShare(line, num, share, None, None, differs=False)
+        return LineShare(line, num, share, margin, None, None, differs=False)
     peer_hits = np.array([one == line for one in peer], dtype=float)
     peer_share = float(peer_hits.mean())
-    differs = is_enough(own, peer) and abs(share - peer_share) > _margin(own_hits, peer_hits, num_lines)
-    return LineShare(line, num, share, int(peer_hits.sum()), peer_share, differs)
+    differs = is_enough(own, peer) and abs(share - peer_share) > _least_difference(
+        own_hits, peer_hits, num_lines
+    )
+    return LineShare(line, num, share, margin, int(peer_hits.sum()), peer_share, differs)
 
 
-def _margin(own_hits: Floats, peer_hits: Floats, num_lines: int) -> float:
+def _least_difference(own_hits: Floats, peer_hits: Floats, num_lines: int) -> float:
     """How far two shares may be apart by chance."""
     variance = _variance(own_hits) + _variance(peer_hits)
     degrees = 2 * (int(LIMITS["num_batches"].value) - 1)
@@ -102,8 +106,10 @@ def _variance(hits: Floats) -> float:
     share = (float(hits.sum()) + ADDED) / (len(hits) + 2 * ADDED)
     independent = share * (1 - share) / (len(hits) + 2 * ADDED)
     num_batches = int(LIMITS["num_batches"].value)
-    means = [float(batch.mean()) for batch in np.array_split(hits, num_batches)]
-    return max(independent, float(np.var(means, ddof=1)) / num_batches)
+    means = [float(batch.mean()) for batch in np.array_split(hits, min(num_batches, len(hits)))]
+    if len(means) < 2:
+        return independent
+    return max(independent, float(np.var(means, ddof=1)) / len(means))
 
 
 def _t_quantile(probability: float, degrees: int) -> float:
