@@ -32,6 +32,15 @@ def line_of(text: str) -> str:
     return f"{SCRIPT.name}:{next(index for index, line in enumerate(lines, 1) if text in line)}"
 
 
+def told(*arguments: str) -> dict[str, Any]:
+    """A command's document."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tuiadvisor", *arguments], capture_output=True, check=True, timeout=PATIENCE_S
+    )
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
 def looked(feed: LiveFeed, num_before: int) -> StackCard:
     """The card of a press, which ten more do not multiply."""
     for _ in range(11):
@@ -97,6 +106,10 @@ def test_the_line_of_code_that_makes_a_rank_late(tmp_path: Path, monkeypatch: py
                 assert card.step_s is not None
                 assert first.seconds == pytest.approx(first.share * card.step_s)
                 assert card.words.startswith("rank 1 spends ")
+                alone = told("stacks", "1", "--lines", "--json", "--pid", *(str(rank.pid) for rank in ranks))
+                assert (first.place, True) == (
+                    alone["card"]["lines"][0]["place"], alone["card"]["lines"][0]["differs"],
+                )  # fmt: skip
                 os.kill(next(rank.pid for rank in ranks if rank.rank == 1), signal.SIGUSR1)
                 twin = looked(feed, 1)
                 assert twin.words == "no difference between rank 1 and rank 0 beyond sampling noise"
@@ -105,10 +118,5 @@ def test_the_line_of_code_that_makes_a_rank_late(tmp_path: Path, monkeypatch: py
                 feed.stop()
     finally:
         end(training)
-    document = json.loads(
-        subprocess.run(
-            [sys.executable, "-m", "tuiadvisor", "diagnose", str(file), "--json"],
-            capture_output=True, check=True, timeout=PATIENCE_S,
-        ).stdout
-    )  # fmt: skip
+    document = told("diagnose", str(file), "--json")
     assert [twin.words, card.words] == [each["words"] for each in document["stacks"]]

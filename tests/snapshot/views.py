@@ -650,6 +650,8 @@ def with_values(view: RunView) -> RunView:
             for phase, top_s, cells in maps
         ),
     )
+
+
 def with_card(view: RunView | None = None) -> RunView:
     """The straggler's stacks were sampled, and a peer's."""
     view = view or straggler()

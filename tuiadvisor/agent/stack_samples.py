@@ -28,7 +28,7 @@ from tuiadvisor.log import Logger
 from tuiadvisor_probes.duty import DEFAULT_BUDGET_PPM
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from tuiadvisor.agent.attach import RankLink
@@ -90,10 +90,7 @@ class StackSamples:
             request, end = self._looks.pop(rank), _count(link)
             entries += [
                 {
-                    "rank": rank,
-                    "look": request.look,
-                    "subject": request.subject,
-                    "of": request.ranks[0],
+                    **_asked(rank, request),
                     "num_steps": end.steps_since(begin),
                     "steps_ms": (end.at_ns - begin.at_ns) // 1_000_000,
                     **entry,
@@ -101,6 +98,25 @@ class StackSamples:
                 for entry in _result(job)
             ]
         return entries
+
+
+def sample_processes(processes: Mapping[int, RankProcess], request: StackRequest) -> list[Entry]:
+    """The same of ranks that nobody watches: waits, and knows no steps."""
+    targets = [
+        _Target(process, rank, process.pid, False, DEFAULT_BUDGET_PPM, False)
+        for rank, process in processes.items()
+    ]
+    with ThreadPoolExecutor(len(targets), thread_name_prefix="samples") as pool:
+        found = pool.map(lambda target: _sampled(target, request), targets)
+        return [
+            {**_asked(target.rank, request), **entry}
+            for target, entries in zip(targets, found, strict=True)
+            for entry in entries
+        ]
+
+
+def _asked(rank: int, request: StackRequest) -> Entry:
+    return {"rank": rank, "look": request.look, "subject": request.subject, "of": request.ranks[0]}
 
 
 def _result(job: Future[list[Entry]]) -> list[Entry]:

@@ -12,6 +12,7 @@ from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.options.rank_set import rank_set, said
 from tuiadvisor.cli.options.target import ranks_of
 from tuiadvisor.cli.options.training import add_target
+from tuiadvisor.cli.stack_lines import print_lines
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.metrics.hang.sequence_numbers import GroupPlace, RankPlace, StuckCall, in_words, stuck_calls
 
@@ -33,12 +34,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="0,3-5 or all (default all): ranks of this machine",
     )
     add_target(parser)
+    parser.add_argument(
+        "--lines",
+        action="store_true",
+        help="2 s of samples of one rank and a peer: the lines of code at which it spends more time",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document")
 
 
 def run(options: argparse.Namespace) -> int:
     """Look and print. 1 if nothing at all could be seen."""
     processes = ranks_of(options)
+    if options.lines:
+        return print_lines(processes, options.ranks, as_json=options.json)
     spy = find_spy()
     found = stacks_of(processes, spy)  # all of them: who is missing shows only beside the others
     shown = [one for one in found if options.ranks is None or one.rank in options.ranks]

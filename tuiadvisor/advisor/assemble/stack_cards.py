@@ -188,8 +188,8 @@ def _basis(own: Sampled | None, peer: Sampled | None, workers: Sequence[Sampled]
 def _notes(look: Look, own: Sampled | None, peer: Sampled | None) -> tuple[str, ...]:
     notes = [f"rank {one.rank}: {one.why}" for one in (own, peer) if one is not None and one.why]
     if own is not None and own.samples and own.step_s is None:
-        num = "unknown how many" if own.num_steps is None else str(own.num_steps)
-        notes.append(f"{num} steps ended meanwhile: too few to say times a step")
+        num = "it is not known how many" if own.num_steps is None else f"only {own.num_steps}"
+        notes.append(f"{num} steps ended meanwhile: shares of the samples, no times a step")
     failed = Counter(one.why for one in look.workers(look.of) if not one.samples)
     notes += [f"{num} of its loader's workers: {why}" for why, num in failed.items()]
     if look.subject == "input" and not look.workers(look.of):
