@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import scaling_tables as scaling
+import test_import_chakra as chakra
 import test_import_communication_logs as logs
 import test_import_flight_recorder as dumps
 import test_import_nsys as nsys
@@ -22,6 +23,7 @@ from fuzzing import TOML_ODD, damaged
 
 from tuiadvisor.app.bookmarks import bookmarks
 from tuiadvisor.app.preferences_file import read as read_preferences
+from tuiadvisor.importers.chakra import chakra_document, chakra_summary
 from tuiadvisor.importers.hangreport import hang_document, hang_summary
 from tuiadvisor.importers.kineto import read_trace
 from tuiadvisor.importers.nsysreport import nsys_document, nsys_summary
@@ -158,9 +160,23 @@ def file_targets(folder: Path) -> list[Target]:
             hurt_json,
             from_file(folder / "one.json", logs.READERS["nccl-inspector"][0]),
         ),
+        Target(
+            "chakra",
+            [json.dumps(chakra.execution_trace()).encode()],
+            hurt_json,
+            from_file(
+                _own(folder / "chakra") / "et.json", lambda path: chakra_summary(chakra_document(path))
+            ),
+        ),
         Target("kineto, gzip", [trace], damaged, from_file(folder / "rank3.json.gz", read_trace)),
         hang_target(folder / "hang"),
     ]
+
+
+def _own(folder: Path) -> Path:
+    """A folder of one target's own: what lies beside its file is read, too."""
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def hang_target(folder: Path) -> Target:

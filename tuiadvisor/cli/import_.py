@@ -97,6 +97,14 @@ KINDS: Final = {
         "deepspeed_summary",
         "DeepSpeed's communication logger sums calls and has no steps",
     ),
+    "chakra": Kind(
+        "PyTorch execution traces (Chakra), with times where the profiler's traces lie beside them",
+        "PATH",
+        "chakra",
+        "chakra_document",
+        "chakra_summary",
+        "an execution trace has no clock: import kineto -o takes the profiler's trace beside it",
+    ),
     "memory": Kind(
         "torch.profiler's memory timeline (JSON): what the device's memory was full of",
         "FILE",

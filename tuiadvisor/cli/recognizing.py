@@ -38,6 +38,7 @@ WORDS: Final = {
     "fio": "fio's JSON output",
     "metrics": "a metric of each rank",
     "nccl-inspector": "logs of NCCL's Inspector",
+    "chakra": "PyTorch's execution traces",
     "deepspeed": "output of DeepSpeed's communication logger",
     "memory": "a memory timeline of torch.profiler",
     "serving": "a metrics page of a serving engine",
@@ -49,6 +50,7 @@ KEYS: Final = (
     ("flight-recorder", re.compile(rb'"(?:pg_config|pg_status|nccl_version|entries)"\s*:')),
     ("fio", re.compile(rb'"fio version"\s*:')),
     ("steplog", re.compile(rb'"log_type_name"\s*:')),
+    ("chakra", re.compile(rb'"schema"\s*:\s*"[^"]{0,40}chakra')),
     ("nccl-inspector", re.compile(rb'"coll_(?:perf|exec_time_us)"\s*:')),
     ("metrics", re.compile(rb'"event_time"\s*:\s*\[')),
 )
@@ -161,6 +163,6 @@ def _readable() -> str:
     return (
         "what can be opened: recordings, PyTorch Profiler traces, Nsight Systems' exports, operation tables "
         "(Parquet, CSV), "
-        "flight-recorder dumps (JSON), logs of steps, NCCL Inspector, DeepSpeed's communication logger, "
+        "flight-recorder dumps (JSON), logs of steps, execution traces (Chakra), NCCL Inspector, DeepSpeed's logger, "
         "memory timelines, metrics of ranks, nccl-tests, fio, metrics pages of serving engines"
     )

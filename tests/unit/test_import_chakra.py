@@ -1,0 +1,140 @@
+"""PyTorch's execution traces (Chakra): operators, collectives and groups; times by the profiler's trace beside them.
+
+The sample is laid out as torch 2.13 writes it (ExecutionTraceObserver, schema 1.1.1-chakra.0.0.4), and one test lets
+torch write both.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fuzzing import chances, damaged
+
+from tuiadvisor.cli import main
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.importers.chakra import chakra_document, chakra_summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def node(ids: tuple[int, int, int], name: str, shapes: list[Any], values: list[Any]) -> dict[str, Any]:
+    """ids: its own, its parent's, of the record function."""
+    number, parent, rf_id = ids
+    nothing = {"values": [], "shapes": [], "types": [], "strides": []}
+    attributes = {"rf_id": rf_id, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1}
+    return {
+        "id": number,
+        "name": name,
+        "ctrl_deps": parent,
+        "inputs": {**nothing, "values": values, "shapes": shapes},
+        "outputs": nothing,
+        "attrs": [{"name": key, "type": "uint64", "value": value} for key, value in attributes.items()],
+    }
+
+
+def execution_trace(pid: int = 4711) -> dict[str, Any]:
+    """A linear with its addmm, an all-reduce of 19,210 floats, the groups."""
+    groups = [{"pg_name": "0", "pg_desc": "default_pg", "ranks": [0, 1], "group_size": 2, "group_count": 1}]
+    return {
+        "schema": "1.1.1-chakra.0.0.4",
+        "pid": pid,
+        "time": "2026-11-23 22:02:14",
+        "start_ts": 67224239,
+        "nodes": [
+            node((2, 1, 0), "[pytorch|profiler|execution_trace|thread]", [], []),
+            node((3, 2, 1), "## process_group:init ##", [[]], [json.dumps(groups)]),
+            node((5, 4, 8), "aten::addmm", [[256], [128, 64], [64, 256]], []),
+            node((4, 2, 7), "aten::linear", [[128, 64], [256, 64], [256]], []),
+            node(
+                (9, 2, 136),
+                "c10d::allreduce_",
+                [[[19210]], []],
+                [[[183, 106, 0, 19210, 4, "cuda:0"]], "<Object>"],
+            ),
+        ],
+        "finish_ts": 67224286,
+    }
+
+
+def kineto(pid: int = 4711) -> dict[str, Any]:
+    """The same operators with times: linear 100 us, of it addmm 70."""
+    called = (("aten::linear", 7, 100.0), ("aten::addmm", 8, 70.0), ("c10d::allreduce_", 136, 20.0))
+    common = {"ph": "X", "cat": "cpu_op", "pid": pid, "tid": 1, "ts": 1.0}
+    events = [
+        {**common, "name": name, "dur": dur, "args": {"Record function id": rf_id}}
+        for name, rf_id, dur in called
+    ]
+    return {"schemaVersion": 1, "traceEvents": events, "traceName": "x"}
+
+
+def test_alone_it_has_no_times(tmp_path: Path) -> None:
+    """Operators, bytes and groups all the same."""
+    path = tmp_path / "et.json"
+    path.write_text(json.dumps(execution_trace()))
+    told = chakra_document(path)
+    assert [None] == list({row["own_s"] for row in told["operators"]})
+    (call,) = told["collectives"]
+    assert {"op": "allreduce", "bytes": 76_840, "calls": 1, "host_s": None} == call
+    assert [{"name": "0", "description": "default_pg", "ranks": [0, 1], "size": 2}] == told["process_groups"]
+    assert "unknown time" in chakra_summary(told)
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_times_are_those_of_the_profilers_trace_of_the_same_process(tmp_path: Path, is_folder: bool) -> None:
+    """An operator's own, without what it calls; another process's trace gives none."""
+    (tmp_path / "et.json").write_text(json.dumps(execution_trace()))
+    (tmp_path / "other.json").write_text(json.dumps(kineto(pid=1)))
+    target = tmp_path if is_folder else tmp_path / "et.json"
+    assert 0 == chakra_document(target)["source"]["timed"]
+    (tmp_path / "trace.json").write_text(json.dumps(kineto()))
+    told = chakra_document(target)
+    assert 1 == told["source"]["timed"]
+    own = {row["op"]: row["own_s"] for row in told["operators"]}
+    assert {"aten::linear": 30e-6, "aten::addmm": 70e-6, "c10d::allreduce_": 20e-6} == pytest.approx(own)
+    shapes = {row["op"]: row["shape"] for row in told["operators"]}
+    assert "256·128x64·64x256" == shapes["aten::addmm"]
+    assert pytest.approx(20e-6) == told["collectives"][0]["host_s"]
+
+
+def test_open_knows_it_and_it_is_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is one is the profiler's trace."""
+    path = tmp_path / "et.json"
+    path.write_text(json.dumps(execution_trace()))
+    assert 0 == main(["open", str(path)])
+    assert "as: tuiadvisor import chakra" in capsys.readouterr().err
+    assert 2 == main(["import", "chakra", str(path), "-o", str(tmp_path / "x.tuirec")])
+    assert "import kineto -o takes the profiler's trace" in capsys.readouterr().err
+
+
+def test_damaged_traces_get_an_answer_or_one_line(tmp_path: Path) -> None:
+    """Bytes changed, cut, doubled."""
+    path, refusals = tmp_path / "et.json", []
+    for chance in chances(150):
+        path.write_bytes(damaged(json.dumps(execution_trace()).encode(), chance))
+        try:
+            chakra_summary(chakra_document(path))
+        except TuiadvisorError as error:
+            refusals.append(str(error))
+    assert refusals
+    assert not any("\n" in said for said in refusals)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_torch_writes_is_joined_operator_by_operator(tmp_path: Path) -> None:
+    """Both files of one window; the product of 128x64 by 64x256 is there with its time."""
+    torch: Any = pytest.importorskip("torch")
+    model = torch.nn.Linear(64, 256)
+    observer = torch.profiler.ExecutionTraceObserver().register_callback(str(tmp_path / "et.json"))
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], execution_trace_observer=observer
+    ) as profiler:
+        model(torch.randn(128, 64)).sum().backward()
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    told = chakra_document(tmp_path)
+    assert 1 == told["source"]["timed"]
+    (product,) = [row for row in told["operators"] if row["op"] == "aten::addmm"]
+    assert "256·128x64·64x256" == product["shape"]
+    assert product["own_s"] > 0
