@@ -20,6 +20,7 @@ def file_commands(folder: Path) -> list[list[str]]:
     from test_contents import recording
     from test_import_ceilings import fio_text, job, printed
     from test_import_flight_recorder import stuck
+    from test_import_nsys import export
     from test_import_ops import pipeline, written
 
     run = recording(folder / "run.tuirec", Job(num_steps=60, faults=(Fault("backward", (2,), 0.015),)))
@@ -49,6 +50,7 @@ def file_commands(folder: Path) -> list[list[str]]:
         ["scale", "--table", folder / "sizes.csv", "--json"],
         ["open", folder / "traces"],
         ["import", "kineto", folder / "traces"],
+        ["import", "nsys", export(folder / "report.sqlite", num_steps=2)],
         ["import", "ops", folder / "ops.csv"],
         ["import", "flight-recorder", folder / "dumps"],
         ["import", "nccl-tests", folder / "nccl.txt"],

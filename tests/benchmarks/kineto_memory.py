@@ -1,10 +1,13 @@
 """What `import kineto` takes of memory and time for large traces, generated: the whole command in its own process.
 
-Run: python tests/benchmarks/kineto_memory.py [--events 4400000] [--ranks 4] [--gpu-share 0.5]
+Run: python tests/benchmarks/kineto_memory.py [--events 4400000] [--ranks 4] [--gpu-share 0.5] [--recording]
+
+A trace of 1 GB: --ranks 1; a folder of 64 ranks: --ranks 64 --events 1280000. Not in CI: minutes, and a GB of disk.
 
 Each rank's file holds kernels with their launches on the host, and operators around them, indented as the profiler
 writes them. --gpu-share: kernels and launches among all events. Printed: the files' size, wall and processor time, the
-largest resident set beyond that of one rank with ten events, which is Python with what it imports.
+largest resident set beyond that of one rank with ten events, which is Python with what it imports. --recording: with
+a recording written (-o) as well, its size, and how long its first view and a picture of its timeline take.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pathlib import Path
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x128_32x4_nn_align8>(Params)"
+STEPS = 20
 OPERATORS = (
     "aten::linear",
     "aten::addmm",
@@ -44,8 +48,14 @@ def write_rank(path: Path, rank: int, num_ranks: int, num_events: int, gpu_share
             f'{{\n  "schemaVersion": 1,\n  "distributedInfo": {json.dumps(about)},\n  "traceEvents": [\n'
         )
         number, credit = 0, 0.0
+        for step in range(STEPS):
+            at_us, length_us = 1.7e15 + 40.0 * step * num_events / STEPS, 40.0 * num_events / STEPS
+            comma = ",\n" if step else ""
+            file.write(
+                comma + shown("user_annotation", f"ProfilerStep#{step}", at_us, length_us, '"Ev Idx": 0')
+            )
+        comma = ",\n"
         for event in range(num_events):
-            comma = ",\n" if event else ""
             credit += gpu_share / 2
             at_us = 1.7e15 + 40.0 * event
             if credit >= 1:
@@ -64,15 +74,17 @@ def write_rank(path: Path, rank: int, num_ranks: int, num_events: int, gpu_share
         file.write('\n  ],\n  "traceName": "x"\n}\n')
 
 
-def measured(folder: Path) -> tuple[float, float, float, dict[str, object]]:
+def measured(folder: Path, output: Path | None = None) -> tuple[float, float, float, dict[str, object]]:
     """(wall s, processor s, largest resident set in MB, what was said) of the command on this folder."""
     read_fd, write_fd = os.pipe()
+    more = [] if output is None else ["-o", str(output)]
     begin_s = time.monotonic()
     pid = os.fork()
     if pid == 0:
         os.dup2(write_fd, 1)
         os.execv(  # noqa: S606
-            sys.executable, [sys.executable, "-m", "tuiadvisor", "import", "kineto", str(folder), "--json"]
+            sys.executable,
+            [sys.executable, "-m", "tuiadvisor", "import", "kineto", str(folder), "--json", *more],
         )
     os.close(write_fd)
     with os.fdopen(read_fd, "rb") as file:
@@ -83,12 +95,31 @@ def measured(folder: Path) -> tuple[float, float, float, dict[str, object]]:
     return time.monotonic() - begin_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, said
 
 
+def of_recording(path: Path) -> str:
+    """How long the first view and the timeline take, in a process that has read nothing yet."""
+    from tuiadvisor.app.timeline import SlicesRead
+    from tuiadvisor.app.whole_recording import frames_of, whole_view
+
+    begin_s = time.perf_counter()
+    whole_view(str(path))
+    view_s = time.perf_counter()
+    read = SlicesRead(frames_of(str(path)))
+    read_s = time.perf_counter()
+    lanes = len(read.picture(0.0, None, 140).lanes)
+    end_s = time.perf_counter()
+    return (
+        f"recording {path.stat().st_size / 1e6:.1f} MB: view {view_s - begin_s:.2f} s, timeline of {lanes} streams "
+        f"read in {read_s - view_s:.2f} s, a picture {1e3 * (end_s - read_s):.0f} ms"
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=4_400_000)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--gpu-share", type=float, default=0.5)
+    parser.add_argument("--recording", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         empty, folder = Path(name) / "empty", Path(name) / "full"
@@ -105,7 +136,9 @@ def main() -> None:
             )
         largest = max(path.stat().st_size for path in folder.iterdir())
         base = measured(empty)[2]
-        wall_s, cpu_s, peak, said = measured(folder)
+        output = Path(name) / "run.tuirec" if options.recording else None
+        wall_s, cpu_s, peak, said = measured(folder, output)
+        about = of_recording(output) if output is not None else ""
     rows = said["per_rank"]
     assert isinstance(rows, list)
     num_events, num_gpu = (sum(row[key] for row in rows) for key in ("events", "gpu_events"))
@@ -115,6 +148,7 @@ def main() -> None:
     print(f"wall {wall_s:.1f} s, processor {cpu_s:.1f} s ({num_events / cpu_s:,.0f} events/s)")
     print(f"largest resident set {peak:.0f} MB, {peak - base:.0f} MB beyond an empty trace's")
     print(f"bytes an event: {(peak - base) * (1 << 20) / num_events:.0f}")
+    print(about)
 
 
 if __name__ == "__main__":

@@ -36,24 +36,7 @@ def write_imported(path: str, run: ImportedRun) -> int:
 
 def _frames(run: ImportedRun) -> Iterator[bytes]:
     start = min(row[BEGIN_AT] + (rank.shift_ns or 0) for rank in run.ranks for row in rank.steps)
-    imported = {
-        "kind": run.kind,
-        "source": run.source,
-        "words": run.words,
-        "because": run.because,
-        "notes": list(run.notes),
-        "late_ranks": None if run.late_ranks is None else list(run.late_ranks),
-        **({} if run.device is None else {"device": run.device}),
-    }
-    about: dict[str, object] = {
-        "schema": 1,
-        "tuiadvisor": __version__,
-        "label": f"{run.source} (imported)",
-        "imported": imported,
-    }
-    if start > EPOCH_NS:
-        about["created_wall_ns"] = start
-    yield encode(FrameKind.RUN, HUB_SOURCE, 0, BASE_NS, about)
+    yield encode(FrameKind.RUN, HUB_SOURCE, 0, BASE_NS, _about(run, start))
     by_host: dict[str, list[ImportedRank]] = {}
     for rank in run.ranks:
         # Ranks without a common clock may not look like ranks of one host, whose clock is one.
@@ -79,8 +62,33 @@ def _frames(run: ImportedRun) -> Iterator[bytes]:
             for at in range(0, len(events), ROWS):
                 packed = pack_columns(events[at : at + ROWS], ("rank", "kind", *EVENT_COLUMNS))
                 yield frame(host, FrameKind.EVENTS, last, packed)
+        for rows in _slices(ranks, shifts):
+            packed = pack_columns(rows, ("rank", "kind", *EVENT_COLUMNS))
+            yield frame(host, FrameKind.EVENTS, last, packed)
     for host in by_host:
         yield frame(host, FrameKind.BYE, last, {"reason": "end of the imported trace"})
+
+
+def _about(run: ImportedRun, start_ns: int) -> dict[str, object]:
+    """What the recording says of itself."""
+    imported = {
+        "kind": run.kind,
+        "source": run.source,
+        "words": run.words,
+        "because": run.because,
+        "notes": list(run.notes),
+        "late_ranks": None if run.late_ranks is None else list(run.late_ranks),
+        **({} if run.device is None else {"device": run.device}),
+    }
+    about: dict[str, object] = {
+        "schema": 1,
+        "tuiadvisor": __version__,
+        "label": f"{run.source} (imported)",
+        "imported": imported,
+    }
+    if start_ns > EPOCH_NS:
+        about["created_wall_ns"] = start_ns
+    return about
 
 
 def _entry(run: ImportedRun, rank: ImportedRank) -> dict[str, object]:
@@ -118,6 +126,16 @@ def _chunks(ranks: list[ImportedRank], shifts: dict[int, int]) -> Iterator[tuple
         own = [event for step in sorted({row[0] for row in rows[at:stop]}) for event in events.pop(step, ())]
         yield chunk, own
         at = stop
+
+
+def _slices(ranks: list[ImportedRank], shifts: dict[int, int]) -> Iterator[list[Row]]:
+    """Their slices on the clock of all, a frame at a time; each is of known time."""
+    held = [(rank.rank, rank.slices) for rank in ranks if rank.slices is not None]
+    for rank, slices in held:
+        for at in range(0, len(slices), ROWS):
+            part = slices[at : at + ROWS].copy()
+            part[:, EVENT_CLOCKS] += shifts[rank]
+            yield [(rank, *row) for row in part.tolist()]
 
 
 def _moved(row: Row, clocks: tuple[int, ...], shift_ns: int) -> Row:

@@ -74,7 +74,6 @@ class Sniffed:
     kind: str
     path: Path  # to open: a folder's only file where the import takes one
     num_files: int
-    others: dict[str, int]  # kinds beside it in the folder
 
 
 def sniff(path: Path) -> Sniffed:
@@ -83,7 +82,7 @@ def sniff(path: Path) -> Sniffed:
         kind = kind_of(path)
         if kind is None:
             raise TuiadvisorError(f"{path}: not recognised; {_readable()}")
-        return Sniffed(kind, path, 1, {})
+        return Sniffed(kind, path, 1)
     counts: Counter[str] = Counter()
     last: dict[str, Path] = {}
     for file in _files(path)[:LOOKED_AT]:
@@ -96,10 +95,10 @@ def sniff(path: Path) -> Sniffed:
             last[kind] = file
     if not counts:
         raise TuiadvisorError(f"{path}: nothing recognised in this folder; {_readable()}")
-    (kind, count), *others = counts.most_common()
+    kind, count = counts.most_common(1)[0]
     if kind in ONE_FILE and count > 1:
         raise TuiadvisorError(f"{path} holds {count} files of {WORDS[kind]}: name one, as {last[kind].name}")
-    return Sniffed(kind, last[kind] if kind in ONE_FILE else path, count, dict(others))
+    return Sniffed(kind, last[kind] if kind in ONE_FILE else path, count)
 
 
 def kind_of(path: Path) -> str | None:

@@ -13,6 +13,8 @@ from tuiadvisor.errors import TuiadvisorError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.metrics.steps.arrays import Ints
+
     # (path that is read next, its number from 1, how many there are)
     Progress = Callable[[str, int, int], None]
 
@@ -34,6 +36,7 @@ class ImportedRank:
     shift_ns: int | None = 0  # None: its clock is its own
     pipeline: dict[str, int] = field(default_factory=dict)
     host: str = ""  # "": the source does not say
+    slices: Ints | None = None  # of a device's timeline: as events, a row each; many, so no tuples
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 from tuiadvisor.events import EVENT_COLUMNS, UNKNOWN, EventKind
 
 if TYPE_CHECKING:
-    from tuiadvisor.importers.imported import ImportedRun, Row
+    from tuiadvisor.importers.imported import ImportedRun
     from tuiadvisor.importers.kineto import RankTrace
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
@@ -102,14 +102,14 @@ def with_slices(run: ImportedRun, slices: dict[int, DeviceSlices], names: dict[s
     if not any(len(each.rows) for each in kept.values()):
         return run
     ranks = tuple(
-        replace(rank, events=(*rank.events, *_rows(kept[rank.rank]))) if rank.rank in kept else rank
-        for rank in run.ranks
+        replace(rank, slices=_rows(kept[rank.rank])) if rank.rank in kept else rank for rank in run.ranks
     )
     told = {"names": list(names), "resolution_ns": max(each.resolution_ns for each in kept.values())}
     return replace(run, ranks=ranks, device={**(run.device or {}), **told})
 
 
-def _rows(slices: DeviceSlices) -> list[Row]:
+def _rows(slices: DeviceSlices) -> Ints:
+    """Kind, then EVENT_COLUMNS."""
     named = ("step", "begin_ns", "end_ns", "group", "seq", "num_bytes", "detail")
-    at = [named.index(column) for column in EVENT_COLUMNS]
-    return [(int(EventKind.DEVICE_SLICE), *row) for row in slices.rows[:, at].tolist()]
+    events = slices.rows[:, [named.index(column) for column in EVENT_COLUMNS]]
+    return np.insert(events, 0, int(EventKind.DEVICE_SLICE), axis=1)
