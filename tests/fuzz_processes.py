@@ -24,6 +24,7 @@ from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.agent import procfs
 from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.info import parse_info
+from tuiadvisor.agent.stepless import Stepless
 from tuiadvisor.agent.timespace import RankClock
 from tuiadvisor.agent.training_thread import StandingThread
 from tuiadvisor.agent.workingcopy import git_commit
@@ -149,7 +150,7 @@ def drained(path: Path) -> object:
         link: Any = SimpleNamespace(
             reader=reader, rank=1, session=SimpleNamespace(is_whole=lambda _: True), state=RankState.LIVE,
             detail="", detach_reason=None, clock=RankClock((number % 3 - 1) * 10**18), standing=StandingThread(),
-            process=SimpleNamespace(pid=os.getpid()),
+            process=SimpleNamespace(pid=os.getpid()), stepless=Stepless(os.getpid()), thread=None,
         )  # fmt: skip
         drain = Drain()
         drain.take(link)
