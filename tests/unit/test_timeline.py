@@ -109,6 +109,20 @@ def test_the_view_of_the_run_does_not_change_for_its_slices(
     assert 8 == len(SlicesRead(frames_of(str(path))).picture(0.0, None, 10).lanes)
 
 
+def test_a_copy_that_names_nobody_keeps_the_timeline_without_its_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says how fine it is."""
+    monkeypatch.setattr(slices_of, "MAX_ALL", 40)
+    path, copy = tmp_path / "run.tuirec", tmp_path / "nobody.tuirec"
+    assert 0 == main(["import", "kineto", str(marked(tmp_path / "traces", 2)), "-o", str(path)])
+    assert 0 == main(["anonymize", str(path), "-o", str(copy)])
+    first, second = (SlicesRead(frames_of(str(one))).picture(0.0, None, 50) for one in (path, copy))
+    assert 0 < first.resolution_s == second.resolution_s
+    assert [lane.cells for lane in first.lanes] == [lane.cells for lane in second.lanes]
+    assert {"another kernel"} == {name for lane in second.lanes for name, _ in lane.longest}
+
+
 def test_streams_beyond_the_busiest_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three the one with least to do."""
     monkeypatch.setattr(slices_of, "MAX_STREAMS", 2)

@@ -228,6 +228,11 @@ def _imported(payload: Payload, names: Names) -> Payload:
         **_text(told, "because", scrub),
         "late_ranks": [rank for rank in late if type(rank) is int] if isinstance(late, list) else None,
     }
+    # Of the timeline only how fine it is: kernels have names of their authors'.
+    device = told.get("device")
+    resolution_ns = device.get("resolution_ns") if isinstance(device, dict) else None
+    if type(resolution_ns) is int:
+        kept["device"] = {"resolution_ns": resolution_ns}
     return {"imported": kept}
 
 
