@@ -83,6 +83,8 @@ def test_one_rank_says_what_one_rank_can_tell(tmp_path: Path, capsys: pytest.Cap
     assert says.endswith("One rank alone does not tell who is late")
     assert view.verdict.decision is None
     assert says in view.verdict.sentence
+    assert view.verdict.sentence.startswith("Not enough steps in this trace: ")
+    assert "yet" not in view.verdict.sentence
     found = document(view)["imported"]
     assert isinstance(found, dict)
     assert 0.3 == pytest.approx(

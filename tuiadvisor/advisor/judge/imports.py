@@ -7,6 +7,7 @@ arrives last: where it names nobody, or could not compare, the steps name nobody
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Imported, Verdict
 
 
+MORE_TO_COME: Final = re.compile(r"^Not enough yet: ([^.,]+)(?:, about .*?)?\.(?=\s|$)")
 NO_PARTS: Final = "a log of steps tells how long they were, not what they waited for"
 
 
@@ -37,7 +39,8 @@ def of_import(verdict: Verdict, imported: Imported | None) -> Verdict:
         return verdict
     if why_blind(imported):
         return replace(verdict, because=imported.because)
-    sentence = verdict.sentence
+    # Nobody can wait for more steps of a trace.
+    sentence = MORE_TO_COME.sub(r"Not enough steps in this trace: \1 would decide.", verdict.sentence)
     if verdict.decision is None and imported.late_ranks:
         sentence = f"{sentence} By the import {imported.because}."
     elif verdict.decision is None and imported.device is not None and imported.device.says:
