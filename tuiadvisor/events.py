@@ -14,6 +14,7 @@ from typing import Final
 from tuiadvisor.phases import PHASES
 
 UNKNOWN: Final = -1
+OPEN_END: Final = 1 << 62  # a range of steps without an end
 
 
 # One row a rank and optimizer step. *_ns durations are self times: nested phases are never counted twice.

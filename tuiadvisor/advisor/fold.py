@@ -58,7 +58,7 @@ from tuiadvisor.advisor.steps.trend import TrendHistory, of_devices, of_steps, u
 from tuiadvisor.advisor.steps.wall_time import WallTime
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import NOTHING_GIVEN, STEP_COLUMNS
+from tuiadvisor.events import NOTHING_GIVEN, OPEN_END, STEP_COLUMNS
 from tuiadvisor.metrics.diagnosis import (
     MIN_STEADY_STEPS,
     Diagnosis,
@@ -532,7 +532,8 @@ def diagnose(
         advisor.feed(frame, with_steps=not advisor.is_past(steps[1] + NUM_STEPS_AFTER))
     view = advisor.view_of(steps)
     if view.window.first_step is None and advisor.view().window.first_step is not None:
-        raise TuiadvisorError(f"--steps {steps[0]}:{steps[1]}: {_why_nothing(advisor, steps)}")
+        last = "" if steps[1] >= OPEN_END else steps[1]
+        raise TuiadvisorError(f"--steps {steps[0]}:{last}: {_why_nothing(advisor, steps)}")
     return view
 
 

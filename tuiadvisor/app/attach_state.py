@@ -77,6 +77,10 @@ def why_stepless(view: RunView | None) -> str | None:
     found = next((note for note in view.losses.notes if STEPLESS in note), None)
     if view.last_step is not None:
         return found if view.verdict.decision is None else None
+    # A rank that cannot be entered is why the others wait, and says what lets it go on.
+    held = tuple(filter(_is_held_up, view.ranks))
+    if held:
+        return _first(held, 1)
     if found is not None:
         return found
     ended = tuple(row for row in view.ranks if row.state in {"exited", "killed"} and row.state_detail)

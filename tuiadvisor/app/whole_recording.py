@@ -9,18 +9,20 @@ from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.stream.source import FileSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tuiadvisor.events import GivenWork
     from tuiadvisor.views.run_view import RunView
 
 
-def frames_of(path: str) -> Iterator[bytes]:
-    """All whole frames of a recording, in order."""
+def frames_of(path: str, say: Callable[[str], None] = lambda _note: None) -> Iterator[bytes]:
+    """All whole frames of a recording, in order. say: told at the end what is damaged or cut off, where anything is."""
     source = FileSource(path)
     try:
         while frames := source.read(0.0):
             yield from frames
+        if note := source.status.note:
+            say(note)
     finally:
         source.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import diagnose
@@ -33,7 +34,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Diagnose and print."""
     intent = intent_of(options)
-    view = diagnose(frames_of(options.file), options.steps, work_of(options))
+    name = one_line(options.file)
+    frames = frames_of(
+        options.file, lambda note: print(f"tuiadvisor diagnose: {name}: {note}", file=sys.stderr, flush=True)
+    )
+    view = diagnose(frames, options.steps, work_of(options))
     economics = economy(view, intent)
     view = with_intent(view, intent)
     if options.json:
@@ -43,5 +48,5 @@ def run(options: argparse.Namespace) -> int:
         print("\n".join([plain_summary(view), *economy_lines(economics, intent)]))
     why = None if options.steps else why_unwatched(view) or why_stepless(view)
     if why is not None:
-        raise FailureError(f"{one_line(options.file)}: {why}")
+        raise FailureError(f"{name}: {why}")
     return 0

@@ -12,7 +12,8 @@ from tuiadvisor.text import format as text_of
 if TYPE_CHECKING:
     from tuiadvisor.views.goodput import Goodput
 
-NO_STEPS = "no step was seen yet, or an earlier moment is shown"
+NO_STEPS = "no step was seen yet"
+EARLIER = "it is of the run until now, and an earlier moment is shown: End goes to the newest"
 
 
 def headline(found: Goodput) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 
+from tuiadvisor.events import OPEN_END
+
 
 def step_range(text: str) -> tuple[int, int]:
     """First and last step, both included; an argparse type, so a bad one is a usage error."""
     first, colon, last = text.partition(":")
     try:
-        steps = int(first or 0), int(last or 1 << 62)
+        steps = int(first or 0), int(last or OPEN_END)
     except ValueError:
         steps = (1, 0)
     if not colon or steps[0] > steps[1] or steps[0] < 0:

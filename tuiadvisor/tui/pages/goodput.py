@@ -43,7 +43,8 @@ class GoodputPage(Page):
             return waiting(state, width, height)
         room = width - 2 * MARGIN
         wall = state.view.wall
-        rows = goodput_lines(wall, room) if wall else [line((f"goodput unknown: {words.NO_STEPS}", "dim"))]
+        why = words.NO_STEPS if state.view.last_step is None else words.EARLIER
+        rows = goodput_lines(wall, room) if wall else [line((f"goodput unknown: {why}", "dim"))]
         return self.arranged([indent(each, MARGIN) if each.spans else each for each in rows], width, height)
 
 

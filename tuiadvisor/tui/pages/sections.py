@@ -334,7 +334,8 @@ def source(view: RunView, width: int) -> Line:
     cost = f"probe cost {text_of.at_least(view.probe_cost)}"
     parts.append(probe_work(view.probe) if view.probe is not None else cost)
     if view.useful_share is not None:
-        parts.append(f"goodput {text_of.share(view.useful_share)}")
+        of = "goodput" if view.wall is not None else "goodput of steady steps"
+        parts.append(f"{of} {text_of.share(view.useful_share)}")
     while len(parts) > 2 and len(" · ".join(parts)) > width:
         del parts[0]  # what watching costs and what the run is worth stay
     return crop(line((" · ".join(parts), "dim")), width)
