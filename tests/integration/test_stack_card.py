@@ -23,6 +23,7 @@ from tuiadvisor.tui.contract.feed import Stacks
 from tuiadvisor.views.stack_card import StackCard
 
 pytest.importorskip("torch")
+NO_DIFFERENCE = "no difference between rank 1 and rank 0 beyond sampling noise"
 SCRIPT = Path(__file__).parents[1] / "sleeper_training.py"
 
 
@@ -111,12 +112,17 @@ def test_the_line_of_code_that_makes_a_rank_late(tmp_path: Path, monkeypatch: py
                     alone["card"]["lines"][0]["place"], alone["card"]["lines"][0]["differs"],
                 )  # fmt: skip
                 os.kill(next(rank.pid for rank in ranks if rank.rank == 1), signal.SIGUSR1)
-                twin = looked(feed, 1)
-                assert twin.words == "no difference between rank 1 and rank 0 beyond sampling noise"
+                # On a crowded machine one of the two may truly be late for 2 s, but not time after time.
+                twins = [looked(feed, 1)]
+                while twins[-1].words != NO_DIFFERENCE and len(twins) < 3:
+                    twins.append(looked(feed, 1 + len(twins)))
+                assert twins[-1].words == NO_DIFFERENCE
                 sampled_from_inside(ranks[0], monkeypatch)
             finally:
                 feed.stop()
     finally:
         end(training)
     document = told("diagnose", str(file), "--json")
-    assert [twin.words, card.words] == [each["words"] for each in document["stacks"]]
+    assert [*(twin.words for twin in reversed(twins)), card.words] == [
+        each["words"] for each in document["stacks"]
+    ]

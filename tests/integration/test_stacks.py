@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S, complaints, wait_until
 
+from tuiadvisor.advisor.assemble.stack_cards import stack_cards
+from tuiadvisor.advisor.cluster.stack_looks import StackLooks
+from tuiadvisor.agent.discovery import find_ranks
+from tuiadvisor.agent.stack_samples import sample_processes
 from tuiadvisor.agent.stacks import find_spy
+from tuiadvisor.stream.probe_request import StackRequest
+from tuiadvisor.views.stack_card import StackCard
 
 pytest.importorskip("torch")
 
@@ -56,6 +62,16 @@ def stacks(ranks: list[subprocess.Popen[bytes]], *arguments: str) -> dict[str, A
     return document
 
 
+def where_they_stand(ranks: list[subprocess.Popen[bytes]]) -> StackCard:
+    """The card of the hang, rank 1 in question."""
+    processes = dict(enumerate(find_ranks([rank.pid for rank in ranks])))
+    looks = StackLooks()
+    for entry in sample_processes(processes, StackRequest(1, "hang", (1, 0), 1000)):
+        looks.take(entry)
+    (card,) = stack_cards(looks.newest_first())
+    return card
+
+
 def once_stuck(ranks: list[subprocess.Popen[bytes]]) -> dict[str, Any]:
     """As soon as a hang is seen; the other rank may still be on its way into the collective."""
     deadline_s = time.monotonic() + PATIENCE_S
@@ -90,6 +106,13 @@ def test_a_hang_is_tied_to_its_collective(tmp_path: Path) -> None:
         assert ("all_reduce", call["group"]) == (waiting["call"], waiting["call_group"])
         assert any(frame.startswith("oversleep (") for frame in missing["stack"])
         assert missing["call"] is None
+        stands = where_they_stand(ranks)
+        slept_at = HANGING.splitlines().index("        time.sleep(0.1)") + 1
+        assert stands.words == f"rank 1 stands at train.py:{slept_at} in oversleep"
+        waits_at = HANGING.splitlines().index("    dist.all_reduce(torch.ones(2), group=group)") + 1
+        assert [(1, f"train.py:{slept_at}"), (0, f"train.py:{waits_at}")] == [
+            (one.rank, one.place) for one in stands.stands
+        ]
         os.kill(ranks[1].pid, signal.SIGUSR1)
         wait_until((tmp_path / "held").exists, "rank 1 ran its handler")
         document = stacks(ranks)

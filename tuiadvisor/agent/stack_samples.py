@@ -103,7 +103,7 @@ class StackSamples:
 def sample_processes(processes: Mapping[int, RankProcess], request: StackRequest) -> list[Entry]:
     """The same of ranks that nobody watches: waits, and knows no steps."""
     targets = [
-        _Target(process, rank, process.pid, False, DEFAULT_BUDGET_PPM, False)
+        _Target(process, rank, process.pid, False, DEFAULT_BUDGET_PPM, request.subject == "hang")
         for rank, process in processes.items()
     ]
     with ThreadPoolExecutor(len(targets), thread_name_prefix="samples") as pool:

@@ -92,7 +92,10 @@ class RankPage(Page):
     tells_losses = True
     name = "rank"
     title = "Rank"
-    about = "'mean' is the mean of all ranks: a phase well above it is what makes this rank late."
+    about = (
+        "'mean' is the mean of all ranks: a phase well above it is what makes this rank late. Lines of code: shares of "
+        "samples times the step's time; 'within noise': so few samples do not tell the two ranks apart."
+    )
     commands: ClassVar = (
         Command(
             "capture",
