@@ -63,7 +63,18 @@ def compared(own: Sequence[CodeLine], peer: Sequence[CodeLine] | None) -> list[L
         for line in dict.fromkeys((*counts, *others))
         if counts[line] >= least * len(own) or (peer and others[line] >= least * len(peer))
     ]
-    found = [_compared(line, own, peer, len(lines)) for line in lines]
+    number = {line: index for index, line in enumerate(counts | others)}
+    own_at = np.array([number[line] for line in own])
+    peer_at = np.array([number[line] for line in peer]) if peer else None
+    found = [
+        _compared(
+            line,
+            (own_at == number[line]).astype(np.float64),
+            None if peer_at is None else (peer_at == number[line]).astype(np.float64),
+            len(lines),
+        )
+        for line in lines
+    ]
     return sorted(found, key=lambda one: (not one.differs, -_excess(one), -one.share))
 
 
@@ -76,20 +87,15 @@ def _excess(one: LineShare) -> float:
     return one.share - (one.peer_share or 0.0) if one.differs else 0.0
 
 
-def _compared(
-    line: CodeLine, own: Sequence[CodeLine], peer: Sequence[CodeLine] | None, num_lines: int
-) -> LineShare:
-    own_hits = np.array([one == line for one in own], dtype=float)
+def _compared(line: CodeLine, own_hits: Floats, peer_hits: Floats | None, num_lines: int) -> LineShare:
     num, share = int(own_hits.sum()), float(own_hits.mean())
     margin = NormalDist().inv_cdf(0.975) * float(np.sqrt(_variance(own_hits)))
-    if not peer:
+    if peer_hits is None:
         return LineShare(line, num, share, margin, None, None, differs=False)
-    peer_hits = np.array([one == line for one in peer], dtype=float)
     peer_share = float(peer_hits.mean())
-    differs = is_enough(own, peer) and abs(share - peer_share) > _least_difference(
-        own_hits, peer_hits, num_lines
-    )
-    return LineShare(line, num, share, margin, int(peer_hits.sum()), peer_share, differs)
+    is_beyond = abs(share - peer_share) > _least_difference(own_hits, peer_hits, num_lines)
+    differs = is_enough(own_hits, peer_hits) and is_beyond
+    return LineShare(line, num, share, margin, int(peer_hits.sum()), peer_share, differs=differs)
 
 
 def _least_difference(own_hits: Floats, peer_hits: Floats, num_lines: int) -> float:
