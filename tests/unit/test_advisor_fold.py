@@ -96,6 +96,11 @@ def test_ranks_that_make_no_step_say_why_also_when_the_probe_has_left() -> None:
         folded([status(1, killed)]).view()
     )
     assert why_stepless(folded([]).view()) is None
+    waits = {"rank": 0, "state": "live", "no_step": "it waits"}
+    stopped = {"rank": 1, "state": "waiting_to_attach", "detail": "it is stopped (state T)"}
+    assert "rank 1: it is stopped (state T)" == why_stepless(
+        folded([hello(Job(num_ranks=2), "node0"), status(1, [waits, stopped])]).view()
+    )
 
 
 def test_ranks_that_are_all_refused_are_a_failure_with_its_reason() -> None:

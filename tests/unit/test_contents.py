@@ -104,3 +104,21 @@ def test_the_command_prints_one_document(tmp_path: Path, capfd: pytest.CaptureFi
     assert 2 == main(["info", str(tmp_path)])
     printed = capfd.readouterr()
     assert ("", 1) == (printed.out, printed.err.count("\n"))
+
+
+def test_diagnose_says_what_is_cut_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside a verdict that looks like any other; a whole recording is told nothing of."""
+    path = recording(tmp_path / "a.tuirec", Job(num_steps=60))
+    assert 0 == main(["diagnose", str(path)])
+    assert "" == capsys.readouterr().err
+    path.write_bytes(path.read_bytes()[:-7])
+    assert 0 == main(["diagnose", str(path)])
+    assert f"{path}: recording ends inside a frame" in capsys.readouterr().err
+
+
+def test_a_range_without_an_end_is_said_as_it_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recording(tmp_path / "a.tuirec", Job(num_steps=60))
+    assert 2 == main(["diagnose", str(path), "--steps", "999:"])
+    assert "--steps 999:: nothing there" in capsys.readouterr().err

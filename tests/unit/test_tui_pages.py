@@ -293,3 +293,12 @@ def test_an_ended_run_cannot_be_seen_in_detail() -> None:
     """The key says why."""
     rows = screen(STATES["finished"], 80, 24, ("4", "D"))
     assert "the run has ended" in rows[-1]
+
+
+def test_goodput_of_an_earlier_moment_has_its_reason_and_the_window_its_name() -> None:
+    """It was "no step yet, or an earlier moment" beside a figure of goodput that was of other seconds."""
+    past = replace(views.straggler(), wall=None)
+    assert "an earlier moment is shown" in "\n".join(screen(views.live(past), 80, 24, ("W",)))
+    assert "goodput of steady steps" in "\n".join(screen(views.live(past), 160, 45))
+    none_yet = replace(past, last_step=None)
+    assert "goodput unknown: no step was seen yet" in "\n".join(screen(views.live(none_yet), 80, 24, ("W",)))

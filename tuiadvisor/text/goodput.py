@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.goodput import Goodput
 
 NO_STEPS = "no step was seen yet"
-EARLIER = "it is of the run until now, and an earlier moment is shown: End goes to the newest"
+EARLIER = "an earlier moment is shown; End goes to the newest"
 
 
 def headline(found: Goodput) -> str:
