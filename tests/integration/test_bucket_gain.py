@@ -45,6 +45,7 @@ def assert_possible(found: ExchangeView) -> None:
     )
 
 
+@pytest.mark.extended
 def test_buckets_are_seen_as_ddp_makes_them(tmp_path: Path) -> None:
     """All layers in one bucket, then two in each: bytes and order are DDP's own, and no promise is too large."""
     slow = ("--backward-ms", "15")

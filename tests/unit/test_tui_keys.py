@@ -28,7 +28,13 @@ BEFORE = {"ranks": ("1",), "open_all": ("2", "a")}
 KEYS = [(command.name, key) for command in command_table().commands for key in command.keys]
 
 
-@pytest.mark.parametrize("state", [views.live(views.straggler()), views.replay()], ids=["live", "replay"])
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(views.live(views.straggler()), id="live"),
+        pytest.param(views.replay(), id="replay", marks=pytest.mark.extended),
+    ],
+)
 @pytest.mark.parametrize(("name", "key"), KEYS, ids=[f"{name}-{key}" for name, key in KEYS])
 async def test_every_key_is_answered(
     name: str, key: str, state: FeedState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
