@@ -182,12 +182,14 @@ class FakeDesk:
         self.commands.append(command)
 
 
-def guided_session(answers: dict[str, str | float] | None = None) -> Guided:
+def guided_session(answers: dict[str, str | float] | None = None, last: str = "") -> Guided:
     """The session on the straggler, as the engine holds it."""
     recorded = Recorded("before.tuirec", views.straggler(), 268_800)
     questions = load_questions()
     intent = Intent(objective="cost", price_per_device_hour=2.5, remaining_steps=100_000)
-    return guided(conduct([recorded], intent, answers or {}, questions), "saved in before.session.json")
+    return guided(
+        conduct([recorded], intent, answers or {}, questions, last=last), "saved in before.session.json"
+    )
 
 
 STEP = Quantity("step_s", "step", "s", 1.0)

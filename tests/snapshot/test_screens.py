@@ -162,6 +162,11 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
         ("5", "right", "down"),
     ),
     "advisor-answer": (desks.desk(session=desks.guided_session()), ("5", "right", "right", "down", "enter")),
+    "dialogue": (desks.desk(session=desks.guided_session()), ("d",)),
+    "dialogue-answered": (
+        desks.desk(session=desks.guided_session({"host_cpus_full": "no"}, "host_cpus_full")),
+        ("d",),
+    ),
     "advisor-reading": (desks.desk(session_note="reading before.tuirec: 43 %"), ("5",)),
     "timeline": (desks.desk(timeline=views.timeline()), ("Z", "down", "+")),
     "timeline-none": (desks.desk(timeline_note="no recording is open: tuiadvisor open TRACE"), ("Z",)),

@@ -16,7 +16,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_saved
 from tuiadvisor.session.conduct import Recorded, Session, conduct
 from tuiadvisor.session.document import document, saved_history
-from tuiadvisor.session.guided import Guided, guided
+from tuiadvisor.session.guided import SKIP, Guided, guided
 from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor_rules.questions import load_questions
@@ -26,11 +26,20 @@ if TYPE_CHECKING:
 
     from tuiadvisor.session.conduct import Bottleneck
     from tuiadvisor.views.run_view import RunView
+    from tuiadvisor_rules.questions import Question
 
 
 def session_file(recording: str) -> Path | None:
     """Where the session on a recording is kept; None for a run that is not recorded."""
     return Path(recording).with_suffix(".session.json") if recording else None
+
+
+def _checked(question: Question, text: str) -> str | float:
+    """The answer; a mistake names what was asked, as it stands on the screen."""
+    try:
+        return checked_answer(question, text)
+    except TuiadvisorError as error:
+        raise TuiadvisorError(f"{question.ask} {str(error).removeprefix(f'{question.id}: ')}") from None
 
 
 class GuidedAdvice:
@@ -46,6 +55,8 @@ class GuidedAdvice:
         self.machine = read_machine()
         self.runs: list[Recorded] = []
         self.problem = ""  # why nothing is saved
+        self.last = ""  # the question that was answered last
+        self.skipped: set[str] = set()
         saved = read_saved(file) if file is not None else None
         self.history: tuple[Bottleneck, ...] = saved_history(saved, str(file))
         # The file lies beside its recording: its answers are for this run however often it was read meanwhile.
@@ -68,8 +79,12 @@ class GuidedAdvice:
         question = next((one for one in self.questions if one.id == name), None)
         if question is None:
             raise TuiadvisorError(f"no question {name!r}")
+        self.last = name
+        if text == SKIP:
+            self.skipped.add(name)
+            return
         if text:
-            self.answers[name] = checked_answer(question, text)
+            self.answers[name] = _checked(question, text)
         else:
             self.answers.pop(name, None)
         self._save(self._session())
@@ -80,7 +95,14 @@ class GuidedAdvice:
 
     def _session(self) -> Session:
         return conduct(
-            self.runs, self.intent, self.answers, self.questions, self.history, machine=self.machine
+            self.runs,
+            self.intent,
+            self.answers,
+            self.questions,
+            self.history,
+            machine=self.machine,
+            last=self.last,
+            skipped=self.skipped,
         )
 
     def _saved(self) -> str:

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tuiadvisor.session.decide import Decision, decide
+from tuiadvisor.session.dialogue import dialogue
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.measured import measured_answers
@@ -23,9 +24,10 @@ from tuiadvisor.shellword import shell_word
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from tuiadvisor.session.answer import Why
+    from tuiadvisor.session.dialogue import Dialogue
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.machine import Machine
     from tuiadvisor.session.material import Material
@@ -85,6 +87,7 @@ class Session:
     loop: Loop
     whys: tuple[Why, ...]
     history: tuple[Bottleneck, ...]  # oldest first, this run last
+    dialogue: Dialogue  # what to ask next
 
 
 def conduct(
@@ -95,8 +98,13 @@ def conduct(
     history: Sequence[Bottleneck] = (),
     *,
     machine: Machine | None = None,
+    last: str = "",
+    skipped: Collection[str] = (),
 ) -> Session:
-    """The session on the first run; the others are configurations to compare with."""
+    """The session on the first run; the others are configurations to compare with.
+
+    last: the question that was answered last; skipped: those that are not to be asked one by one again.
+    """
     name, view = runs[0].name, runs[0].view
     run, *others = (
         facts(entry.name, entry.view, entry.gradient_bytes, entry.num_collectives) for entry in runs
@@ -124,6 +132,7 @@ def conduct(
         _loop(material, decision, before),
         tuple(why(entry, run, material.others, material.machine) for entry in NAMES),
         (*before, mark),
+        dialogue(questions, intent, dict(answers), again, last=last, skipped=skipped),
     )
 
 

@@ -14,6 +14,7 @@ from tuiadvisor.views.names import limit_name
 if TYPE_CHECKING:
     from tuiadvisor.session.conduct import Session
     from tuiadvisor.session.decide import Kind
+    from tuiadvisor.session.dialogue import Dialogue
     from tuiadvisor.session.stages import Stage
 
 # What stands in the list of patterns, where there is no room for a sentence.
@@ -25,6 +26,9 @@ SHORT: Final = {
     "P5": "Effort",
     "P6": "Cost",
 }
+
+
+SKIP: Final = "skip"  # instead of an answer: not to be asked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Guided:
     verify: str
     loop: tuple[tuple[str, str], ...]  # (name, text): baseline, hypothesis, one change, commands
     saved: str  # where the answers are kept, or why they are not
+    dialogue: Dialogue | None = None  # one question at a time
 
 
 def guided(session: Session, saved: str) -> Guided:
@@ -65,4 +70,5 @@ def guided(session: Session, saved: str) -> Guided:
             *(("run" if place == 0 else "then", command) for place, command in enumerate(loop.commands)),
         ),
         saved=saved,
+        dialogue=session.dialogue,
     )

@@ -31,7 +31,9 @@ ANSWERS_OF_INTENT: Final = {
     "price": "price_per_device_hour",
     "restart_min": "restart_min",
     "restarts_per_day": "failures_per_day",
+    "remaining_steps": "remaining_steps",
 }
+OTHER_REMAINS: Final = ("remaining_samples", "remaining_tokens", "remaining_epochs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ def gather(
         for name, key in ANSWERS_OF_INTENT.items()
         if name in answers and getattr(intent, key) is None
     }
+    if any(getattr(intent, name) is not None for name in OTHER_REMAINS):
+        stated.pop("remaining_steps", None)  # the intent says it in another unit
     intent = changed(intent, stated)
     steps = stated_steps(intent, run.samples_per_step, run.tokens_per_step)
     price = price_of_device_hour(intent)

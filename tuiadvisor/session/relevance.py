@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.decide import decide
+from tuiadvisor.session.material import OTHER_REMAINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -34,6 +35,7 @@ SUPPOSED: Final = {
 }
 SUPPOSED_ANSWERS: Final[dict[str, float]] = {"checkpoint_every": 30.0, "effort_hours": 1.0}
 FIELDS: Final = {
+    "remaining_steps": "remaining_steps",
     "price": "price_per_device_hour",
     "restart_min": "restart_min",
     "restarts_per_day": "failures_per_day",
@@ -44,9 +46,11 @@ def moving(
     questions: tuple[Question, ...], intent: Intent, answers: Answers, gather: Gather
 ) -> frozenset[str]:
     """Ids of the questions whose answers change an outcome."""
+    is_stated = any(getattr(intent, name) is not None for name in OTHER_REMAINS)
     return frozenset(
         question.id
         for question in questions
+        if not (is_stated and question.id == "remaining_steps")
         if question.id in ALWAYS
         or _moves(question, intent, answers, gather)
         or _moves(question, _supposed(question, intent), _with_supposed(question, answers), gather)
@@ -85,10 +89,7 @@ def _supposed(question: Question, intent: Intent) -> Intent:
     missing = {
         name: value for name, value in SUPPOSED.items() if getattr(intent, name) is None and name != own
     }
-    if any(
-        getattr(intent, name) is not None
-        for name in ("remaining_samples", "remaining_tokens", "remaining_epochs")
-    ):
+    if any(getattr(intent, name) is not None for name in OTHER_REMAINS):
         missing.pop("remaining_steps", None)
     return replace(intent, **missing)  # type: ignore[arg-type]  # by the names of its own fields
 

@@ -73,7 +73,7 @@ def _stage(pattern: str, material: Material, questions: list[Question], worth: f
         for one in questions
         if _answer(one.id, material) is not None or (one.id in worth and one.concerns(material.values))
     ]
-    asked = tuple(_asked(one, _answer(one.id, material)) for one in concerned)
+    asked = tuple(asked_of(one, _answer(one.id, material)) for one in concerned)
     unknown = [(item.name, item.measure) for item in items if item.text is None]
     unknown += [(one.ask, one.measure) for one in asked if one.answer is None]
     return Stage(
@@ -96,7 +96,8 @@ def _answer(name: str, material: Material) -> Answer | None:
     return stated
 
 
-def _asked(question: Question, answer: Answer | None) -> Asked:
+def asked_of(question: Question, answer: Answer | None) -> Asked:
+    """A question with its answer, if there is one."""
     key = "any" if question.kind in {"number", "text"} else answer
     known = isinstance(key, str) and answer is not None
     return Asked(

@@ -36,7 +36,7 @@ class CommandTable:
     def usable(self, names: Iterable[str], state: FeedState, page: Page) -> list[Command]:
         """Return the commands that would work now."""
         found = (self.by_name[name] for name in names)
-        return [command for command in found if not command.why_not(state, page)]
+        return [command for command in found if not page.refusal(command, state)]
 
 
 def label(command: Command, state: FeedState, page: Page) -> str:

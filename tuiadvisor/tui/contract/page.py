@@ -135,6 +135,7 @@ class Page:
         Mapping[str, str]
     ] = {}  # what it does here, in words, where that is not what it usually does
     does: ClassVar[Mapping[str, Callable[[Place], None]]] = {}  # and the doing
+    own: ClassVar[frozenset[str]] = frozenset()  # of `does`: where no usual condition stands in their way
     opens: ClassVar[Mapping[str, Callable[[Place, str], None]]] = {}  # kind of target: what enter on one does
 
     def __init__(self) -> None:
@@ -153,6 +154,10 @@ class Page:
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return exactly the rows to draw, at most `height`."""
         raise NotImplementedError
+
+    def refusal(self, command: Command, state: FeedState) -> str:
+        """Why a command cannot be used on this page now, or an empty text."""
+        return "" if command.name in self.own else command.why_not(state, self)
 
     # --- what it is told, whether it is on top or not
 

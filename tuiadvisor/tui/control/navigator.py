@@ -219,7 +219,7 @@ class Navigator:
         """Do a command as the page on top does it, or say why it cannot be done."""
         self.message = ""
         command = self.table.by_name[name]
-        reason = command.why_not(self.state, self.page)
+        reason = self.page.refusal(command, self.state)
         if reason:
             self.say(f"{command.shown}: {reason}")
         else:

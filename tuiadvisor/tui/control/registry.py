@@ -27,6 +27,7 @@ from tuiadvisor.tui.control import everywhere, in_time
 from tuiadvisor.tui.pages.comparison import ComparePage
 from tuiadvisor.tui.pages.details import FindingPage
 from tuiadvisor.tui.pages.device_work import DeviceWorkPage
+from tuiadvisor.tui.pages.dialogue import DialoguePage
 from tuiadvisor.tui.pages.efficiency import EfficiencyPage
 from tuiadvisor.tui.pages.events import EventsPage
 from tuiadvisor.tui.pages.goodput import GoodputPage
@@ -55,6 +56,7 @@ PAGES: Final[tuple[type[Page], ...]] = (
     Pipeline,
     OverlapPage,
     Guidance,
+    DialoguePage,
     ScalingPage,
     GoodputPage,
     ComparePage,

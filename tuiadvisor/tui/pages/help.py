@@ -87,7 +87,7 @@ def _terms(page: Page, shown: Shown, width: int) -> list[Line]:
 
 
 def _command(command: Command, state: FeedState, page: Page, width: int) -> Line:
-    reason = command.why_not(state, page)
+    reason = page.refusal(command, state)
     role = "dim" if reason else "text"
     name = page.labels.get(command.name, command.label)
     cells = [Cell(command.shown, 6, "dim" if reason else "accent"), Cell(name, 14, role)]
@@ -98,7 +98,7 @@ def _command(command: Command, state: FeedState, page: Page, width: int) -> Line
 
 
 def _short(command: Command, state: FeedState, page: Page) -> Line:
-    reason = command.why_not(state, page)
+    reason = page.refusal(command, state)
     return row(
         [
             Cell(command.shown, 6, "dim" if reason else "accent"),
@@ -189,7 +189,7 @@ class PalettePage(Page):
         return sorted(found, key=lambda command: not all(word in command.label.lower() for word in words))
 
     def _row(self, command: Command, state: FeedState, width: int) -> Line:
-        reason = command.why_not(state, self.below)
+        reason = self.below.refusal(command, state)
         about = reason or command.about
         cells = [
             Cell(command.shown, 6, "dim" if reason else "accent"),

@@ -1,0 +1,190 @@
+"""One question at a time: the best one, what an answer moves, and when nothing more is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from snapshot import desks, views
+from synthetic_run import Fault, Job, final_view
+from test_tui_navigator import Keyboard
+
+from tuiadvisor.app.advising import GuidedAdvice
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.dialogue import MAX_ANSWERS, tried
+from tuiadvisor.session.guided import SKIP, guided
+from tuiadvisor.session.intent import Intent
+from tuiadvisor.tui.contract.desk import Answer
+from tuiadvisor.tui.pages.dialogue import DialoguePage
+from tuiadvisor_rules.questions import load_questions
+
+QUESTIONS = load_questions()
+LATE = Recorded("late", final_view(Job(num_ranks=4, num_steps=200, faults=(Fault("data", (2,), 0.02),))))
+SLOW_INPUT = Recorded("input", final_view(Job(num_ranks=4, num_steps=200, data_s=0.03)))
+SMALL = Recorded("8", final_view(Job(num_ranks=8, num_steps=200)))
+LARGE = Recorded("16", final_view(Job(num_ranks=16, num_steps=200, forward_s=0.004, backward_s=0.006)))
+STALLED = Recorded("hang", views.stalled())
+STORIES = {"slow": (LATE,), "input": (SLOW_INPUT,), "more devices": (SMALL, LARGE), "hang": (STALLED,)}
+
+
+def held(
+    runs: tuple[Recorded, ...], answers: dict[str, str | float], last: str = "", skipped: tuple[str, ...] = ()
+) -> Session:
+    return conduct(runs, Intent(), answers, QUESTIONS, last=last, skipped=skipped)
+
+
+def standing(session: Session) -> tuple[object, ...]:
+    """What a question may move."""
+    found = session.dialogue
+    return found.decision, found.change, found.causes[0].words if found.causes else ""
+
+
+@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("place", [0, -1])
+def test_each_story_ends_within_seven_answers(story: str, place: int) -> None:
+    """Whatever is answered; and then it says why nothing more is asked."""
+    answers: dict[str, str | float] = {}
+    last = ""
+    while (asked := held(STORIES[story], answers, last).dialogue.question) is not None:
+        last = asked.id
+        answers[last] = tried(next(one for one in QUESTIONS if one.id == last))[place]
+        assert len(answers) <= MAX_ANSWERS
+    assert held(STORIES[story], answers, last).dialogue.why_over
+
+
+@pytest.mark.parametrize("story", ["slow", "input"])
+def test_the_first_question_moves_decision_change_or_first_cause(story: str) -> None:
+    """Two of its answers lead to different places, and it says which."""
+    dialogue = held(STORIES[story], {}).dialogue
+    assert dialogue.question is not None
+    question = next(one for one in QUESTIONS if one.id == dialogue.question.id)
+    places = {standing(held(STORIES[story], {question.id: answer})) for answer in tried(question)}
+    assert len(places) > 1
+    assert "separate" in dialogue.why_asked
+
+
+def test_an_answer_moves_the_list_and_rewrites_the_one_change() -> None:
+    """Before and now stand beside one another; what is stated is never the measured loss."""
+    before = held((LATE,), {}).dialogue
+    after = held((LATE,), {"host_cpus_full": "no"}, "host_cpus_full").dialogue
+    assert all(cause.before is None for cause in before.causes)
+    moved = {cause.words: (cause.before, cause.now) for cause in after.causes}
+    was, now = moved["too few loader workers"]
+    assert was is not None
+    assert was < now
+    assert after.change_before == before.change != after.change
+    assert sum(cause.now for cause in after.causes) == pytest.approx(1.0)
+
+
+def test_an_answer_may_change_the_decision() -> None:
+    """With what it was before."""
+    dialogue = held((LATE,), {"run_worth_finishing": "as good"}, "run_worth_finishing").dialogue
+    assert (dialogue.decision_before, dialogue.decision, dialogue.question) == ("tune", "stop", None)
+
+
+def test_the_remaining_run_is_asked_where_the_decision_needs_it() -> None:
+    """How long it is decides whether forty hours of work pay; an intent that says it in samples is enough."""
+    answers: dict[str, str | float] = {"effort_hours": 40.0}
+    skipped = tuple(one.id for one in QUESTIONS if one.id != "remaining_steps")
+    asked = held((LATE,), answers, skipped=skipped).dialogue.question
+    assert asked is not None
+    assert asked.id == "remaining_steps"
+    assert held((LATE,), {**answers, "remaining_steps": 1000.0}).dialogue.decision == "stop"
+    assert held((LATE,), {**answers, "remaining_steps": 1e8}).dialogue.decision == "tune"
+    stated = conduct((LATE,), Intent(remaining_samples=1e9), answers, QUESTIONS, skipped=skipped)
+    assert stated.dialogue.question is None
+
+
+def test_what_was_skipped_is_not_asked_again() -> None:
+    """Until nothing is left."""
+    skipped: tuple[str, ...] = ()
+    for _ in range(len(QUESTIONS)):
+        asked = held((LATE,), {}, skipped=skipped).dialogue.question
+        if asked is None:
+            break
+        assert asked.id not in skipped
+        skipped = (*skipped, asked.id)
+    assert asked is None
+
+
+def test_nothing_of_a_pipeline_is_asked_without_one() -> None:
+    """Also where nobody knows whether there is one."""
+    unknown = Recorded("a", replace(LATE.view, run=replace(LATE.view.run, parallel={})))
+    skipped: tuple[str, ...] = ()
+    while (asked := held((unknown,), {}, skipped=skipped).dialogue.question) is not None:
+        skipped = (*skipped, asked.id)
+    assert not {"stages_equal", "micro_batches"} & {*skipped}
+
+
+def test_a_job_that_hangs_is_asked_nothing() -> None:
+    """What lets it go on comes first."""
+    dialogue = held((STALLED,), {}).dialogue
+    assert dialogue.question is None
+    assert "hangs" in dialogue.why_over
+
+
+def board() -> Keyboard:
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(held((LATE,), {}), "")))
+    keyboard.press("d")
+    return keyboard
+
+
+def test_y_and_n_answer_what_is_asked_and_never_jump() -> None:
+    """Nor copy, nor go to a finding; s skips."""
+    keyboard = board()
+    asked = keyboard.place.at(DialoguePage).question()
+    assert asked is not None
+    keyboard.press("n", "y", "s")
+    answers = [one for one in keyboard.shell.asked if isinstance(one, Answer)]
+    assert [Answer(asked.id, word) for word in ("no", "yes", SKIP)] == answers
+    assert keyboard.page == "dialogue"
+    assert not keyboard.shell.copied
+
+
+def test_n_where_no_yes_or_no_is_asked_says_what_is() -> None:
+    """And where nothing is asked, that."""
+    number = held((LATE,), {"effort_hours": 40.0}, skipped=tuple(
+        one.id for one in QUESTIONS if one.id != "remaining_steps"))  # fmt: skip
+    for session, words in (
+        (number, "How many steps of this run remain?"),
+        (held((STALLED,), {}), "nothing is asked"),
+    ):
+        keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(session, "")))
+        keyboard.press("d")
+        assert words in keyboard.press("n")
+        assert keyboard.page == "dialogue"
+        assert not [one for one in keyboard.shell.asked if isinstance(one, Answer)]
+
+
+def test_a_number_is_typed() -> None:
+    """Enter asks for it at once: it is all that can be chosen."""
+    number = held((LATE,), {"effort_hours": 40.0}, skipped=tuple(
+        one.id for one in QUESTIONS if one.id != "remaining_steps"))  # fmt: skip
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(number, "")))
+    keyboard.press("d", "enter", *"5000", "enter")
+    assert keyboard.shell.asked[-1] == Answer("remaining_steps", "5000")
+
+
+def test_a_mistake_names_the_question_not_a_key() -> None:
+    """As it stands on the screen."""
+    advice = GuidedAdvice("", None, (), Intent())
+    advice.take(LATE.view)
+    with pytest.raises(TuiadvisorError, match="How many steps of this run remain") as found:
+        advice.answer("remaining_steps", "many")
+    assert "remaining_steps" not in str(found.value)
+
+
+def test_an_answer_and_a_skip_lead_to_another_question() -> None:
+    """The session behind the screen keeps both."""
+    advice = GuidedAdvice("", None, (), Intent())
+    advice.take(LATE.view)
+    seen = []
+    for word in ("no", SKIP):
+        found = advice.conduct().dialogue
+        assert found is not None
+        assert found.question is not None
+        seen.append(found.question.id)
+        advice.answer(found.question.id, word)
+    assert len({*seen}) == 2
+    assert list(advice.answers) == seen[:1]

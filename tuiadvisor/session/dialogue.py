@@ -1,0 +1,226 @@
+"""One question at a time: the one that splits the remaining causes best, until no answer would change anything.
+
+In: a way to gather a session anew with other answers.  Out: Dialogue. A question is asked only if two of its answers
+lead to another decision, another ONE change or another first cause, now or together with one more answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.session.decide import Kind, decide
+from tuiadvisor.session.material import ANSWERS_OF_INTENT, OTHER_REMAINS
+from tuiadvisor.session.measured import measured_answers, with_measured
+from tuiadvisor.session.relevance import choices
+from tuiadvisor.session.stages import Asked, asked_of
+from tuiadvisor.session.suspects import weights
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from tuiadvisor.session.intent import Intent
+    from tuiadvisor.session.material import Material
+    from tuiadvisor.session.relevance import Answers, Gather
+    from tuiadvisor_rules.questions import Question
+
+MAX_ANSWERS: Final = 7
+HANG: Final = "hang"
+OF_PIPELINES: Final = frozenset({"uneven-stages", "pipeline-bubble"})
+OF_THE_REST: Final = frozenset({"run_worth_finishing", "restart_min", "restarts_per_day", "checkpoint_every"})
+# Numbers to try: small and large enough that whatever could depend on them does. Nothing is concluded from them.
+NUMBERS: Final[dict[str, tuple[float, float]]] = {
+    "remaining_steps": (1e3, 1e8),
+    "effort_hours": (0.1, 1000.0),
+    "price": (0.01, 1000.0),
+    "restart_min": (0.0, 1e4),
+}
+# As if answered, where they can be asked: a question may be the first of two that change something.
+WORLDS: Final[tuple[dict[str, str | float], ...]] = (
+    {},
+    {"effort_hours": 40.0, "price": 2.0},
+    {"remaining_steps": 1e6, "objective": "time", "price": 2.0},
+    {"remaining_steps": 1e6, "objective": "cost", "price": 2.0},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One row of the list."""
+
+    words: str
+    before: float | None  # its share of all weight before the last answer; None: there was none
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue:
+    """One moment: what is asked, what the last answer moved, what stands now."""
+
+    question: Asked | None  # None: nothing more would change anything
+    why_asked: str  # what its answers would separate
+    why_over: str  # why nothing is asked any more
+    causes: tuple[Cause, ...]  # heaviest first
+    change: str
+    change_before: str  # "" where the last answer left it as it was
+    decision: Kind
+    decision_before: Kind | None  # None where the last answer left it as it was
+    why: str
+    last: str  # "question: answer"
+    num_answers: int
+    num_left: int  # questions that could still change it
+
+
+def dialogue(
+    questions: tuple[Question, ...],
+    intent: Intent,
+    answers: Answers,
+    gather: Gather,
+    *,
+    last: str = "",
+    skipped: Collection[str] = (),
+) -> Dialogue:
+    """answers: those given so far; last: the question that was answered last; skipped: not to be asked again."""
+    material = gather(intent, answers)
+    kind, change = _stands(material)
+    former = {name: value for name, value in answers.items() if name != last}
+    was = gather(intent, former) if last in answers else None
+    kind_before, change_before = (kind, change) if was is None else _stands(was)
+    open_ones = _open(questions, material, answers, skipped)
+    worth = [one for one in open_ones if _moves(one, intent, answers, gather, open_ones)]
+    why_over = _why_over(material, worth, len(answers))
+    chosen = None if why_over else max(worth, key=lambda one: _split(one, intent, answers, gather))
+    return Dialogue(
+        question=None if chosen is None else asked_of(chosen, None),
+        why_asked="" if chosen is None else _separates(chosen, intent, answers, gather),
+        why_over=why_over,
+        causes=_causes(material, was),
+        change=change,
+        change_before=change_before if change_before != change else "",
+        decision=kind,
+        decision_before=kind_before if kind_before != kind else None,
+        why=decide(material.case).why,
+        last=_last(questions, answers, last),
+        num_answers=len(answers),
+        num_left=0 if why_over else len(worth),
+    )
+
+
+def _stands(material: Material) -> tuple[Kind, str]:
+    """The decision, and the ONE change that follows."""
+    decision = decide(material.case)
+    if any(one.id == HANG for one in material.run.findings) or decision.decision == "tune":
+        return decision.decision, _first_change(material)
+    if decision.decision == "rescale":
+        return "rescale", f"Go on with {decision.num_devices} devices; change nothing else."
+    return decision.decision, "none"
+
+
+def _first_change(material: Material) -> str:
+    hangs = [one for one in material.levers if one.finding.id == HANG]
+    prospect = material.case.prospect
+    first = hangs or [one for one in material.levers if prospect and one.finding.id == prospect.finding]
+    if not first:
+        return "open: what was found has no change that is known"
+    action = first[0].action
+    return action.text + (f" ({action.command})" if action.command else "")
+
+
+def _weights(material: Material) -> dict[str, float]:
+    return weights(material.run, with_measured(material.run, material.answers))
+
+
+def _open(
+    questions: tuple[Question, ...], material: Material, answers: Answers, skipped: Collection[str]
+) -> list[Question]:
+    """What may be asked of this run: nothing that was seen, stated or answered, nothing of what it does not have."""
+    seen, run = measured_answers(material.run), material.run
+    states_rest = any(getattr(material.intent, name) is not None for name in OTHER_REMAINS)
+    stated = {"remaining_steps"} if states_rest else set()
+    over = OF_THE_REST if run.is_over else frozenset()
+    return [
+        one
+        for one in questions
+        if one.id not in {*answers, *skipped, *seen, *stated, *over}
+        and one.kind != "text"
+        and one.concerns(material.values)
+        and ((run.num_stages or 0) > 1 or not OF_PIPELINES & {*one.covers})
+        and not _is_stated(one, material.intent)
+    ]
+
+
+def _is_stated(question: Question, intent: Intent) -> bool:
+    return getattr(intent, ANSWERS_OF_INTENT.get(question.id, ""), None) is not None
+
+
+def tried(question: Question) -> tuple[str | float, ...]:
+    """Answers to try."""
+    return NUMBERS.get(question.id) or choices(question)
+
+
+def _key(material: Material) -> tuple[object, ...]:
+    """What a dialogue is about: decision, size, ONE change, first cause."""
+    return (*_stands(material), decide(material.case).num_devices, next(iter(_weights(material)), ""))
+
+
+def _moves(
+    question: Question, intent: Intent, answers: Answers, gather: Gather, open_ones: list[Question]
+) -> bool:
+    askable = {one.id for one in open_ones} - {question.id}
+    worlds = [{name: value for name, value in world.items() if name in askable} for world in WORLDS]
+    return any(
+        len({_key(gather(intent, {**world, **answers, question.id: answer})) for answer in tried(question)})
+        > 1
+        for number, world in enumerate(worlds)
+        if world not in worlds[:number]
+    )
+
+
+def _split(question: Question, intent: Intent, answers: Answers, gather: Gather) -> tuple[float, bool, str]:
+    """How much of the doubt between causes it takes away, in bits, and whether it changes the decision at once."""
+    found = [gather(intent, {**answers, question.id: answer}) for answer in tried(question)]
+    doubt = _entropy(_weights(gather(intent, answers)))
+    after = [_entropy(_weights(one)) for one in found]
+    decides = len({_stands(one)[0] for one in found}) > 1
+    return round(doubt - sum(after) / max(len(after), 1), 6), decides, question.id
+
+
+def _entropy(shares: Mapping[str, float]) -> float:
+    return -sum(share * log2(share) for share in shares.values() if share > 0)
+
+
+def _separates(question: Question, intent: Intent, answers: Answers, gather: Gather) -> str:
+    """What its answers would tell apart, in words."""
+    found = [gather(intent, {**answers, question.id: answer}) for answer in tried(question)]
+    first = list(dict.fromkeys(next(iter(_weights(one)), "") for one in found))
+    if len(first) > 1:
+        return f"it would separate “{first[0]}” from “{first[1]}”"
+    kinds = list(dict.fromkeys(_stands(one)[0] for one in found))
+    if len(kinds) > 1:
+        return f"it decides between {kinds[0]} and {kinds[1]}"
+    if len({_stands(one)[1] for one in found}) > 1:
+        return "it decides which change comes first"
+    return "together with one more answer it may change the decision"
+
+
+def _why_over(material: Material, worth: list[Question], num_answers: int) -> str:
+    if any(one.id == HANG for one in material.run.findings):
+        return "The job hangs: nothing else can be decided until it moves again."
+    if material.case.result_as_good_now:
+        return "The result is as good if the run ends today: nothing is left to change."
+    if not material.run.enough:
+        return "Too few steps were seen for a decision; no answer replaces them."
+    if num_answers >= MAX_ANSWERS:
+        return f"{num_answers} answers were given: measure now, what is left is in the six patterns."
+    return "" if worth else "No further answer would change the decision, the change or the first cause."
+
+
+def _causes(material: Material, was: Material | None) -> tuple[Cause, ...]:
+    now, before = _weights(material), {} if was is None else _weights(was)
+    return tuple(Cause(words, before.get(words), share) for words, share in now.items())
+
+
+def _last(questions: tuple[Question, ...], answers: Answers, last: str) -> str:
+    asked = next((one.ask for one in questions if one.id == last), "")
+    return f"{asked} {answers[last]}" if last in answers else ""

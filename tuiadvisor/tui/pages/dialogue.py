@@ -1,0 +1,182 @@
+"""Dialogue: one question, what its answers would separate, the causes before and now, the ONE change, the decision.
+
+In: the session of the desk.  Out: rows; answers go to the desk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tuiadvisor.session.guided import SKIP
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, wrap
+from tuiadvisor.tui.contract.desk import Advise, Answer
+from tuiadvisor.tui.contract.page import Command, Page
+from tuiadvisor.tui.contract.prompt import Prompt
+from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.details import bullet
+from tuiadvisor.tui.pages.guidance import answer_hint, typed_answer
+
+if TYPE_CHECKING:
+    from tuiadvisor.session.dialogue import Cause, Dialogue
+    from tuiadvisor.session.stages import Asked
+    from tuiadvisor.text.line import Target
+    from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
+
+MARGIN: Final = 1
+WIDE: Final = 110  # columns from which the causes stand beside the question
+WEIGHT_WIDTH: Final = 20
+MAX_CAUSES: Final = 8
+WORDS: Final = {"yes_no": ("yes", "no")}
+
+
+def show_dialogue(place: Place) -> None:
+    """The session on what is shown, question by question."""
+    place.shell.ask(Advise())
+    place.show("dialogue")
+
+
+def say_word(place: Place, word: str) -> None:
+    """Answer yes or no where that is asked; nothing else ever happens."""
+    asked = place.at(DialoguePage).question()
+    if asked is None:
+        place.say("nothing is asked now")
+    elif asked.kind != "yes_no":
+        place.say(f"“{asked.ask}” wants {answer_hint(asked)}: enter")
+    else:
+        place.shell.ask(Answer(asked.id, word))
+
+
+def skip(place: Place) -> None:
+    """Another question instead."""
+    asked = place.at(DialoguePage).question()
+    if asked is None:
+        place.say("nothing is asked now")
+    else:
+        place.shell.ask(Answer(asked.id, SKIP))
+
+
+def answer(place: Place, word: str) -> None:
+    """The chosen word, or ask for what has to be typed."""
+    asked = place.at(DialoguePage).question()
+    if asked is None:
+        return
+    if word:
+        place.shell.ask(Answer(asked.id, word))
+        return
+    question = asked
+
+    def keep(typed: str) -> None:
+        if typed.strip():
+            place.shell.ask(Answer(question.id, typed_answer(question, typed)))
+
+    place.ask_for(Prompt("answer", f"{answer_hint(asked)}; esc stops", keep))
+
+
+class DialoguePage(Page):
+    """One question at a time, over the run's evidence."""
+
+    name = "dialogue"
+    title = "Dialogue"
+    about = (
+        "One question at a time: the one that splits the causes best. A cause's weight is the loss that it would "
+        "explain, doubled by each answer for it and halved by each against it: no measurement, an order to look in. "
+        "It ends when no answer would change the decision, the ONE change or the first cause. 5 has all questions."
+    )
+    is_screen = True
+    of_run = False
+    commands: ClassVar = (
+        Command("dialogue", ("d",), "d", "Dialogue", "the guided session, one question at a time", "screens",
+                show_dialogue),
+    )  # fmt: skip
+    keys = ("copy", "next_finding", "open", "sort", "advisor", "help", "quit")
+    labels: ClassVar = {"copy": "Yes", "next_finding": "No", "open": "Answer", "sort": "Skip"}
+    abouts: ClassVar = {
+        "copy": "answer yes",
+        "next_finding": "answer no",
+        "open": "give the chosen answer, or type it",
+        "sort": "skip this question",
+    }
+    does: ClassVar = {
+        "copy": lambda place: say_word(place, "yes"),
+        "next_finding": lambda place: say_word(place, "no"),
+        "sort": skip,
+    }
+    own = frozenset({"copy", "next_finding", "sort"})
+    opens: ClassVar = {"answer": answer}
+
+    def question(self) -> Asked | None:
+        """Return what is asked."""
+        held = self.desk.session
+        return held.dialogue.question if held is not None and held.dialogue is not None else None
+
+    def meant(self, state: FeedState) -> Target | None:  # noqa: ARG002 - the question is of the session
+        """What has to be typed; among words the user chooses first."""
+        return self.targets[0] if len(self.targets) == 1 else None
+
+    def lines(self, state: FeedState, width: int, height: int) -> list[Line]:  # noqa: ARG002
+        """Return question and causes, then the change and the decision."""
+        held, room = self.desk.session, width - 2 * MARGIN
+        found = held.dialogue if held is not None else None
+        if found is None:
+            self.targets = []
+            said = self.desk.session_note or "The dialogue begins when the run has been read."
+            return [indent(row, MARGIN) for row in (rule("dialogue", room), *map(line, wrap(said, room)))]
+        foot = _foot(found, room)
+        if width >= WIDE:
+            left = room * 55 // 100
+            body = beside(self._asked(found, left), left, _causes(found.causes, room - left - 3), 3)
+        else:
+            body = [*self._asked(found, room), BLANK, *_causes(found.causes, room)]
+        rows = [*body, BLANK, *foot]
+        return self.arranged([indent(crop(row, room), MARGIN) for row in rows], width, height)
+
+    def _asked(self, found: Dialogue, width: int) -> list[Line]:
+        number = text_of.count(found.num_answers, "answer") + " given"
+        rows = [rule("dialogue", width, number)]
+        if found.last:
+            rows += [line((text, "dim")) for text in wrap(f"you said: {found.last}", width)]
+        asked = found.question
+        if asked is None:
+            return [*rows, *(line((text, "strong")) for text in wrap(found.why_over, width))]
+        rows += [line((text, "strong")) for text in wrap(asked.ask, width)]
+        rows += [line((text, "accent")) for text in wrap(f"({found.why_asked})", width)]
+        for word in WORDS.get(asked.kind, asked.choices) or ("",):
+            shown = f"  {word}" if word else f"  enter, then {answer_hint(asked)}"
+            rows.append(line((fit(shown, width), "text"), target=("answer", word)))
+        return [*rows, *bullet("to find out:", asked.measure, width, "dim")]
+
+
+def _causes(causes: tuple[Cause, ...], width: int) -> list[Line]:
+    rows = [rule("causes by weight", width, "before → now")]
+    if not causes:
+        return [*rows, line(("no finding whose cause is open", "dim"))]
+    for cause in causes[:MAX_CAUSES]:
+        before = "" if cause.before is None else f"{text_of.share(cause.before)} → "
+        glyph, role = _moved(cause)
+        weight = fit(f"{before}{text_of.share(cause.now)}", WEIGHT_WIDTH - 2, "right")
+        rows.append(
+            line((fit(cause.words, width - WEIGHT_WIDTH), "text"), (weight, "strong"), (f" {glyph}", role))
+        )
+    return rows
+
+
+def _moved(cause: Cause) -> tuple[str, str]:
+    if cause.before is None or text_of.share(cause.before) == text_of.share(cause.now):
+        return " ", "dim"
+    return ("▲", "bad") if cause.now > cause.before else ("▼", "good")
+
+
+def _foot(found: Dialogue, width: int) -> list[Line]:
+    """The ONE change, what it was, the decision, and what could still change it."""
+    new = "ONE change now:" if found.change_before else "ONE change:"
+    rows = [*bullet(new, found.change, width, "strong")]
+    if found.change_before:
+        rows += bullet("before:", found.change_before, width, "dim")
+    was = f"{sections.DECISIONS[found.decision_before]} → " if found.decision_before else ""
+    left = text_of.count(found.num_left, "more question")
+    tail = f"{left} can still change it" if found.num_left else "no question left that could change it"
+    badge = f" {sections.DECISIONS[found.decision]} "
+    rows.append(line((was, "dim"), (badge, f"badge:{found.decision}"), (f"  {tail}", "dim")))
+    return [*rows, *(line((text, "text")) for text in wrap(found.why, width))]
