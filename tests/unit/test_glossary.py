@@ -60,9 +60,19 @@ class Keyboard:
 
 
 def test_every_screen_of_a_run_has_terms() -> None:
-    """But for those that show nothing of the field: home, log, events, preferences, help; letters have a legend."""
+    """But for those that show nothing of the field: home, log, events, dialogue, preferences, help; letters have a legend."""
     without = {page.name for page in PAGES if not page.terms}
-    assert {"home", "log", "help", "selftest", "palette", "preferences", "timeline", "events"} == without
+    assert {
+        "home",
+        "log",
+        "help",
+        "selftest",
+        "palette",
+        "preferences",
+        "timeline",
+        "events",
+        "dialogue",
+    } == without
     assert {term for page in PAGES for term in page.terms} == set(TERMS)
 
 

@@ -480,11 +480,11 @@ def test_what_came_of_a_capture_stays_in_sight() -> None:
     [
         (views.live(views.straggler()), ("2", "j", "j", "j", "enter"), [Stacks(2, "straggler")]),
         (views.live(views.straggler()), ("2", "j", "enter"), []),  # nobody waits for rank 0
-        (views.live(views.straggler()), ("2", "j", "enter", "K"), [Stacks(0, "straggler")]),
+        (views.live(views.straggler()), ("2", "j", "enter", "C"), [Stacks(0, "straggler")]),
         (views.live(views.with_card()), ("2", "j", "j", "j", "enter"), []),  # it is there
-        (views.live(views.with_card()), ("2", "j", "j", "j", "enter", "K"), [Stacks(2, "straggler")]),
+        (views.live(views.with_card()), ("2", "j", "j", "j", "enter", "C"), [Stacks(2, "straggler")]),
         (views.live(views.stalled()), ("enter",), [Stacks(3, "hang")]),
-        (views.replay(), ("2", "j", "j", "j", "enter", "K"), []),
+        (views.replay(), ("2", "j", "j", "j", "enter", "C"), []),
     ],
 )
 def test_enter_on_a_late_rank_asks_for_its_lines_of_code(
