@@ -60,7 +60,7 @@ class Keyboard:
 
 
 def test_every_screen_of_a_run_has_terms() -> None:
-    """But for those that show nothing of the field: home, log, events, dialogue, preferences, help; letters have a legend."""
+    """But for those that show nothing of the field: home, log, events, preferences and so on; letters have a legend."""
     without = {page.name for page in PAGES if not page.terms}
     assert {
         "home",
