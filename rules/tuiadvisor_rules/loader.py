@@ -38,6 +38,7 @@ SITUATIONS: Final = (
     *(f"F{i}" for i in range(1, 8)),
 )
 DECISIONS: Final = ("tune", "rescale", "stop", "keep")
+HANG: Final = "hang"  # of a job that stands still: nothing can be decided of its steps
 RISKS: Final = ("low", "medium", "high")
 LEVELS: Final = ("info", "warning", "critical")
 MAX_FILE_BYTES: Final = 64 << 10
@@ -266,7 +267,7 @@ def _rule(document: dict[str, Any], path: str) -> Rule:
         situations=_all_of(document, "situations", SITUATIONS),
         scope=scope,
         phase=_text(document, "phase") if "phase" in document else None,
-        decision=_one_of(document, "decision", DECISIONS),
+        decision=_one_of(document, "decision", (*DECISIONS, HANG)),
         loss=_one_of(document, "loss", tuple(sorted(names))) if "loss" in document else None,
         since=_one_of(document, "since", tuple(sorted(names))) if "since" in document else None,
         final=document.get("final", False) is True,

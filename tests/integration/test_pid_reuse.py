@@ -132,6 +132,9 @@ while not read("syscall").startswith(b"0 "):  # until it waits for its input
     time.sleep(0.01)
 before = read("maps"), read("syscall")
 print(tracer.run(plan.as_dict() | {"way": "thread", "timeout_s": 5.0})["reason"])
+deadline = time.monotonic() + 20
+while read("syscall") != before[1] and time.monotonic() < deadline:  # let go, it has to come back to its system call
+    time.sleep(0.01)
 print((read("maps"), read("syscall")) == before)
 for one in (second, first):
     print(one.communicate("\\n")[0], one.returncode)

@@ -127,8 +127,10 @@ def test_within_backward_the_thread_tells_who_has_not_come(thread: str, words: s
     """Whoever waits for gloo sleeps on a futex; the one rank that does something else has not arrived."""
     threads: dict[int, object] = {0: "waiting", 1: thread, 2: "waiting", 3: "waiting"}
     view = still(Job(), 8.0, dict.fromkeys(range(4), "backward"), thread=threads)
-    assert [("warning", (1,), "backward")] == hangs(view)
+    severity = "critical" if "stopped" in words else "warning"  # that one is sure at once
+    assert [(severity, (1,), "backward")] == hangs(view)
     assert f"ranks 0, 2 and 3 wait for rank 1{words}" in view.verdict.sentence
+    assert "hang" == view.verdict.decision
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+from snapshot import views
 
 from tuiadvisor.cli.commands import build_parser
+from tuiadvisor.report.document import document
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "rules" / "README.md"]
@@ -36,3 +38,15 @@ def test_every_command_shown_parses(name: str, command: str) -> None:
     """Options that were renamed would make a document lie."""
     words = shlex.split(re.sub(r"\s{2,}.*", "", command).replace("[DIR]", "DIR").replace("…", "x"))[1:]
     assert build_parser(words[0]).parse_args(words).command == words[0], name
+
+
+def test_every_key_of_the_document_is_described() -> None:
+    """Scripts rely on them; a key that is added without a word fails here."""
+    page = (ROOT / "docs" / "diagnose.md").read_text()
+    described = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    found = document(views.straggler())
+    assert {*found, "economics"} == described
+    for name in ("run", "window", "overlap", "goodput", "losses", "verdict", "step", "batch_law"):
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        unnamed = {key for key in found[name] if f"`{key}`" not in row} - {"pattern", "why"}  # type: ignore[attr-defined]
+        assert set() == unnamed, name

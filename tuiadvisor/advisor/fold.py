@@ -321,6 +321,8 @@ class Advisor:
                 or self.trend.trend(self.store.axis_shift(), noted)
             ),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
+            rank_devices=self.roster.device_counters.of_ranks(places := self._places()),
+            links=self.roster.device_counters.links(places),
             unknown=unknowns(diagnosis, self.roster, missing, seen),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),
             probe_cost=probe.cost if probe else None,
@@ -493,6 +495,14 @@ class Advisor:
             paces=None if host is None else paces(host[1], table.ranks),
             thread_data_s_R=None if host is None else thread_data_s(host[0], table),
         )
+
+    def _places(self) -> list[tuple[int, str, str]]:
+        """Each rank with its host and the name of its device, where that is known."""
+        facts, clocks = self.roster.ranks, self.roster.device_clocks
+        return [
+            (rank, fact.host, clocks.device_of(fact.host, fact.pid, fact.texts.get("device_uuid")))
+            for rank, fact in sorted(facts.items())
+        ]
 
     def _alive(self, table: StepTable) -> Bools:
         silent = self.roster.silent_agents()

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.agent.gpm import GpmReader
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -44,6 +46,7 @@ class NvmlReader:
         self._xids: dict[int, list[int]] = {}  # of devices that tell them
         self._is_lost = False  # whether a question since it was cleared was answered by "lost"
         self._event_set = self._ask("nvmlEventSetCreate")
+        self._gpm = GpmReader(nvml)
 
     def driver(self) -> str | None:
         """Version of the driver."""
@@ -110,6 +113,7 @@ class NvmlReader:
             "ecc_uncorrected": self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
             "pids": self._pids(handle),
             **self._traffic(index, handle),
+            **self._gpm.read(index, handle),
             "parts": self._parts(handle),
         }
 

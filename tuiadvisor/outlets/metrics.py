@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "tuiadvisor_"
 MAX_RANKS: Final = 64  # a series a rank and metric: a job of thousands would flood the server that keeps them
 MAX_LABEL: Final = 200  # characters; labels come from other people's command lines
-DECISIONS: Final = ("tune", "rescale", "stop", "keep", "undecided")
+DECISIONS: Final = ("tune", "rescale", "stop", "keep", "hang", "undecided")
 UNNAMED: Final = "unnamed"
 
 _Sample = tuple[tuple[str, ...], float | None]  # label values behind `job`, and the value; None: not known

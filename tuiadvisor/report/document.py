@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.views.devices import NO_DEVICE, RankDevice
+
 if TYPE_CHECKING:
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.run_view import Finding, RankRow, RunView, Verdict
@@ -77,11 +79,17 @@ def document(view: RunView) -> Document:
             "ranks_missing": list(view.losses.ranks_missing),
             "notes": list(view.losses.notes),
         },
+        "devices": {"per_rank": [asdict(row) for row in view.rank_devices or _no_devices(view)]},
+        "links": [asdict(link) for link in view.links],
         "hosts": [{**asdict(row), "gpus": list(row.gpus)} for row in view.hosts],
         "probe_cost": view.probe_cost,
         "probe": asdict(view.probe) if view.probe else None,
         "num_frames": view.num_frames,
     }
+
+
+def _no_devices(view: RunView) -> list[RankDevice]:
+    return [RankDevice(row.rank, why=NO_DEVICE) for row in view.ranks]
 
 
 def _imported(view: RunView) -> Document | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.run_view import Losses, RankRow, RunView
 
-DECISIONS: Final = {"tune": "tune", "rescale": "rescale", "stop": "stop", "keep": "keep"}
+DECISIONS: Final = {"tune": "tune", "rescale": "rescale", "stop": "stop", "keep": "keep", "hang": "hang"}
 MAX_RANKS: Final = 64
 QUIET: Final = frozenset({"live", "exited", "detached"})
 

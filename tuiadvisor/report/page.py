@@ -73,7 +73,7 @@ svg text.mark { fill: var(--warn); font-weight: 600; }
 .verdict { border-left-width: 6px; padding: 12px 16px; margin: 14px 0; }
 .verdict.tune { border-left-color: var(--warn); }
 .verdict.rescale { border-left-color: var(--accent); }
-.verdict.stop { border-left-color: var(--bad); }
+.verdict.stop, .verdict.hang { border-left-color: var(--bad); }
 .verdict.keep { border-left-color: var(--good); }
 .verdict strong { font-size: 17px; }
 .badge { font-weight: 700; letter-spacing: .04em; margin-right: 8px; }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.device_work import DeviceWork
+    from tuiadvisor.views.devices import Link, RankDevice
     from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.event import Captured, StepTimes
     from tuiadvisor.views.goodput import Goodput
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.step_map import StepMap
 
 RUN_FINISHED: Final = "run finished"  # every rank ended in order
-Decision = Literal["tune", "rescale", "stop", "keep"]
+Decision = Literal["tune", "rescale", "stop", "keep", "hang"]  # hang: a job that stands is none of the others
 Severity = Literal["info", "warning", "critical"]
 # What a step's times rest on: the training thread's, or those of the devices that compute it.
 Clock = Literal["host", "device"]
@@ -404,6 +405,8 @@ class RunView:
     groupings: tuple[Grouping, ...] = ()
     pauses: tuple[PauseView, ...] = ()
     exchange: ExchangeView | None = None  # bucket by bucket; None: not seen so, `unknown` says why
+    rank_devices: tuple[RankDevice, ...] = ()  # by rank
+    links: tuple[Link, ...] = ()
     efficiency: Efficiency | None = None  # MFU and what it rests on
     stack: Stack | None = None  # None: no probe says what is trained
     clock: Clock = "host"  # of the steps, phases and ranks above

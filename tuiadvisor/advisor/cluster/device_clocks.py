@@ -42,7 +42,7 @@ class DeviceClocks:
             return
         by_pid: dict[tuple[str, int], str] = {}
         for entry in objects(payload, "gpus"):
-            device = _plain(text(entry, "uuid"))
+            device = plain_uuid(text(entry, "uuid"))
             if not device:
                 continue
             parts = objects(entry, "parts")
@@ -50,7 +50,7 @@ class DeviceClocks:
                 for pid in _integers(holder.get("pids")):
                     # A process on several devices is on none in particular.
                     by_pid[host, pid] = "" if by_pid.get((host, pid), device) != device else device
-            for name in (device, *(_plain(text(part, "uuid")) for part in parts)):
+            for name in (device, *(plain_uuid(text(part, "uuid")) for part in parts)):
                 self._sample(host, name, now_ns, entry)
         if by_pid or objects(payload, "gpus"):
             self._by_pid = {key: name for key, name in self._by_pid.items() if key[0] != host} | by_pid
@@ -80,8 +80,12 @@ class DeviceClocks:
         """Of each rank (host, pid, UUID of its device) over the last so many seconds; None where not known."""
         return [self._clock(host, pid, uuid, last_s) for host, pid, uuid in ranks]
 
+    def device_of(self, host: str, pid: int | None, uuid: str | None) -> str:
+        """Name of the rank's device; empty where that is not known."""
+        return plain_uuid(uuid) or (self._by_pid.get((host, pid), "") if pid is not None else "")
+
     def _clock(self, host: str, pid: int | None, uuid: str | None, last_s: float) -> DeviceClock | None:
-        device = _plain(uuid) or (self._by_pid.get((host, pid), "") if pid is not None else "")
+        device = self.device_of(host, pid, uuid)
         samples = self._samples.get((host, device)) if device else None
         if not samples:
             return None
@@ -130,7 +134,7 @@ def _of(entry: Payload, name: str, limit_name: str, unit: str, scale: float = 1.
     return [f"{value / scale:.0f}{most} {unit}"]
 
 
-def _plain(uuid: str | None) -> str:
+def plain_uuid(uuid: str | None) -> str:
     """CUDA's name of a device and NVML's: they differ by a prefix."""
     return (uuid or "").lower().removeprefix("gpu-").removeprefix("mig-")
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tuiadvisor.advisor.cluster.crowding import RunQueues, typical_wait
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
+from tuiadvisor.advisor.cluster.device_counters import DeviceCounters
 from tuiadvisor.advisor.cluster.device_work import device_work
 from tuiadvisor.advisor.cluster.host_use import HostUse
 from tuiadvisor.advisor.cluster.memory import MemoryUse
@@ -80,6 +81,7 @@ class Roster:
         self.run_queues = RunQueues()
         self.memory = MemoryUse()
         self.device_clocks = DeviceClocks()
+        self.device_counters = DeviceCounters()
         self.stops = Stops()
         self.stack_looks = StackLooks()
         self.host_use = HostUse()
@@ -388,6 +390,7 @@ class Roster:
         self.run_queues.take(agent.host, payload)
         self.memory.take(agent.host, payload)
         self.device_clocks.take(agent.host, payload)
+        self.device_counters.take(agent.host, payload)
         self.stops.take(agent.host, payload)
         self._host_row(agent, payload)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MARGIN = 1
 WHEN_WIDTH = 11
-DECISIONS = {"tune": "◆ tune", "rescale": "⇄ rescale", "stop": "■ stop", "keep": "✓ keep"}
+DECISIONS = {"tune": "◆ tune", "rescale": "⇄ rescale", "stop": "■ stop", "keep": "✓ keep", "hang": "■ hang"}
 DECISION_ROLES = {"tune": "warn", "rescale": "accent", "stop": "bad", "keep": "good"}
 VERDICT_WIDTH = 10
 MOST_MARKS = 2

@@ -17,7 +17,7 @@ from tuiadvisor.tui.draw import bars
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import DeviceView, Finding, ProbeWork, RunView
 
-DECISIONS = {"tune": "◆ TUNE", "rescale": "⇄ RESCALE", "stop": "■ STOP", "keep": "✓ KEEP"}
+DECISIONS = {"tune": "◆ TUNE", "rescale": "⇄ RESCALE", "stop": "■ STOP", "keep": "✓ KEEP", "hang": "■ HANG"}
 SEVERITIES = {"critical": "■ critical", "warning": "▲ warning", "info": "● info"}
 SEVERITY_ROLES = {"critical": "bad", "warning": "warn", "info": "accent"}
 
@@ -37,7 +37,7 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     decision = view.decided.decision
     open_badge = " … OPEN " if view.window.why_undecided else " … NOT YET "
     badge = f" {DECISIONS[decision]} " if decision else open_badge
-    role = f"badge:{decision}" if decision else "badge"
+    role = f"badge:{'stop' if decision == 'hang' else decision}" if decision else "badge"
     sentence = view.decided.sentence
     if view.stall is not None:
         # A hang comes before what could be tuned: nothing can while no step completes.

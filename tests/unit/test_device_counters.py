@@ -1,0 +1,148 @@
+"""Counters of devices and links: NVML's GPM in its true types, and what a recording says of each rank's device."""
+
+from __future__ import annotations
+
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pynvml
+import pytest
+from synthetic_run import Job, folded
+from test_advisor_deviceclocks import recorded
+
+from tuiadvisor.agent.gpm import METRICS, UNKNOWN, GpmReader
+from tuiadvisor.report.document import document
+
+JOB = Job(num_ranks=2, num_steps=300)
+HELD = ["power cap"]
+
+
+class FakeGpm(ModuleType):
+    """GPM as nvidia-ml-py gives it: samples are filled, metrics are asked of two of them."""
+
+    def __init__(self, *, supported: bool = True) -> None:
+        super().__init__("pynvml")
+        for name in dir(pynvml):
+            if name.startswith(("NVML_", "NVMLError", "c_nvmlGpm")):
+                setattr(self, name, getattr(pynvml, name))
+        self.supported, self.values, self.failing = supported, {2: 63.0, 5: 41.5, 10: 22.0}, False
+        self.taken: list[Any] = []
+
+    def nvmlGpmQueryDeviceSupport(self, _handle: int) -> Any:  # noqa: N802  # NVML's own names, here and below
+        return SimpleNamespace(isSupportedDevice=int(self.supported))
+
+    def nvmlGpmSampleAlloc(self) -> Any:  # noqa: N802
+        return pynvml.c_nvmlGpmSample_t(pynvml.struct_c_nvmlGpmSample_t())
+
+    def nvmlGpmSampleGet(self, _handle: int, sample: Any) -> Any:  # noqa: N802
+        if self.failing:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+        self.taken.append(sample)
+        return sample
+
+    def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802
+        assert asked.version == pynvml.NVML_GPM_METRICS_GET_VERSION
+        for metric in list(asked.metrics)[: asked.numMetrics]:
+            metric.nvmlReturn = (
+                pynvml.NVML_SUCCESS if metric.metricId in self.values else pynvml.NVML_ERROR_NOT_SUPPORTED
+            )
+            metric.value = self.values.get(metric.metricId, 0.0)
+        return asked
+
+
+def test_the_metrics_are_those_that_nvml_names() -> None:
+    assert [2, 5, 10] == [getattr(pynvml, name) for name in METRICS.values()]
+
+
+def test_shares_are_of_the_time_between_two_samples() -> None:
+    """The first is of no time; a failure in between begins anew."""
+    nvml = FakeGpm()
+    reader = GpmReader(nvml)
+    assert UNKNOWN == reader.read(0, 0)
+    assert {"sm_active": 0.63, "tensor_active": 0.415, "dram_active": 0.22} == reader.read(0, 0)
+    nvml.failing = True
+    assert UNKNOWN == reader.read(0, 0)
+    nvml.failing = False
+    assert UNKNOWN == reader.read(0, 0)
+    assert reader.read(0, 0)["sm_active"] == 0.63
+
+
+@pytest.mark.parametrize("value", [float("nan"), -1.0, 101.0])
+def test_a_share_that_cannot_be_is_unknown(value: float) -> None:
+    nvml = FakeGpm()
+    nvml.values[2] = value
+    reader = GpmReader(nvml)
+    reader.read(0, 0)
+    found = reader.read(0, 0)
+    assert (found["sm_active"], found["tensor_active"]) == (None, 0.415)
+
+
+def test_a_metric_that_is_not_supported_is_unknown() -> None:
+    nvml = FakeGpm()
+    del nvml.values[5]
+    reader = GpmReader(nvml)
+    reader.read(0, 0)
+    assert {"sm_active": 0.63, "tensor_active": None, "dram_active": 0.22} == reader.read(0, 0)
+
+
+@pytest.mark.parametrize("nvml", [FakeGpm(supported=False), ModuleType("old")], ids=["device", "library"])
+def test_without_these_counters_nothing_is_said(nvml: Any) -> None:
+    """An older device, an older library: unknown, and no sample is taken."""
+    nvml.NVMLError = pynvml.NVMLError
+    reader = GpmReader(nvml)
+    assert [UNKNOWN] * 3 == [reader.read(0, 0) for _ in range(3)]
+    assert [] == getattr(nvml, "taken", [])
+
+
+def gpu(rank: int, **more: object) -> dict[str, Any]:
+    return {
+        "uuid": f"GPU-5f6a-{rank}",
+        "pids": [100 + rank],
+        "sm_clock_mhz": 1500,
+        "throttle_reasons": HELD if rank else ["idle"],
+        "utilization": 0.99,
+        **more,
+    }
+
+
+def told(gpus: list[dict[str, Any]]) -> Any:
+    return document(folded(recorded(JOB, gpus)).view())
+
+
+def test_each_rank_has_its_devices_counters() -> None:
+    """Rank 1's was held back in all of seven seconds, rank 0's was idle now and then; eight samples, one a second."""
+    units = {"sm_active": 0.5, "tensor_active": 0.25, "dram_active": 0.125}
+    traffic = {"pcie_sent_bytes_s": 1e9, "pcie_received_bytes_s": 2e9, "nvlink_sent_bytes_s": 3e9}
+    found = told([gpu(0, **units, **traffic), gpu(1)])
+    first, second = found["devices"]["per_rank"]
+    assert units.items() <= first.items()
+    assert (1500, 0.0, "") == (first["clock_mhz"], first["throttle_s"], first["why"])
+    assert second["sm_active"] is None
+    assert second["utilization"] == pytest.approx(0.99)
+    assert second["throttle_s"] == pytest.approx(second["watched_s"])
+    assert second["throttle_s"] > 1
+    assert "GPM" in second["why"]
+    links = {(link["kind"], link["rank"]): link for link in found["links"]}
+    assert 3e9 == links["pcie", 0]["bytes_s"]
+    assert links["nvlink", 0]["bytes_s"] is None  # one way of it was not told
+    assert links["pcie", 1]["why"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"sm_active": 7.0, "sm_clock_mhz": -5, "throttle_reasons": "no"},
+        {"sm_active": "x", "sm_clock_mhz": None, "throttle_reasons": None, "pcie_sent_bytes_s": 1e300},
+    ],
+)
+def test_numbers_that_cannot_be_are_unknown(odd: dict[str, object]) -> None:
+    row = told([gpu(0, **odd), gpu(1)])["devices"]["per_rank"][0]
+    assert (None, None, None) == (row["sm_active"], row["clock_mhz"], row["throttle_s"])
+    assert row["why"]
+
+
+def test_without_a_device_each_rank_says_so() -> None:
+    found = told([])
+    assert [0, 1] == [row["rank"] for row in found["devices"]["per_rank"]]
+    assert all(row["sm_active"] is None and "no device" in row["why"] for row in found["devices"]["per_rank"])
+    assert not [link for link in found["links"] if link["rank"] is not None]

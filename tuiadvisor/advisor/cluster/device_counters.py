@@ -1,0 +1,142 @@
+"""What devices and links did over a recording: work, clock, time held back, traffic.
+
+In: HOST payloads, once a second.  Out: means a device and a host, for `devices` and `links` of the document. They judge
+nothing; which device is a rank's own is DeviceClocks' to say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.advisor.cluster.device_clocks import MAX_DEVICES, NOT_HELD_BACK, plain_uuid
+from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
+from tuiadvisor.views.devices import NO_DEVICE, Link, RankDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LONGEST_S: Final = 5.0  # between two samples: what was then is not known
+MAX_RATE: Final = 1e13  # bytes a second; no link carries more
+SHARES: Final = ("sm_active", "tensor_active", "dram_active", "utilization")
+TRAFFIC: Final = {
+    "pcie": ("pcie_sent_bytes_s", "pcie_received_bytes_s"),
+    "nvlink": ("nvlink_sent_bytes_s", "nvlink_received_bytes_s"),
+}
+OF_HOST: Final = {"network": ("net_bytes_s",), "storage": ("disk_read_bytes_s", "disk_write_bytes_s")}
+NOT_TOLD: Final = "the device, its driver or this container does not tell it"
+NO_UNITS: Final = "its units' counters (GPM) are not told: an older device, or not permitted here"
+NO_CEILING: Final = "what the link can carry was not observed"
+
+
+class _Means:
+    """Sums and numbers by name."""
+
+    __slots__ = ("_sums",)
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[float, int]] = {}
+
+    def add(self, name: str, value: float | None, most: float) -> None:
+        if value is not None and 0 <= value <= most:
+            total, num = self._sums.get(name, (0.0, 0))
+            self._sums[name] = total + value, num + 1
+
+    def mean(self, name: str) -> float | None:
+        total, num = self._sums.get(name, (0.0, 0))
+        return total / num if num else None
+
+
+class _Device:
+    __slots__ = ("before_ns", "held_s", "means", "tells_reasons", "watched_s")
+
+    def __init__(self) -> None:
+        self.means = _Means()
+        self.before_ns = 0
+        self.held_s = self.watched_s = 0.0
+        self.tells_reasons = False
+
+
+class DeviceCounters:
+    """Mutable: feed it HOST payloads."""
+
+    def __init__(self) -> None:
+        self._devices: dict[tuple[str, str], _Device] = {}  # (host, device)
+        self._hosts: dict[str, _Means] = {}
+
+    def take(self, host: str, payload: Payload) -> None:
+        """One sample of a host."""
+        now_ns = integer(payload, "mono_ns")
+        if now_ns is None:
+            return
+        if host in self._hosts or len(self._hosts) < MAX_DEVICES:
+            means = self._hosts.setdefault(host, _Means())
+            for kind, names in OF_HOST.items():
+                means.add(kind, _sum(payload, names), MAX_RATE)
+        for entry in objects(payload, "gpus"):
+            device = plain_uuid(text(entry, "uuid"))
+            key = (host, device)
+            if device and (key in self._devices or len(self._devices) < MAX_DEVICES):
+                _take(self._devices.setdefault(key, _Device()), entry, now_ns)
+
+    def of_ranks(self, ranks: Iterable[tuple[int, str, str]]) -> tuple[RankDevice, ...]:
+        """Of each rank (number, host, its device or ""); none where no device was seen at all."""
+        return tuple(self._of_rank(*each) for each in ranks) if self._devices else ()
+
+    def links(self, ranks: Iterable[tuple[int, str, str]]) -> tuple[Link, ...]:
+        """Of the ranks' devices that were seen, then of the hosts."""
+        found = []
+        for rank, host, name in ranks:
+            device = self._devices.get((host, name)) if name else None
+            if device is not None:
+                found += [_link(kind, host, rank, device.means) for kind in TRAFFIC]
+        for host in sorted(self._hosts):
+            found += [_link(kind, host, None, self._hosts[host]) for kind in OF_HOST]
+        return tuple(found)
+
+    def _of_rank(self, rank: int, host: str, name: str) -> RankDevice:
+        device = self._devices.get((host, name)) if name else None
+        if device is None:
+            return RankDevice(rank, why=NO_DEVICE)
+        shares = {share: device.means.mean(share) for share in SHARES}
+        clock_mhz = device.means.mean("clock_mhz")
+        throttle_s = device.held_s if device.tells_reasons and device.watched_s else None
+        whys = [NO_UNITS] if shares["sm_active"] is None else []
+        whys += [NOT_TOLD] if None in {clock_mhz, throttle_s} else []
+        return RankDevice(
+            rank,
+            **shares,
+            clock_mhz=clock_mhz,
+            throttle_s=throttle_s,
+            watched_s=device.watched_s or None,
+            why="; ".join(whys),
+        )
+
+
+def _take(device: _Device, entry: Payload, now_ns: int) -> None:
+    for name in SHARES:
+        device.means.add(name, number(entry, name), 1.0)
+    clock_mhz = number(entry, "sm_clock_mhz")
+    device.means.add("clock_mhz", clock_mhz or None, 1e5)
+    for kind, names in TRAFFIC.items():
+        device.means.add(kind, _sum(entry, names), MAX_RATE)
+    passed_s = (now_ns - device.before_ns) / 1e9 if device.before_ns else 0.0
+    device.before_ns = now_ns
+    reasons = entry.get("throttle_reasons")
+    if not isinstance(reasons, list):
+        return
+    device.tells_reasons = True
+    if 0 < passed_s <= LONGEST_S:  # backwards: another boot
+        device.watched_s += passed_s
+        device.held_s += passed_s * any(isinstance(one, str) and one not in NOT_HELD_BACK for one in reasons)
+
+
+def _sum(payload: Payload, names: tuple[str, ...]) -> float | None:
+    """None unless each of them is known."""
+    values = [number(payload, name) for name in names]
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _link(kind: str, host: str, rank: int | None, means: _Means) -> Link:
+    bytes_s = means.mean(kind)
+    return Link(kind, host, rank, bytes_s, why=NO_CEILING if bytes_s is not None else NOT_TOLD)
