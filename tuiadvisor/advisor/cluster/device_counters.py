@@ -68,10 +68,14 @@ class DeviceCounters:
         now_ns = integer(payload, "mono_ns")
         if now_ns is None:
             return
-        if host in self._hosts or len(self._hosts) < MAX_DEVICES:
+        rates = {kind: _sum(payload, names) for kind, names in OF_HOST.items()}
+        is_new = host not in self._hosts
+        if any(rate is not None for rate in rates.values()) and (
+            not is_new or len(self._hosts) < MAX_DEVICES
+        ):
             means = self._hosts.setdefault(host, _Means())
-            for kind, names in OF_HOST.items():
-                means.add(kind, _sum(payload, names), MAX_RATE)
+            for kind, rate in rates.items():
+                means.add(kind, rate, MAX_RATE)
         for entry in objects(payload, "gpus"):
             device = plain_uuid(text(entry, "uuid"))
             key = (host, device)
