@@ -27,6 +27,7 @@ from tuiadvisor.tui.pages.once import plain_summary
 
 logger: Final = log.Logger(__name__)
 LOOK_S: Final = 0.1
+LOOK_PAUSE: Final = 20  # times what a look at all processes takes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -123,6 +124,7 @@ def _environment() -> dict[str, str] | None:
 
 def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
     while training.poll() is None:
+        begin_s = time.thread_time()
         try:
             # A Python without torch may be about to import it, or to start those who do.
             if any(rank.rank is not None or has_torch(rank.pid) for rank in find_ranks([training.pid])):
@@ -132,7 +134,8 @@ def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
         except TuiadvisorError:
             if training.poll() is None:
                 raise
-        time.sleep(LOOK_S)
+        # What prepares for minutes before it trains shares its cores with us: below a twentieth of one.
+        time.sleep(max(LOOK_S, LOOK_PAUSE * (time.thread_time() - begin_s)))
     return False
 
 
