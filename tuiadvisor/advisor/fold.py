@@ -293,6 +293,7 @@ class Advisor:
             rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged), stages), seen.devices
         )
         rows = with_stall(rows, stalled)
+        places = self._places()
         probe = probe_work(diagnosis, self.roster.ranks.values())
         return RunView(
             schema=SCHEMA,
@@ -321,7 +322,7 @@ class Advisor:
                 or self.trend.trend(self.store.axis_shift(), noted)
             ),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
-            rank_devices=self.roster.device_counters.of_ranks(places := self._places()),
+            rank_devices=self.roster.device_counters.of_ranks(places),
             links=self.roster.device_counters.links(places),
             unknown=unknowns(diagnosis, self.roster, missing, seen),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),

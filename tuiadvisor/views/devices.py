@@ -25,12 +25,10 @@ class RankDevice:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Mean bytes a second of one link, both ways together. ceiling_bytes_s: what it can carry, None: not known."""
+    """Mean bytes a second of one link, both ways together; None where it was not observed, with the reason in `why`."""
 
     kind: str  # "pcie", "nvlink" of a rank's device; "network", "storage" of a host
     host: str
     rank: int | None
     bytes_s: float | None
-    ceiling_bytes_s: float | None = None
-    share: float | None = None  # of the ceiling
     why: str = ""

@@ -25,7 +25,6 @@ TRAFFIC: Final = {
 OF_HOST: Final = {"network": ("net_bytes_s",), "storage": ("disk_read_bytes_s", "disk_write_bytes_s")}
 NOT_TOLD: Final = "the device, its driver or this container does not tell it"
 NO_UNITS: Final = "its units' counters (GPM) are not told: an older device, or not permitted here"
-NO_CEILING: Final = "what the link can carry was not observed"
 
 
 class _Means:
@@ -143,4 +142,4 @@ def _sum(payload: Payload, names: tuple[str, ...]) -> float | None:
 
 def _link(kind: str, host: str, rank: int | None, means: _Means) -> Link:
     bytes_s = means.mean(kind)
-    return Link(kind, host, rank, bytes_s, why=NO_CEILING if bytes_s is not None else NOT_TOLD)
+    return Link(kind, host, rank, bytes_s, why="" if bytes_s is not None else NOT_TOLD)
