@@ -89,4 +89,4 @@ def _events(view: RunView, width: int) -> Line:
         if len(" · ".join([each, *shown])) > width - HEAD - 1:
             break
         shown.insert(0, each)
-    return Line(((head, "dim"), (" · ".join(shown) or "none yet", "mark" if shown else "dim")))
+    return Line(((head, "dim"), (" · ".join(shown) or "none at a known step", "mark" if shown else "dim")))
