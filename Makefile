@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
 KINDS := not extended
 
-.PHONY: demo test test-all steady frameworks lint format package bundle docs bench fuzz accuracy strangers clean
+.PHONY: demo test test-fast test-all steady frameworks gpu lint format package bundle docs release bench fuzz accuracy versus strangers native-check clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -30,6 +30,9 @@ test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, clus
 	$(BIN)/python tests/skips.py $$SKIPS_FILE; rm -f $$SKIPS_FILE; \
 	exit $$failed
 
+test-fast: $(VENV)/.dev-installed  ## unit tests that answer at once, while you write; a minute
+	$(BIN)/python -m pytest --quiet --numprocesses 2 tests/unit -m "not slow and not extended"
+
 # RUNS suites under each of the conditions in tests/steady.py; hours. One of them alone: make steady RUNS=1 CONDITIONS=half
 RUNS ?= 10
 CONDITIONS ?= one-core neighbour half
@@ -42,6 +45,9 @@ test-all: test  ## also every other fault, schedule and size; half an hour
 frameworks: $(VENV)/.dev-installed  ## the probe in loops that Transformers, Accelerate, Lightning, DeepSpeed and Ray run
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt transformers accelerate lightning deepspeed "ray[train]"
 	$(BIN)/python -m pytest tests/integration/test_frameworks.py tests/integration/test_callbacks.py
+
+gpu: $(VENV)/.dev-installed  ## where a GPU is at hand for half an hour: what only it can show, as a table; without one all is skipped
+	$(BIN)/python tests/gpu/programme.py
 
 lint: $(VENV)/.dev-installed  ## what CI checks beside the tests
 	$(BIN)/ruff check .
@@ -77,6 +83,9 @@ bundle: $(VENV)/.package-installed  ## dist/tuiadvisor.pyz: one file for machine
 	$(BIN)/python release/bundle.py
 	BUNDLE=dist/tuiadvisor.pyz $(BIN)/python -m pytest tests/integration/test_bundle.py
 
+release: $(VENV)/.dev-installed  ## VERSION=1.2.3: version, news and tag in one commit; nothing is pushed
+	$(BIN)/python release/cut.py $(VERSION)
+
 MINUTES ?= 5
 bench: $(VENV)/.dev-installed  ## every figure of tests/benchmarks/RESULTS.md, measured side by side; half an hour
 	$(BIN)/python tests/benchmarks/side_by_side.py --minutes $(MINUTES)
@@ -101,6 +110,9 @@ fuzz: $(VENV)/.dev-installed  ## INPUTS hostile inputs at the decoders, then TIM
 	$(BIN)/python tests/fuzz.py --inputs $(INPUTS) --seed $(SEED)
 	FUZZ_TIMES=$(TIMES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest --timeout 0 --verbose $(FUZZED:%=tests/unit/test_%.py)
 
+native-check: $(VENV)/.dev-installed  ## the native core under ASan, UBSan and PYTHONMALLOC=debug, references over 100,000 steps, 1,000 attaches; ten minutes
+	$(BIN)/python tests/native_check.py
+
 REPEAT ?= 1
 ONLY ?= *
 RANKS ?= 1024
@@ -119,6 +131,11 @@ accuracy: $(VENV)/.dev-installed  ## faults and innocent oddities on real traini
 	$(BIN)/python tests/accuracy/bucket_gain.py --backward-ms 5
 	$(BIN)/python tests/accuracy/bucket_gain.py --products 8
 	-$(BIN)/python tests/accuracy/latency.py --healthy 60 --ranks 2 4 8
+
+versus: $(VENV)/.dev-installed  ## the proof beside the others that docs/comparison.md shows; three quarters of an hour
+	-$(BIN)/python tests/accuracy/hidden_rank.py
+	$(BIN)/python tests/benchmarks/side_by_side.py --ranks 2 --minutes 20
+	$(BIN)/python tests/benchmarks/attach_and_volume.py
 
 # Folder of checkouts of public repositories, and an interpreter that has what the programs import.
 STRANGERS_PYTHON ?= $(BIN)/python

@@ -38,6 +38,7 @@ def file_commands(folder: Path) -> list[list[str]]:
         ["replay", run, "--once"],
         ["home", folder, "--once"],
         ["runs", folder, "--once"],
+        ["fleet", folder, "--once"],
         ["diagnose", run, *intent],
         ["diagnose", run, "--json", *intent],
         ["advise", run, "--why", "idle", *intent],

@@ -26,6 +26,35 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") and "FUZZ_TIMES" not in os.environ else "tuiadvisor")
 
 
+# What runs a probe runs it on both cores: the native one shall tell what the reference tells.
+BOTH_CORES = ("test_probe_", "test_attach_cycles", "test_barrier_behind_step")
+# The other files' native half runs in `make test-all`; tests/unit/test_native_core.py compares the cores in every run.
+NATIVE_IN_EVERY_RUN = ("test_probe_pickled", "test_probe_threads")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of the probe once with each core; unit tests of its modules' own classes have one."""
+    name = metafunc.module.__name__.rpartition(".")[2]
+    if name.startswith(BOTH_CORES) and "integration" in str(metafunc.definition.path):
+        metafunc.fixturenames.append("core")
+        marks = () if name.startswith(NATIVE_IN_EVERY_RUN) else (pytest.mark.extended,)
+        cores = ["python", pytest.param("native", marks=marks)]
+        metafunc.parametrize("core", cores, indirect=True, scope="function")
+
+
+@pytest.fixture
+def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of the probes that the test and its processes attach."""
+    import native_core
+
+    name: str = request.param
+    if name == "native":
+        if why_not := native_core.why_not():
+            pytest.skip(f"no native core: {why_not}")
+        monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    return name
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Why tests were left out, for the one line that ends `make test`."""
     file = os.environ.get("SKIPS_FILE")

@@ -8,6 +8,7 @@ Runs until it is killed. Models are tiny and random: nothing is downloaded.
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import sys
 import time
@@ -24,6 +25,7 @@ RANK = int(
 LATE_S = 0.2 if RANK == 1 else 0.0
 TOKENS = 16
 FOREVER = 10_000_000
+STEPS_UNTIL_READY = 8
 READS_UNTIL_READY = 60  # thirty batches: past the start, before the first evaluation
 
 
@@ -170,6 +172,46 @@ def deepspeed(_folder: str) -> None:
         engine.step()
 
 
+class Slow(nn.Module):
+    """A layer that sleeps, in a pipeline's second stage for longer."""
+
+    def __init__(self, late_s: float) -> None:
+        super().__init__()
+        self.late_s = late_s
+        self.body = nn.Linear(32, 32)
+
+    def forward(self, batch: Any) -> Any:
+        """As long as it takes."""
+        time.sleep(0.005 + self.late_s)
+        return self.body(batch)
+
+
+def deepspeed_pipeline(folder: str) -> None:
+    """DeepSpeed's pipeline engine: two stages of one layer, the second one's forward is five times as long."""
+    import deepspeed as ds
+    from deepspeed.pipe import PipelineModule
+
+    backend: Any = importlib.import_module("deepspeed.comm.torch")
+    backend.build_shm_op = lambda: None  # would compile C++ for a minute
+    ds.init_distributed(dist_backend="gloo")
+    layers = [Slow(0.0), Slow(0.02)]
+    model = PipelineModule(
+        layers=layers, loss_fn=nn.functional.mse_loss, num_stages=2, partition_method="uniform"
+    )
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 4,
+        "zero_allow_untested_optimizer": True,
+    }
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad])
+    engine, *_ = ds.initialize(model=model, optimizer=optimizer, config=config)
+    samples = itertools.repeat((torch.ones(2, 32), torch.zeros(2, 32)))
+    for number in itertools.count():
+        engine.train_batch(samples)
+        if number == STEPS_UNTIL_READY:
+            (Path(folder) / f"ready.{os.getpid()}").touch()
+
+
 def spawned(rank: int, world: int, store: str) -> None:
     """One rank of `torch.multiprocessing.spawn`, which has no environment variables."""
     torch.set_num_threads(1)
@@ -275,6 +317,7 @@ FRAMEWORKS = {
     "lightning": lightning,
     "lightning_alone": lightning_alone,
     "deepspeed": deepspeed,
+    "deepspeed_pipeline": deepspeed_pipeline,
     "ray": ray,
     "ray_nodes": ray_nodes,
     "spawn": spawn,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tuiadvisor.agent.payload import attach_code, detach_code
+from tuiadvisor.agent.payload import NATIVE_NAME, attach_code, detach_code, wants_native, write_native
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind
 from tuiadvisor.phases import PHASES
 from tuiadvisor_probes import ring
@@ -60,6 +60,8 @@ def probed(folder: Path, *, detail_s: float = 0.0, budget_ppm: int | None = None
         reader.put_u64(ring.OFFSET_BURST, time.monotonic_ns() + int(detail_s * 1e9))
     if budget_ppm is not None:
         reader.put_u64(ring.OFFSET_BUDGET, 1 + budget_ppm)
+    (folder / NATIVE_NAME).unlink(missing_ok=True)  # of a block before this one
+    write_native(folder)
     exec(attach_code(str(path)), {})  # noqa: S102 - the very code an injection runs
     observed = Observed(reader)
     try:
@@ -67,6 +69,7 @@ def probed(folder: Path, *, detail_s: float = 0.0, budget_ppm: int | None = None
     finally:
         exec(detach_code(), {})  # noqa: S102
     assert observed.errors == 0, observed.info
+    assert ("native" if wants_native() else "python") == observed.info["core"], observed.info
 
 
 def observed_phases(step: dict[str, int]) -> set[str]:

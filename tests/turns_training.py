@@ -1,11 +1,14 @@
 """Two optimizers that take turns, on two ranks, rank 1 slow: `python tests/turns_training.py KIND FOLDER`.
 
-Until killed. KIND: loader (a GAN after torch's example: data, discriminator, generator). Rank 1 is late in forward by
-LATE_S an iteration. Each rank writes how many iterations a second it does into FOLDER/rate.RANK.
+Until killed. KIND: loader (a GAN after torch's example: data, discriminator, generator), made (the same, its samples
+made in the loop), critic (WGAN's: made, three updates of the discriminator for one of the generator), delayed (TD3's:
+made, the generator only learns in every second iteration). Rank 1 is late in the generator's forward by LATE_S a call.
+Each rank writes how many iterations a second it does into FOLDER/rate.RANK.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
@@ -35,14 +38,27 @@ class Net(nn.Module):
         return self.body(batch)
 
 
-def batches() -> Any:
-    """Real samples for ever."""
-    loader = torch.utils.data.DataLoader(torch.randn(400, 64), batch_size=8)
-    while True:
-        yield from loader
+class Batches:
+    """Real samples for ever, from a loader or made here."""
+
+    def __init__(self, kind: str) -> None:
+        self.loader = (
+            torch.utils.data.DataLoader(torch.randn(400, 64), batch_size=8) if kind == "loader" else None
+        )
+        self.left = iter(())
+
+    def take(self) -> Any:
+        """One batch."""
+        if self.loader is None:
+            return torch.randn(8, 64)
+        batch = next(self.left, None)
+        if batch is None:
+            self.left = iter(self.loader)
+            batch = next(self.left)
+        return batch
 
 
-def main(folder: Path) -> None:
+def main(kind: str, folder: Path) -> None:
     """Train for ever."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -53,16 +69,27 @@ def main(folder: Path) -> None:
     of_discriminator = torch.optim.Adam(discriminator.parameters())
     loss_of = nn.BCEWithLogitsLoss()
     ones, zeros = torch.ones(8, 1), torch.zeros(8, 1)
-    begin, since = time.monotonic(), 0
-    for number, real in enumerate(batches()):
+    batches = Batches(kind)
+
+    def discriminate() -> Any:
+        real = batches.take()
         of_discriminator.zero_grad()
-        fake = generator(torch.randn(8, 16))
-        both = discriminator(torch.cat((real, fake.detach())))
+        made = generator(torch.randn(8, 16))
+        both = discriminator(torch.cat((real, made.detach())))
         loss_of(both, torch.cat((ones, zeros))).backward()
         of_discriminator.step()
-        of_generator.zero_grad()
-        loss_of(discriminator(fake), ones).backward()
-        of_generator.step()
+        return made
+
+    begin, since = time.monotonic(), 0
+    for number in itertools.count():
+        fake = discriminate()
+        if kind == "critic":
+            for _ in range(2):
+                fake = discriminate()
+        if kind != "delayed" or number % 2:
+            of_generator.zero_grad()
+            loss_of(discriminator(fake), ones).backward()
+            of_generator.step()
         if number == STEPS_UNTIL_READY:
             (folder / f"ready.{RANK}").touch()
         if number % 20 == 0:
@@ -72,4 +99,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]))

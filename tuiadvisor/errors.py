@@ -5,6 +5,12 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
+# What no other name would help against.
+_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+
 
 class TuiadvisorError(Exception):
     """A mistake of the user or of the system around us. `exit_code` is 2 for the first, 1 for the second."""
@@ -29,3 +35,10 @@ class FailureError(TuiadvisorError):
     """Something outside failed although the user asked for a sensible thing."""
 
     exit_code = 1
+
+
+def unwritable(path: object, error: OSError) -> TuiadvisorError:
+    """What to raise for a file that cannot be written: a mistake where the place is wrong, a failure of a disk's."""
+    if error.errno in _DISK:
+        return FailureError(f"{path}: cannot be written: {error.strerror}; free space, or name another place")
+    return TuiadvisorError(f"{path}: cannot be written: {error.strerror}; name another place")

@@ -15,6 +15,7 @@ from typing import Any, Final
 from tuiadvisor.errors import TuiadvisorError
 
 THRESHOLDS: Final = "thresholds"
+DAY_MIN: Final = 24 * 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,45 @@ class Preferences:
     efficiency_floor: float = 0.8
     slow_line_ms: float = 300.0
     alerts: str = "on"
+    repeat_alerts_min: float = 0.0
+    quiet_from_h: float = 0.0
+    quiet_until_h: float = 0.0
+    quiet_hours_let: str = "hang"
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRules:
+    """When the terminal may be rung. Minutes of the day, local time; from == until: at any time."""
+
+    quiet_from: int = 0
+    quiet_until: int = 0
+    lets_hang: bool = True  # a job that stands rings in quiet hours, too
+    repeat_s: float | None = None  # what is still open rings again; None: once
+
+    def is_quiet_at(self, minute: int) -> bool:
+        """Whether a minute of the day lies in the quiet hours, which may hold midnight."""
+        if self.quiet_from <= self.quiet_until:
+            return self.quiet_from <= minute < self.quiet_until
+        return minute >= self.quiet_from or minute < self.quiet_until
+
+
+def alert_rules(held: Preferences) -> AlertRules:
+    """What is preferred, as a rule."""
+    return AlertRules(
+        round(held.quiet_from_h * 60) % DAY_MIN,
+        round(held.quiet_until_h * 60) % DAY_MIN,
+        held.quiet_hours_let == "hang",
+        held.repeat_alerts_min * 60 or None,
+    )
+
+
+def quiet_hours(text: str) -> tuple[int, int]:
+    """Minutes of the day in "22:00-07:00". ValueError where it is none."""
+    match = re.fullmatch(r"(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d)", text.strip(), re.ASCII)
+    hours = [int(part) for part in match.groups()] if match else []
+    if not hours or max(hours[0], hours[2]) > 23 or max(hours[1], hours[3]) > 59 or hours[:2] == hours[2:]:
+        raise ValueError(f"{_shown(repr(text))} are no hours of the day; write 22:00-07:00")
+    return hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +131,39 @@ OPTIONS: Final = (
         "alerts",
         "bell and notification when a job stalls or a critical finding opens; quiet: the banner alone",
         ("on", "quiet"),
+    ),
+    Option(
+        "repeat_alerts_min",
+        "ring again after",
+        "minutes, for what is still open; 0: once",
+        (),
+        0.0,
+        1440.0,
+        5.0,
+    ),
+    Option(
+        "quiet_from_h",
+        "quiet from",
+        "hour of the day, local time: from then on banners alone",
+        (),
+        0.0,
+        24.0,
+        0.5,
+    ),
+    Option(
+        "quiet_until_h",
+        "quiet until",
+        "hour of the day; the same as above: no quiet hours",
+        (),
+        0.0,
+        24.0,
+        0.5,
+    ),
+    Option(
+        "quiet_hours_let",
+        "quiet hours let",
+        "what rings even then: a job that stands, or nothing",
+        ("hang", "nothing"),
     ),
 )
 BY_NAME: Final = {option.name: option for option in OPTIONS}

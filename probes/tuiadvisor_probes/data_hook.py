@@ -12,10 +12,10 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from . import phases
+from . import native, phases
 from . import step_clock as sc
 from .books import MAX_NOTES
-from .guard import INSPECTION, attempt, timed
+from .guard import INSPECTION, attempt, failing, nothing, timed
 from .step_clock import BROKEN, CARE, DEVICE, GONE, MEASURING, NOW, STOPPED
 
 if TYPE_CHECKING:
@@ -109,8 +109,32 @@ def _timed_next(  # noqa: PLR0915 - likewise one function
                 clock.alert(BROKEN, True)
         return batch
 
-    update_wrapper(tuiadvisor_hook, original, updated=())
-    tuiadvisor_hook._torchdynamo_inline = original  # type: ignore[attr-defined]  # as in guard.timed
+    made: Callable[[Any], Any] = tuiadvisor_hook
+    if native.core is not None:
+        gate = native.core.Gate(
+            clock,
+            original,
+            tuiadvisor_hook,
+            failing(hook, clock),
+            count_batch,
+            nothing,
+            phases.DATA_WAIT,
+            code - phases.DATA_WAIT,
+            tensor=tensor_class,
+            id_types=id_types,
+        )
+        made = _through(gate.next_batch)
+    update_wrapper(made, original, updated=())
+    made._torchdynamo_inline = original  # type: ignore[attr-defined]  # as in guard.timed
+    return made
+
+
+def _through(next_batch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """As guard's, for one argument."""
+
+    def tuiadvisor_hook(iterator: Any) -> Any:
+        return next_batch(iterator)
+
     return tuiadvisor_hook
 
 

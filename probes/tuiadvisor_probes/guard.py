@@ -16,6 +16,7 @@ from time import monotonic_ns
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from . import native
 from .books import MAX_NOTES
 from .phases import FORWARD
 from .step_clock import BROKEN, CARE, DEVICE, EVALUATING, GONE, MEASURING, NOW, STOPPED
@@ -118,6 +119,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     is_grad_enabled: Callable[[], bool] = bool,
     on_device: Callable[[tuple[Any, ...], dict[str, Any]], None] | None = None,
     stranger: Callable[[], None] | None = None,
+    any_root: bool = False,
 ) -> Callable[..., Any]:
     """Wrap `original` so that the training thread's time inside belongs to a phase.
 
@@ -128,6 +130,7 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
     roots: ids of modules whose training forward is known without asking phase_of.
     on_device(args, kwargs) runs before the call, on ranks whose device is timed.
     stranger() runs before a call by a thread that is not the training thread; it never raises.
+    any_root: a training module with gradients is in forward, whichever it is: for the native core, which need not ask.
     One frame of ours around each call of the host, which notes that it came by and no more: cold code and data are what
     a hook costs, each function and each object more is cold too.
     """
@@ -203,10 +206,53 @@ def timed(  # noqa: PLR0915 - one function with all of it on purpose, see below
                 clock.alert(BROKEN, True)
         return result
 
+    if native.core is not None and (constant is not None or any_root or isinstance(roots, set)):
+        owner, name = getattr(original, "inherits", (None, None))
+        gate = native.core.Gate(
+            clock,
+            original,
+            tuiadvisor_hook,
+            failing(hook, clock),
+            after,
+            nothing,
+            FORWARD if constant is None else constant,
+            group,
+            after_phase=after_phase,
+            after_alert=after_alert,
+            roots=roots if isinstance(roots, set) else None,
+            is_grad_enabled=is_grad_enabled,
+            is_forward=constant is None,
+            owner=owner,
+            name=name,
+        )
+        tuiadvisor_hook = _through(gate.run)
     update_wrapper(tuiadvisor_hook, original, updated=())
     if isinstance(original, FunctionType):
         tuiadvisor_hook._torchdynamo_inline = original  # type: ignore[attr-defined]  # what torch.compile traces
     return tuiadvisor_hook
+
+
+def _through(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A frame of Python's around the native hook: torch.compile looks through functions, and through nothing else."""
+
+    def tuiadvisor_hook(*args: Any, **kwargs: Any) -> Any:
+        return run(args, kwargs)
+
+    return tuiadvisor_hook
+
+
+def failing(hook: Hook, clock: StepClock) -> Callable[[BaseException], None]:
+    """What the native core does with an exception of ours: as `timed`."""
+
+    def failed(error: BaseException) -> None:
+        hook.failed(error)
+        clock.alert(BROKEN, True)
+
+    return failed
+
+
+def nothing(*_args: Any, **_kwargs: Any) -> None:
+    """What a native hook has cost before its first line, for `StepClock.stand_in`."""
 
 
 def guarded_callback(hook: Hook, function: Callable[..., None]) -> Callable[..., None]:

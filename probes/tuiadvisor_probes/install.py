@@ -20,11 +20,13 @@ from . import (
     buckets,
     collective_hooks,
     data_hook,
+    deepspeed_pipeline,
     framework_hooks,
     iterator_hook,
     mark_hooks,
     model_facts,
     model_hooks,
+    native,
     optimizer_hook,
     phases,
     pipeline_hooks,
@@ -55,6 +57,7 @@ PARTS = (
     data_hook,
     model_hooks,
     collective_hooks,
+    deepspeed_pipeline,
     pipeline_hooks,
     framework_hooks,
     mark_hooks,
@@ -102,6 +105,7 @@ class Probe:
         self.eval_span = self.clock.eval_span = EvalSpan(self.clock)
         self.forwards = model_hooks.Forwards(self)
         self.roots = Roots(self)
+        self.steps_before: int | None = None
         self.model_facts: dict[str, Any] = {}  # of the model and of torch's settings, once they are known
         self.looks_for_device = True  # until the first optimizer step
         self.device_kind: str | None = None  # where it has a clock of its own
@@ -268,6 +272,9 @@ class Probe:
         info["device"] = self.device_kind or info["device"]
         info["device_uuid"] = self.device_uuid
         info["model"] = self.model_facts
+        info["core"] = "native" if native.core is not None else "python"
+        if native.why_not not in {"", native.NOT_ASKED}:
+            info["core_why"] = native.why_not
         info["ddp"] = self.gradient_module is not None
         info.update((name, said) for name in ("unmeasured", "unstepped") if (said := getattr(self, name)))
         if self.pipeline:
@@ -353,6 +360,7 @@ class Probe:
         self.ring.put_u64(ring_file.OFFSET_STATE, state)
         # Now, not when the collector finds the cycle: a mapping holds a file descriptor. A hook that is in the
         # middle of something meets a released buffer, which its guard swallows.
+        self.clock.let_go()
         self.ring.close()
         _probe = None
         forget_modules()

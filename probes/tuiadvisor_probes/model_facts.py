@@ -113,6 +113,7 @@ class ModelFacts:
         facts |= attempt(INSPECTION, config_facts, roots) or {}
         facts |= settings(self.probe)
         facts["micro_steps"] = attempt(INSPECTION, micro_steps, self.probe)
+        facts["steps_before"] = self.probe.steps_before
         facts |= {**self.loader, **(look.found if look is not None else {})}
         facts["gathered_us"] = (self.cost_ns + monotonic_ns() - begin_ns) // 1000
         self.probe.model_facts = {name: value for name, value in facts.items() if value not in ("", None)}

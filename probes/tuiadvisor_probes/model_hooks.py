@@ -132,7 +132,16 @@ def _patch_ddp(probe: Host, ddp_class: Any, pending: PendingBarrier) -> None:
     probe.patch(
         ddp_class,
         "forward",
-        lambda original: timed(original, hook, clock, forwards.phase_of_wrapper, after, observes=SEEN),
+        lambda original: timed(
+            original,
+            hook,
+            clock,
+            forwards.phase_of_wrapper,
+            after,
+            observes=SEEN,
+            is_grad_enabled=forwards.is_grad_enabled,
+            any_root=True,
+        ),
     )
 
     def buffers_phase(args: tuple[Any, ...]) -> int:

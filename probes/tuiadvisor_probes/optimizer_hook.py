@@ -14,13 +14,14 @@ import sys
 from functools import update_wrapper
 from threading import get_ident
 from time import monotonic_ns
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from . import phases, pickled
+from . import native, phases, pickled
 from . import step_clock as sc
 from .compiled import has_compiled, must_not_recompile
 from .device_times import look_for_device
-from .guard import attempt, not_traced, timed
+from .guard import INSPECTION, attempt, failing, not_traced, nothing, timed
 from .optimizer_turns import Turns
 from .step_clock import NOW, STEPPED, STOPPED
 from .step_hooks import StepHook, walking_code
@@ -42,13 +43,12 @@ STEPS_UNTIL_LOOK = 8  # for a root that is no longer called
 class OptimizerSteps:
     """Optimizer steps under way, so that one that raised is noticed and closed."""
 
-    __slots__ = ("clock", "done_in", "looked_at", "next_look", "num_done", "open")
+    __slots__ = ("before", "clock", "done_in", "looked_at", "open")
 
     def __init__(self, clock: sc.StepClock) -> None:
         self.clock = clock
-        self.num_done = 0
-        self.next_look = 0  # a step
         self.looked_at: set[int] = set()  # ids of optimizers
+        self.before: tuple[int, int] = (0, -1)  # an optimizer's id, the steps it says it did before our first
         self.done_in: dict[int, int] = {}  # id of the optimizer -> the clock's step it last finished in
         self.open: list[tuple[int, int]] = []  # (id of the optimizer, phase around its step; or STAYED_OUT)
 
@@ -84,7 +84,7 @@ def install(probe: Host) -> None:
         _patch_classes(probe, module, _before(probe, steps, hook), _after(probe, steps, hook))
     else:
         _register(probe, module, _before(probe, steps, hook), _after(probe, steps, hook))
-    probe.when_loaded("torch.amp.grad_scaler", "scaler", lambda module: _patch_scaler(probe, module, steps))
+    probe.when_loaded("torch.amp.grad_scaler", "scaler", lambda module: _patch_scaler(probe, module))
 
 
 def _register(probe: Host, module: Any, before: Callable[..., None], after: Callable[..., None]) -> None:
@@ -101,7 +101,8 @@ def _register(probe: Host, module: Any, before: Callable[..., None], after: Call
             after,
         ),
     ):
-        not_traced(callback)
+        if isinstance(callback, FunctionType):
+            not_traced(callback)
         probe.registration(StepHook(module, register, hooks, pickled.callback(callback)))
 
 
@@ -178,7 +179,20 @@ def _before(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., Non
             hook.failed(error)
             clock.alert(sc.BROKEN, True)
 
-    return before
+    if native.core is None:
+        return before
+    gate = native.core.Gate(
+        clock,
+        before,
+        before,
+        failing(hook, clock),
+        None,
+        nothing,
+        phases.OPTIMIZER,
+        code - phases.OPTIMIZER,
+        open=under_way,
+    )
+    return gate.before  # type: ignore[no-any-return]
 
 
 def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None]:
@@ -208,17 +222,41 @@ def _after(probe: Host, steps: OptimizerSteps, hook: Hook) -> Callable[..., None
             thin.alert |= STEPPED  # also where we were installed inside this very step
             number = id(optimizer)
             done_in[number] = step = clock.step
-            steps.num_done += 1
+            clock.num_optimized += 1
             if alert & sc.MEASURING:
                 clock.stand_in(optimizer, *_rest)
                 clock.count_own(monotonic_ns() - now)
-            if step >= steps.next_look or number not in steps.looked_at:
+            if step >= clock.next_look or number not in steps.looked_at:
                 _look(probe, steps, optimizer)
+            if clock.turns is not None and clock.turns.stepped(number, sys._getframe(1)):
+                clock.flags |= sc.FLAG_FIRST
         except BaseException as error:  # noqa: BLE001 - this is the guard
             hook.failed(error)
             clock.alert(sc.BROKEN, True)
 
-    return after
+    if native.core is None:
+        return after
+
+    def look(optimizer: Any) -> None:
+        _look(probe, steps, optimizer)
+        # Found right now: from the next step on the core leaves optimizers that take turns to `after`.
+        if clock.turns is not None and clock.turns.stepped(id(optimizer), sys._getframe(1)):
+            clock.flags |= sc.FLAG_FIRST
+
+    gate = native.core.Gate(
+        clock,
+        after,
+        after,
+        failing(hook, clock),
+        look,
+        nothing,
+        phases.OPTIMIZER,
+        0,
+        open=under_way,
+        done=done_in,
+        looked=steps.looked_at,
+    )
+    return gate.after  # type: ignore[no-any-return]
 
 
 def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
@@ -230,9 +268,16 @@ def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
         clock.turns = Turns(steps.done_in)
     if clock.step >= STEPS_BEFORE_ROOT_SEARCH:
         steps.looked_at.add(number)
-        steps.next_look = clock.step + STEPS_UNTIL_LOOK
+        clock.next_look = clock.step + STEPS_UNTIL_LOOK
         if not probe.has_wrapper and probe.roots.is_due(optimizer):
             probe.roots.search(optimizer)
+    if (
+        probe.steps_before is None
+        and (told := attempt(INSPECTION, steps_before, optimizer, clock.step)) is not None
+    ):
+        # Said by two looks in a row: a skipped step or optimizers that take turns would shift it.
+        probe.steps_before = told if steps.before == (number, told) else None
+        steps.before = number, told
     if probe.looks_for_device:
         probe.looks_for_device = False
         device_hook = probe.hook(
@@ -241,18 +286,38 @@ def _look(probe: Host, steps: OptimizerSteps, optimizer: Any) -> None:
         attempt(device_hook, look_for_device, probe, optimizer, device_hook)
 
 
-def _patch_scaler(probe: Host, module: Any, steps: OptimizerSteps) -> None:
+def steps_before(optimizer: Any, step: int) -> int | None:
+    """Steps that it did before step 0 of ours, by its own count (Adam's `step`), which a checkpoint brings back.
+
+    None where it keeps none, or keeps it on a device: that would have to be waited for.
+    """
+    held = next(iter(optimizer.state.values()), None)
+    count = held.get("step") if isinstance(held, dict) else None
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(count, torch.Tensor):
+        modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+        is_plain = type(count) is torch.Tensor and count.device.type == "cpu" and count.numel() == 1
+        if not is_plain or modes is None or modes():  # a mode of the training's own would see us ask
+            return None
+        count = count.item()
+    if not isinstance(count, (int, float)) or count != int(count):
+        return None
+    before = int(count) - 1 - step
+    return before if before >= 0 else None
+
+
+def _patch_scaler(probe: Host, module: Any) -> None:
     clock = probe.clock
     hook = probe.hook("scaler")
     done_before = [0]
 
     def phase(args: tuple[Any, ...]) -> int:
-        done_before[0] = steps.num_done
+        done_before[0] = clock.num_optimized
         return phases.OPTIMIZER if args[0]._enabled else -1
 
     def after(_begin_ns: int, _end_ns: int, _args: tuple[Any, ...], result: Any) -> None:
         # The scaler asked for the infinities itself; that its optimizer did not step is all we look at.
-        if steps.num_done == done_before[0] and result is None:
+        if clock.num_optimized == done_before[0] and result is None:
             skipped(probe)
 
     scaler = module.GradScaler

@@ -68,4 +68,5 @@ def _inherited(owner: Any, name: str, found: Callable[..., Any]) -> Callable[...
     def tuiadvisor_inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(super(owner, self), name)(*args, **kwargs)
 
+    tuiadvisor_inherited.inherits = owner, name  # type: ignore[attr-defined]  # for the native core
     return update_wrapper(tuiadvisor_inherited, found, updated=())

@@ -18,7 +18,7 @@ from threading import get_ident, get_native_id
 from time import monotonic_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any
 
-from . import forks
+from . import forks, native
 from . import ring as ring_file
 from .books import CLOSED, LATER, MAX_NOTES, Books
 from .phases import (
@@ -54,9 +54,9 @@ MAX_KEPT_NS = 200_000_000  # a step is written at most so long after its end, if
 FAR = 1 << 62
 
 # Bits of Thin.alert: what a hook has to look after beyond noting that it was passed.
-STEPPED, GONE, BROKEN, DEVICE, EVALUATING, MEASURING, BARRIER = 1, 2, 4, 8, 16, 32, 64
+STEPPED, GONE, BROKEN, DEVICE, EVALUATING, MEASURING, BARRIER, ASKING = 1, 2, 4, 8, 16, 32, 64, 128
 STOPPED = GONE | BROKEN
-CARE = STEPPED | STOPPED | DEVICE | EVALUATING
+CARE = STEPPED | ASKING | STOPPED | DEVICE | EVALUATING
 
 
 class Thin:
@@ -69,50 +69,66 @@ class Thin:
         self.phase = OTHER
 
 
-class StepClock:
+if TYPE_CHECKING or native.core is None:
+
+    class Numbers:
+        """What hooks and the end of a step count with; the native core has its own."""
+
+        __slots__ = (
+            "begin",
+            "comm_bytes",
+            "detail_flag",
+            "device",
+            "flags",
+            "gc_ns",
+            "group_seq",
+            "last_cpu_ns",
+            "last_cpu_thread",
+            "last_seq",
+            "max_kept",
+            "micro_steps",
+            "momentary",
+            "next_look",
+            "num_kept",
+            "num_measured",
+            "num_optimized",
+            "own_ns",
+            "said",
+            "samples",
+            "settle_at_ns",
+            "settle_at_seq",
+            "spot_checks",
+            "step",
+            "tokens",
+            "turns",
+            "write_ns",
+        )
+
+        def let_go(self) -> None:
+            """The ring's mapping goes."""
+else:
+    Numbers = native.core.Base
+
+
+class StepClock(Numbers):
     """Accumulates one step. Every method is called from the training thread only, whichever that is now."""
 
     __slots__ = (
         "_active",
-        "begin",
         "books",
-        "comm_bytes",
         "cost",
-        "detail_flag",
-        "device",
         "eval_span",
-        "flags",
-        "gc_ns",
-        "group_seq",
-        "last_cpu_ns",
-        "last_cpu_thread",
-        "last_seq",
         "log",
-        "max_kept",
-        "micro_steps",
-        "momentary",
-        "num_kept",
-        "num_measured",
         "on_step",
         "outers",
         "own",
-        "own_ns",
         "peak_bytes",
         "pid",
         "ring",
-        "said",
-        "samples",
-        "settle_at_ns",
-        "settle_at_seq",
         "settled",
-        "spot_checks",
-        "step",
         "thin",
         "thread_ident",
-        "tokens",
-        "turns",
         "words",
-        "write_ns",
     )
 
     def __init__(self, ring: Any, thread_ident: int, on_step: Callable[[], None]) -> None:
@@ -127,8 +143,7 @@ class StepClock:
         self.on_step = on_step
         self.pid = os.getpid()
         self._active = True
-        self.thin = Thin()
-        self.log: list[Any] = []  # notes, two items each: see `books`
+        self.thin: Thin = Thin() if native.core is None else native.core.Thin()
         self.step = 0
         self.outers: list[int] = []  # the phases around this one, where `enter` came by
         self.said = 0  # bits of `observed` that hooks set themselves; the others come with the notes
@@ -153,7 +168,11 @@ class StepClock:
         self.detail_flag = 0  # FLAG_DETAIL while calls are recorded one by one
         self.comm_bytes = UNKNOWN
         self.begin = monotonic_ns()
-        self.books = Books(self.begin)
+        self.books: Books = Books(self.begin) if native.core is None else native.core.Books(self.begin)
+        # Notes, two items each: see `books`. The native ones book them as they come.
+        self.log: Any = [] if native.core is None else self.books
+        self.num_optimized = 0  # optimizer steps that ended
+        self.next_look = 0  # the step at which the optimizer's hook looks for what has changed
         # Of the step in the making:
         self.flags = FLAG_FIRST
         self.micro_steps = 0  # beside those that the notes tell
@@ -162,6 +181,8 @@ class StepClock:
         self.gc_ns = 0
         self.own_ns = 0  # of our own time in hooks, where it is measured
         self.num_measured = 0  # transitions in it
+        if native.core is not None:
+            native.core.bind(self, self.thin, self.books, self.words, self.own)
 
     def alert(self, bit: int, is_so: bool) -> None:
         """Set or clear one bit of Thin.alert."""
@@ -254,13 +275,13 @@ class StepClock:
         if thin.alert & EVALUATING and phase == BACKWARD:
             self.eval_span.before_backward()
         now = monotonic_ns()
-        if thin.alert & STEPPED and BEGINS_ITERATION[phase] and thin.phase == OTHER:
+        if thin.alert & (STEPPED | ASKING) and BEGINS_ITERATION[phase] and thin.phase == OTHER:
             if self.turns is None or self.turns.ends(phase == DATA_WAIT):
                 self.close_step(now)
                 if thin.alert & GONE:
                     return 0
             else:
-                thin.alert &= ~STEPPED
+                thin.alert = thin.alert & ~STEPPED | (ASKING if self.turns.asks_again else 0)
         if self.device is not None:
             self.device.begins(phase, thin.phase, now)
         return now
@@ -358,7 +379,7 @@ class StepClock:
         self.num_kept += 1
         self.words[NOW_STEP] = step
         self.begin = now
-        self.thin.alert = self.thin.alert & ~(STEPPED | MEASURING) | next_one
+        self.thin.alert = self.thin.alert & ~(STEPPED | ASKING | MEASURING) | next_one
         self.flags = self.micro_steps = self.gc_ns = 0
         self.samples = self.tokens = UNKNOWN
         if not step % CPU_PERIOD:
@@ -373,9 +394,13 @@ class StepClock:
         ):
             self.settle(now)
         elif was:
-            self.cost.closing_ns.add(monotonic_ns() - now)
+            self.closed(now)
         self.write_ns = monotonic_ns() - now if was else 0
         return now
+
+    def closed(self, now: int) -> None:
+        """A measured step that ended at `now` is kept."""
+        self.cost.closing_ns.add(monotonic_ns() - now)
 
     def settle(self, now: int) -> None:
         """Write the kept steps, the last of which ended at `now`, and look after everything that can wait."""
@@ -393,9 +418,14 @@ class StepClock:
     def write_kept(self) -> None:
         """The kept steps into the ring, and nothing else."""
         self.catch_up()
-        kept, self.books.kept = self.books.kept, []
         self.num_kept = 0
-        self.settled = write(self.ring, kept, self.cost, self.peak_bytes)
+        if native.core is None:
+            kept, self.books.kept = self.books.kept, []
+            self.settled = write(self.ring, kept, self.cost, self.peak_bytes)
+        else:
+            ring, books = self.ring, self.log
+            place = ring.map, ring.step_capacity, ring.num_steps
+            self.settled = books.write(ring, self.cost, *place, self.peak_bytes)
         self.peak_bytes = UNKNOWN
 
     def hand_over(self, thread_ident: int, now: int) -> None:
@@ -415,6 +445,7 @@ class StepClock:
             self.device.forget_step()
         if self.turns is not None:
             self.turns.restart()
+            self.alert(ASKING, False)
         self.outers.clear()
         self.thin.phase = OTHER
         self.flags, self.micro_steps, self.gc_ns, self.own_ns, self.num_measured = FLAG_FIRST, 0, 0, 0, 0

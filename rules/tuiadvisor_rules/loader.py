@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor_rules.condition import Condition, RuleError, nearest
 from tuiadvisor_rules.message import check_template
-from tuiadvisor_rules.metric_names import METRICS, SCOPES, names_for
+from tuiadvisor_rules.metric_names import SCOPES, names_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +98,8 @@ class RuleAction:
     command: str | None
     risk: str
     effort: str
+    upkeep: str = ""  # what it goes on asking for; "" where none is known
+    ties: str = ""  # what it binds the program to
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,18 +370,21 @@ def _threshold(name: str, value: object) -> Threshold:
     return Threshold(float(number), _one_line(name, source))
 
 
+_ACTION_KEYS: Final = ("text", "command", "risk", "effort", "upkeep", "ties")
+
+
 def _action(entry: dict[str, Any]) -> RuleAction:
     for key in entry:
-        if key not in {"text", "command", "risk", "effort"}:
-            raise RuleError(
-                f"unknown key {key!r} in [[actions]]{nearest(key, ('text', 'command', 'risk', 'effort'))}"
-            )
+        if key not in _ACTION_KEYS:
+            raise RuleError(f"unknown key {key!r} in [[actions]]{nearest(key, _ACTION_KEYS)}")
     command = entry.get("command")
     if command is not None and not isinstance(command, str):
         raise RuleError("'command' must be a text")
     if command is not None:
         _one_line("command", command)
-    return RuleAction(_text(entry, "text"), command, _one_of(entry, "risk", RISKS), _text(entry, "effort"))
+    more = {name: _text(entry, name) for name in ("upkeep", "ties") if name in entry}
+    risk = _one_of(entry, "risk", RISKS)
+    return RuleAction(_text(entry, "text"), command, risk, _text(entry, "effort"), **more)
 
 
 def _variant(entry: dict[str, Any], names: frozenset[str], numbers: dict[str, float]) -> Variant:
@@ -413,8 +418,3 @@ def _case(entry: dict[str, Any], names: frozenset[str]) -> Case:
             raise RuleError(f"metric {name!r} of a case is not between -1e18 and 1e18")
     expect = _one_of(entry, "expect", (*LEVELS, "silent", "unknown"))
     return Case(_text(entry, "name"), expect, dict(metrics))
-
-
-def unit_of(name: str) -> str:
-    """Unit of a metric, empty when it is none."""
-    return METRICS[name].unit if name in METRICS else ""

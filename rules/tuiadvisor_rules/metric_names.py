@@ -4,8 +4,8 @@ One line a metric in metrics.txt beside this file: scope, name, unit, meaning, m
 (`python -m tuiadvisor.causes.names`). The advisor supplies exactly these (a test compares); a rule that names
 another one is refused with the nearest valid name. Scopes: `job` metrics are known to every rule, the
 others only to rules of their scope, which are judged once for each straggler group, kind of pause, group of heavy
-pipeline stages or standstill. Rules of scope `serving` are judged on a serving process's metrics page and know its
-metrics alone.
+pipeline stages, kind of placement or standstill. Rules of scope `serving` are judged on a serving process's metrics
+page and know its metrics alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-SCOPES: Final = ("job", "straggler", "pause", "stage", "standstill", "serving")
+SCOPES: Final = ("job", "straggler", "pause", "stage", "placement", "standstill", "serving")
 APART: Final = ("serving",)  # no training: metrics of the job mean nothing there
 UNITS: Final = ("s", "share", "ratio", "steps", "count", "flag", "text")
 

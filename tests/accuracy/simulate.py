@@ -100,10 +100,15 @@ class Outcome:
 
 def fold(world: World) -> tuple[RunView, Truth]:
     """The view at the end."""
+    return fold_all(world)[1:]
+
+
+def fold_all(world: World) -> tuple[Advisor, RunView, Truth]:
+    """The same, and what it was made with."""
     advisor, truth = Advisor(), Truth()
     for frame in frames(world, truth):
         advisor.feed_frame(frame)
-    return advisor.view(), truth
+    return advisor, advisor.view(), truth
 
 
 def judge(scenario: Scenario, view: RunView, truth: Truth) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import signal
@@ -54,6 +55,9 @@ KINDS = (
         "with its torch hooks",
         package="probing",
         environment={"PROBING": "1", "PROBING_TORCH_PROFILING": "on"},
+    ),
+    Kind(
+        "py-spy", "py-spy record of each rank, 100 samples a second, beside a bare training", package="py-spy"
     ),
     Kind("torch.profiler", "CPU activity of whole blocks", wrap="profiler", switched=True),
 )
@@ -139,6 +143,28 @@ class Contender:
                 raise RuntimeError(f"the probes did not come: {self.why_not()}")
             time.sleep(0.1)
 
+    def sample(self, python: str) -> None:
+        """py-spy at each rank, until the end."""
+        for rank, pid in self.pids.items():
+            options = [
+                "--rate",
+                "100",
+                "--duration",
+                "36000",
+                "--format",
+                "raw",
+                "--output",
+                f"samples.{rank}",
+            ]
+            self._run(
+                [str(Path(python).with_name("py-spy")), "record", *options, "--pid", str(pid)],
+                dict(os.environ),
+            )
+
+    def is_sampled(self) -> bool:
+        """Whether py-spy still looks at each rank."""
+        return all(root.poll() is None for root in self.roots)
+
     def is_watched(self) -> bool:
         """Whether the probes are still there."""
         return all(mapped_rings(pid) for pid in self.pids.values())
@@ -216,7 +242,11 @@ def install(folder: Path, packages: list[str]) -> tuple[str, dict[str, str]]:
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     own = folder / "lib" / version / "site-packages"
-    (own / "bench-host.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    torch = importlib.util.find_spec("torch")
+    assert torch is not None
+    assert torch.origin is not None
+    seen = dict.fromkeys((sysconfig.get_path("purelib"), str(Path(torch.origin).parents[1])))
+    (own / "bench-host.pth").write_text("".join(f"{one}\n" for one in seen), encoding="utf-8")
     python = str(folder / "bin" / "python")
     # The torch that is there stays: anything else would be another training.
     constraint = folder / "constraint.txt"
@@ -225,10 +255,19 @@ def install(folder: Path, packages: list[str]) -> tuple[str, dict[str, str]]:
     for package in packages:
         arguments = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         arguments += ["--constraint", str(constraint), package]
+        # Itself even where the host has it, for its command has to be here; of what it needs only what is missing.
+        own_alone = ["--ignore-installed", "--no-deps"]
         try:
-            done = subprocess.run(
-                arguments, capture_output=True, text=True, timeout=INSTALL_PATIENCE_S, check=False
-            )
+            for options in (own_alone, []):
+                done = subprocess.run(
+                    [*arguments, *options],
+                    capture_output=True,
+                    text=True,
+                    timeout=INSTALL_PATIENCE_S,
+                    check=False,
+                )
+                if done.returncode:
+                    break
         except subprocess.TimeoutExpired:
             missing[package] = f"pip took longer than {INSTALL_PATIENCE_S:.0f} s"
             continue

@@ -1,15 +1,16 @@
 """What the probe costs a training step, resolved to microseconds, beside what the probe says of itself.
 
     python tests/benchmarks/sections.py [--ranks 1] [--step-ms 1 5 20 100] [--seconds 40] [--budget 0.25]
+        [--cores python native]
 
 Matrix products vary by more than a probe costs, so they are in the loop (they empty the caches as a training does, in
 the middle of forward and of backward) and out of the figures: a section is the time of the next batch, of forward, of
-backward or of optimizer.step less the products inside it, by two clock reads around those. Blocks of steps with the
-probe and without take turns in one process, in pairs.
+backward or of optimizer.step less the products inside it, by two clock reads around those. Blocks of steps without
+the probe and with it, on each core, take turns in one process; each round has one of each, in an order that turns.
 
 Three kinds of step are told apart by what the ring received: plain ones, those that also wrote the kept records, and
 those measured or in detail, which are written at once. Of each kind the 30 % quantile of a block less that of the block
-without, then the median over pairs with a 95 % bootstrap interval; "a step" is all kinds by their number. Beside it
+without, then the median over rounds with a 95 % bootstrap interval; "a step" is all kinds by their number. Beside it
 what the probe's own clock said of the same blocks (the records' own_ns, mean) and its share of the truth. Sections are
 the training thread's wall clock on one rank, its CPU clock on several, where backward waits for the others.
 """
@@ -37,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "probes"))
 
 from overhead import SETTLED, bootstrap_median
 
+BARE, PYTHON, NATIVE = "bare", "python", "native"
 SECTIONS = ("next batch", "forward", "backward", "optimizer")
 KINDS = ("plain", "writing", "measured", "detail")
 QUANTILE = 30
@@ -183,11 +185,11 @@ def classify(block: Block, ends_ns: list[int], heads: list[int], records: list[t
 
 
 def rank_main(options: argparse.Namespace) -> None:
-    """One rank: pairs of blocks as long as it is told, into the result."""
+    """One rank: rounds of blocks as long as it is told, into the result."""
     import torch
     import torch.distributed as dist
 
-    from tuiadvisor.agent.payload import attach_code, detach_code
+    from tuiadvisor.agent.payload import NATIVE_VARIABLE, attach_code, detach_code, write_native
     from tuiadvisor_probes import ring
 
     ranks, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
@@ -201,21 +203,24 @@ def rank_main(options: argparse.Namespace) -> None:
     if ranks > 1:
         dist.broadcast(products, 0)
     long = (int(products[0]), int(products[1]))
-    pairs = []
+    rounds = []
     steps = max(24, min(200, round(500 / options.one_step_ms)))
-    path = tempfile.mktemp(prefix="sections-", dir="/dev/shm")  # noqa: S306 - created O_EXCL below
-    for number in range(options.pairs):
-        pair = {}
-        for attached in (False, True) if number % 2 == 0 else (True, False):
+    for number in range(options.rounds):
+        blocks = {}
+        turns = [BARE, *options.cores]
+        for core in turns[number % len(turns) :] + turns[: number % len(turns)]:
             with contextlib.ExitStack() as stack:
                 reader = None
-                if attached:
+                if core != BARE:
+                    path = f"{stack.enter_context(tempfile.TemporaryDirectory(dir='/dev/shm'))}/ring"
                     ring.create_ring_file(path)
-                    stack.callback(Path(path).unlink)
+                    os.environ[NATIVE_VARIABLE] = "1" if core == NATIVE else "0"
+                    assert write_native(Path(path).parent) == (core == NATIVE)
                     reader = ring.RingReader(path)
                     reader.put_u64(ring.OFFSET_BUDGET, 1 + round(options.budget * 1e4))
                     exec(attach_code(path), {})  # noqa: S102 - the very code an injection runs
                     stack.callback(exec, detach_code(), {})
+                    assert json.loads(reader.info())["core"] == core, reader.info()
                 loop.num_products = (0, 1)
                 for _ in range(SETTLED):
                     loop.step()
@@ -225,10 +230,10 @@ def rank_main(options: argparse.Namespace) -> None:
                 if reader is not None:
                     reader.take_steps()
                 block = measure(loop, steps, reader)
-                pair[attached] = vars(block)
-        pairs.append((pair[False], pair[True]))
+                blocks[core] = vars(block)
+        rounds.append(blocks)
     if rank == 0:
-        Path(options.result).write_text(json.dumps(pairs))
+        Path(options.result).write_text(json.dumps(rounds))
     if ranks > 1:
         dist.barrier()
     os._exit(0)
@@ -241,7 +246,7 @@ def low(steps: Any) -> Any:
 
 @dataclass
 class Cost:
-    """Of one step length: microseconds a step over the pairs."""
+    """Of one step length and core: microseconds a step over the rounds."""
 
     truth_us: list[float]
     own_us: list[float]
@@ -250,11 +255,12 @@ class Cost:
     counts: dict[str, int]
 
 
-def evaluate(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> Cost:
-    """Differences of the pairs, by kind and over all steps."""
+def evaluate(rounds: list[dict[str, dict[str, Any]]], core: str) -> Cost:
+    """Differences between a core and bare in each round, by kind and over all steps."""
     cost = Cost([], [], {kind: [] for kind in KINDS}, {kind: [] for kind in KINDS}, dict.fromkeys(KINDS, 0))
-    for without, attached in pairs:
-        bare, total = low(without["sections_ns"]), 0.0
+    for blocks in rounds:
+        attached = blocks[core]
+        bare, total = low(blocks[BARE]["sections_ns"]), 0.0
         sections = np.array(attached["sections_ns"], dtype=float)
         own, kinds = np.array(attached["own_ns"], dtype=float), np.array(attached["kinds"])
         for kind in KINDS:
@@ -271,16 +277,16 @@ def evaluate(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> Cost:
     return cost
 
 
-def print_cost(step_ms: float, pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-    """A few lines of one step length."""
-    cost = evaluate(pairs)
-    step_us = statistics.median(without["step_ns"] for without, _ in pairs) / 1e3
+def print_cost(step_ms: float, rounds: list[dict[str, dict[str, Any]]], core: str) -> None:
+    """A few lines of one step length and core."""
+    cost = evaluate(rounds, core)
+    step_us = statistics.median(blocks[BARE]["step_ns"] for blocks in rounds) / 1e3
     value, least, most = bootstrap_median(cost.truth_us)
     own, own_least, own_most = bootstrap_median(cost.own_us)
     print(
-        f"{step_ms:6g}ms  a step {value:6.1f} us ({least:.1f}-{most:.1f}) = {value / step_us:.3%} "
+        f"{step_ms:6g}ms {core:6} a step {value:6.1f} us ({least:.1f}-{most:.1f}) = {value / step_us:.3%} "
         f"({least / step_us:.3%}-{most / step_us:.3%}) of {step_us / 1e3:.2f} ms; "
-        f"own clock {own:.1f} us ({own_least:.1f}-{own_most:.1f}), {own / value:.2f} of it; {len(pairs)} pairs"
+        f"own clock {own:.1f} us ({own_least:.1f}-{own_most:.1f}), {own / value:.2f} of it; {len(rounds)} rounds"
     )
     num = sum(cost.counts.values())
     for kind in KINDS:
@@ -306,8 +312,9 @@ def main() -> None:
     parser.add_argument(
         "--budget", type=float, default=0.25, help="per cent of step time, as the probe is told"
     )
+    parser.add_argument("--cores", nargs="*", default=[PYTHON, NATIVE], choices=[PYTHON, NATIVE])
     parser.add_argument("--one-step-ms", type=float, help=argparse.SUPPRESS)
-    parser.add_argument("--pairs", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--result", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.result:
@@ -316,17 +323,19 @@ def main() -> None:
     print(f"{options.ranks} ranks, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}")
     for step_ms in options.step_ms:
         steps = max(24, min(200, round(500 / step_ms)))
-        pair_s = 2 * ((steps + 8) * step_ms / 1e3 + 0.1)
+        round_s = (1 + len(options.cores)) * ((steps + 8) * step_ms / 1e3 + 0.1)
         with tempfile.NamedTemporaryFile() as file:
             arguments = [__file__, "--one-step-ms", str(step_ms), "--result", file.name]
-            arguments += ["--pairs", str(max(6, round(options.seconds / pair_s)))]
-            arguments += ["--budget", str(options.budget)]
+            arguments += ["--rounds", str(max(6, round(options.seconds / round_s)))]
+            arguments += ["--budget", str(options.budget), "--cores", *options.cores]
             launch = [sys.executable]
             if options.ranks > 1:
                 launch += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={options.ranks}"]
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
             subprocess.run([*launch, *arguments], check=True, env=environment)
-            print_cost(step_ms, json.loads(Path(file.name).read_text()))
+            rounds = json.loads(Path(file.name).read_text())
+            for core in options.cores:
+                print_cost(step_ms, rounds, core)
 
 
 if __name__ == "__main__":

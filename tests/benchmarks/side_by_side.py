@@ -1,4 +1,4 @@
-"""What each tool costs a training step, side by side in one run: bare, ours, TraceML, probing, torch.profiler.
+"""What each tool costs a training step, side by side in one run: bare, ours, TraceML, probing, py-spy, torch.profiler.
 
     python tests/benchmarks/side_by_side.py [--ranks 2 4] [--step-ms 1 5 20 100] [--minutes 6] [--only ours TraceML]
 
@@ -162,6 +162,8 @@ def start_all(kinds: list[Kind], folder: Path, num_ranks: int, pythons: dict[str
             for contender in contenders:
                 if contender.kind.name == "ours":
                     contender.watch()
+                elif contender.kind.name == "py-spy" and contender.is_whole:
+                    contender.sample(pythons[contender.kind.name])
         except BaseException:
             for contender in contenders:
                 contender.end()
@@ -230,6 +232,8 @@ def run(
     for contender in contenders:
         if contender.kind.name == "ours" and not contender.is_watched():
             print("ours: the probes left before the end; its figures are worth nothing")
+        if contender.kind.name == "py-spy" and not contender.is_sampled():
+            print(f"py-spy left before the end; its figures are worth nothing: {contender.why_not()}")
 
 
 if __name__ == "__main__":

@@ -151,8 +151,9 @@ def torchrun(*more: str, num_ranks: int = 2) -> list[str]:
     return [*launcher, str(TRAIN), "--seconds", "900", "--step-ms", "20", *more]
 
 
+@pytest.mark.parametrize("core", ["python", "native"], indirect=True)
 def test_torchrun_job_is_watched_from_its_launch_on_and_left_without_a_trace(
-    started: Callable[..., subprocess.Popen[bytes]], watch: Callable[[int], Watch]
+    core: str, started: Callable[..., subprocess.Popen[bytes]], watch: Callable[[int], Watch]
 ) -> None:
     """Ranks still importing torch are waited for; loader workers are left alone; all probes come out."""
     job = started(*torchrun("--workers", "1"))
@@ -168,6 +169,7 @@ def test_torchrun_job_is_watched_from_its_launch_on_and_left_without_a_trace(
         (0, "gloo", "train.py"),
         (1, "gloo", "train.py"),
     ]
+    assert {(rank["core"], rank["core_why"]) for rank in hello["ranks"]} == {(core, None)}
     assert {rank["attach_way"] for rank in hello["ranks"]} <= {"thread", "pending_call"}
     rings = [path for pid in pids for path, _ in mapped_rings(pid)]
 

@@ -11,7 +11,7 @@ import pytest
 from patience import INJECT_S, PATIENCE_S, wait_until
 from training import launch, running
 
-from tuiadvisor.agent.payload import attach_code, detach_code
+from tuiadvisor.agent.payload import NATIVE_NAME, attach_code, detach_code, write_native
 from tuiadvisor.inject import inject as inject_within
 from tuiadvisor_probes import ring
 
@@ -48,6 +48,8 @@ def cycle(pid: int, path: Path, *, by_command: bool) -> int:
     """One attach, at least two observed steps, one detach; returns the steps seen."""
     ring.create_ring_file(str(path))
     reader = ring.RingReader(str(path))
+    (path.parent / NATIVE_NAME).unlink(missing_ok=True)
+    write_native(path.parent)
     inject(pid, attach_code(str(path)))
     state = ring.OFFSET_STATE
     wait_until(lambda: reader.get_u64(state) == ring.STATE_LIVE, "the probe did not come up")

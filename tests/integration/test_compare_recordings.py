@@ -13,7 +13,7 @@ from training import running
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
-DELAY_MS = 150  # a step takes 20 without: no load hides it
+DELAY_MS = 100  # a step takes 20 without: no load hides it
 
 
 def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -28,10 +28,10 @@ def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def recorded(path: Path, *arguments: str) -> str:
-    """A hundred steps of a real training."""
+    """Sixty steps of a real training: three times what a verdict needs."""
     with running(2, "--step-ms", "20", *arguments) as (training, _):
         done = tuiadvisor(
-            "record", "--pid", str(training.pid), "-o", str(path), "--steps", "100", "--for", RECORD_FOR
+            "record", "--pid", str(training.pid), "-o", str(path), "--steps", "60", "--for", RECORD_FOR
         )
         assert done.returncode == 0, done.stderr
     return str(path)

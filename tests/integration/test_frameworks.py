@@ -142,6 +142,19 @@ def test_every_phase_is_seen_and_the_slow_rank_named(tmp_path: Path, framework: 
         assert document["window"]["excluded"].keys() & {"checkpoint", "eval"}
 
 
+def test_deepspeeds_pipeline_is_one(tmp_path: Path) -> None:
+    """Its stages do different work, so who waits least is not late; the heavy stage is what can be mended."""
+    if importlib.util.find_spec("deepspeed") is None:
+        pytest.skip("no deepspeed (make frameworks)")
+    with two_ranks("deepspeed_pipeline", tmp_path) as pids:
+        document = diagnosis(pids, tmp_path, 60)
+    assert [] == document["stragglers"]["ranks"]
+    pipeline = document["pipeline"]
+    assert (2, 4) == (pipeline["num_stages"], pipeline["num_micro_batches"]), pipeline
+    assert document["step"]["seconds"]["pipeline_idle"] > 0
+    assert 0 == document["losses"]["hooks_disabled"]
+
+
 def test_ranks_of_spawn_have_no_environment(tmp_path: Path) -> None:
     """`torch.multiprocessing.spawn`: found below the script, rank and world size asked inside."""
     script = start("spawn", tmp_path, [])

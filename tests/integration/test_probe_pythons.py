@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_inject import VERSIONS, _program
 
-from tuiadvisor.agent.payload import attach_code, write_bundle
+from tuiadvisor.agent.payload import attach_code, wants_native, write_bundle, write_native
 from tuiadvisor.inject import identify, inject
 from tuiadvisor_probes import ring
 
@@ -45,6 +45,7 @@ def test_visits_leave_the_training_as_it_was(version: str, tmp_path: Path) -> No
             folder.mkdir()
             if visit % 2 == 0:
                 assert write_bundle(folder, identify(training.pid))
+            assert write_native(folder) == wants_native()
             ring.create_ring_file(str(folder / "ring"))
             reader = ring.RingReader(str(folder / "ring"))
             way = inject(training.pid, attach_code(str(folder / "ring"))).way
@@ -53,7 +54,11 @@ def test_visits_leave_the_training_as_it_was(version: str, tmp_path: Path) -> No
             )
             wait_until(reader, ring.OFFSET_STATE, ring.STATE_LIVE)
             wait_until(reader, ring.OFFSET_STEP_HEAD, NUM_STEPS)
-            hooks = json.loads(reader.info())["hooks"]
+            info = json.loads(reader.info())
+            takes_native = wants_native() and version != "3.10" and not version.endswith("t")
+            assert info["core"] == ("native" if takes_native else "python"), info
+            assert bool(info.get("core_why")) == (wants_native() and not takes_native), info
+            hooks = info["hooks"]
             assert {"ok"} == {hooks[name] for name in ("data_wait", "backward", "optimizer")}, hooks
             reader.put_u64(ring.OFFSET_COMMAND, ring.COMMAND_DETACH)
             wait_until(reader, ring.OFFSET_STATE, ring.STATE_DETACHED)

@@ -126,3 +126,36 @@ def test_the_line_of_code_that_makes_a_rank_late(tmp_path: Path, monkeypatch: py
     assert [*(twin.words for twin in reversed(twins)), card.words] == [
         each["words"] for each in document["stacks"]
     ]
+
+
+ALONE = """
+import time, torch
+def read(): time.sleep(0.02)
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+print('ready', flush=True)
+while True:
+    read()
+    model(torch.ones(1, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_process_without_peers_is_told_its_own_lines(tmp_path: Path) -> None:
+    """Nobody is there to be compared with, and that is said."""
+    script = tmp_path / "alone.py"
+    script.write_text(ALONE)
+    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        card = told("stacks", "--lines", "--json", "--pid", str(process.pid))["card"]
+        assert (card["lines"][0]["place"], card["lines"][0]["name"], card["peer"]) == (
+            "alone.py:3",
+            "read",
+            None,
+        )
+        assert "no peer's stacks were seen" in card["words"]
+    finally:
+        process.kill()
+        process.communicate()

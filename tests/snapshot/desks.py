@@ -29,7 +29,7 @@ from tuiadvisor.views.comparison import (
     RunSide,
     WorkUnit,
 )
-from tuiadvisor.views.job_list import JobEntry
+from tuiadvisor.views.job_list import JobEntry, Watched
 from tuiadvisor.views.run_list import RunEntry
 from tuiadvisor_rules.questions import load_questions
 
@@ -76,6 +76,8 @@ def side(path: str, step_s: float) -> RunSide:
         step_s * 1.01,
         Rates(1 / step_s, 128 / step_s, 32 / step_s),
         None,
+        step_s * 1.003,
+        (20, 499),
     )
 
 
@@ -124,14 +126,23 @@ def comparison() -> Comparison:
 
 def desk(**changes: object) -> DeskState:
     """A folder with recordings, nothing compared yet."""
-    return replace(NO_DESK, folder="/runs", runs=runs(), has_live=True, **changes)  # type: ignore[arg-type]
+    return replace(NO_DESK, folder="/runs", machine="node17", runs=runs(), has_live=True, **changes)  # type: ignore[arg-type]
+
+
+WATCHED = Watched(
+    "ipc:///run/viewers", "before.tuirec", 1.0, 3338, 0.415, 2.41, "tune", views.straggler().verdict.sentence
+)
+STANDS = replace(
+    WATCHED, recording="", last_step=48_211, steps_s=None, decision="hang",
+    sentence="Hang: ranks 0, 1 and 2 wait for rank 3, stopped by a signal or a debugger.",
+)  # fmt: skip
 
 
 def jobs() -> tuple[JobEntry, ...]:
-    """A watched training, one of one's own, another user's, and two jobs in Slurm."""
+    """A watched training, one of one's own, another user's, one that stands, and two jobs in Slurm."""
     here = JobEntry("1.1", "train.py", "python train.py --lr 0.1", "you", 8, "gpu", "2 h 14 m", (8812,))
     return (
-        replace(here, is_watched=True),
+        replace(here, is_watched=True, watched=WATCHED),
         replace(
             here,
             key="2.1",
@@ -141,6 +152,7 @@ def jobs() -> tuple[JobEntry, ...]:
             num_ranks=4,
             pids=(9000,),
         ),
+        replace(here, key="4.1", label="sft.py", since="6 h", is_watched=True, watched=STANDS),
         replace(here, key="3.1", label="serve.py", owner="anna", is_ours=False, device="cpu", num_ranks=2),
         JobEntry(
             "slurm 481223",

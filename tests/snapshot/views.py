@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from tuiadvisor.advisor.assemble.prospects import prospects
 from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.tui.contract.feed import FeedState, PastState, ReplayState, StretchState
 from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
@@ -12,6 +13,7 @@ from tuiadvisor.views.device_work import DevicePart, DeviceTime, DeviceWork, Ker
 from tuiadvisor.views.event import Event
 from tuiadvisor.views.goodput import Goodput, parts_of
 from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
+from tuiadvisor.views.prospect import Prospect
 from tuiadvisor.views.run_view import (
     Action,
     ChainLink,
@@ -301,6 +303,15 @@ def in_buckets() -> RunView:
         overlap=replace(view.overlap, transfer_s=0.0039, skew_s=0.001, hidden_s=0.0008),
         exchange=exchange(),
     )
+
+
+def with_prospects() -> RunView:
+    """The straggler fixed, and more buckets, which is a bound."""
+    fixed = Prospect(
+        "rank 2 fixed", 0.0286, 0.0169, 0.0165, 0.0174, False, "90 %, by the loss measured", 0.59
+    )
+    more = prospects([], exchange(), 0.0286)
+    return replace(in_buckets(), prospects=(fixed, *more))
 
 
 def exchange() -> ExchangeView:

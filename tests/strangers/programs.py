@@ -413,6 +413,7 @@ PROGRAMS = [
         tolerated=("periodic_pause",), why="it averages its parameters every 8 steps: a pause that all ranks begin",
         shims=("seed", "no_operators", "hub", "hub_data", "hub_metrics"),
         needs=("accelerate", "transformers", "datasets", "evaluate"),
+        seconds=40,  # who is late is told by four of its meetings, every 8 steps
     ),
     Program(
         "Accelerate gradient_accumulation", "accelerate", "examples/by_feature",

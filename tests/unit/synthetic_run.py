@@ -63,6 +63,7 @@ class Job:
     world_size: int | None = None
     missing: tuple[int, ...] = ()  # ranks that are not recorded
     samples: int = 32
+    meets_every: int = 1  # steps; between two meetings each rank goes at its own pace (local SGD)
 
     def host(self, rank: int) -> str:
         """Host of a rank."""
@@ -152,8 +153,9 @@ def _run(job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, late_rele
     attach = job.attach or (0,) * num_ranks
     for k in range(job.num_steps):
         arrive = begin + phase["data_wait"][k] + phase["forward"][k] + phase["backward"][k]
+        meets = (k + 1) % job.meets_every == 0
         common = arrive.max() + transfer[k]
-        release = common + late_release[k]
+        release = common + late_release[k] if meets else arrive
         end = release + phase["optimizer"][k] + phase["checkpoint"][k] + phase["eval"][k] + phase["other"][k]
         cycle[k] = np.median(release) - previous_release
         previous_release = np.median(release)
@@ -179,6 +181,7 @@ def _run(job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, late_rele
 def _row(
     job: Job, rank: int, local: int, parts: dict[str, float], clocks: tuple[float, ...]
 ) -> tuple[int, ...]:
+    step = local + (job.attach[rank] if job.attach else 0) + 1
     shift = job.host_clock_s.get(rank // job.ranks_per_host, 0.0)
     begin, end, arrive, release = (round((clock + shift) * 1e9) for clock in clocks)
     flags = StepFlag.FIRST if local == 0 else 0
@@ -202,9 +205,7 @@ def _row(
         "other_ns": other,
         "arrive_ns": arrive,
         "release_ns": release,
-        "group_seq": 1000 + 3 * (local + (job.attach[rank] if job.attach else 0) + 1)
-        if job.seq_known
-        else -1,
+        "group_seq": 1000 + 3 * (step // job.meets_every) if job.seq_known else -1,
         "num_collectives": 3,
         "micro_steps": 1,
         "samples": job.samples,

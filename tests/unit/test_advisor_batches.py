@@ -130,6 +130,7 @@ JOBS: dict[str, Callable[[], list[Frame]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_batches_fold_as_single_frames_do(name: str) -> None:
     """Live takes frames as they come, replay by the hundred: both show the same."""
@@ -176,6 +177,7 @@ SOUND = st.lists(st.tuples(*[INT64] * len(NAMES)), min_size=1, max_size=5).map(
 ABSENT = {"rows": 3, "columns": {"rank": {"w": 1, "lo": 0, "p": "AAAA", "at": [["begin_ns"], []]}}}
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @example([ABSENT])
 @given(st.lists(HOSTILE.map(lambda columns: {"rows": 3, "columns": columns}) | SOUND, max_size=6))

@@ -92,6 +92,7 @@ def said(view: RunView) -> object:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seq_known", [True, False], ids=["sequence", "clocks only"])
 @pytest.mark.parametrize("faults", FAULTS)

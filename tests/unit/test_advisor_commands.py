@@ -29,7 +29,7 @@ def test_commands_name_the_late_rank_its_process_and_its_host() -> None:
     assert (2,) == found.ranks
     lines = [*found.measure_next, *(action.command for action in found.actions if action.command)]
     assert any(line.endswith("tuiadvisor capture 2 --steps 3  # rank 2 on node1") for line in lines)
-    assert any("py-spy record --pid 4002 " in line and line.endswith("# rank 2 on node1") for line in lines)
+    assert any(line == "tuiadvisor stacks 2 --lines  # rank 2 on node1" for line in lines)
     assert not any(re.search(r"\b(PID|RANK|HOST)\b", line) for line in lines)
 
 
@@ -42,7 +42,8 @@ def test_on_one_host_nothing_is_said_about_the_host() -> None:
 
 def test_a_process_that_has_ended_is_not_named() -> None:
     """Its number may belong to another one by now."""
-    found = with_process(straggler(), {2: (None, "node1")}, 2)
+    sampled = Action("See where it stands.", "py-spy dump --pid PID", "low", "minutes")
+    found = with_process(replace(straggler(), actions=(sampled,)), {2: (None, "node1")}, 2)
     commands = [action.command for action in found.actions if action.command]
     assert any("--pid PID" in command for command in commands)
     assert any("capture 2 " in line for line in found.measure_next)
@@ -65,4 +66,5 @@ def test_every_finding_above_info_names_what_confirms_it(rule: object) -> None:
     for text in texts:
         assert set(re.findall(r"\b[A-Z]{3,}_?[A-Z]*\b", text)) <= {
             "PID", "RANK", "HOST", "FILE", "RUN", "DATA_DIR", "LARGE", "SMALL", "TORCH_LOGS", "CPU", "URL",
+            "CLOCK", "POWER", "PCI",
         }  # fmt: skip

@@ -29,6 +29,7 @@ def views(job: Job) -> dict[int, RunView]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ranks", [2, 4])
 @pytest.mark.parametrize("stretch", [40, 60, 100])
 def test_a_rank_that_is_late_again_is_named_each_time(num_ranks: int, stretch: int) -> None:
@@ -53,6 +54,7 @@ def test_a_rank_that_is_late_again_is_named_each_time(num_ranks: int, stretch: i
     assert num_late >= 3 * (stretch // 20 - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_ranks_that_are_late_together_in_cycles_do_not_take_turns(seed: int) -> None:
     """Two of a host: who of them is last by a hair changes, and the others were last for a moment by chance."""
@@ -64,6 +66,7 @@ def test_ranks_that_are_late_together_in_cycles_do_not_take_turns(seed: int) -> 
     assert [(2, 3)] == [ranks for _, ranks, _ in above_info(view)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ranks", [2, 4, 8])
 @pytest.mark.parametrize("quiet", [6, 12, 19])
 def test_who_has_just_recovered_did_not_take_turns(num_ranks: int, quiet: int) -> None:

@@ -164,6 +164,7 @@ def test_rank_on_a_part_of_a_device_runs_at_the_devices_clock(job: Job) -> None:
     assert cause_of(run(job, gpus)) == {2: "device"}
 
 
+@pytest.mark.slow
 def test_anonymized_recording_keeps_the_cause(job: Job) -> None:
     """Serial numbers are replaced, the rank stays on its device."""
     parts = [
@@ -192,6 +193,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(_JSON, max_size=4), st.integers(0, 1 << 62))
 def test_devices_of_a_stranger_never_raise(gpus: list[Any], now_ns: int) -> None:
     """Any JSON in the place of a device."""

@@ -171,6 +171,7 @@ def test_restarted_probe_counts_anew() -> None:
     assert times.views()[0].num_steps == 8
 
 
+@pytest.mark.slow
 def test_many_ranks_keep_fewer_steps() -> None:
     """Memory is bounded: thousands of ranks keep 64 measured steps each, and go on."""
     times = DeviceTimes()

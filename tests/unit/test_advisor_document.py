@@ -39,6 +39,7 @@ RANK = {
     "comm_exposed_s",
     "wait_s",
     "caused_wait_s",
+    "behind_s",
 }
 
 

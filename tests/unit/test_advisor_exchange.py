@@ -120,6 +120,7 @@ def exposed_by_a_link(buckets: tuple[int, ...], transfer_s: float) -> float:
     return free_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transfer_s", [4 * MS, 20 * MS, 60 * MS, 200 * MS])
 def test_what_other_buckets_promise_is_what_the_run_with_them_exposes(transfer_s: float) -> None:
     """On any link, fast or slow: the same training again with the recommended size exposes what was said."""
@@ -292,6 +293,7 @@ def test_a_piece_that_is_missing_makes_its_exchange_no_exchange() -> None:
     assert len(DETAIL) - 1 == view_of(JOB, other).exchange.num_steps  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -7,6 +7,8 @@ from synthetic_run import MS, STEP_NAMES, Fault, Job, above_info, final_view, fo
 
 from tuiadvisor.metrics.lateness.job_losses import hideable_s
 
+pytestmark = pytest.mark.slow
+
 STEP_S = 18 * MS
 CAUSES = {
     "data": "data_wait",

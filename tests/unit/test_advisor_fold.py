@@ -42,6 +42,7 @@ def gap(what: str, source: str | None, num_frames: int | None, why: str) -> Fram
     return Frame(FrameKind.GAP, HUB_SOURCE, 0, 1, payload)
 
 
+@pytest.mark.slow
 def test_live_and_replay_give_the_same_sequence_of_views() -> None:
     """Two folds of the same frames agree after every frame, however often either was asked."""
     live, replay = Advisor(), Advisor()
@@ -145,6 +146,7 @@ def test_what_is_waited_for_is_said_once(capsys: pytest.CaptureFixture[str]) -> 
     assert why_unwatched(folded([status(1, [stopped])]).view()) == f"not watched yet: rank 0: {detail}"
 
 
+@pytest.mark.slow
 def test_asking_for_a_view_changes_nothing() -> None:
     """The final view is the same whether or not views were taken on the way."""
     asked = Advisor()
@@ -154,6 +156,7 @@ def test_asking_for_a_view_changes_nothing() -> None:
     assert folded(frames(FAULTY, rows_per_frame=7)).view() == asked.view()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows_per_frame", [1, 13, 200])
 def test_how_rows_are_cut_into_frames_does_not_matter(rows_per_frame: int) -> None:
     """One step a frame or all in one: the same findings from the same steps."""
@@ -174,6 +177,7 @@ def test_no_frames_is_no_verdict() -> None:
     assert view.step.shares["forward"] is None
 
 
+@pytest.mark.slow
 def test_too_few_steps_give_no_verdict_but_say_how_many_more() -> None:
     """Below 20 steady steps there is no finding and no decision, whatever the fault."""
     advisor = Advisor()
@@ -439,6 +443,7 @@ def test_the_verdict_is_about_the_first_finding() -> None:
     assert "straggler" == view.verdict.finding
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded() -> None:
     """After 5,000 steps two ranks hold 2,048 each, and the trend 240 buckets for all of them."""
     view = final_view(Job(num_ranks=2, num_steps=5000), rows_per_frame=500)

@@ -87,6 +87,7 @@ def test_many_outliers_are_counted_and_some_are_named() -> None:
     assert (255, 70) == group.outliers[:2]  # the culprit, then what costs most
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_groups_hold_every_rank_once(data: st.DataObject) -> None:

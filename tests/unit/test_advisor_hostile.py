@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import orjson
+import pytest
 from fuzzing import num_inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,6 +66,7 @@ def _finite(value: object) -> None:
             _finite(entry)
 
 
+@pytest.mark.slow
 @settings(max_examples=num_inputs(50), deadline=None)
 @given(st.lists(rows(), min_size=1, max_size=4))
 def test_hostile_columns_never_raise(batches: list[list[tuple[int, ...]]]) -> None:
@@ -75,6 +77,7 @@ def test_hostile_columns_never_raise(batches: list[list[tuple[int, ...]]]) -> No
     check(advisor.view())
 
 
+@pytest.mark.slow
 @settings(max_examples=num_inputs(20), deadline=None)
 @given(st.data())
 def test_a_good_run_with_damaged_numbers_never_raises(data: st.DataObject) -> None:
@@ -113,6 +116,7 @@ FIELDS = st.sampled_from([
 ])  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=num_inputs(80), deadline=None)
 @given(
     st.lists(

@@ -31,6 +31,7 @@ def drawn(seed: int) -> Job:
     return Job(num_ranks=num_ranks, num_steps=240, seed=seed, faults=tuple(faults))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_losses_together_are_no_more_than_the_step(seed: int) -> None:
     """Findings, goodput and the verdict: each share within 0..1, and their sum."""
@@ -54,6 +55,7 @@ def test_losses_together_are_no_more_than_the_step(seed: int) -> None:
         assert speedup.low <= speedup.expected <= speedup.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("onset", [0, 120])
 def test_two_faults_of_one_rank_in_the_same_steps_are_one_loss(every: int, onset: int) -> None:

@@ -14,6 +14,7 @@ def job(num_steps: int, *faults: Fault, seed: int = 0, num_ranks: int = 2, noise
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ranks", [2, 4, 16])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_rank_that_is_late_in_long_steps_is_named_early(num_ranks: int, seed: int) -> None:
@@ -29,6 +30,7 @@ def test_a_rank_that_is_late_in_long_steps_is_named_early(num_ranks: int, seed: 
     assert decided
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_steps", [8, 10, 13, 17])
 @pytest.mark.parametrize("noise", [0.03, 0.08, 0.15])
 def test_noise_names_nobody_early(num_steps: int, noise: float) -> None:

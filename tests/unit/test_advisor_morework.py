@@ -66,6 +66,7 @@ def test_all_ranks_of_a_host_with_larger_batches_are_no_slow_host() -> None:
     assert "slow_host" not in {finding.id for finding in view.findings}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_ranks", "ranks"), [(2, (0,)), (4, (1,)), (4, (0, 2, 3))])
 def test_the_gain_is_that_of_spreading_the_work(num_ranks: int, ranks: tuple[int, ...]) -> None:
     """Twice the batch on some ranks: a step without it does the same samples, evenly."""

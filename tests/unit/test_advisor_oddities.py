@@ -288,6 +288,7 @@ def crowd_frames(job: Job, run_queue: int, wait_share: float) -> list[Frame]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "finding"),
     [
@@ -320,6 +321,7 @@ def test_a_crowded_host_does_not_excuse_input_that_takes_half_of_the_step() -> N
     assert ("input_bound", "critical") == (view.findings[0].id, view.findings[0].severity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [None, "many", -3, 1e400, True])
 def test_a_run_queue_that_is_no_number_says_nothing(value: object) -> None:
     """Outside data: ignored, and the finding stands as without it."""

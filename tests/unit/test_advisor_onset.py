@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view, simulate
 
+pytestmark = pytest.mark.slow
+
 ONSET = 201
 
 

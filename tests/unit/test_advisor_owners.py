@@ -162,6 +162,7 @@ def test_events_of_a_rank_from_another_source_are_not_believed() -> None:
     assert folded([replace(events, source=OWNER)]).collectives.rows(4, 1) != ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "farewell",
     [

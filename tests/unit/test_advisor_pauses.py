@@ -26,6 +26,8 @@ from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind
 from tuiadvisor.views.run_view import Finding, PauseView, RunView
 
+pytestmark = pytest.mark.slow
+
 PHASES = {
     "data": "data_wait",
     "forward": "forward",

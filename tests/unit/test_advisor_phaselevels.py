@@ -18,6 +18,7 @@ def swapped(grown: str, shrunk: str, seed: int = 0, after: int = 60, **noise: fl
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [{}, LOADED], ids=["usual", "loaded"])
 @pytest.mark.parametrize("after", [40, 160])
 def test_a_loader_that_slows_while_the_model_speeds_up_is_sized_from_then_on(
@@ -61,6 +62,7 @@ def test_what_one_rank_alone_changes_begins_no_level_of_all() -> None:
         assert ([], "") == (above_info(view), view.window.change)
 
 
+@pytest.mark.slow
 def test_noise_begins_no_level() -> None:
     """Healthy runs on loaded machines keep all of their steps."""
     for seed in range(12):

@@ -44,6 +44,7 @@ def test_a_healthy_pipeline_is_kept(schedule: str) -> None:
     assert [] == [entry.rank for entry in view.stragglers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1, 2, 3])
 @pytest.mark.parametrize("factor", [1.25, 2.0])
 def test_a_heavy_stage_is_named_with_what_it_costs(rank: int, factor: float) -> None:
@@ -200,6 +201,7 @@ def test_a_data_parallel_job_has_a_chain_and_no_pipeline() -> None:
 VALUE = st.one_of(st.integers(-3, 20), st.sampled_from([1 << 62, -(1 << 63), (1 << 63) - 1, 10**9, 1 << 40]))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(*([VALUE] * len(EVENT_NAMES))), max_size=20),

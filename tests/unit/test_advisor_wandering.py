@@ -25,6 +25,7 @@ def wandering(view: RunView) -> list[object]:
     return [finding for finding in view.findings if finding.id == "wandering_lateness"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ranks", [2, 4, 8])
 @pytest.mark.parametrize("stretch", [12, 25, 50])
 def test_verdict_finding_and_loss_agree(num_ranks: int, stretch: int) -> None:
@@ -70,6 +71,7 @@ def test_a_rank_that_is_late_throughout_is_named_beside_it() -> None:
     assert sum(losses) <= 1.1 * lost_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_work_drawn_anew_each_step_does_not_wander(seed: int) -> None:
     """Lengths by lot, and healthy ranks with much noise: nothing in stretches."""
@@ -80,6 +82,7 @@ def test_work_drawn_anew_each_step_does_not_wander(seed: int) -> None:
         assert [] == wandering(final_view(job))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "faults",
     [
@@ -114,6 +117,7 @@ def test_short_or_single_series_have_none() -> None:
     assert find_wandering(np.ones((4, 400)), np.ones(400)) is None
 
 
+@pytest.mark.slow
 def test_a_host_that_is_late_since_mid_run_does_not_wander() -> None:
     """Its four ranks are late in the same steps; now one of them is last by a hair, now another."""
     for seed in range(3):
@@ -131,6 +135,7 @@ def by_lot(num_ranks: int, amount_s: float, num_steps: int, seed: int) -> tuple[
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ranks", [2, 4])
 @pytest.mark.parametrize("seed", range(6))
 def test_one_late_rank_a_step_by_lot_does_not_wander(num_ranks: int, seed: int) -> None:

@@ -60,6 +60,7 @@ def until(path: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_an_agent_ends_although_an_attach_hangs_for_ever(
     rank: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ agent.main(["--endpoint", "ipc:///nowhere", "--pid", "1"])
 """
 
 
+@pytest.mark.slow
 def test_the_agent_takes_the_descriptors_that_it_may_have() -> None:
     """From a shell's 1024 or less to the hard limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -348,6 +349,34 @@ def test_a_rank_in_another_container_is_none_of_the_training(machine: Machine) -
 
     with pytest.raises(TuiadvisorError, match=r"2 trainings run here: fake.py, 1 rank \(--pid 90\); train"):
         find_ranks()
+
+
+def test_ranks_in_containers_of_their_own_are_one_job_when_all_are_named(machine: Machine) -> None:
+    """As pods with a device each on one node. Who names only one of them has named only that one."""
+    for rank in (0, 1):
+        machine.add(90 + rank, 1, TRAIN, rank_variables(rank), home=f"pod {rank}")
+
+    assert found(RankFinder((90, 91))) == [(90, 0), (91, 1)]
+    assert found(RankFinder((91,))) == [(91, 1)]
+    with pytest.raises(TuiadvisorError, match="2 trainings run here"):
+        find_ranks()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"environment": rank_variables(1, run="job2")},
+        {"environment": rank_variables(0)},
+        {"environment": rank_variables(1) | {"WORLD_SIZE": "4"}},
+        {"environment": rank_variables(1), "uid": 12345},
+    ],
+    ids=["another rendezvous", "the same rank", "another size", "another user"],
+)
+def test_containers_of_different_jobs_are_no_job(machine: Machine, other: dict[str, Any]) -> None:
+    machine.add(90, 1, TRAIN, rank_variables(0), home="pod 0")
+    machine.add(91, 1, TRAIN, home="pod 1", **other)
+    with pytest.raises(TuiadvisorError, match="these processes are of 2 trainings"):
+        find_ranks((90, 91))
 
 
 @pytest.mark.parametrize("pids", [(), (100,)])

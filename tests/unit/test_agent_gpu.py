@@ -209,6 +209,13 @@ def test_device_lost_in_mid_run_stays_named_without_numbers() -> None:
         "name": "NVIDIA H200",
         "uuid": "GPU-0",
         "numa_node": None,
+        "nic": None,
+        "nic_path": None,
+        "peer_paths": None,
+        "pcie_max_gen": None,
+        "pcie_max_width": None,
+        "nvlink_links": None,
+        "nvlink_mb_s": None,
         "is_lost": True,
         "xids": [],
     } == lost

@@ -64,6 +64,7 @@ def test_long_texts_and_many_hooks_are_cut() -> None:
     assert {300} == {len(text) for text in info.hooks.values()}
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["rank", "world_size", "hooks", "parallel", "torch", "error"]), JSON))
 def test_any_json_is_read_without_an_error(told: dict[str, object]) -> None:
     """Whatever the fields hold, the result has the promised types."""

@@ -37,6 +37,7 @@ def other_interpreters() -> list[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bundled", [True, False])
 @pytest.mark.parametrize("interpreter", [sys.executable, *other_interpreters()])
 def test_attach_code_installs_and_removes(interpreter: str, bundled: bool, tmp_path: Path) -> None:

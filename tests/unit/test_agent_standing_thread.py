@@ -119,6 +119,7 @@ def beside_a_worker() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         yield process, int(process.stdout.readline())
 
 
+@pytest.mark.slow
 def test_the_thread_that_is_named_is_looked_at() -> None:
     """The main thread waits in a join, the one that trains runs."""
     with beside_a_worker() as (process, worker):

@@ -110,6 +110,7 @@ def test_a_stopped_process_is_said_to_be(
     )
 
 
+@pytest.mark.slow
 def test_a_busy_process_without_any_sign(pair: tuple[ring.RingWriter, ring.RingReader]) -> None:
     """This one is at work and trains nothing."""
     writer, reader = pair

@@ -77,6 +77,7 @@ def test_what_is_no_commit_is_unknown(proc: Path, head: str) -> None:
     assert git_commit(7, str(proc)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [".git", ".git/HEAD", ".git/packed-refs", ".git/commondir"])
 @pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFCHR, stat.S_IFDIR, stat.S_IFSOCK], ids=str)
 def test_what_is_no_plain_file_is_not_opened(proc: Path, name: str, kind: int) -> None:

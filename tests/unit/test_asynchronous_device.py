@@ -24,6 +24,7 @@ def between(begin: Event, end: Event) -> float:
     return begin.elapsed_time(end)
 
 
+@pytest.mark.slow
 def test_launches_return_and_the_device_takes_exactly_as_long_as_they_say() -> None:
     """The host is through long before the device, whose clock keeps no error of the thread's waking up."""
     one = Stream()

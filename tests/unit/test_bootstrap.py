@@ -27,6 +27,7 @@ def drifting(rng: np.random.Generator, size: int) -> np.ndarray:
     return np.maximum(1 + values, 0.3)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(20, 400), st.integers(20, 400), st.floats(0.5, 2.0))
 def test_swapping_inverts(seed: int, num_before: int, num_after: int, factor: float) -> None:
@@ -54,6 +55,7 @@ def test_a_series_against_itself_is_one(seed: int, size: int) -> None:
     assert found.low <= 1.0 <= found.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("draw", "size"), [(heavy, 60), (heavy, 400), (drifting, 400), (drifting, 2000)])
 def test_the_truth_lies_in_the_interval(draw: object, size: int) -> None:
     """Of 120 pairs with equal means at least 90 % of the intervals hold 1, and at most 5 % claim over 2 % change."""

@@ -19,6 +19,8 @@ from tuiadvisor.metrics.lateness.off_core import OffCore, least_throttled
 from tuiadvisor.stream.frames import Frame
 from tuiadvisor.views.run_view import RunView
 
+pytestmark = pytest.mark.slow
+
 JOB = Job(num_steps=600)  # 11 s: a dozen looks
 QUIET = dict.fromkeys(range(4), 0.02)
 

@@ -119,6 +119,7 @@ def test_two_recordings_are_compared(desk: Desk, folder: Path) -> None:
     wait_until(lambda: "torn.tuirec" in desk.desk().comparison_note and desk.desk().comparison is None)
 
 
+@pytest.mark.slow
 def test_the_session_is_held_saved_and_resumed(desk: Desk, folder: Path) -> None:
     """Each answer is in the file beside the recording before the next is asked; a wrong one is refused."""
     desk.command(Advise())

@@ -122,6 +122,7 @@ def test_the_answer_to_a_command_is_in_the_log_and_leaves_the_screen_its_rows() 
     assert small[-1].text.rstrip().endswith("(L: log)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["at its end", "paused"])
 def test_a_replay_that_stands_takes_no_processor_and_answers_at_once(tmp_path: Path, state: str) -> None:
     """Its thread waits for a command; it once asked the file ten thousand times a second at the end."""

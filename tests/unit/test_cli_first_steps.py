@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from patience import PATIENCE_S
 from synthetic_run import Fault, Job, encoded, final_view, frames
 
-from tuiadvisor.advisor.judge.findings import catalog
+from tuiadvisor.advisor.judge.findings import catalog, with_process
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.cli import main
 from tuiadvisor.stream.frames import FrameKind, encode
@@ -126,11 +127,13 @@ def step_of(feed: ReplayFeed) -> int | None:
 
 
 def test_commands_of_actions_name_the_process() -> None:
-    """PID is the late rank's own; after its end the number may be another's, so the word stays."""
+    """RANK is the late rank, and PID its own; after its end the number may be another's, so the word stays."""
     view = final_view(JOB)
     found = next(finding for finding in view.findings if finding.id == "straggler")
     assert (2,) == found.ranks
-    assert any(act.command and "--pid 102" in act.command for act in found.actions)
+    assert any(act.command and "tuiadvisor stacks 2 --lines" in act.command for act in found.actions)
+    placed = with_process(replace(found, measure_next=("py-spy dump --pid PID",)), {2: (102, "")}, 1)
+    assert placed.measure_next == ("py-spy dump --pid 102",)
 
 
 def test_every_figure_of_the_rules_has_a_name_for_people() -> None:

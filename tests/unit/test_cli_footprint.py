@@ -73,6 +73,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["replay", "runs", "watch"])
 def test_the_first_frame_waits_for_nothing_it_does_not_show(command: str, tmp_path: Path) -> None:
     """Modules that are loaded when the first frame is out, on a real terminal; what is opened is opened then."""
@@ -88,6 +89,7 @@ def test_the_first_frame_waits_for_nothing_it_does_not_show(command: str, tmp_pa
     assert set() == loaded & NOT_BEFORE_THE_FIRST_FRAME
 
 
+@pytest.mark.slow
 def test_what_cannot_be_opened_ends_the_screens_with_its_line(tmp_path: Path) -> None:
     """The first frame is out already; the line stands on the terminal that the screens leave behind."""
     (tmp_path / "run.tuirec").write_bytes(b"no recording")

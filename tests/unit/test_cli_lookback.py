@@ -157,6 +157,7 @@ def test_steps_strides_and_findings(watch: Watch) -> None:
     assert None is watch.turn(Step(1))
 
 
+@pytest.mark.slow
 def test_what_is_no_longer_held_is_said() -> None:
     """Not silently another step: where the oldest is, and what would have kept it."""
     watch = Watch(replace(JOB, num_steps=2600, num_ranks=2, faults=()))

@@ -73,6 +73,7 @@ def test_traces_of_a_folder_and_one_of_them(tmp_path: Path, capsys: pytest.Captu
     assert [1] == [row["rank"] for row in json.loads(out)["per_rank"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [

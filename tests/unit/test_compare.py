@@ -17,6 +17,8 @@ from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_colu
 from tuiadvisor.tui.pages.comparison import plain_comparison
 from tuiadvisor.views.comparison import Comparison, MachineLoad, WorkUnit
 
+pytestmark = pytest.mark.slow
+
 JOB = Job(num_ranks=2, num_steps=240)
 BYTES = 268_840
 

@@ -77,6 +77,7 @@ def test_zsh_takes_the_script_for_a_completion(script: Path) -> None:
     assert all(f"    {name}:'" in script.read_text() for name in COMMANDS)
 
 
+@pytest.mark.slow
 def test_the_man_page_names_every_command_and_option(tmp_path: Path) -> None:
     pytest.importorskip("argparse_manpage")
     page = tmp_path / "tuiadvisor.1"

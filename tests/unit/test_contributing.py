@@ -35,6 +35,7 @@ def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_first_cause_works_as_it_stands(copy: Path) -> None:
     git = shutil.which("git")
     if git is None:

@@ -97,6 +97,7 @@ def test_every_kind_of_frame_is_in_it(whole: bytes, written: list[bytes], ends: 
     assert len(written) - len(FRAMES) >= 3
 
 
+@pytest.mark.slow
 def test_a_recording_cut_at_each_of_its_bytes_shows_its_whole_frames(
     tmp_path: Path, whole: bytes, written: list[bytes], ends: list[int]
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_recording_cut_at_each_of_its_bytes_shows_its_whole_frames(
     assert len(FRAMES) + 1 == len(views)
 
 
+@pytest.mark.slow
 def test_single_bytes_changed_anywhere_cost_one_frame_and_are_said(
     tmp_path: Path, whole: bytes, written: list[bytes], ends: list[int]
 ) -> None:
@@ -156,6 +158,7 @@ def test_single_bytes_changed_anywhere_cost_one_frame_and_are_said(
             assert (len(left), True) == (len(source.index), bool(source.status.note))
 
 
+@pytest.mark.slow
 def test_cuts_and_changes_together_never_end_in_a_traceback(tmp_path: Path, whole: bytes) -> None:
     """Several at once: contents, survey and view come out of what is left, or one line says why not."""
     path, refusals = tmp_path / "damaged.tuirec", list[str]()

@@ -32,6 +32,8 @@ from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_colu
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_probes.device_times import is_drawn
 
+pytestmark = pytest.mark.slow
+
 Rows = Callable[[Ints], Ints]
 RANK, STEP, BEGIN, END, PHASE = (
     EVENT_NAMES.index(name) for name in ("rank", "step", "begin_ns", "end_ns", "group")

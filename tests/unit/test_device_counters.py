@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 import pytest
-from synthetic_run import Job, folded
+from synthetic_run import Fault, Job, folded
 from test_advisor_deviceclocks import recorded
 
 from tuiadvisor.agent.gpm import METRICS, UNKNOWN, GpmReader
@@ -105,8 +105,8 @@ def gpu(rank: int, **more: object) -> dict[str, Any]:
     }
 
 
-def told(gpus: list[dict[str, Any]]) -> Any:
-    return document(folded(recorded(JOB, gpus)).view())
+def told(gpus: list[dict[str, Any]], job: Job = JOB) -> Any:
+    return document(folded(recorded(job, gpus)).view())
 
 
 def test_each_rank_has_its_devices_counters() -> None:
@@ -146,3 +146,26 @@ def test_without_a_device_each_rank_says_so() -> None:
     assert [0, 1] == [row["rank"] for row in found["devices"]["per_rank"]]
     assert all(row["sm_active"] is None and "no device" in row["why"] for row in found["devices"]["per_rank"])
     assert not [link for link in found["links"] if link["rank"] is not None]
+
+
+@pytest.mark.parametrize(
+    ("utilization", "waits_s", "sm_active", "is_found"),
+    [
+        (0.99, 0.02, None, True),  # most of the step is a collective
+        (0.99, 0.0, 0.3, True),  # kernels that use few units
+        (0.99, 0.0, 0.9, False),
+        (0.5, 0.02, None, False),  # nobody takes such a device for busy
+        (None, 0.02, None, False),
+    ],
+)
+def test_high_utilization_with_little_useful_work_is_a_finding(
+    utilization: float | None, waits_s: float, sm_active: float | None, is_found: bool
+) -> None:
+    job = JOB.with_faults(Fault("comm", None, waits_s))
+    more = {"utilization": utilization, "sm_active": sm_active}
+    found = told([gpu(0, **more), gpu(1, **more)], job)["findings"]
+    mine = [one for one in found if one["id"] == "busy_not_useful"]
+    assert bool(mine) == is_found
+    for one in mine:
+        assert one["severity"] == "info"
+        assert ("multiprocessors work 30 %" in one["message"]) == (sm_active is not None)

@@ -34,6 +34,8 @@ from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
 
+pytestmark = pytest.mark.slow
+
 SYNCS = (1, 10, 0)
 
 

@@ -9,7 +9,7 @@ from snapshot import desks, views
 from synthetic_run import Fault, Job, final_view
 from test_tui_navigator import Keyboard
 
-from tuiadvisor.app.advising import GuidedAdvice
+from tuiadvisor.app.advising import GuidedAdvice, judged
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.conduct import Recorded, Session, conduct
 from tuiadvisor.session.dialogue import MAX_ANSWERS, tried
@@ -40,6 +40,7 @@ def standing(session: Session) -> tuple[object, ...]:
     return found.decision, found.change, found.causes[0].words if found.causes else ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("place", [0, -1])
 def test_each_story_ends_within_seven_answers(story: str, place: int) -> None:
@@ -169,7 +170,7 @@ def test_a_number_is_typed() -> None:
 def test_a_mistake_names_the_question_not_a_key() -> None:
     """As it stands on the screen."""
     advice = GuidedAdvice("", None, (), Intent())
-    advice.take(LATE.view)
+    advice.take(views.live(LATE.view))
     with pytest.raises(TuiadvisorError, match="How many steps of this run remain") as found:
         advice.answer("remaining_steps", "many")
     assert "remaining_steps" not in str(found.value)
@@ -178,7 +179,7 @@ def test_a_mistake_names_the_question_not_a_key() -> None:
 def test_an_answer_and_a_skip_lead_to_another_question() -> None:
     """The session behind the screen keeps both."""
     advice = GuidedAdvice("", None, (), Intent())
-    advice.take(LATE.view)
+    advice.take(views.live(LATE.view))
     seen = []
     for word in ("no", SKIP):
         found = advice.conduct().dialogue
@@ -188,3 +189,31 @@ def test_an_answer_and_a_skip_lead_to_another_question() -> None:
         advice.answer(found.question.id, word)
     assert len({*seen}) == 2
     assert list(advice.answers) == seen[:1]
+
+
+def test_the_advisor_judges_what_is_shown_and_says_so() -> None:
+    """A replay that stands at an earlier step is judged up to there; at its end the whole of it is."""
+    shown = views.replay(views.straggler())
+    assert shown.replay is not None
+    here = replace(shown, replay=replace(shown.replay, step=120, last_step=500))
+    assert judged(here) == (True, "the run up to step 120, as shown; End, then 5, judges the whole of it")
+    there = replace(shown, replay=replace(shown.replay, step=500, last_step=500))
+    assert judged(there) == (False, "the whole recording")
+    advice = GuidedAdvice("", None, (), Intent())
+    advice.take(here)
+    keyboard = Keyboard(here, desk=desks.desk(session=advice.conduct()))
+    keyboard.press("5")
+    assert "judged: the run up to step 120" in " ".join(row.text for row in keyboard.place.rows(160, 45))
+
+
+def test_weights_are_no_percentages() -> None:
+    """They would pass for probabilities, which nobody observed."""
+    session = held((LATE,), {})
+    keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(session, "")))
+    keyboard.press("d")
+    rows = [row.text for row in keyboard.place.rows(80, 40)]
+    begin = next(place for place, row in enumerate(rows) if "causes by weight" in row)
+    assert "no probability" in " ".join(rows[begin : begin + 2])
+    causes = rows[begin + 2 : begin + 4]
+    assert any(row.rstrip()[-1:].isdigit() for row in causes)
+    assert not any("%" in row for row in causes)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from snapshot import views
 
-from tuiadvisor.cli.commands import build_parser
+from tuiadvisor.cli.commands import COMMANDS, build_parser
 from tuiadvisor.report.document import document
+from tuiadvisor.tui.control.registry import command_table
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "rules" / "README.md"]
@@ -50,3 +51,20 @@ def test_every_key_of_the_document_is_described() -> None:
         row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
         unnamed = {key for key in found[name] if f"`{key}`" not in row} - {"pattern", "why"}  # type: ignore[attr-defined]
         assert set() == unnamed, name
+
+
+def test_the_pages_name_every_command_and_every_key() -> None:
+    """Beside the reference that is generated: these two are written by hand, in the order of what one wants to do."""
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert set(COMMANDS) <= {
+        word for span in re.findall(r"`([^`]+)`", page) for word in re.findall(r"[a-z]+", span)
+    }
+    page = (ROOT / "docs" / "keys.md").read_text()
+    named = {
+        word
+        for row in re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE)
+        for word in re.findall(r"`(\S+)`", row)
+    }
+    named |= {str(digit) for digit in range(1, 9)} | {"←", "→"}
+    shown = {command.shown for command in command_table().commands} - {"up", "down", "left", "right"}
+    assert shown <= named

@@ -128,6 +128,7 @@ def test_no_more_than_a_bound_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ("checkpoint", 150, ()) in [kind for kind in kinds(log) if kind[0] == "checkpoint"]
 
 
+@pytest.mark.slow
 def test_a_recording_has_the_events_of_all_of_it(tmp_path: Path) -> None:
     """Also of steps that the fold no longer holds at its end: hours come from the file, not from memory."""
     job = Job(num_ranks=2, num_steps=6000, faults=(Fault("checkpoint", None, 0.5, every=1000),))

@@ -229,6 +229,7 @@ def test_a_recording_of_nothing_is_a_valid_trace(tmp_path: Path) -> None:
     assert ["M"] == [event["ph"] for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cut", ["one rank a frame", "ten steps of one rank a frame", "both in one frame", ""]
 )

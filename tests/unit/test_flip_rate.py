@@ -18,6 +18,7 @@ from tuiadvisor.metrics.steps.step_table import select
 JOB = Job(num_ranks=4, ranks_per_host=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("faults", "expected"),
     [

@@ -148,6 +148,7 @@ def good_recording(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.slow
 def test_damaged_recordings_show_their_whole_frames(tmp_path: Path, good_recording: bytes) -> None:
     """Every frame handed over is whole; the view is that of the frames that were sound, and the damage is said."""
     path, refusals = tmp_path / "run.tuirec", []

@@ -76,6 +76,7 @@ def test_every_screen_of_a_run_has_terms() -> None:
     assert {term for page in PAGES for term in page.terms} == set(TERMS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_TERMS, ids=lambda page: page.name)
 def test_each_term_stands_on_its_screen(page: type) -> None:
     """As written, in some state of the run; nobody looks up a word that is not there."""
@@ -138,6 +139,7 @@ def test_a_page_without_terms_has_no_empty_part() -> None:
     assert "terms on this screen" not in Keyboard(views.live(views.straggler())).press("L", "?", height=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("state", SEEN)
 def test_the_self_test_fits_every_screen(state: str, size: tuple[int, int]) -> None:

@@ -86,6 +86,7 @@ def compared(before: Job, after: Job, ages: tuple[float | None, float | None] = 
     return compare(*sides)
 
 
+@pytest.mark.slow
 def test_compare_answers_whether_goodput_improved() -> None:
     slow, fast = Job(num_steps=500, faults=(SLOW,)), Job(num_steps=700)
     better, worse = compared(slow, fast).goodput, compared(fast, slow).goodput

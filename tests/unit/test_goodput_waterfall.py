@@ -86,6 +86,7 @@ def assert_sums(found: Goodput, span_s: float) -> None:
         assert found.end_to_end == pytest.approx(seconds(found, USEFUL) / (found.span_s - unknown))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_the_parts_of_any_run_sum_to_its_span(seed: int) -> None:
     lots = np.random.default_rng(seed)
@@ -154,6 +155,7 @@ def test_losses_of_steps_pauses_and_warm_up_are_what_was_put_in() -> None:
     assert seconds(found, "unnamed") < 0.03 * found.span_s
 
 
+@pytest.mark.slow
 def test_steps_that_are_no_longer_held_lose_what_those_of_the_window_do() -> None:
     job = Job(num_ranks=2, num_steps=5000, faults=(Fault("data", None, 0.02),))
     found = wall(folded(frames(job, 500)).view())
@@ -267,6 +269,7 @@ LOSSES = some.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     lives=LIVES,
@@ -307,3 +310,12 @@ def test_whatever_is_known_the_parts_sum_to_the_time_that_passed(
     past_s = (found[-1].end_ns - starts[0][0]) * 1e-9 + still_s
     assert_sums(told, past_s)
     assert seconds(told, "hang") == pytest.approx(still_s)
+
+
+@pytest.mark.parametrize("young", [True, False])
+def test_slow_first_steps_of_a_run_that_was_met_late_are_no_start(young: bool) -> None:
+    """Met in mid-run it has compiled and allocated long ago: the first steps seen are not its first."""
+    job = Job(faults=(Fault("warmup", None, 0.1, until=15),))
+    advisor = folded(born(frames(job), 600.0, young=young))
+    found = {entry.id for entry in advisor.view().findings}
+    assert young == ("warmup" in found), found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,12 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 from patience import PATIENCE_S
 from snapshot import desks, views
+from synthetic_run import Job
+from test_contents import recording
 from test_tui_navigator import Keyboard
 
 from tuiadvisor.app.desk import Desk
+from tuiadvisor.app.job_reader import joined, told
 from tuiadvisor.app.jobs import age, parsed_queue
+from tuiadvisor.app.running_hubs import Followed, Hub, running_hubs
 from tuiadvisor.tui.contract.desk import Attach, ListJobs, ListRuns, OpenRun
 from tuiadvisor.tui.contract.feed import CLOSED
+from tuiadvisor.views.job_list import Watched
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,23 +41,80 @@ def test_home_looks_for_both_lists_and_enter_asks_before_it_attaches() -> None:
     """Yes attaches with the options that mean the training; nothing is sent before."""
     board = keyboard()
     assert board.shell.asked == [ListJobs(), ListRuns()]
-    assert "Attach to train.py, 8 ranks? y/n" in board.press("enter")
+    assert "Attach to sweep.py, 4 ranks? y/n" in board.press("down", "enter")
     assert len(board.shell.asked) == 2
     board.press("y", "enter")
-    assert board.shell.asked[-1] == Attach(("--pid", "8812"))
+    assert board.shell.asked[-1] == Attach(("--pid", "9000"))
+
+
+def test_what_is_watched_is_looked_along_with_unasked() -> None:
+    """Nothing more is put into it, so there is nothing to ask."""
+    board = keyboard()
+    board.press("enter")
+    assert board.shell.asked[-1] == Attach(("ipc:///run/viewers",))
+
+
+def test_while_its_recording_is_read_a_watched_one_is_not_attached_to() -> None:
+    """A second agent would look at ranks that one watches already."""
+    unread = replace(LISTED.jobs[0], watched=Watched("", "", 0.4))
+    board = keyboard(replace(LISTED, jobs=(unread,)))
+    assert "reading what was recorded: 40 %" in "\n".join(row.text for row in board.place.rows(120, 30))
+    assert "a moment" in board.press("enter")
+    assert len(board.shell.asked) == 2
+
+
+def test_what_was_opened_from_home_is_left_for_home() -> None:
+    """A second q leaves; the footer says where the key leads."""
+    board = keyboard()
+    assert "q Home" in board.press("1")
+    assert "q Quit" in board.press("q")
+    assert (board.page, board.shell.left) == ("home", 0)
+    board.press("q")
+    assert (board.shell.left, board.shell.went_back) == (1, True)
+    assert "q Home" in keyboard(replace(LISTED, can_attach=False, leads_home=True)).press("1")
+
+
+def test_a_job_is_joined_with_the_recording_of_its_ranks(tmp_path: Path) -> None:
+    """By process ids; Slurm's by its number; a recording of other ranks says nothing of it."""
+    hub = Hub(1, 2, str(recording(tmp_path / "a.tuirec", Job())), "ipc:///run/viewers", "slurm job 481223")
+    one = Followed(hub)
+    here = replace(LISTED.jobs[0], watched=None, rank_pids=(4711,))
+    assert [job.watched for job in joined([here], [one])] == [Watched("", "", one.share)]
+    one.read(math.inf)
+    assert one.view is not None
+    pid = one.view.ranks[0].pid
+    assert pid is not None
+    mine, other, queued = joined([replace(here, rank_pids=(pid,)), here, LISTED.jobs[4]], [one])
+    assert other.watched is None
+    assert mine.watched == queued.watched == told(one)
+    assert mine.watched is not None
+    assert mine.watched.step_s == one.view.step.median_s
+    assert mine.watched.last_step == one.view.last_step
+    one.close()
+
+
+def test_a_process_that_only_names_our_modules_is_no_hub() -> None:
+    """A training may get any words as its arguments."""
+    code = "import sys; sys.stdin.read()"
+    words = ["--record=/tmp/x.tuirec", "--viewer=ipc:///tmp/x", "tuiadvisor.stream.hub"]
+    process = subprocess.Popen([sys.executable, "-c", code, *words], stdin=subprocess.PIPE)
+    try:
+        assert process.pid not in {hub.pid for hub in running_hubs()}
+    finally:
+        process.communicate()
 
 
 @pytest.mark.parametrize("answer", [("n", "enter"), ("enter",), ("escape",)])
 def test_anything_but_yes_attaches_to_nothing(answer: tuple[str, ...]) -> None:
     """An empty answer is no yes."""
     board = keyboard()
-    board.press("enter", *answer)
+    board.press("down", "enter", *answer)
     assert Attach not in {type(each) for each in board.shell.asked}
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
-    [(2, "a training of user anna"), (4, "1 node, pending: it can be watched once it runs")],
+    [(3, "a training of user anna"), (5, "1 node, pending: it can be watched once it runs")],
 )
 def test_what_cannot_be_attached_to_says_why(place: int, said: str) -> None:
     """Another user's training, a job that waits for its nodes."""
@@ -69,7 +132,7 @@ def test_beside_an_open_run_the_command_is_told_instead() -> None:
 def test_a_job_in_slurm_is_reached_through_slurm() -> None:
     """One agent a node, by its number."""
     board = keyboard()
-    board.press(*["down"] * 3, "enter", "y", "enter")
+    board.press(*["down"] * 4, "enter", "y", "enter")
     assert board.shell.asked[-1] == Attach(("--slurm", "481223"))
 
 
@@ -107,6 +170,7 @@ def test_ages_are_rough(seconds: float, words: str) -> None:
     assert age(seconds) == words
 
 
+@pytest.mark.slow
 def test_without_a_terminal_the_list_is_text(tmp_path: Path) -> None:
     """A pipe gets both lists, and success; nothing waits for a key."""
     done = subprocess.run(

@@ -55,7 +55,17 @@ def hostile_frames() -> list[bytes]:
             assert isinstance(payload, dict)
             payload |= {"boot_id": EVIL, "python": EVIL, "platform": EVIL, "driver": EVIL, "gpus": [EVIL]}
             for entry in payload["ranks"]:
-                texts = ("python", "cuda", "nccl", "git_commit", "device_uuid", "schedule", "attach_way")
+                texts = (
+                    "python",
+                    "cuda",
+                    "nccl",
+                    "git_commit",
+                    "device_uuid",
+                    "schedule",
+                    "attach_way",
+                    "core",
+                    "core_why",
+                )
                 entry.update(dict.fromkeys(texts, EVIL))
                 entry["device"] = "cpu"  # on a device whose clock was not seen there is nothing to say
                 entry.update({"parallel": {EVIL: 2, "dp": 2}, "pipeline": {EVIL: 1}, "hooks": {EVIL: EVIL}})
@@ -121,6 +131,7 @@ READERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", READERS, ids=lambda arguments: "-".join(arguments[::2])[:40])
 def test_no_command_says_to_a_terminal_what_a_stranger_wrote(
     recording: Path,
@@ -170,6 +181,7 @@ def check_document(path: Path) -> None:
         json.loads(text)
 
 
+@pytest.mark.slow
 async def test_screens_draw_what_a_stranger_wrote_as_letters(recording: Path) -> None:
     """Every screen, with a rank, a finding and the log open: printable cells, and none with an action of his."""
     advisor, source = Advisor(), FileSource(recording)

@@ -122,6 +122,7 @@ def test_damaged_traces_get_an_answer_or_one_line(tmp_path: Path) -> None:
     assert not any("\n" in said for said in refusals)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_torch_writes_is_joined_operator_by_operator(tmp_path: Path) -> None:
     """Both files of one window; the product of 128x64 by 64x256 is there with its time."""

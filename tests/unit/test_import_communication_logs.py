@@ -226,6 +226,7 @@ READERS: dict[str, tuple[Callable[[Path], object], str, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", READERS)
 def test_open_knows_them_and_they_are_no_recordings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str

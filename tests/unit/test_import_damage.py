@@ -51,6 +51,7 @@ def test_damaged_tables(tmp_path: Path) -> None:
     assert survives(lambda: ops_summary(ops_document(path)), path.write_bytes, good) < NUM_INPUTS
 
 
+@pytest.mark.slow
 def test_damaged_and_odd_parquet_tables(tmp_path: Path) -> None:
     """Bytes of pages and footer, and whole files with columns of other kinds."""
     pytest.importorskip("pyarrow")
@@ -69,6 +70,7 @@ def test_damaged_and_odd_parquet_tables(tmp_path: Path) -> None:
     assert 0 < num_answers < num_inputs(1500) / 2
 
 
+@pytest.mark.slow
 def test_damaged_traces_never_change_the_culprit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 1's trace is damaged, read in small pieces; rank 2 stays the only name."""
     monkeypatch.setattr(traceevents, "CHUNK_BYTES", 3000)
@@ -146,6 +148,7 @@ def test_nodes_and_groups_ranks_in_a_name_contradict_nothing(tmp_path: Path) -> 
     assert [0, 1, 2] == [row["rank"] for row in kineto_document(tmp_path)["per_rank"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("late", "absent", "is_grouped"),
     [(2, (), False), (0, (), False), (None, (), False), (2, (2,), False), (2, (1,), False), (2, (), True)],

@@ -173,6 +173,7 @@ def test_kernels_have_the_kind_that_their_names_say(name: str, kind: int, expect
     assert expected == compute_kind(name, kind)
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_loader_is_named_in_the_public_trace_that_is_bound_by_it(
     capsys: pytest.CaptureFixture[str],

@@ -317,6 +317,7 @@ def test_real_fault_injections_give_the_reference(case: str, seq: int) -> None:
     assert f"Fault ranks: {document['hang']['missing_ranks']}" in injected
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("case", ["gpu_error_2nd", "lock_gil_1st"])
 def test_real_dumps_with_any_three_missing_never_name_a_healthy_rank(case: str) -> None:

@@ -20,6 +20,8 @@ from tuiadvisor.metrics.traces.collective_arrival import arrivals
 from tuiadvisor.metrics.traces.collective_clock import Calls
 from tuiadvisor.metrics.traces.gpu_timeline import gpu_time, stream_idle
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -648,15 +650,17 @@ def plain_events(count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.93, 1.0])
 @pytest.mark.parametrize("kind", ["metadata", "large", "larger", "text"])
 def test_a_valid_trace_is_read_whatever_stands_where_it_is_cut(
-    tmp_path: Path, kind: str, place: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, place: float
 ) -> None:
-    """Events that begin with another key, one larger than a piece, texts that look like JSON."""
-    events = plain_events(30_000)
+    """Events that begin with another key, one larger than a piece, texts that look like JSON; all of a tenth."""
+    monkeypatch.setattr(traceevents, "CHUNK_BYTES", traceevents.CHUNK_BYTES // 10)
+    monkeypatch.setattr(traceevents, "CUT_WINDOW_BYTES", traceevents.CUT_WINDOW_BYTES // 10)
+    events = plain_events(3_000)
     middle: list[dict[str, Any]] = {
-        "metadata": [{"name": "process_name", "ph": "M", "pid": i, "args": {"name": "gpu"}} for i in range(20_000)],
-        "large": [events[0] | {"args": {"list": [{"q": i} for i in range(25_000)]}}],
-        "larger": [events[0] | {"args": {"list": [{"q": i} for i in range(250_000)]}}],
-        "text": [{"name": '}, {"ph": "X"}, {"ph"' * 9_000, "ph": "M"} for _ in range(3)],
+        "metadata": [{"name": "process_name", "ph": "M", "pid": i, "args": {"name": "gpu"}} for i in range(2_000)],
+        "large": [events[0] | {"args": {"list": [{"q": i} for i in range(2_500)]}}],
+        "larger": [events[0] | {"args": {"list": [{"q": i} for i in range(25_000)]}}],
+        "text": [{"name": '}, {"ph": "X"}, {"ph"' * 900, "ph": "M"} for _ in range(3)],
     }[kind]  # fmt: skip
     at = int(place * len(events))
     events[at:at] = middle

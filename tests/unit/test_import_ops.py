@@ -330,6 +330,7 @@ def test_the_command_prints_text_or_one_document(tmp_path: Path, capfd: pytest.C
     assert "rank 2: slower than all peers" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("suffix", ["parquet", "csv.gz"])
 @pytest.mark.parametrize("name", ["AR", "ST"])
@@ -355,6 +356,7 @@ def test_published_traces_give_the_published_answers(name: str, suffix: str) -> 
     )
 
 
+@pytest.mark.slow
 @needs_data
 def test_published_causes_are_named() -> None:
     """AR: one slow worker, rank 0. ST: the last pipeline stage."""
@@ -364,6 +366,7 @@ def test_published_causes_are_named() -> None:
     assert "last_stage" == causes(analysed(folder / "trace-ST.csv.gz"))[0].kind
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize(("name", "shift_s"), [("ST", 0.04), ("ST", -0.04), ("AR", 3600.0)])
 def test_published_answers_hold_when_a_workers_clock_is_off(

@@ -54,6 +54,7 @@ def imported(
     return json.loads(capsys.readouterr().out), whole_view(str(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("late", "absent"), [(2, ()), (0, ()), (None, ()), (2, (2,)), (2, (1,))],
     ids=["rank 2", "rank 0", "nobody", "rank 2 without a trace", "rank 1 without a trace"],
@@ -144,6 +145,7 @@ def test_traces_without_marks_are_no_recording(tmp_path: Path, capsys: pytest.Ca
     assert "mine" == (tmp_path / "out.tuirec").read_text()
 
 
+@pytest.mark.slow
 def test_every_command_takes_the_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As any other: the screens' text, diagnosis, advice, comparison, report, exports, copies."""
     source = marked(tmp_path / "traces", 2)
@@ -169,6 +171,7 @@ def test_every_command_takes_the_recording(tmp_path: Path, capsys: pytest.Captur
     assert "traces" not in (nameless.imported.source, nameless.run.label)
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize(("name", "named"), [("AR", (0,)), ("ST", (6, 7))])
 def test_published_tables_agree_with_their_recordings(
@@ -231,6 +234,7 @@ CASES = (
 )
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("case", CASES)
 def test_public_traces_agree_with_their_recordings(

@@ -25,6 +25,8 @@ from tuiadvisor.report.serving import html_serving, markdown_serving
 from tuiadvisor.text.serving import summary
 from tuiadvisor.views.serving import ServingView
 
+pytestmark = pytest.mark.slow
+
 CALM, BUSY = requests(400, 1), requests(900, 2, queue_s=1.5, prefill_s=0.2)
 REQUIRED = {
     "ttft_p50_s", "ttft_p99_s", "tpot_p50_s", "tpot_p99_s", "running", "waiting", "kv_cache_usage", "preemptions",

@@ -174,6 +174,7 @@ def test_a_log_without_steps_is_one_line(tmp_path: Path, name: str, text: str, s
     assert 2 == main(["import", "steplog", str(tmp_path / name)])
 
 
+@pytest.mark.slow
 @given(
     some.lists(
         some.one_of(

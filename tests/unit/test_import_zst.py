@@ -59,6 +59,7 @@ def test_damaged_bytes_are_told(tmp_path: Path) -> None:
         files.read_whole(path)
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused_and_takes_no_memory(tmp_path: Path) -> None:
     """4 GiB of zeros in 130 KB: the limit of what is read whole holds, and a piece at a time is unpacked."""
     path, packer = tmp_path / "rank0.json.zst", zstandard.ZstdCompressor().compressobj()

@@ -125,6 +125,7 @@ def _opened(path: Path) -> None:
         elf.find(b"\x0f\x05")
 
 
+@pytest.mark.slow
 def test_damaged_files_are_no_elf_files_and_nothing_worse(tmp_path: Path) -> None:
     """Somebody else's object may say anything of itself: sizes of exabytes, tables beyond the end, no buckets."""
     path = tmp_path / "libc.so"

@@ -108,6 +108,7 @@ while len(seen) < 50:
     assert (completed.stdout, completed.stderr, completed.returncode) == ("", "", 0)
 
 
+@pytest.mark.slow
 def test_large_text_fills_whole_pages() -> None:
     """A block grows with its text and ends with a zero byte."""
     source = b"#" * 10_000

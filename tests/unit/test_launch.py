@@ -124,6 +124,7 @@ def test_the_agents_own_reason_is_the_one_that_is_told(script: str, label: str, 
     agents.close()
 
 
+@pytest.mark.slow
 def test_an_agent_that_hears_nothing_is_ended_nevertheless() -> None:
     """One that ignores the end of its input and SIGTERM is killed after the deadline."""
     deaf = threading.Event()

@@ -294,6 +294,7 @@ def is_allowed(name: str, prefixes: tuple[str, ...]) -> bool:
     return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", ALLOWED)
 def test_layer_imports_only_what_lies_below(layer: str) -> None:
     """A file that reaches upwards or sideways is named with its import."""
@@ -308,6 +309,7 @@ def test_layer_imports_only_what_lies_below(layer: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ROOMS)
 def test_no_arrow_runs_back_up_between_rooms(package: str) -> None:
     """Whoever reads a room needs those before it and no other."""
@@ -324,6 +326,7 @@ def test_no_arrow_runs_back_up_between_rooms(package: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_no_two_files_import_each_other() -> None:
     """Neither at run time nor for types: what two files need of each other is a third one."""
     modules = {
@@ -374,6 +377,7 @@ def test_probe_imports_torch_only_when_it_is_there() -> None:
     assert [name for path in files("probes") for name in imports(path) if name.startswith("torch")] == []
 
 
+@pytest.mark.slow
 def test_login_node_side_never_imports_torch() -> None:
     """`pip install tuiadvisor` works without torch."""
     wrong = [

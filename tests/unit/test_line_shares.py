@@ -34,6 +34,7 @@ def test_a_line_that_only_one_rank_is_at_differs() -> None:
     assert found[WAIT].share == pytest.approx(late.count(WAIT) / 150)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples_a_step", [3.0, 6.0, 60.0])
 def test_healthy_ranks_do_not_differ(samples_a_step: float) -> None:
     """However long their steps are against the distance of samples; fewer than one card in a hundred errs."""

@@ -47,6 +47,7 @@ def messages(text: str) -> list[str]:
     return [line[5] for line in found if line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [["-v", *LIST], ["rules", "-v", "list"], [*LIST, "-v"], ["-v", "rules", "list", "-v"]],
@@ -156,6 +157,7 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert "" == file.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- 2>&-"])
 def test_closed_standard_streams(closed: str, tmp_path: Path) -> None:
     """-v fails nothing; a file is written, by a descriptor that no child takes for a stream of its own."""
@@ -287,6 +289,7 @@ def handlers(path: Path) -> Iterator[ast.ExceptHandler]:
             yield node
 
 
+@pytest.mark.slow
 def test_whoever_catches_everything_raises_it_again_or_logs_its_traceback() -> None:
     """All of ours but the one that runs in a process that others start, where nothing of us is loaded or heard."""
     quiet = {ROOT / "tuiadvisor/inject/arm_site/sitecustomize.py"}

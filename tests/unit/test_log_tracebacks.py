@@ -145,6 +145,7 @@ def test_the_background_process(has_file: bool, tmp_path: Path) -> None:
     assert holds_traceback(text, "the background process ends by a bug")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verbose", ["-v", "-vv"])
 def test_screens_show_no_line_and_the_file_is_named_when_they_are_gone(
     verbose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -62,6 +62,7 @@ def said(result: CallToolResult) -> str:
     return str(getattr(content, "text", ""))
 
 
+@pytest.mark.slow
 async def test_the_tools_only_read_unless_attaching_is_allowed(folder: Path) -> None:
     async with asked(folder) as client:
         tools = (await client.list_tools()).tools
@@ -76,6 +77,7 @@ async def test_the_tools_only_read_unless_attaching_is_allowed(folder: Path) -> 
     assert entering.read_only_hint is False
 
 
+@pytest.mark.slow
 async def test_the_answers_are_the_documents_of_the_commands(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -109,6 +111,7 @@ async def test_the_answers_are_the_documents_of_the_commands(
         assert isinstance((await answer(client, "list_jobs"))["jobs"], list)
 
 
+@pytest.mark.slow
 async def test_what_may_not_be_read_is_one_line(folder: Path) -> None:
     wrong = {
         "diagnose": [
@@ -137,6 +140,7 @@ async def test_what_may_not_be_read_is_one_line(folder: Path) -> None:
                 assert "\n" not in said(result)
 
 
+@pytest.mark.slow
 async def test_a_list_without_end_is_cut_and_says_so(folder: Path) -> None:
     recording(folder / "many.tuirec", Job(num_ranks=96, num_steps=60))
     async with asked(folder) as client:

@@ -57,6 +57,7 @@ def bursts(random: np.random.Generator) -> Pair:
     return 20 + 8 * late + random.normal(0, 1, NUM_STEPS), 8 * late + random.normal(0, 0.5, NUM_STEPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("series", [independent, correlated, two_optimizers, accumulation, bursts])
 @pytest.mark.parametrize("num_steps", [100, 250])
 def test_the_interval_of_a_window_covers_the_truth(

@@ -29,6 +29,7 @@ def said_since(job: Job, first_step: int) -> set[tuple[str, tuple[int, ...], str
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_ranks", "seed"), [(4, 0), (4, 4), (8, 0), (2, 1)])
 def test_noise_that_grows_alike_on_all_ranks_names_nobody(num_ranks: int, seed: int) -> None:
     """Ten times as restless since step 160: neither late ranks nor lateness that wanders, in any view."""

@@ -11,6 +11,8 @@ from synthetic_run import MS, Fault, Job, Simulated, final_view, folded, frames,
 from tuiadvisor.metrics.pauses.periodic import MIN_PERIODS, _chained, _Events, _regular
 from tuiadvisor.views.run_view import PauseView, RunView
 
+pytestmark = pytest.mark.slow
+
 ALONE = Fault("other", (0,), 300 * MS, every=50)  # what rank 0 does alone between steps
 # Two cores with five runnable threads each: every tenth step of a rank stalls for up to some steps' length.
 LOADED = {"noise": 0.3, "spike_chance": 0.1, "spike_s": 25 * MS}

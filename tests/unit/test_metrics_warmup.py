@@ -18,6 +18,7 @@ def steps(*head_s: float) -> np.ndarray:
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_slow", "num_seen"), [(121, 242), (121, 320), (121, 900), (40, 300)])
 @pytest.mark.parametrize("num_ranks", [2, 4])
 def test_a_run_that_becomes_faster_in_its_middle_has_changed(

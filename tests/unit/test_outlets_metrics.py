@@ -134,6 +134,7 @@ def fetched(url: str, **headers: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
+@pytest.mark.slow
 def test_the_page_is_served_to_this_machine(view: RunView) -> None:
     server = MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", 0)
     try:
@@ -150,6 +151,7 @@ def test_the_page_is_served_to_this_machine(view: RunView) -> None:
         urllib.request.urlopen(server.url, timeout=5)
 
 
+@pytest.mark.slow
 def test_with_a_token_only_its_holders_read_it(view: RunView) -> None:
     server = MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", 0, token="a-long-enough-word")
     try:
@@ -169,6 +171,7 @@ def test_other_machines_are_let_in_by_token_alone(view: RunView) -> None:
     assert not is_loopback("127.0.0.1.example.com")
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_a_line(view: RunView) -> None:
     server = MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", 0)
     try:

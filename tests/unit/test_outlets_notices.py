@@ -25,6 +25,8 @@ from tuiadvisor.outlets.delivery import CommandReceiver, Delivery, WebhookReceiv
 from tuiadvisor.outlets.notices import GONE_S, SETTLE_S, Notice, Notices
 from tuiadvisor.views.run_view import RunView
 
+pytestmark = pytest.mark.slow
+
 SECRET = "T0/B0/verysecret"
 
 

@@ -119,6 +119,7 @@ def received(request: ExportMetricsServiceRequest) -> dict[Key, float]:
     return found
 
 
+@pytest.mark.slow
 def test_a_collector_receives_what_the_page_shows(view: RunView, monkeypatch: pytest.MonkeyPatch) -> None:
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
@@ -149,6 +150,7 @@ def test_a_collector_receives_what_the_page_shows(view: RunView, monkeypatch: py
     assert sums == {"tuiadvisor.events_dropped", "tuiadvisor.frames_lost", "tuiadvisor.frames_bad"}
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_before_there_is_something(monkeypatch: pytest.MonkeyPatch) -> None:
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
@@ -157,6 +159,7 @@ def test_nothing_is_sent_before_there_is_something(monkeypatch: pytest.MonkeyPat
         assert (outlets.said, collector.heard) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_collector_that_refuses_or_hangs_is_said_once_and_holds_up_nobody(
     view: RunView, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -193,6 +193,7 @@ def test_each_key_of_the_page() -> None:
     assert "preferences" in keyboard.press(":", *"preferences", "enter")
 
 
+@pytest.mark.slow
 async def test_the_application_follows_at_once() -> None:
     """Colours, glyphs, units and the pace."""
     beside = desks.FakeDesk(desks.desk())

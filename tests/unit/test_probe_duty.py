@@ -78,6 +78,7 @@ def test_bursts_are_whole_and_come_again() -> None:
     assert modes.count(LIGHT) > modes.count(DETAIL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detail_ns", [10 * US, 40 * US, 400 * US, 4 * MS])
 @pytest.mark.parametrize("budget_ppm", [1000, 2500, 10_000])
 def test_the_budget_holds(detail_ns: int, budget_ppm: int) -> None:

@@ -301,6 +301,7 @@ def test_odd_sizes_and_recomputation_are_named() -> None:
     assert walked(nn.Linear(8, 8))["recompute"] == "no"
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_modules_are_cut_and_said_so(tmp_path: Path) -> None:
     """Each turn ends soon after its budget, and the walk ends."""
     crowd = nn.ModuleList(nn.Identity() for _ in range(100_000))

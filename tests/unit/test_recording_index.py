@@ -160,6 +160,7 @@ LIES: Final = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @MANY
 @given(LIES, st.lists(st.integers(0, 95), min_size=1, max_size=4))
 def test_an_index_that_lies_shows_no_wrong_frame_and_is_found_out(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import struct
 import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,15 +16,15 @@ from snapshot import desks, views
 from synthetic_run import Fault, Job
 from unit.test_contents import recording
 
+from tuiadvisor.app.reporting import write_report
 from tuiadvisor.cli import main
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.report import charts, gantt
 from tuiadvisor.report.inert import inert
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tuiadvisor.views.run_view import RunView
 
 VIEWS = {
@@ -237,5 +239,21 @@ def test_the_command_writes_and_refuses(tmp_path: Path, capsys: pytest.CaptureFi
     assert [] == list(tmp_path.glob("*.part"))
     assert 2 == main(["report", before, "-o", str(tmp_path / "r.pdf")])
     assert "written as .html or .md" in capsys.readouterr().err
-    assert 1 == main(["report", before, "-o", str(tmp_path / "nowhere" / "r.md")])
+    assert 2 == main(["report", before, "-o", str(tmp_path / "nowhere" / "r.md")])
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 2 as of any file that is named wrong; a full disk is a failure."""
+    dossiers = [Dossier("run", views.straggler(), None)]
+    with pytest.raises(TuiadvisorError, match="name another place") as wrong:
+        write_report(str(tmp_path / "missing" / "a.html"), dossiers, None)
+    assert wrong.value.exit_code == 2
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(TuiadvisorError, match="free space") as failed:
+        write_report(str(tmp_path / "a.html"), dossiers, None)
+    assert failed.value.exit_code == 1

@@ -43,6 +43,7 @@ def test_the_shipped_catalogue_has_no_problem() -> None:
     assert IDS <= {rule.id for rule in load_catalog()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", load_catalog(), ids=lambda rule: rule.id)
 def test_every_rule_can_be_shown(rule: Rule) -> None:
     """What it finds, its thresholds with their source, and an example without a gap."""

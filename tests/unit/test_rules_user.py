@@ -89,6 +89,7 @@ def test_a_rule_can_be_switched_off_by_its_id_alone(tmp_path: Path) -> None:
         load_rules(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -139,6 +140,7 @@ def test_the_folder_is_where_the_convention_puts_it() -> None:
     assert user_dir({}) is None
 
 
+@pytest.mark.slow
 def test_the_commands_use_the_folder_and_name_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +195,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), VALUES, max_size=4), st.booleans())
 def test_no_table_is_more_than_a_rule_error(changes: dict[str, object], whole: bool) -> None:
     """Whatever stands in a file: a rule whose cases can be judged, or one line."""

@@ -153,6 +153,7 @@ def markets(draw: st.DrawFn) -> tuple[list[tuple[int, float, float]], int, Inten
     return rows, draw(st.integers(2, len(rows))), intent
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(markets(), st.floats(1.0, 50.0))
 def test_dearer_devices_never_turn_keep_into_rescale_up(

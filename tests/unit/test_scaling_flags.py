@@ -81,6 +81,7 @@ def test_repeats_that_disagree_are_named(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ordinary_scatter_is_rarely_flagged(tmp_path: Path) -> None:
     """Five rows with 2 % noise: at most 5 of 100 tables get a flag."""
     random = np.random.default_rng(3)

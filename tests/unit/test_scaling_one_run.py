@@ -99,6 +99,7 @@ class Truth:
         return self.compute * slowed, ring - hidden, hidden, self.jitter * slowed * latest, read
 
 
+@pytest.mark.slow
 @given(
     some.builds(
         Truth, some.sampled_from([2, 4, 8, 32]), TIMES, TIMES, TIMES, TIMES, SHARE, SHARE, SHARE, SHARE

@@ -122,6 +122,7 @@ def test_recordings_of_other_sizes_are_fitted_and_one_alone_is_bounded() -> None
     assert "with more devices" in [one.label for one in alone.entries]
 
 
+@pytest.mark.slow
 def test_of_each_size_the_newest_counts_and_another_model_not_at_all() -> None:
     """Older recordings of a size may hold faults that were mended since."""
     newest, older, other = recorded(8), recorded(8), recorded(2, gradient_bytes=2 * MODEL)

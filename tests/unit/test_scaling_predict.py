@@ -82,6 +82,7 @@ def test_clear_law_is_preferred() -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(tables(), REGIMES)
 def test_interval_contains_expected(table: tuple[Array, Array], regime: Family) -> None:
@@ -98,6 +99,7 @@ def test_device_time_never_falls_with_devices(table: tuple[Array, Array], regime
     assert [] == [pair for pair in itertools.pairwise(curve) if pair[1] < pair[0] * (1 - 1e-9)]
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(tables(), REGIMES, st.sampled_from([1e-3, 60.0, 3600.0, 86400.0]))
 def test_units_change_nothing_but_the_unit(table: tuple[Array, Array], regime: Family, factor: float) -> None:
@@ -111,6 +113,7 @@ def test_units_change_nothing_but_the_unit(table: tuple[Array, Array], regime: F
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(tables(), REGIMES, st.randoms())
 def test_order_of_rows_and_company_do_not_matter(
@@ -130,6 +133,7 @@ def test_order_of_rows_and_company_do_not_matter(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "law",
     ["usl", *(pytest.param(law, marks=pytest.mark.extended) for law in ("amdahl", "tree", "imbalance"))],

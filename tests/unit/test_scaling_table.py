@@ -139,6 +139,7 @@ HEADERS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(HEADERS, st.lists(st.lists(NUMBERS, max_size=6), max_size=6), st.sampled_from(",;\t"))
 @example(["devices", "step_s"], [["1", "1e-12"], ["100000000", "1e15"]], ",")

@@ -18,6 +18,7 @@ from tuiadvisor.tui.contract.desk import DeskCommand
 from tuiadvisor.tui.contract.feed import FeedCommand
 
 EXAMPLES = {
+    "bool": True,
     "int": 1,
     "float": 2.0,
     "float | None": 2.0,

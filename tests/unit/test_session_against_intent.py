@@ -43,6 +43,7 @@ def test_where_compute_is_all_of_the_step_no_size_is_advised() -> None:
     assert with_intent(view(0.0), SAVES).decided.decision == "keep"
 
 
+@pytest.mark.slow
 def test_a_gain_whose_interval_reaches_zero_decides_nothing() -> None:
     """However much is saved at best: the worst case must be a gain beyond noise."""
     seen = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def test_intent_is_written_read_and_taken_back(here: Path, capsys: pytest.Captur
     assert 0 == run(["intent", "--json"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
@@ -74,6 +76,7 @@ def test_a_wrong_setting_is_one_line(
     assert not Path(".tuiadvisor.toml").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["objective = 3", "x = 1", "objective = ", "\xff", "[budget]\na = 1", "budget = true"]
 )
@@ -107,6 +110,7 @@ def test_advise_writes_what_it_shows(here: Path, capsys: pytest.CaptureFixture[s
     assert document == json.loads(Path("session.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -131,6 +135,7 @@ def test_a_mistake_is_one_line(
     assert 1 == error.count("\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["idle", "allreduce", "batch", "devices"])
 def test_four_questions_in_plain_words(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     """From the run's own numbers, and honest about the rest."""
@@ -166,29 +171,53 @@ def test_diagnose_adds_what_the_rest_costs(here: Path, capsys: pytest.CaptureFix
     assert "break-even" in capsys.readouterr().out
 
 
-def test_a_person_is_asked_pattern_by_pattern(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_is_asked_one_question_at_a_time(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong answer is asked again, ? tells how to measure, q decides at once."""
     from tuiadvisor.advisor.fold import diagnose
     from tuiadvisor.app.progress import read_frames
 
     view, questions = diagnose(read_frames("late.rec")), load_questions()
-    replies = iter(["?", "perhaps", "?", "yes", "", "perhaps", "q"])
+    replies = iter(["?", "perhaps", "?", "yes", "", "q"])
     asked: list[str] = []
 
     def read(prompt: str) -> str:
         asked.append(prompt)
         return next(replies)
 
-    def hold(given: dict[str, str | float]) -> Session:
-        return conduct([Recorded("late.rec", view)], Intent(), given, questions)
+    def hold(given: dict[str, str | float], last: str, skipped: Collection[str]) -> Session:
+        return conduct([Recorded("late.rec", view)], Intent(), given, questions, last=last, skipped=skipped)
 
     session = ask_all(hold, {}, read)
     shown = capsys.readouterr().out
-    assert 7 == len(asked)
+    assert 6 == len(asked)
+    assert 3 == len({*asked}), "an answer and a skip each lead to another question"
+    assert "no probability" in shown
+    assert "ONE change: " in shown
     assert 2 == shown.count("Measure it:")
     assert "  'perhaps'; answer yes or no" in shown
     assert ["yes"] == list(session.answers.values())
     assert "tune" == session.decision.decision
+
+
+def test_price_deadline_and_remaining_steps_decide_in_the_dialogue(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that costs more than the rest of the run brings is not made; a long run at a price pays it."""
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+
+    def told(remaining: str) -> str:
+        given = {"How many steps of this run remain": remaining, "What does one device cost": "30",
+                 "How many hours of an engineer": "40"}  # fmt: skip
+        monkeypatch.setattr(
+            "builtins.input", lambda ask: next((text for start, text in given.items() if start in ask), "")
+        )
+        assert 0 == run(["advise", "late.rec", "--objective", "cost", "--deadline", "12h"])
+        return capsys.readouterr().out
+
+    short, long = told("50"), told("1000000000")
+    assert "## Decision: tune" in long
+    assert "## Decision: tune" not in short
+    assert "decision: tune -> " in short, "the answer that changed it says so"
 
 
 def test_answers_are_kept_when_the_user_leaves_amid_a_question(

@@ -210,6 +210,7 @@ def test_foreign_text_cannot_act_in_markdown() -> None:
     assert "\n# Title" not in markdown(session)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     some.sampled_from([(), (LATE,), (NETWORK,), (LATE, NETWORK)]),
@@ -227,6 +228,7 @@ def test_same_inputs_same_session(faults: tuple[Fault, ...], intent: Intent) -> 
     assert markdown(one) == markdown(two)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_removing_a_simulated_fault_never_worsens_the_predicted_time(seed: int) -> None:
     """The prediction without the dominant finding: with two faults no better than with one of them."""

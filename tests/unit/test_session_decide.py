@@ -182,6 +182,7 @@ def grows(case: Case) -> bool:
     return result.decision == "rescale" and (result.num_devices or 0) > (case.num_devices or 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(cases())
 def test_more_cost_never_turns_keep_into_more_devices(pair: tuple[Case, Case]) -> None:

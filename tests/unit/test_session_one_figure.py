@@ -64,6 +64,7 @@ def number(pattern: str, text: str) -> float:
     return float(found.pop().replace(",", ""))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     failures=some.floats(0.1, 40),

@@ -62,6 +62,7 @@ def test_a_changed_batch_or_layout_is_refused() -> None:
     assert "layout pp4" in report.refused[0].why
 
 
+@pytest.mark.slow
 def test_another_model_is_no_other_size() -> None:
     """Gradients of another size are other work; two of one model still compare."""
     with pytest.raises(TuiadvisorError, match="no two recordings are of the same work"):

@@ -106,6 +106,7 @@ def test_options_of_a_training_are_refused(
     assert "an imported metrics page takes no" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_file_that_holds_anything_obeys_nobody(tmp_path: Path) -> None:
     """Values of other kinds: a session or one line, no control character, no number that cannot be."""
     good = Path(saved(tmp_path, *BUSY, "--every", "60", "--ttft-slo", "500ms")).read_bytes()

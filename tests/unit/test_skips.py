@@ -33,6 +33,7 @@ def test_reasons_are_counted_the_most_frequent_first() -> None:
     assert "skipped: none" == skips.line([])
 
 
+@pytest.mark.slow
 def test_skips_of_several_runs_come_together(tmp_path: Path) -> None:
     """Of tests and of whole modules, from one process and from several."""
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())

@@ -69,7 +69,13 @@ def test_a_healthy_twin_has_no_difference() -> None:
     ("entries", "words"),
     [
         ([entry(2, [], why="it has ended")], "rank 2: its stacks were not seen: it has ended"),
-        ([entry(2, [LATE] * 99)], "rank 2 is compared with nobody: no peer's stacks were seen"),
+        (
+            [entry(2, [LATE] * 99)],
+            (
+                "rank 2 spends 40 ± 1 ms a step at train.py:49 in wait; rank 2 is compared with nobody: "
+                "no peer's stacks were seen"
+            ),
+        ),
         (
             [entry(2, [LATE] * 9), entry(0, [WAITING] * 99)],
             "too few samples to compare rank 2 with rank 0: 40 of each are needed",

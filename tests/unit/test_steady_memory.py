@@ -119,6 +119,7 @@ def kept_bytes(feed: LiveFeed, num_batches: int) -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
+@pytest.mark.slow
 def test_the_second_half_of_a_run_adds_nothing_to_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recorder grew by 31 MB an hour: tables joined for a picture were never shortened again."""
     monkeypatch.setattr(bucket_store, "MAX_ROWS", BUCKET_ROWS)

@@ -46,6 +46,7 @@ def path(tmp_path: Path, data: list[bytes]) -> Path:
     return tmp_path / "run.tuirec"
 
 
+@pytest.mark.slow
 def test_every_state_goes_on_as_if_it_had_never_been_kept(data: list[bytes]) -> None:
     """Restored anywhere and fed the rest: the view of a fold without a stop; the kept state stays as it was."""
     kept: Checkpoints[Advisor] = Checkpoints(stretch_bytes=1)
@@ -65,6 +66,7 @@ def test_every_state_goes_on_as_if_it_had_never_been_kept(data: list[bytes]) -> 
         assert views[found - 1] == kept.restore(found).view()
 
 
+@pytest.mark.slow
 def test_a_state_from_before_all_ranks_were_known_goes_on_too(data: list[bytes]) -> None:
     """Ranks that come later find the ranks of the kept state as they were; whole and patched states alike."""
     late = replace(JOB, num_ranks=6, ranks_per_host=2, attach=(0, 0, 30, 30, 90, 90))
@@ -86,6 +88,7 @@ def test_a_state_from_before_all_ranks_were_known_goes_on_too(data: list[bytes])
         assert np.array_equal(advisor.store.tracks._table[:, :num], again.store.tracks._table[:, :num])
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_state_that_nobody_needs_is_used_again(data: list[bytes]) -> None:
     """Restored into what the last one left, every state is what it was; views of the last one stay as they were."""
     kept: Checkpoints[Advisor] = Checkpoints()
@@ -135,6 +138,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 def test_a_replay_jumps_both_ways_without_folding_from_the_start(path: Path, data: list[bytes]) -> None:
     """After the look at the whole recording: exact views at every place, no start from the first frame, marks."""
     survey = Survey(path)

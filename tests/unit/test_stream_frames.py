@@ -120,6 +120,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=num_inputs(300))
 @given(st.integers(0, 9), st.integers(0, 1), st.binary(max_size=60) | JSON)
 def test_a_right_checksum_buys_nothing(kind: int, flags: int, body: object) -> None:
@@ -154,6 +155,7 @@ COLUMN = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=num_inputs(500))
 @given(st.dictionaries(st.sampled_from("abc"), COLUMN, max_size=3))
 def test_hostile_columns_raise_frame_error_only(columns: dict[str, object]) -> None:
@@ -218,6 +220,7 @@ def test_row_counts_beyond_the_bound_are_refused() -> None:
         unpack_columns({"rows": True, "columns": {"rank": 0}}, ("rank",))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(*[INT64] * 5), max_size=30))
 def test_any_integers_survive_packing(rows: list[tuple[int, ...]]) -> None:
     """All of int64 comes back, through the JSON text, for columns that refer to each other."""

@@ -106,6 +106,7 @@ DOCUMENTS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200) | DOCUMENTS.map(orjson.dumps))
 def test_other_documents_are_refused_in_one_line(data: bytes) -> None:
     """Random bytes and random JSON give an address without a key, or one line; never the keys of a hub."""

@@ -98,12 +98,12 @@ def test_speed_shortens_the_wait(path: Path, clock: FakeClock) -> None:
 
 
 def test_pause_holds_and_single_frames_pass(replay: ReplaySource, clock: FakeClock) -> None:
-    """Paused, only what is stepped comes; resumed, time goes on from there."""
+    """Paused, only what is sought comes; resumed, time goes on from there."""
     replay.read(0.0)
     replay.clock.pause()
     clock.now_s += 50
     assert [] == replay.read(1.0)
-    replay.step_frame()
+    replay.seek_frame(3)
     assert FRAMES[2:3] == replay.read(0.0)
     assert 1.0 == replay.position_s
     replay.clock.resume()

@@ -142,6 +142,7 @@ def replayed(tmp_path: Path) -> Iterator[Replayed]:
     replay.feed.stop()
 
 
+@pytest.mark.slow
 def test_a_replay_reads_a_stretch_of_hours_ago_from_the_file(replayed: Replayed) -> None:
     """A rank that was late long before the steps that a fold holds at the end is named, with its steps alone."""
     state = replayed.ask(Zoom(1))

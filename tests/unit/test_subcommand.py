@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from patience import PATIENCE_S
 from snapshot import views
 
@@ -34,6 +35,7 @@ def test_the_document_becomes_a_sentence() -> None:
     assert not errand.look()
 
 
+@pytest.mark.slow
 def test_the_last_line_of_a_complaint_is_the_sentence() -> None:
     """Of a command that fails: what, where, what next."""
     sentence = ended(Subcommand(["info", "/nowhere.tuirec"], "looking", lambda _: "never"))

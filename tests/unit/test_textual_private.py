@@ -17,6 +17,7 @@ ADAPTER = "tui/terminal/textual_private.py"
 WHAT_NOW = f"Textual {textual.__version__} lacks it: the docstring of tuiadvisor/{ADAPTER} says what to do"
 
 
+@pytest.mark.slow
 def test_only_the_adapter_imports_a_private_module() -> None:
     """Neither of Textual nor of Rich, at run time or for types."""
     package = Path(tuiadvisor.__file__).parent

@@ -121,6 +121,7 @@ def test_a_trace_without_shapes_says_how_to_get_them(tmp_path: Path) -> None:
     assert "roofline" not in summary_with_roof(document)
 
 
+@pytest.mark.slow
 def test_a_peak_is_measured_with_as_many_threads() -> None:
     found = measure_peak(1, seconds=0.05)
     assert found["threads"] == 1

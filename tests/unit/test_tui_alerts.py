@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from snapshot import views
 
+from tuiadvisor.preferences import AlertRules, quiet_hours
 from tuiadvisor.tui.control.alerts import AGAIN_S, SHOWN_S, Alerts
 from tuiadvisor.tui.control.clipboard import alert_sequence
 
@@ -100,3 +101,66 @@ def test_the_sequence_holds_nothing_that_a_name_could_smuggle_in() -> None:
     inside = alert_sequence("job", {"TERM": "tmux-256color", "TMUX": "/tmp/t,1,0"})  # noqa: S108
     assert inside == "\a\x1bPtmux;\x1b\x1b]9;job\a\x1b\\"
     assert alert_sequence("job", {"TERM": "linux"}) == "\a"
+
+
+class Day:
+    """A clock of the wall, turned by hand."""
+
+    def __init__(self, hour: int) -> None:
+        self.minute = hour * 60
+
+    def __call__(self) -> int:
+        return self.minute
+
+
+NIGHT = AlertRules(22 * 60, 7 * 60)
+
+
+def test_quiet_hours_hold_midnight() -> None:
+    """From ten at night to seven: not at seven any more."""
+    quiet = [hour for hour in range(24) if NIGHT.is_quiet_at(hour * 60)]
+    assert quiet == [0, 1, 2, 3, 4, 5, 6, 22, 23]
+    assert not any(AlertRules().is_quiet_at(minute) for minute in range(24 * 60))
+    assert AlertRules(9 * 60, 10 * 60).is_quiet_at(9 * 60)
+
+
+def test_a_finding_of_the_night_rings_in_the_morning_while_it_is_open(clock: Clock) -> None:
+    """Nothing is lost by quiet hours but the noise."""
+    day = Day(23)
+    alerts = Alerts(clock, day)
+    alerts.rules = NIGHT
+    alerts.take(views.live(views.healthy()))
+    assert alerts.take(views.live(views.straggler())) == ""
+    assert "■ CRITICAL" in alerts.rows(views.live(views.straggler()), 80)[0].text
+    day.minute = 7 * 60
+    assert "Rank 2 waits" in alerts.take(views.live(views.straggler()))
+    assert alerts.take(views.live(views.straggler())) == ""
+
+
+@pytest.mark.parametrize(("lets_hang", "rings"), [(True, True), (False, False)])
+def test_a_hang_passes_at_night_unless_nothing_may(clock: Clock, *, lets_hang: bool, rings: bool) -> None:
+    """Whoever wants to sleep through it says so."""
+    alerts = Alerts(clock, Day(3))
+    alerts.rules = replace(NIGHT, lets_hang=lets_hang)
+    assert bool(alerts.take(views.live(views.stalled()))) is rings
+
+
+def test_what_is_still_open_rings_again(clock: Clock) -> None:
+    """Every ten minutes, as preferred; by itself once."""
+    alerts = Alerts(clock, Day(12))
+    alerts.rules = AlertRules(repeat_s=600.0)
+    told = []
+    for _ in range(5):
+        told.append(bool(alerts.take(views.live(views.stalled()))))
+        clock.now_s += 300.0
+    assert told == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    "text", ["22-7", "24:00-07:00", "22:60-07:00", "07:00-07:00", "", "22:00", "٢٢:00-07:00"]
+)
+def test_hours_that_are_none_are_refused(text: str) -> None:
+    """With what to write."""
+    assert quiet_hours("22:00-7:30") == (1320, 450)
+    with pytest.raises(ValueError, match="write 22:00-07:00"):
+        quiet_hours(text)

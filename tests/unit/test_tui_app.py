@@ -19,6 +19,8 @@ from tuiadvisor.tui.contract.feed import (
 )
 from tuiadvisor.tui.control.app import Screens
 
+pytestmark = pytest.mark.slow
+
 
 def screens(
     state: FeedState, theme: str = "dark", intro: str | None = None

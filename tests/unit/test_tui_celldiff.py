@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -86,6 +87,7 @@ def fitting(text: str, column: int) -> str:
     return kept
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(frames=st.lists(PUTS, min_size=1, max_size=4))
 def test_the_terminal_shows_what_is_wanted(

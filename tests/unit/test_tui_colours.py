@@ -28,6 +28,7 @@ def test_no_style_is_without_a_ground(theme: str) -> None:
             assert style.bgcolor is not None
 
 
+@pytest.mark.slow
 def test_roles_in_the_code_are_in_the_themes() -> None:
     """A misspelt role in a page is found here."""
     known = set(colours.THEMES["dark"])

@@ -28,6 +28,7 @@ BEFORE = {"ranks": ("1",), "open_all": ("2", "a")}
 KEYS = [(command.name, key) for command in command_table().commands for key in command.keys]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "state",
     [

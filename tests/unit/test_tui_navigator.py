@@ -48,8 +48,9 @@ class FakeShell:
     def ask(self, command: object) -> None:
         self.asked.append(command)
 
-    def leave(self) -> None:
+    def leave(self, *, back: bool = False) -> None:
         self.left += 1
+        self.went_back = back  # whether by q
 
     def redraw(self) -> None:
         self.redrawn += 1

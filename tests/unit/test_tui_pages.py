@@ -71,6 +71,7 @@ def screen(  # noqa: PLR0917 - a test's own short hand
     return [row.text for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("state", STATES)

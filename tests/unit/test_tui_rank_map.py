@@ -161,6 +161,7 @@ def test_columns_that_are_no_consecutive_steps_lead_to_their_own() -> None:
     assert keyboard.shell.asked == [SeekStep(steps[-2])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ranks", [4, 64, 1024, 16384])
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
 def test_the_late_rank_is_on_the_screen_with_every_value(num_ranks: int, size: tuple[int, int]) -> None:

@@ -54,6 +54,7 @@ def test_without_stages_the_group_key_says_so() -> None:
     assert "a row a host; no rank names a pipeline stage" in keyboard.press("2", "a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", range(len(SORTS)))
 @pytest.mark.parametrize("keys", [(), ("a",), ("a", "a"), ("a", "a", "a"), ("e",), ("G",), ("r",), ("M",)])
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (160, 45)])

@@ -102,12 +102,14 @@ def summary_of(parts: list[list[bytes]], capsys: pytest.CaptureFixture[str], pat
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_history_is_read_before_patience_begins(capsys: pytest.CaptureFixture[str]) -> None:
     """In the first part there is no rank yet: it was said that no hub answers there."""
     told = [encoded(frame) for frame in frames(JOB)]
     assert "4 ranks" in summary_of([[RUN], told], capsys, 0.5)
 
 
+@pytest.mark.slow
 def test_a_verdict_of_the_first_part_of_a_history_is_not_the_verdict(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tuiadvisor import __version__
 from tuiadvisor.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -44,8 +43,9 @@ def test_workflows_call_targets_that_exist_with_few_rights(path: Path) -> None:
 
 
 def test_the_version_that_a_release_is_checked_against_is_that_of_the_package() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["version"] == __version__
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert document["project"]["dynamic"] == ["version"]
+    assert document["tool"]["hatch"]["version"] == {"path": "tuiadvisor/__init__.py"}
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)

@@ -30,6 +30,7 @@ from tuiadvisor.advisor.assemble.picture import (
     window,
 )
 from tuiadvisor.advisor.assemble.probe_overhead import probe_work, with_burst_wanted
+from tuiadvisor.advisor.assemble.prospects import prospects
 from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
@@ -324,6 +325,7 @@ class Advisor:
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
             rank_devices=self.roster.device_counters.of_ranks(places),
             links=self.roster.device_counters.links(places),
+            placements=self.roster.placements.of_ranks(places),
             unknown=unknowns(diagnosis, self.roster, missing, seen),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),
             probe_cost=probe.cost if probe else None,
@@ -332,6 +334,7 @@ class Advisor:
             last_step=max(last_steps.values(), default=None),
             ended=ended(self.roster),
             what_if=what_if(diagnosis),
+            prospects=prospects(judged, seen.exchange.view, seen.step.mean_s),
             probe=probe,
             device=of_job(seen.devices),
             pipeline=seen.pipeline,
@@ -430,8 +433,10 @@ class Advisor:
         """What the rules find; with_now: also in what is known of the present moment alone."""
         if seen.diagnosis is None or not seen.diagnosis.enough:
             return []
+        places = self._places()
         facts = Facts(
             num_missing=len(seen.missing),
+            met_late=self.roster.was_met_late(),
             cores_per_rank=self.roster.cores_per_rank(),
             crowd=self.roster.crowd(seen.diagnosis),
             filling=self.roster.memory.filling() if with_now else None,
@@ -440,6 +445,8 @@ class Advisor:
             exchange=seen.exchange.view,
             stack=seen.stack,
             efficiency=seen.efficiency,
+            placements=self.roster.placements.of_ranks(places),
+            rank_devices=self.roster.device_counters.of_ranks(places),
         )
         judged, _ = find(seen.diagnosis, facts, self.rules)
         judged = not_contradicted(judged, self.roster.imported)

@@ -18,7 +18,7 @@ from tuiadvisor.agent import procfs
 from tuiadvisor.agent.descriptors import refuse_without_room
 from tuiadvisor.agent.info import ProbeInfo, parse_info
 from tuiadvisor.agent.ownfolder import new_session, present_session
-from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle
+from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle, write_native
 from tuiadvisor.agent.session import LEASE_NS, RingSession, mapped_rings
 from tuiadvisor.agent.stepless import Stepless
 from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
@@ -129,6 +129,7 @@ def attach(process: RankProcess, injector: Injector) -> Attached:
         # Compiling runs the process's own interpreter with our rights: never a stranger's or a container's.
         if session.probe_folder is None:
             write_bundle(Path(session.ring_path).parent, process.identity)
+        write_native(Path(session.ring_path).parent, process.identity.uid)
         code = make_room + injector.attach_code(session.inner_ring_path, session.probe_folder)
         reader.put_u64(ring_file.OFFSET_LEASE, _lease(clock))
         return Attached(session, reader, _injected(process, injector, code, reader), clock)
@@ -298,7 +299,10 @@ class RankLink:
         if not raw or raw == self._raw_info:
             return False
         self._raw_info = raw
-        self.info = parse_info(raw)
+        before, self.info = self.info.core, parse_info(raw)
+        if self.info.core and self.info.core != before:
+            why = f": {self.info.core_why}" if self.info.core_why else ""
+            logger.info("%s: its hooks run on the %s core%s", named(self), self.info.core, why)
         return True
 
     def look_for_end(self) -> bool:

@@ -212,7 +212,8 @@ class RankFinder:
         jobs = jobs_of(chosen.values())
         ranks_told = [one.rank for one in chosen.values() if one.rank is not None]
         told_apart = [job for job in jobs if not job[0].job.startswith("parent ")]
-        if len(jobs) > 1 and (len(told_apart) > 1 or len(set(ranks_told)) < len(ranks_told)):
+        is_one = len(told_apart) < 2 or _is_one_in_containers(told_apart)
+        if len(jobs) > 1 and (not is_one or len(set(ranks_told)) < len(ranks_told)):
             raise TuiadvisorError(
                 f"--pid: these processes are of {len(jobs)} trainings: {_listed(jobs, self._scanner)}; "
                 "name one of them, and watch the others by commands of their own"
@@ -278,6 +279,22 @@ def jobs_of(ranks: Iterable[Candidate]) -> list[list[Candidate]]:
     for candidate in sorted(ranks, key=lambda one: (one.start_ticks, one.pid)):
         jobs.setdefault(candidate.training, []).append(candidate)
     return [_by_rank(job) for job in jobs.values()]
+
+
+def _is_one_in_containers(jobs: list[list[Candidate]]) -> bool:
+    """Whether ranks that a user named are those of one job, each in a container of its own, as pods on one node are.
+
+    The same rendezvous, user and number of ranks, and no rank twice. Variables alone never join containers: anybody can
+    write them. Here somebody has named each of these processes.
+    """
+    told = {(one.job, one.uid, one.world_size) for job in jobs for one in job}
+    ranks = [one.rank for job in jobs for one in job]
+    return (
+        len(told) == 1
+        and jobs[0][0].world_size is not None
+        and None not in ranks
+        and len(set(ranks)) == len(ranks)
+    )
 
 
 def _by_rank(candidates: Iterable[Candidate]) -> list[Candidate]:

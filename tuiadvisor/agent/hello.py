@@ -9,13 +9,14 @@ import os
 import platform
 import socket
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.agent.attach import RankLink
 
@@ -26,9 +27,14 @@ def host_name() -> str:
 
 
 def hello(
-    host: str, links: Sequence[RankLink], gpus: Sequence[str], driver: str | None = None
+    host: str,
+    links: Sequence[RankLink],
+    gpus: Sequence[str],
+    driver: str | None = None,
+    numa_distances: Mapping[int, list[int]] | None = None,
 ) -> dict[str, object]:
-    """The agent's introduction, replacing its former one."""
+    """The agent's introduction, replacing its former one. numa_distances: as Topology has them."""
+    distances = numa_distances or {}
     return {
         "host": host,
         "agent_pid": os.getpid(),
@@ -38,6 +44,9 @@ def hello(
         "python": platform.python_version(),
         "platform": platform.platform(),
         "num_cpus": psutil.cpu_count(),
+        "cpu_model": _cpu_model(),
+        "numa_nodes": sorted(distances),
+        "numa_distances": [distances[node] for node in sorted(distances)],
         "memory_bytes": psutil.virtual_memory().total,
         "gpus": list(gpus),
         "driver": driver,
@@ -71,10 +80,22 @@ def _introduction(link: RankLink) -> dict[str, object]:
         "device_uuid": info.device_uuid,
         "model": info.model,
         "budget_ppm": link.budget_ppm,
+        "core": info.core,
+        "core_why": info.core_why,
         "attach_way": injection.way if injection else None,
         "attach_stopped_ns": injection.stopped_ns if injection else None,
         "attach_total_ns": injection.total_ns if injection else None,
     }
+
+
+@cache
+def _cpu_model() -> str | None:
+    """Name of the processor, of the first one."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
 def _boot_id() -> str | None:

@@ -1,24 +1,24 @@
 """The machine and each rank's process, once a second, as the kernel counts them.
 
 In: psutil, /proc.  Out: payload of a HOST frame. Rates are differences between two samples: the first has none.
-A rank's run delay, the time its training thread was ready and got no core, tells a crowded host from slow code; its
-NUMA node beside its device's tells a rank that runs far from its device.
+A rank's run delay, the time its training thread was ready and got no core, tells a crowded host from slow code; the
+NUMA nodes it may use beside its device's tell a rank that is far from its device (`agent.affinity`).
 """
 
 from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
 
 from tuiadvisor.agent import cgroup, procfs
+from tuiadvisor.agent.affinity import Affinities
 from tuiadvisor.agent.looks import STOPPED_STATES, StateLooks
+from tuiadvisor.agent.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,9 +85,13 @@ def rates(before: Counters | None, now: Counters) -> dict[str, object]:
 class HostSampler:
     """Takes HOST payloads; remembers the sample before."""
 
-    def __init__(self, host: str, read: Callable[[], Counters] = read_counters) -> None:
+    def __init__(
+        self, host: str, read: Callable[[], Counters] = read_counters, topology: Topology | None = None
+    ) -> None:
         self._host = host
         self._read = read
+        self.topology = topology or Topology()
+        self._affinities = Affinities(self.topology)
         self._before: Counters | None = None
         self._looks = StateLooks()
 
@@ -101,6 +105,7 @@ class HostSampler:
         before, self._before = self._before, now
         memory = psutil.virtual_memory()
         self._looks.keep([link.process.pid for link in links])
+        self._affinities.keep([link.process.pid for link in links])
         return {
             "host": self._host,
             "mono_ns": now.mono_ns,
@@ -112,9 +117,11 @@ class HostSampler:
             "num_cpus": psutil.cpu_count(),
             "run_queue": run_queue(_kernel_stat()),
             "gpus": [dict(gpu) for gpu in gpus],
+            "nics": self.topology.traffic(),
             "ranks": [
                 rank_counters(link.process.pid, link.rank, link.thread, link.training_thread)
                 | self._looks.counts(link.process.pid)
+                | self._affinities.of(link.process.pid, link.thread)
                 for link in links
                 if not link.is_over
             ],
@@ -141,11 +148,9 @@ def rank_counters(
     if len(schedule) == 3:
         counted["run_delay_s"] = int(schedule[1]) / _NS
     counted = known.going_on(thread, counted) if known is not None else counted
-    last_cpu = _last_cpu(pid, thread)
     return {
         "rank": rank,
-        "last_cpu": last_cpu,
-        "numa_node": None if last_cpu is None else numa_nodes().get(last_cpu),
+        "last_cpu": _last_cpu(pid, thread),
         "cpu_s": found.cpu_ticks / procfs.TICKS_PER_S,
         "run_delay_s": counted.get("run_delay_s"),
         "rss_bytes": found.rss_bytes,
@@ -176,26 +181,6 @@ def _kernel_stat() -> str:
         return Path("/proc/stat").read_text(encoding="ascii")
     except OSError:
         return ""
-
-
-@cache
-def numa_nodes() -> dict[int, int]:
-    """Core -> NUMA node; empty where the kernel does not say. Read once: cores do not move."""
-    nodes: dict[int, int] = {}
-    for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
-        with suppress(OSError, ValueError):
-            for core in cores_of((folder / "cpulist").read_text(encoding="ascii")):
-                nodes[core] = int(folder.name.removeprefix("node"))
-    return nodes
-
-
-def cores_of(cpulist: str) -> list[int]:
-    """The kernel's list "0-3,8" as numbers; ValueError if it is not one."""
-    cores: list[int] = []
-    for piece in filter(None, cpulist.strip().split(",")):
-        first, _, last = piece.partition("-")
-        cores += range(int(first), int(last or first) + 1)
-    return cores
 
 
 def _switches(status: bytes) -> dict[bytes, int]:

@@ -23,6 +23,8 @@ _TEXTS: Final = (
     "error",
     "unmeasured",
     "unstepped",
+    "core",
+    "core_why",
 )
 _MAX_RANK: Final = 1 << 24
 _MAX_COUNT: Final = 1 << 62
@@ -46,6 +48,8 @@ class ProbeInfo:
     error: str | None = None  # why the probe could not be installed
     unmeasured: str | None = None  # why it measures nothing although there is a training
     unstepped: str | None = None  # name of a thread that runs backward without any optimizer step
+    core: str | None = None  # what its hooks run on: native or python
+    core_why: str | None = None  # why not on the native one, where that was asked for
     parallel: dict[str, int] = field(default_factory=dict)
     pipeline: dict[str, int] = field(default_factory=dict)  # stages, ranks, micro_batches, first_rank
     hooks: dict[str, str] = field(default_factory=dict)  # name -> "ok" or why not

@@ -8,10 +8,10 @@ nothing else. With MIG the counters of the whole device stand beside one entry f
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.agent.gpm import GpmReader
+from tuiadvisor.agent.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,10 @@ _THROTTLE_REASONS: Final = {
     "DisplayClockSetting": "display clocks",
     "GpuIdle": "idle",
 }
+# NVML_TOPOLOGY_..., as `nvidia-smi topo -m` writes them.
+_LEVELS: Final = {0: "SAME", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+_AFFINITY_WORDS: Final = 16  # of 64 nodes each: 1,024 is the most that Linux builds for
+MAX_PEERS: Final = 32
 MAX_XIDS: Final = 16  # kept of a device; the first ones name the cause, later ones follow from them
 MAX_PARTS: Final = 16  # NVML knows at most 7 a device
 
@@ -38,8 +42,14 @@ MAX_PARTS: Final = 16  # NVML knows at most 7 a device
 class NvmlReader:
     """Reads all devices; remembers who they are, their byte counters for rates, and their XID errors."""
 
-    def __init__(self, nvml: ModuleType, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        nvml: ModuleType,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        topology: Topology | None = None,
+    ) -> None:
         self._nvml: Any = nvml
+        self._topology = topology or Topology()
         self._clock_ns = clock_ns
         self._before: dict[tuple[int, str], tuple[int, int]] = {}
         self._known: dict[int, Gpu] = {}  # index -> what does not change: name, uuid, NUMA node
@@ -83,7 +93,7 @@ class NvmlReader:
         self._known[index] = {
             "name": _text(self._ask("nvmlDeviceGetName", handle)),
             "uuid": _text(self._ask("nvmlDeviceGetUUID", handle)),
-            "numa_node": _numa_node(self._ask("nvmlDeviceGetPciInfo", handle)),
+            **self._place(index, handle),
         }
         wanted = getattr(self._nvml, "nvmlEventTypeXidCriticalError", None)
         if self._event_set is not None and wanted is not None:
@@ -92,6 +102,51 @@ class NvmlReader:
                 self._xids[index] = []
             except self._nvml.NVMLError:
                 pass  # containers and some devices tell no events: unknown, which is not "none"
+
+    def _place(self, index: int, handle: Any) -> Gpu:
+        """Where it hangs, and what its links may carry: this does not change."""
+        address = _text(getattr(self._ask("nvmlDeviceGetPciInfo", handle), "busId", None))
+        place = self._topology.place(address)
+        nic, nic_path = self._topology.nearest_card(place) or (None, None)
+        node = place.numa_node if place else None
+        num_links = sum(
+            self._ask("nvmlDeviceGetNvLinkState", handle, link) == 1
+            for link in range(getattr(self._nvml, "NVML_NVLINK_MAX_LINKS", 0))
+        )
+        return {
+            "numa_node": self._node_by_affinity(handle) if node is None else node,
+            "nic": nic,
+            "nic_path": nic_path,
+            "peer_paths": self._peer_paths(index, handle),
+            "pcie_max_gen": self._ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+            "pcie_max_width": self._ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
+            "nvlink_links": num_links or None,
+            "nvlink_mb_s": self._field(handle, "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON") if num_links else None,
+        }
+
+    def _node_by_affinity(self, handle: Any) -> int | None:
+        """Where sysfs has no node, as in a virtual machine, NVML's if it names one alone."""
+        scope = getattr(self._nvml, "NVML_AFFINITY_SCOPE_NODE", 0)
+        words = self._ask("nvmlDeviceGetMemoryAffinity", handle, _AFFINITY_WORDS, scope) or ()
+        nodes = [64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1]
+        return nodes[0] if len(nodes) == 1 else None
+
+    def _peer_paths(self, index: int, handle: Any) -> list[str | None] | None:
+        """To each device of this machine in their order, itself left unknown."""
+        count = min(self._ask("nvmlDeviceGetCount") or 0, MAX_PEERS)
+        paths: list[str | None] = []
+        for other in range(count):
+            peer = None if other == index else self._ask("nvmlDeviceGetHandleByIndex", other)
+            level = None if peer is None else self._ask("nvmlDeviceGetTopologyCommonAncestor", handle, peer)
+            paths.append(_LEVELS.get(level) if level is not None else None)
+        return paths if any(paths) else None
+
+    def _field(self, handle: Any, name: str) -> int | None:
+        """One field that is an unsigned integer."""
+        field = getattr(self._nvml, name, None)
+        values = (self._ask("nvmlDeviceGetFieldValues", handle, [field]) if field is not None else None) or ()
+        told = [int(value.value.uiVal) for value in values if value.nvmlReturn == self._nvml.NVML_SUCCESS]
+        return told[0] if told else None
 
     def _counters(self, index: int, handle: Any) -> Gpu:
         nvml = self._nvml
@@ -112,6 +167,8 @@ class NvmlReader:
             "ecc_corrected": self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
             "ecc_uncorrected": self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
             "pids": self._pids(handle),
+            "pcie_gen": self._ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
+            "pcie_width": self._ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
             **self._traffic(index, handle),
             **self._gpm.read(index, handle),
             "parts": self._parts(handle),
@@ -226,17 +283,3 @@ def _text(value: object) -> str | None:
 
 def _thousandth(value: int | None) -> float | None:
     return None if value is None else value / 1000
-
-
-def _numa_node(pci: Any) -> int | None:
-    """NUMA node of the device's PCI slot; None where the machine has none or does not say."""
-    bus = _text(getattr(pci, "busId", None))
-    if bus is None:
-        return None
-    # NVML writes the PCI domain with eight digits, the kernel with four.
-    domain, _, rest = bus.strip("\0").lower().partition(":")
-    try:
-        node = int(Path(f"/sys/bus/pci/devices/{domain[-4:]}:{rest}/numa_node").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
-    return node if node >= 0 else None

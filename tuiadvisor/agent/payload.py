@@ -21,12 +21,16 @@ from typing import TYPE_CHECKING, Final
 
 import tuiadvisor_probes
 from tuiadvisor.inject.identity import the_same
+from tuiadvisor_probes.native import packed
 
 if TYPE_CHECKING:
     from tuiadvisor.inject.identity import Identity
 
 PRIVATE_NAME: Final = "_tuiadvisor_probe"
 BUNDLE_NAME: Final = "probe.bin"
+NATIVE_VARIABLE: Final = "TUIADVISOR_NATIVE"
+NATIVE_NAME: Final = "native.bin"
+CORE_FILE: Final = "core.abi3.so"  # built with the package where there is a compiler: probes/native
 COMPILE_TIMEOUT_S: Final = 10.0
 PAUSE_S: Final = 0.001  # between two modules, in a thread of our own; a step's worth of training gets in
 
@@ -51,6 +55,7 @@ if {name!r} not in sys.modules:
             module.__package__ = {name!r}
             if module_name == {name!r}:
                 module.__path__ = []
+                module.native_file = {native!r}
             sys.modules[module_name] = module
             written = sys.dont_write_bytecode
             sys.dont_write_bytecode = True
@@ -69,6 +74,7 @@ if {name!r} not in sys.modules:
             spec = importlib.util.spec_from_file_location(
                 {name!r}, {init!r}, submodule_search_locations=[{folder!r}])
             package = importlib.util.module_from_spec(spec)
+            package.native_file = {native!r}
             sys.modules[{name!r}] = package
             spec.loader.exec_module(package)
             importlib.import_module({name!r} + ".install")
@@ -129,9 +135,11 @@ MODULE_ORDER: Final = (
     "__init__",
     "ring",
     "forks",
+    "native",
     "duty",
     "phases",
     "step_record",
+    "code_loops",
     "optimizer_turns",
     "books",
     "step_clock",
@@ -152,6 +160,7 @@ MODULE_ORDER: Final = (
     "data_hook",
     "collective_hooks",
     "pipeline_hooks",
+    "deepspeed_pipeline",
     "device_memory",
     "accelerator",
     "device_times",
@@ -184,6 +193,7 @@ def attach_code(ring_path: str, folder: str | None = None) -> str:
         folder=where,
         ring=ring_path,
         bundle=bundle,
+        native=os.path.join(os.path.dirname(ring_path), NATIVE_NAME),  # noqa: PTH118, PTH120 - likewise
         pause_s=PAUSE_S,
     )
 
@@ -220,19 +230,49 @@ def write_bundle(folder: Path, target: Identity, stems: tuple[str, ...] = MODULE
     """Put compiled modules of the probe there, for the process's own interpreter; False if they cannot be had."""
     with suppress(OSError, subprocess.SubprocessError, ValueError):
         content = _bundle_for(target, stems)
-        descriptor = os.open(
-            folder / BUNDLE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                if target.uid != os.geteuid():
-                    os.fchown(descriptor, target.uid, -1)
-        except OSError:
-            (folder / BUNDLE_NAME).unlink()  # half a bundle would be read inside the rank for nothing
-            raise
+        _put_beside(folder / BUNDLE_NAME, content, target.uid)
         return True
     return False
+
+
+def wants_native() -> bool:
+    """Whether whoever watches has asked for the native core (TUIADVISOR_NATIVE=1)."""
+    return os.environ.get(NATIVE_VARIABLE, "") not in {"", "0"}
+
+
+def has_core() -> bool:
+    """Whether this installation has a native core."""
+    return (probe_folder() / CORE_FILE).is_file()
+
+
+def write_native(folder: Path, uid: int | None = None) -> bool:
+    """Put the native core beside the ring for the probe to load; False where it is not asked for or not there.
+
+    uid: the owner of the process, where that is another than ours. The rank loads bytes: no path of ours is mapped.
+    """
+    if not wants_native():
+        return False
+    try:
+        content = (probe_folder() / CORE_FILE).read_bytes()
+    except OSError:
+        return False
+    with suppress(OSError):
+        _put_beside(folder / NATIVE_NAME, packed(content), uid)
+        return True
+    return False
+
+
+def _put_beside(path: Path, content: bytes, uid: int | None) -> None:
+    """A file that is whole or not there, readable by the process alone. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            if uid is not None and uid != os.geteuid():
+                os.fchown(descriptor, uid, -1)
+    except OSError:
+        path.unlink()  # half a file would be read inside the rank for nothing
+        raise
 
 
 def _bundle_for(target: Identity, stems: tuple[str, ...]) -> bytes:

@@ -6,6 +6,7 @@ document that `tuiadvisor advise --session` reads and writes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,14 @@ from tuiadvisor.session.document import document, saved_history
 from tuiadvisor.session.guided import SKIP, Guided, guided
 from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent
 from tuiadvisor.session.machine import read_machine
+from tuiadvisor.text import format as text_of
 from tuiadvisor_rules.questions import load_questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tuiadvisor.session.conduct import Bottleneck
-    from tuiadvisor.views.run_view import RunView
+    from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor_rules.questions import Question
 
 
@@ -42,6 +44,22 @@ def _checked(question: Question, text: str) -> str | float:
         raise TuiadvisorError(f"{question.ask} {str(error).removeprefix(f'{question.id}: ')}") from None
 
 
+def judged(shown: FeedState) -> tuple[bool, str]:
+    """Whether a part of the run is on the screen, and which, in words."""
+    last = None if shown.view is None else shown.view.last_step
+    if shown.stretch is not None:
+        chosen = text_of.steps(shown.stretch.first_step, shown.stretch.last_step)
+        return True, f"{chosen} alone, as chosen with + and -"
+    if shown.past is not None:
+        return True, f"the run up to step {shown.past.step:,}, as shown; the run itself is further"
+    replay = shown.replay
+    if replay is None:
+        return False, "the run so far" if last is None else f"the run up to step {last:,}"
+    if replay.step is not None and replay.last_step is not None and replay.step < replay.last_step:
+        return True, f"the run up to step {replay.step:,}, as shown; End, then 5, judges the whole of it"
+    return False, "the whole recording"
+
+
 class GuidedAdvice:
     """One session on one run."""
 
@@ -54,6 +72,8 @@ class GuidedAdvice:
         self.intent = read_intent(FILE_NAME) if intent is None else intent
         self.machine = read_machine()
         self.runs: list[Recorded] = []
+        self._whole: list[Recorded] = []  # of recordings, each to its end
+        self.judged = ""  # of the run, in words
         self.problem = ""  # why nothing is saved
         self.last = ""  # the question that was answered last
         self.skipped: set[str] = set()
@@ -68,11 +88,17 @@ class GuidedAdvice:
         for path in (self.path, *self.others):
             measured = measure(path, frames(path))
             unit = measured.unit
-            self.runs.append(Recorded(path, measured.view, unit.gradient_bytes, unit.num_collectives))
+            self._whole.append(Recorded(path, measured.view, unit.gradient_bytes, unit.num_collectives))
+        self.runs = list(self._whole)
 
-    def take(self, view: RunView) -> None:
-        """The live run as it is now."""
-        self.runs = [Recorded(view.run.label or "live", view)]
+    def take(self, shown: FeedState) -> None:
+        """Judge what is on the screen: a recording to its end, or as much of it or of a live run as is shown."""
+        is_part, self.judged = judged(shown)
+        if self._whole:
+            view = shown.view if is_part and shown.view is not None else self._whole[0].view
+            self.runs = [replace(self._whole[0], view=view), *self._whole[1:]]
+        elif shown.view is not None:
+            self.runs = [Recorded(shown.view.run.label or "live", shown.view)]
 
     def answer(self, name: str, text: str) -> None:
         """Keep an answer and save; an empty text takes it back. TuiadvisorError for one that cannot be."""
@@ -91,7 +117,7 @@ class GuidedAdvice:
 
     def conduct(self) -> Guided:
         """The session with the answers so far."""
-        return guided(self._session(), self._saved())
+        return guided(self._session(), self._saved(), self.judged)
 
     def _session(self) -> Session:
         return conduct(

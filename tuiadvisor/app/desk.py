@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import re
+import socket
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from tuiadvisor.app import preferences_file
 from tuiadvisor.app.bookmarks import bookmarks, save_bookmark
+from tuiadvisor.app.job_reader import JobReader
 from tuiadvisor.app.recordings import MAX_RUNS, recordings
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.row_reader import RowReader
@@ -45,6 +47,7 @@ from tuiadvisor.tui.contract.desk import (
     SavePreferences,
     Scale,
     StateSize,
+    WantJobs,
     WantRuns,
 )
 from tuiadvisor.tui.contract.feed import CLOSED, End, FeedState, Pause
@@ -90,13 +93,16 @@ class Desk:
         session_file: str = "",
         sizing: Sizing | None = None,
         can_attach: bool = False,
+        leads_home: bool = False,
+        said: str = "",
     ) -> None:
         """feed: what is shown first, started by the caller; open_path: its recording, "" for a live run.
 
         live_path: where a live run is recorded, if it is kept; others: recordings of other configurations for the
         guided session; intent: None reads the project's file; session_file: "" keeps it beside the recording;
         sizing: what the screen of scaling works on; None: this run and the recordings of the folder; can_attach: the
-        caller watches what is `chosen` when the screens have ended.
+        caller watches what is `chosen` when the screens have ended; leads_home: the caller shows home after
+        these; said: an answer to begin with.
         """
         self.live_path = live_path
         self.others = others
@@ -113,12 +119,19 @@ class Desk:
         self._commands: queue.SimpleQueue[DeskCommand | ReadSizes | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # state and rows: two threads change them
         self._state = DeskState(
-            folder=str(folder), has_live=self.home is not None, open_path=open_path, runs_note="looking …"
+            folder=str(folder),
+            machine=socket.gethostname(),
+            has_live=self.home is not None,
+            open_path=open_path,
+            runs_note="looking …",
+            can_attach=can_attach,
+            leads_home=leads_home,
+            answer=said,
+            num_answers=int(bool(said)),
         )
         self._rows = RowReader(lambda: self._state.runs, self._change_row)
+        self._jobs = JobReader(self._change)
         self.chosen: tuple[str, ...] = ()  # options of `watch`
-        if can_attach:
-            self._state = replace(self._state, can_attach=True)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._obey_all, name="tuiadvisor-desk", daemon=True)
 
@@ -126,12 +139,14 @@ class Desk:
         """Begin to listen."""
         self._thread.start()
         self._rows.start()
+        self._jobs.start()
 
     def stop(self) -> None:
         """End the threads, and every feed that was opened here; the caller's own feed stays the caller's."""
         self._stopped.set()
         self._commands.put(None)
         self._rows.stop()
+        self._jobs.stop()
         self._thread.join(5.0)
         if self._opened is not None:
             self._opened.stop()
@@ -153,6 +168,8 @@ class Desk:
         """Take a command of the screens; those that are not the desk's go to the feed."""
         if isinstance(command, WantRuns):
             self._rows.want(command.paths)
+        elif isinstance(command, WantJobs):
+            self._jobs.want(is_shown=command.is_shown)
         elif isinstance(command, DeskCommand):
             self._commands.put(command)
         elif self._feed is not None:
@@ -180,7 +197,9 @@ class Desk:
             case ListRuns():
                 self._list()
             case ListJobs():
-                self._list_jobs()
+                self._jobs.look()
+            case WantJobs(is_shown):
+                self._jobs.want(is_shown=is_shown)
             case Attach(target):
                 self._choose(target)
             case WantRuns(paths):
@@ -226,22 +245,6 @@ class Desk:
     def _choose(self, target: tuple[str, ...]) -> None:
         """What `watch` is to begin with once the screens have ended."""
         self.chosen = target
-
-    def _list_jobs(self) -> None:
-        from tuiadvisor.app.jobs import jobs_here  # noqa: PLC0415 - only when asked for
-
-        here, note = jobs_here()
-        queued = tuple(each for each in self._state.jobs if each.slurm)
-        self._change(jobs=(*here, *queued), jobs_note=note, is_looking=False)
-        # A busy controller takes seconds to answer: what else is asked for must not wait for it.
-        threading.Thread(target=self._list_slurm, name="tuiadvisor-squeue", daemon=True).start()
-
-    def _list_slurm(self) -> None:
-        from tuiadvisor.app.jobs import slurm_jobs  # noqa: PLC0415
-
-        queued, note = slurm_jobs()
-        here = tuple(each for each in self._state.jobs if not each.slurm)
-        self._change(jobs=(*here, *queued), slurm_note=note)
 
     def _open(self, path: str) -> None:
         self._show_progress(f"opening {Path(path).name}", path)
@@ -338,14 +341,13 @@ class Desk:
             self._conductor = None
             self._change(session=None, session_note="reading the run …")
             self._conductor = self._new_conductor(path)
-        if not path:
-            view = self.latest().view
-            if view is None:
-                self._change(
-                    session=None, session_note="No run is open: 8 lists the recordings, enter opens one."
-                )
-                return
-            self._conductor.take(view)
+        shown = self.latest()
+        if not path and shown.view is None:
+            self._change(
+                session=None, session_note="No run is open: 8 lists the recordings, enter opens one."
+            )
+            return
+        self._conductor.take(shown)
         self._change(session=self._conductor.conduct(), session_note="")
 
     def _new_conductor(self, path: str) -> GuidedAdvice:

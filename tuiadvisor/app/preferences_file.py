@@ -8,17 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from platformdirs import user_config_path
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
-from tuiadvisor.preferences import Preferences, parsed, toml
+from tuiadvisor.preferences import AlertRules, Preferences, alert_rules, parsed, toml
 
 MAX_BYTES: Final = 64 << 10
 _held: list[Preferences] = [Preferences()]
 _quiet: list[bool] = [False]
+_this_time: list[tuple[tuple[int, int] | None, float | None]] = [(None, None)]
 
 
 def path() -> Path:
@@ -42,6 +44,20 @@ def be_quiet() -> None:
 def is_quiet() -> bool:
     """Whether alerts are banners alone this time."""
     return _quiet[0]
+
+
+def ring_by(hours: tuple[int, int] | None, repeat_s: float | None) -> None:
+    """Other quiet hours (minutes of the day) or another interval this time; None: as preferred."""
+    _this_time[0] = hours, repeat_s
+
+
+def rules(held: Preferences) -> AlertRules:
+    """When the terminal may be rung: as preferred, but for what was said this time."""
+    hours, repeat_s = _this_time[0]
+    found = alert_rules(held)
+    if hours is not None:
+        found = replace(found, quiet_from=hours[0], quiet_until=hours[1])
+    return found if repeat_s is None else replace(found, repeat_s=repeat_s)
 
 
 def load() -> Preferences:

@@ -10,7 +10,7 @@ from tuiadvisor import __version__
 from tuiadvisor.app.advising import GuidedAdvice, session_file
 from tuiadvisor.app.progress import read_frames
 from tuiadvisor.app.sizing import Sizing
-from tuiadvisor.errors import FailureError
+from tuiadvisor.errors import unwritable
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
 from tuiadvisor.session.conduct import Recorded
@@ -50,7 +50,7 @@ def sizes_of(measured: Sequence[Measured]) -> Picture:
 def write_report(
     path: str, dossiers: Sequence[Dossier], comparison: Comparison | None, sizes: Picture | None = None
 ) -> None:
-    """Write by rename, so that no half report is ever there. FailureError if it cannot be written."""
+    """Write by rename, so that no half report is ever there. TuiadvisorError if it cannot be written."""
     made_by = f"tuiadvisor {__version__}, {time.strftime('%Y-%m-%d %H:%M')}"
     render = html_report if path.endswith(".html") else markdown_report
     text = render(dossiers, comparison, made_by, sizes)
@@ -59,4 +59,4 @@ def write_report(
         beside.write_text(text, encoding="utf-8")
         beside.replace(path)
     except OSError as error:
-        raise FailureError(f"{path}: cannot be written: {error.strerror}") from error
+        raise unwritable(path, error) from error

@@ -18,19 +18,21 @@ if TYPE_CHECKING:
 
 def show_opened(
     make: Callable[[], Desk], mode: Mode, phase: str, path: str = "", *, first_page: str = ""
-) -> None:
-    """The screens at once; `make` gives the desk, not started, from a thread when the first frame is out.
+) -> bool:
+    """The screens at once; whether they were left by q.
 
-    phase: what is said until then. Whatever `make` raises ends the screens and comes out here. Raises TuiadvisorError
-    where there is no usable terminal.
+    make: gives the desk, not started, from a thread when the first frame is out; phase: what is said until then.
+    Whatever `make` raises ends the screens and comes out here. Raises TuiadvisorError where there is no usable
+    terminal.
     """
     opening = OpeningDesk(make, mode, phase, path)
     try:
-        _run(opening, first_page=first_page, intro=None, on_drawn=opening.begin)
+        goes_back = _run(opening, first_page=first_page, intro=None, on_drawn=opening.begin)
     finally:
         opening.stop()
     if opening.failure is not None:
         raise opening.failure
+    return goes_back
 
 
 def show_screens(desk: Desk, *, first_page: str = "", intro: str | None = None) -> None:
@@ -48,14 +50,14 @@ def _run(
     first_page: str,
     intro: str | None,
     on_drawn: Callable[[], None] | None = None,
-) -> None:
+) -> bool:
     from tuiadvisor.tui.control.app import run_app  # noqa: PLC0415 - Textual only when screens are shown
 
     give_back_large_blocks()
     preferred = preferences_file.current()
     if not first_page and preferred.first_screen == "runs":
         desk.command(ListRuns())
-    run_app(
+    return run_app(
         desk,
         desk=desk,
         first_page=first_page or preferred.first_screen,
@@ -64,4 +66,5 @@ def _run(
         preferences_file=str(preferences_file.path()),
         on_drawn=on_drawn,
         quiet=preferences_file.is_quiet(),
+        rules=preferences_file.rules,
     )

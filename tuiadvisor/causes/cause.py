@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Values = dict[str, object]  # metric -> number, text or None where it was not observed
 Details = dict[str, float | int | str | None]
 Scope = Literal[
-    "job", "straggler", "pause", "stage", "standstill", "serving"
+    "job", "straggler", "pause", "stage", "placement", "standstill", "serving"
 ]  # of tuiadvisor_rules.metric_names
 
 
@@ -118,7 +118,7 @@ def rank_words(ranks: tuple[int, ...]) -> str:
 
 PHASE_WORDS: Final = {
     **{phase.name: phase.where for phase in TABLE},
-    "host": "outside the phases of its step (logging, garbage collection, its host)",
+    "host": "outside the phases of its step (code of its own as logging or a sleep, garbage collection, its host)",
     "device": "in all compute phases alike, so on its device",
     "unknown": "for a reason the phases do not show",
 }

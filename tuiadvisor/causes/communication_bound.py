@@ -37,6 +37,7 @@ OF_BUCKETS: Final = (
     "exchange_backward_s",
     "exchange_ratio",
     "exchange_steps",
+    "buckets_help",
 )
 
 
@@ -113,6 +114,7 @@ def _hidden_by_buckets(view: ExchangeView, transfer_s: float | None) -> Values:
         "exchange_backward_s": view.backward_s,
         "exchange_ratio": view.ratio,
         "exchange_steps": view.num_steps,
+        "buckets_help": int(view.lever not in {"fewer_bytes", "last_gradients"}),
         "hide_words": words if transfer_s else "",
     }
 
@@ -152,6 +154,7 @@ job bucket_cap_wanted count bucket_cap_mb that nearly saves most; unknown where 
 job first_bucket_s s from the begin of backward until the first bucket is complete on all ranks
 job exchange_backward_s s of backward until the last gradient, on the rank that comes last
 job exchange_ratio ratio time to move all gradients against that backward; up to 1 it could be hidden wholly
+job buckets_help flag 1 if other sizes of buckets would hide more of it, by the model of screen 4
 job exchange_steps steps steps in which the gradient communication was seen bucket by bucket
 """,
     measure_job=measure_job,

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits
     from tuiadvisor.metrics.series.memory_growth import Creep
     from tuiadvisor.views.communication import ExchangeView
+    from tuiadvisor.views.devices import RankDevice
     from tuiadvisor.views.efficiency import Efficiency, Stack
+    from tuiadvisor.views.placement import RankPlacement
     from tuiadvisor.views.run_view import DeviceView
 
 MINUTE_S: Final = 60.0
@@ -121,6 +123,9 @@ class Facts:
     """None: not observed, or not there."""
 
     num_missing: int = 0  # ranks of the job that were never heard of
+    met_late: bool = (
+        False  # it may have trained before it was watched: the first steps seen are not known to be its first
+    )
     cores_per_rank: float | None = None  # on the host that has fewest
     crowd: Crowd | None = None
     filling: Filling | None = None  # the memory that is full first
@@ -129,3 +134,5 @@ class Facts:
     exchange: ExchangeView | None = None  # bucket by bucket
     stack: Stack | None = None
     efficiency: Efficiency | None = None
+    rank_devices: tuple[RankDevice, ...] = ()  # by rank
+    placements: tuple[RankPlacement, ...] = ()  # by rank

@@ -8,6 +8,7 @@ from tuiadvisor.causes.cause import Measured
 from tuiadvisor.causes.checkpoint_in_step import CHECKPOINT_IN_STEP
 from tuiadvisor.causes.communication_bound import COMMUNICATION_BOUND
 from tuiadvisor.causes.crowded_host import CPU_LIMIT, CROWDED_HOST
+from tuiadvisor.causes.device_use import DEVICE_USE
 from tuiadvisor.causes.framework import FRAMEWORK
 from tuiadvisor.causes.hang import HANG
 from tuiadvisor.causes.heavy_stage import HEAVY_STAGE
@@ -16,6 +17,7 @@ from tuiadvisor.causes.input_bound import INPUT_BOUND, LOADER_DECAYS
 from tuiadvisor.causes.memory_creep import MEMORY_CREEP
 from tuiadvisor.causes.pauses import IRREGULAR_PAUSES, PERIODIC_PAUSES
 from tuiadvisor.causes.pipeline_bubble import PIPELINE_BUBBLE
+from tuiadvisor.causes.placement import PLACEMENT
 from tuiadvisor.causes.rotating_lateness import ROTATING_LATENESS
 from tuiadvisor.causes.serving import SERVING
 from tuiadvisor.causes.slower_since import SLOWER_SINCE
@@ -55,6 +57,8 @@ CAUSES: Final = (
     PERIODIC_PAUSES,
     IRREGULAR_PAUSES,
     STACK,
+    PLACEMENT,
+    DEVICE_USE,
     HANG,
     SERVING,
 )

@@ -38,6 +38,9 @@ OFF_CORE_WORDS: Final = {
     "stopped": "its process being stopped again and again, by a signal or a debugger",
 }
 OUTSIDE: Final = "its host or its device"
+OWN_CODE: Final = (
+    "outside the phases of its step: code of its own as logging or a sleep, for it lacked no core"
+)
 # Facts of the model that tell that ranks hold different parts of it, as the stages of a pipeline do.
 PARTS: Final = frozenset({"modules", "layers", "conv", "mm"})
 SMALL_PART: Final = 0.05  # of the largest: a phase with less excess is not listed
@@ -187,14 +190,23 @@ def _words(entry: LateRank) -> str:
         )
     if entry.cause.is_spread and entry.cause.name == "host":
         return f"in all of its phases alike: {OUTSIDE}"
-    words = PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
+    is_own = entry.cause.name == "host" and _had_its_cores(entry)
+    words = OWN_CODE if is_own else PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
     more = entry.cause.more
     return words if more is None else f"{words}, with {more.ratio:.2f} times the {more.unit} of the others"
 
 
+def _had_its_cores(entry: LateRank) -> bool:
+    """Whether its host is no part of it: what it waited for a core beyond its peers explains next to nothing."""
+    waited_s = entry.cause.core_wait_s
+    return waited_s is not None and waited_s < SMALL_PART * entry.late.mean_excess_s
+
+
 def loss(diagnosis: Diagnosis) -> Loss | None:
-    """Of every step, all late ranks together."""
-    return Loss("straggler", max(float(diagnosis.straggler_loss_K.mean()), 0.0))
+    """Of every step, all late ranks together; where they are late because they write checkpoints, it is theirs."""
+    causes = {entry.cause.name for entry in diagnosis.stragglers}
+    name = "checkpoint" if causes == {"checkpoint"} else "straggler"
+    return Loss(name, max(float(diagnosis.straggler_loss_K.mean()), 0.0))
 
 
 def amount(finding: Finding, view: RunView) -> float | None:

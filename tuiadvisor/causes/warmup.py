@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 BREAK_EVEN_SHARE: Final = 0.05  # of the run: a warm-up that is less of it is not worth a word
 
 
-def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
-    """What the first steps took beyond steady ones."""
+def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
+    """What the first steps took beyond steady ones; unknown where they are the first seen, and maybe not the first."""
+    if facts.met_late:
+        return dict.fromkeys(("warmup_steps", "warmup_s", "warmup_break_even_steps", "warmup_share"))
     warmup, cycle_K = diagnosis.steadiness.warmup, diagnosis.barrier.cycle_K
     observed_s = float(np.nansum(np.where(np.isfinite(cycle_K), cycle_K, 0)))
     if warmup is None:

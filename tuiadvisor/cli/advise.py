@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,13 +14,14 @@ from tuiadvisor.app.screens import show_screens
 from tuiadvisor.app.survey import surveyed
 from tuiadvisor.cli.document import document_bytes, print_document
 from tuiadvisor.cli.options.intent import add_intent_options, intent_of
-from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.errors import TuiadvisorError, unwritable
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
 from tuiadvisor.session.conduct import Recorded, Session, conduct, identity
 from tuiadvisor.session.document import document, saved_answers, saved_history
 from tuiadvisor.session.machine import read_machine
-from tuiadvisor.session.markdown import decision_lines, markdown, stage_lines, why_lines
+from tuiadvisor.session.markdown import decision_lines, markdown, why_lines
 from tuiadvisor.session.serving import is_serving, serving_json, serving_markdown, serving_session
+from tuiadvisor.session.spoken import moment_lines
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.desk import Advise
@@ -30,10 +30,13 @@ from tuiadvisor_rules.questions import load_questions
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from tuiadvisor.session.stages import Asked
     from tuiadvisor_rules.questions import Question
+
+    Answers = dict[str, str | float]
+    Hold = Callable[[Answers, str, Collection[str]], Session]  # answers, the last question, those skipped
 
 MAX_RUNS: Final = 32
 
@@ -74,8 +77,8 @@ def run(options: argparse.Namespace) -> int:
     if options.answers:
         answers |= read_answers(options.answers, questions)
 
-    def hold(given: dict[str, str | float]) -> Session:
-        return conduct(runs, intent, given, questions, history, machine=machine)
+    def hold(given: Answers, last: str = "", skipped: Collection[str] = ()) -> Session:
+        return conduct(runs, intent, given, questions, history, machine=machine, last=last, skipped=skipped)
 
     asks = not (options.answers or options.json or options.why) and sys.stdin.isatty()
     session = _asked(hold, answers, options.session) if asks else hold(answers)
@@ -116,15 +119,13 @@ def _on_serving(options: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(
-    hold: Callable[[dict[str, str | float]], Session], answers: dict[str, str | float], file: str | None
-) -> Session:
+def _asked(hold: Hold, answers: dict[str, str | float], file: str | None) -> Session:
     """The session after its questions; who leaves amid them finds the answers so far in the file."""
     try:
-        return ask_all(hold, answers)
+        return ask_all(hold, answers, input)
     except KeyboardInterrupt:
         if file:
-            _write(file, _json(hold(answers)))
+            _write(file, _json(hold(answers, "", ())))
         raise
 
 
@@ -162,28 +163,29 @@ def _recorded(path: str) -> Recorded:
     return Recorded(path, measured.view, measured.unit.gradient_bytes, measured.unit.num_collectives)
 
 
-def ask_all(
-    hold: Callable[[dict[str, str | float]], Session],
-    answers: dict[str, str | float],
-    read: Callable[[str], str] = input,
-) -> Session:
-    """Walk the six patterns, asking what is open; an empty line skips, ? tells how to measure, q ends the asking.
+def ask_all(hold: Hold, answers: dict[str, str | float], read: Callable[[str], str]) -> Session:
+    """One question at a time, the one that splits the causes best, until no answer would change anything.
 
-    answers: what is known beforehand; each answer is added as it is given, so that none is lost when the user leaves.
+    An empty line skips, ? tells how to measure, q ends the asking. answers: what is known beforehand; each answer is
+    added as it is given, so that none is lost when the user leaves.
     """
-    session = hold(answers)
     questions = {question.id: question for question in load_questions()}
-    for place in range(len(session.stages)):
-        stage = session.stages[place]
-        print("\n".join(stage_lines(replace(stage, asked=(), not_asked=()))), "\n")
-        for asked in stage.asked:
-            if asked.answer is not None:
-                continue
-            if not _take_answer(asked, questions[asked.id], answers, read):
-                return hold(answers)
-        session = hold(answers)
-        print(f"\n{session.stages[place].conclusion}\n")
-    return session
+    skipped: set[str] = set()
+    last, is_first = "", True
+    while True:
+        session = hold(answers, last, skipped)
+        found = session.dialogue
+        print("\n".join(moment_lines(found, is_first=is_first)))
+        is_first = False
+        if found.question is None:
+            print()
+            return session
+        name = found.question.id
+        if not _take_answer(found.question, questions[name], answers, read):
+            return session
+        print()
+        last = name if name in answers else ""
+        skipped |= set() if last else {name}
 
 
 def _take_answer(
@@ -220,4 +222,4 @@ def _write(path: str, content: bytes) -> None:
     try:
         Path(path).write_bytes(content)
     except OSError as error:
-        raise FailureError(f"{path}: cannot be written: {error.strerror}") from error
+        raise unwritable(path, error) from error

@@ -11,6 +11,7 @@ import sys
 from typing import Final, NoReturn
 
 from tuiadvisor import __version__, log
+from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.cli.output import OutputError, give_up_output
 from tuiadvisor.errors import EndedError, FailureError, TuiadvisorError, one_line
 from tuiadvisor.text.terminal import shows_screens
@@ -29,6 +30,10 @@ COMMANDS: Final = {
     "replay": ("replay", "the same screens on a recording"),
     "open": ("open_", "a recording, trace or folder, recognised by its content; a bare path is enough"),
     "runs": ("runs", "the recordings of a folder: open, search, compare"),
+    "fleet": (
+        "fleet",
+        "many jobs in one folder: a hub and keys for each, one list, recordings kept by a limit",
+    ),
     "serve": ("serve", "the screens as a web page of this machine"),
     "diagnose": ("diagnose", "the verdict on a recording, as text or JSON"),
     "advise": ("advise", "the guided session: six patterns, your answers, one decision"),
@@ -53,7 +58,9 @@ COMMANDS: Final = {
 }
 
 
-SCREENS: Final = frozenset({"home", "watch", "replay", "run", "runs", "demo"})  # `open` calls one of them
+SCREENS: Final = frozenset(
+    {"home", "watch", "replay", "run", "runs", "fleet", "demo"}
+)  # `open` calls one of them
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -92,8 +99,24 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
             command.add_argument(
                 "--quiet-alerts", action="store_true", help="screens: no bell and no notification of alerts"
             )
+            command.add_argument(
+                "--quiet", type=_quiet_hours, metavar="22:00-07:00",
+                help="screens: in these hours banners alone, but a job that stands still rings",
+            )  # fmt: skip
+            command.add_argument(
+                "--repeat-alerts", type=seconds, metavar="10m", help="screens: what is still open rings again"
+            )
         _add_log(command, 1)
     return parser
+
+
+def _quiet_hours(text: str) -> tuple[int, int]:
+    from tuiadvisor.preferences import quiet_hours  # noqa: PLC0415 - only where it is said
+
+    try:
+        return quiet_hours(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _add_log(parser: argparse.ArgumentParser, depth: int) -> None:
@@ -202,6 +225,7 @@ def _logged(options: argparse.Namespace, *, has_screens: bool) -> int:
             preferences.load()
             if getattr(options, "quiet_alerts", False):
                 preferences.be_quiet()
+            preferences.ring_by(getattr(options, "quiet", None), getattr(options, "repeat_alerts", None))
         module = importlib.import_module(f"tuiadvisor.cli.{COMMANDS[options.command][0]}")
         code: int = module.run(options)
     except TuiadvisorError as error:

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.fold import diagnose
+from tuiadvisor.advisor.judge.job import job_view
 from tuiadvisor.app.attach_state import why_stepless, why_unwatched
 from tuiadvisor.app.whole_recording import frames_of
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.options.intent import add_intent_options, intent_of
 from tuiadvisor.cli.options.step_range import step_range
 from tuiadvisor.cli.options.work import add_work, work_of
-from tuiadvisor.errors import FailureError, one_line
-from tuiadvisor.report.document import document
+from tuiadvisor.errors import FailureError, TuiadvisorError, one_line
+from tuiadvisor.report.document import document, job_document
 from tuiadvisor.session.against_intent import with_intent
 from tuiadvisor.session.economy import economy, economy_lines
+from tuiadvisor.tui.pages.job import job_lines
 from tuiadvisor.tui.pages.once import plain_summary
 
 if TYPE_CHECKING:
     import argparse
 
+    from tuiadvisor.views.run_view import RunView
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("file", metavar="FILE", help="a recording")
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="a recording; several of one job: its goodput across restarts",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
     parser.add_argument("--steps", type=step_range, metavar="A:B", help="only these steps, both included")
     add_work(parser)
@@ -33,12 +43,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Diagnose and print."""
-    intent = intent_of(options)
-    name = one_line(options.file)
+    return _run_job(options) if len(options.files) > 1 else _run_one(options)
+
+
+def _view(path: str, options: argparse.Namespace) -> RunView:
+    name = one_line(path)
     frames = frames_of(
-        options.file, lambda note: print(f"tuiadvisor diagnose: {name}: {note}", file=sys.stderr, flush=True)
+        path, lambda note: print(f"tuiadvisor diagnose: {name}: {note}", file=sys.stderr, flush=True)
     )
-    view = diagnose(frames, options.steps, work_of(options))
+    return diagnose(frames, options.steps, work_of(options))
+
+
+def _run_job(options: argparse.Namespace) -> int:
+    """Several recordings of one job."""
+    if options.steps:
+        raise TuiadvisorError("--steps: each recording counts its own; give it with one recording alone")
+    if len({Path(path).resolve() for path in options.files}) < len(options.files):
+        raise TuiadvisorError("a recording is given twice; give each of the job's recordings once")
+    intent_of(options)  # a mistake in it is said here, too
+    found = job_view([(path, _view(path, options)) for path in options.files])
+    if options.json:
+        print_document(job_document(found))
+    else:
+        print("\n".join(job_lines(found)))
+    return 0
+
+
+def _run_one(options: argparse.Namespace) -> int:
+    intent = intent_of(options)
+    name = one_line(options.files[0])
+    view = _view(options.files[0], options)
     economics = economy(view, intent)
     view = with_intent(view, intent)
     if options.json:

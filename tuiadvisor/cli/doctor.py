@@ -14,6 +14,7 @@ from dataclasses import asdict
 from tuiadvisor import __version__
 from tuiadvisor.agent.gpu import load_nvml
 from tuiadvisor.agent.nvml import NvmlReader
+from tuiadvisor.agent.payload import NATIVE_VARIABLE, has_core, wants_native
 from tuiadvisor.agent.room import MIB
 from tuiadvisor.agent.session import places, room_for_ring
 from tuiadvisor.agent.stacks import find_spy
@@ -73,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         look_at_ptrace(),
         look_at_armed(),
         look_at_rings(),
+        look_at_core(),
         look_at_gpus(),
         look_at_nccl(),
         look_at_spy(),
@@ -167,6 +169,19 @@ def look_at_rings() -> Check:
             "rings", "limited", found, f"free space in {places()[0]}: a disk may hold up the training"
         )
     return Check("rings", "missing", "; ".join(failed), "free space in one of them: no rank can be watched")
+
+
+def look_at_core() -> Check:
+    """What the probe's hooks run on in ranks of this machine."""
+    if not wants_native():
+        there = "the native one is there" if has_core() else "no native one was built here"
+        return Check("core", "ok", f"Python hooks; {there} ({NATIVE_VARIABLE}=1)", "")
+    if has_core():
+        return Check("core", "ok", "native where a rank takes it: CPython 3.11 or later, with the GIL", "")
+    remedy = "install a C compiler and Python's headers, then install tuiadvisor anew"
+    return Check(
+        "core", "limited", f"Python hooks: {NATIVE_VARIABLE} is set, no native core was built", remedy
+    )
 
 
 def look_at_gpus() -> Check:

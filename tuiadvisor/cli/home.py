@@ -32,20 +32,32 @@ def run(options: argparse.Namespace) -> int:
     if options.once or not shows_screens():
         _replaying().print_home(folder)
         return 0
+    said = ""
+    while chosen := _choice(folder, said):
+        commands, watch = map(importlib.import_module, ("tuiadvisor.cli.commands", "tuiadvisor.cli.watch"))
+        options = commands.build_parser("watch").parse_args(["watch", *chosen])
+        try:
+            if not watch.watch(options, leads_home=True):
+                break
+        except (
+            TuiadvisorError
+        ) as error:  # it ended meanwhile, it may not be traced: the list is the place to say so
+            said = str(error)
+        else:
+            said = ""
+    return 0
+
+
+def _choice(folder: Path, said: str) -> tuple[str, ...]:
+    """Options of `watch` for what was chosen at home; none when the user left. said: what came of the last one."""
     desks: list[Desk] = []
 
     def make() -> Desk:
-        desks.append(_replaying().begin_home(folder))
+        desks.append(_replaying().begin_home(folder, said))
         return desks[0]
 
     show_opened(make, "replay", "home", first_page="home")
-    chosen = desks[0].chosen if desks else ()
-    if not chosen:
-        return 0
-    commands = importlib.import_module("tuiadvisor.cli.commands")
-    watch = commands.build_parser("watch").parse_args(["watch", *chosen])
-    code: int = importlib.import_module("tuiadvisor.cli.watch").run(watch)
-    return code
+    return desks[0].chosen if desks else ()
 
 
 def _replaying() -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import __version__
 from tuiadvisor.cli.document import document_bytes, print_document
-from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.errors import TuiadvisorError, unwritable
 from tuiadvisor.importers.files import read_whole
 from tuiadvisor.importers.serving.fetch import Fetched, checked_address, fetch, is_address
 from tuiadvisor.importers.serving.page import MAX_BYTES, read_page
@@ -114,4 +114,4 @@ def _write(path: str, view: ServingView) -> None:
     try:
         Path(path).write_bytes(content)
     except OSError as error:
-        raise FailureError(f"{path}: cannot be written: {error.strerror}") from error
+        raise unwritable(path, error) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.app.bookmarks import bookmarks
 from tuiadvisor.app.desk import Desk
-from tuiadvisor.app.jobs import jobs_here, slurm_jobs
+from tuiadvisor.app.job_reader import jobs_now
 from tuiadvisor.app.recordings import recordings
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.whole_recording import whole_view
@@ -54,9 +54,9 @@ def begin_list(folder: Path) -> Desk:
     return desk
 
 
-def begin_home(folder: Path) -> Desk:
-    """The desk of the home screen: no run, two lists that are being made."""
-    desk = Desk(None, folder, can_attach=True)
+def begin_home(folder: Path, said: str = "") -> Desk:
+    """The desk of the home screen: no run, two lists that are being made; said: what to say first."""
+    desk = Desk(None, folder, can_attach=True, said=said)
     desk.command(ListJobs())
     desk.command(ListRuns())
     return desk
@@ -64,9 +64,7 @@ def begin_home(folder: Path) -> Desk:
 
 def print_home(folder: Path) -> None:
     """What runs here and what was recorded, as text."""
-    here, note = jobs_here()
-    queued, slurm_note = slurm_jobs()
-    desk = replace(NO_DESK, jobs=(*here, *queued), jobs_note=note, slurm_note=slurm_note, is_looking=False)
+    desk = replace(NO_DESK, **jobs_now())
     found = recordings(folder)
     # A verdict costs reading a whole recording: the newest have theirs, `runs` shows the others'.
     entries = [read(entry) for entry in found[:NUM_READ]]
@@ -88,6 +86,16 @@ def print_list(folder: Path) -> None:
     """The recordings of a folder as text."""
     entries = [read(entry) for entry in recordings(folder)]
     print(plain_runs(tuple(entries), f"{text_of.count(len(entries), 'recording')} in {folder}"), end="")
+
+
+def print_fleet(folder: Path) -> None:
+    """The newest recording of each job as text; a job is a folder in this one."""
+    newest: dict[str, RunEntry] = {}
+    for entry in recordings(folder):  # newest first
+        newest.setdefault(str(Path(entry.path).parent), entry)
+    entries = tuple(read(entry) for entry in newest.values())
+    title = f"{text_of.count(len(entries), 'job')} in {folder}, the newest recording of each"
+    print(plain_runs(entries, title), end="")
 
 
 def read(entry: RunEntry) -> RunEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.assemble.stack_cards import stack_cards
@@ -37,7 +37,9 @@ def print_lines(processes: Sequence[RankProcess], ranks: Collection[int] | None,
 
 
 def _pair(processes: Sequence[RankProcess], ranks: Collection[int] | None) -> list[RankProcess]:
-    """The rank in question and its neighbour."""
+    """The rank in question and its neighbour; a process that trains by itself is rank 0, and has none."""
+    if len(processes) == 1 and (not ranks or processes[0].rank in {None, *ranks}):
+        return [replace(processes[0], rank=processes[0].rank or 0)]
     if ranks is None or len(ranks) != 1:
         raise TuiadvisorError(
             "--lines looks at one rank beside a peer: name it, as in `tuiadvisor stacks 2 --lines`"

@@ -39,10 +39,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Watch until the user leaves."""
-    with ExitStack() as stack:
-        if options.once or not shows_screens():
+    if options.once or not shows_screens():
+        with ExitStack() as stack:
             code: int = _watching().print_once(options, stack)
             return code
+    watch(options)
+    return 0
+
+
+def watch(options: argparse.Namespace, *, leads_home: bool = False) -> bool:
+    """The screens until the user leaves: whether by q. leads_home: the caller shows home then."""
+    with ExitStack() as stack:
         if not is_elsewhere(options):
             find_ranks(options.pid or None)  # where there is nothing to watch no screen flashes by
         sizing = sizes_of(options)
@@ -51,10 +58,12 @@ def run(options: argparse.Namespace) -> int:
         def make() -> Desk:
             _, feed = _watching().begin(options, stack)
             feeds.append(feed)
-            desk: Desk = _watching().Desk(feed, ".", live_path=options.output or "", sizing=sizing)
+            desk: Desk = _watching().Desk(
+                feed, ".", live_path=options.output or "", sizing=sizing, leads_home=leads_home
+            )
             return desk
 
-        show_opened(make, "live", "finding ranks")
+        goes_back = show_opened(make, "live", "finding ranks")
         is_ours = feeds and sys.stderr.isatty() and not (options.url or options.key)
         if is_ours:
             print("taking the probes out ...", end=" ", file=sys.stderr, flush=True)  # a few seconds at worst
@@ -62,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         print("done", file=sys.stderr)
     for feed in feeds:
         _watching().take_leave(feed, options.output)
-    return 0
+    return goes_back
 
 
 def is_elsewhere(options: argparse.Namespace) -> bool:

@@ -38,6 +38,11 @@ _GAPS: Final = frozenset({FRAMES_MISSING, AGENT_SILENT, AGENT_RETURNED, BAD_FRAM
 _BACKENDS: Final = frozenset({"gloo", "nccl", "mpi", "ucc", "xccl", "hccl", "cpu:gloo,cuda:nccl"})
 _DEVICES: Final = frozenset({"cpu", "cuda", "xpu", "mps", "hpu", "npu"})
 _IMPORTS: Final = frozenset({"kineto", "nsys", "ops", "steplog", "metrics"})
+_CARDS: Final = frozenset({"infiniband", "ethernet"})
+_PATHS: Final = frozenset({"SAME", "PIX", "PXB", "PHB", "NODE", "SYS"})
+_POLICIES: Final = frozenset(
+    {"default", "local", "bind", "interleave", "prefer", "prefer (many)", "weighted interleave"}
+)
 _PIPELINE_FIELDS: Final = ("stages", "ranks", "micro_batches", "first_rank")
 _SCHEDULES: Final = frozenset(
     {
@@ -56,6 +61,7 @@ _MODEL_TEXTS: Final = (
 )
 _MODEL_NUMBERS: Final = (
     *(
+        "steps_before",
         "params",
         "trainable",
         "embedding",
@@ -99,6 +105,7 @@ _MODEL_NUMBERS: Final = (
     ),
     *("config_head_size", "config_window", "config_vocabulary", "config_experts", "config_top_k"),
 )
+_CORES: Final = frozenset({"native", "python"})
 _ATTACH_WAYS: Final = frozenset({"thread", "pending call", "remote_exec", "armed"})
 _STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
 _EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
@@ -237,7 +244,7 @@ def _imported(payload: Payload, names: Names) -> Payload:
 
 
 def _hello(payload: Payload, names: Names) -> Payload:
-    gpus = payload.get("gpus")
+    gpus, distances = payload.get("gpus"), payload.get("numa_distances")
     return {
         **_numbers(payload),
         **_text(payload, "host", names.host),
@@ -246,6 +253,8 @@ def _hello(payload: Payload, names: Names) -> Payload:
         **_text(payload, "python", version),
         **_text(payload, "platform", platform_name),
         **_text(payload, "driver", version),
+        "numa_nodes": _integers(payload.get("numa_nodes")),
+        "numa_distances": [_integers(row) for row in distances] if isinstance(distances, list) else None,
         "gpus": [device_model(name) for name in gpus if isinstance(name, str)]
         if isinstance(gpus, list)
         else [],
@@ -275,6 +284,8 @@ def _rank(entry: Payload, names: Names) -> Payload:
         **_text(entry, "device_uuid", names.device),
         **_text(entry, "schedule", _one_of(_SCHEDULES, "other")),
         **_text(entry, "attach_way", _one_of(_ATTACH_WAYS, None)),
+        **_text(entry, "core", _one_of(_CORES, None)),
+        **_text(entry, "core_why", scrub),
     }
     for name in ("python", "torch", "cuda", "nccl"):
         kept.update(_text(entry, name, version))
@@ -323,8 +334,26 @@ def _host(payload: Payload, names: Names) -> Payload:
         **_text(payload, "host", names.host),
         "cpu_per_core": [value for value in cores if _is_number(value)] if isinstance(cores, list) else [],
         "gpus": [_gpu(entry, names) for entry in _objects(payload, "gpus")],
-        "ranks": [_numbers(entry) for entry in _objects(payload, "ranks")],
+        # A card's name may be its owner's; which one it is of its host is enough.
+        "nics": [
+            {**_numbers(entry), "name": f"card{at}", **_text(entry, "kind", _one_of(_CARDS, None))}
+            for at, entry in enumerate(_objects(payload, "nics"))
+        ],
+        "ranks": [_placed(entry) for entry in _objects(payload, "ranks")],
     }
+
+
+def _placed(entry: Payload) -> Payload:
+    """A rank's counters and the NUMA nodes that it may use; numbers of processors name nobody."""
+    return {
+        **_numbers(entry),
+        **{name: _integers(entry[name]) for name in ("cpu_nodes", "memory_nodes") if name in entry},
+        **_text(entry, "memory_policy", _one_of(_POLICIES, None)),
+    }
+
+
+def _integers(value: object) -> list[int] | None:
+    return [one for one in value if type(one) is int] if isinstance(value, list) else None
 
 
 def _gpu(entry: Payload, names: Names, depth: int = 0) -> Payload:
@@ -333,7 +362,10 @@ def _gpu(entry: Payload, names: Names, depth: int = 0) -> Payload:
         **_numbers(entry),
         **_text(entry, "name", device_model),
         **_text(entry, "uuid", names.device),
+        **_text(entry, "nic_path", _one_of(_PATHS, None)),
     }
+    if isinstance(peers := entry.get("peer_paths"), list):
+        kept["peer_paths"] = [path if path in _PATHS else None for path in peers]
     if isinstance(pids, list):
         kept["pids"] = [names.pid(pid) for pid in pids if isinstance(pid, int)]
     if isinstance(reasons, list):

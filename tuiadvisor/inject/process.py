@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # Names of the object that carries the interpreter: an embedding program may call itself anything.
 _PYTHON_NAME = re.compile(r"python(\d)\.(\d+)")
-_TORCH_NAME = re.compile(r"/libtorch(_python|_cpu)?\.so|/torch/_C\.")
 _DELETED = " (deleted)"
 # What has the file's name now may be a FIFO or a terminal.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -119,11 +118,6 @@ def start_ticks(pid: int) -> int:
     """Start time since boot: tells a process from a later one that got the same id."""
     # The command name may contain blanks and parentheses: count from the last one.
     return int(_read(pid, "stat").rpartition(b")")[2].split()[19])
-
-
-def loads_torch(pid: int) -> bool:
-    """Whether PyTorch is mapped into the process."""
-    return any(_TORCH_NAME.search(mapping.path) for mapping in maps(pid))
 
 
 def same_root(pid: int) -> bool:

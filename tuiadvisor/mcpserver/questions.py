@@ -51,7 +51,7 @@ class Questions:
         jobs = [asdict(entry) for entry in (*here, *queued)]
         return _plain(
             {
-                "jobs": [_without(job, "command", "key") for job in jobs],
+                "jobs": [_without(job, "command", "key", "rank_pids", "watched") for job in jobs],
                 "note": note,
                 "slurm_note": slurm_note,
             }

@@ -61,6 +61,7 @@ def _side(side: RunSide) -> Document:
         "unit": asdict(side.unit),
         "steps": {"steady": side.num_steady_steps, "all": side.num_steps},
         "step": {"mean_s": side.step_s, "p95_s": side.p95_s, "mean_with_pauses_s": side.every_step_s},
+        "judged": {"mean_s": side.judged_s, "steps": side.judged_steps},
         "throughput": asdict(side.rates),
         "machine": asdict(side.load) if side.load else None,
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.views.devices import NO_DEVICE, RankDevice
 
 if TYPE_CHECKING:
+    from tuiadvisor.views.job import JobView
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.run_view import Finding, RankRow, RunView, Verdict
 
@@ -81,6 +82,7 @@ def document(view: RunView) -> Document:
         },
         "devices": {"per_rank": [asdict(row) for row in view.rank_devices or _no_devices(view)]},
         "links": [asdict(link) for link in view.links],
+        "placement": [asdict(row) for row in view.placements],
         "hosts": [{**asdict(row), "gpus": list(row.gpus)} for row in view.hosts],
         "probe_cost": view.probe_cost,
         "probe": asdict(view.probe) if view.probe else None,
@@ -112,8 +114,42 @@ def _goodput(view: RunView) -> Document:
         "from_start": wall.from_start if wall else None,
         "startup_s": wall.startup_s if wall else None,
         "restarts": wall.num_restarts if wall else None,
-        "steps_done_again": None,  # the training's own step counter is not seen
+        "steps_done_again": wall.steps_done_again if wall else None,
+        "own_steps": list(wall.own_steps) if wall and wall.own_steps else None,
         "waterfall": [asdict(part) for part in wall.waterfall] if wall else [],
+    }
+
+
+def job_document(job: JobView) -> Document:
+    """Of several recordings of one job; each one's own document is that of `diagnose --json` on it alone."""
+    whole = job.goodput
+    return {
+        "schema": 1,
+        "job": {
+            "label": job.recordings[-1].view.run.label,
+            "goodput": {
+                "end_to_end": whole.end_to_end,
+                "span_s": whole.span_s,
+                "unknown_s": whole.unknown_s,
+                "from_start": whole.from_start,
+                "restarts": whole.num_restarts,
+                "steps_done_again": whole.steps_done_again,
+                "waterfall": [asdict(part) for part in whole.waterfall],
+            },
+            "notes": list(job.notes),
+        },
+        "recordings": [
+            {
+                "file": one.name,
+                "gap_s": one.gap_s,
+                "steps_done_again": one.steps_again,
+                "world_size": one.view.run.world_size,
+                "ended": one.view.ended,
+                "goodput": _goodput(one.view),
+                "verdict": _verdict(one.view.decided),
+            }
+            for one in job.recordings
+        ],
     }
 
 
@@ -160,6 +196,7 @@ def _rank(row: RankRow) -> Document:
         "wait_s": row.wait_s,
         "caused_wait_s": row.caused_wait_s,
         "last_arrivals": row.last_arrivals,
+        "behind_s": row.behind_s,
         "is_culprit": row.is_culprit,
         "device": asdict(row.device) if row.device else None,
     }

@@ -197,6 +197,8 @@ def environment_facts(view: RunView) -> list[tuple[str, str]]:
         ("device", device_words(info.device, view.clock) or text_of.UNKNOWN),
     ]
     rows += [("layout", layout)] if layout else []
+    models = dict.fromkeys(host.cpu_model for host in view.hosts if host.cpu_model)
+    rows += [("processor", ", ".join(models))] if models else []
     return rows + sorted(info.software.items())
 
 

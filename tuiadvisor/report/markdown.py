@@ -26,6 +26,7 @@ from tuiadvisor.report.facts import (
     window_note,
 )
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text import placement
 from tuiadvisor.text import stack_card as cards
 from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.gantt import gantt_row
@@ -110,7 +111,7 @@ def _run(run: Dossier) -> list[str]:
     rows = what_if_facts(view)
     lines += ["## What if", "", *pairs(rows), WHAT_IF_NOTE, ""] if rows else []
     lines += _session(run)
-    lines += ["## Environment", "", *pairs(environment_facts(view))]
+    lines += ["## Environment", "", *pairs(environment_facts(view)), *_placement(view)]
     return (
         lines
         + [
@@ -119,6 +120,16 @@ def _run(run: Dossier) -> list[str]:
         ]
         + [""]
     )
+
+
+def _placement(view: RunView) -> list[str]:
+    """Where ranks and devices are, and what links carry of what they can."""
+    places, links = placement.placement_rows(view.placements), placement.link_rows(view.links)
+    lines = ["### Placement", "", *table(placement.PLACEMENT_HEADS, places)] if places else []
+    if links:
+        lines += ["### Links", "", *table(placement.LINK_HEADS, links)]
+        lines += [*(f"- {plain(text)}" for text in placement.ceiling_sources(view.links)), ""]
+    return lines
 
 
 def _cards(view: RunView) -> list[str]:

@@ -314,6 +314,7 @@ def _environment(view: RunView) -> str:
     return (
         f"<section><h2>Environment</h2>{facts(environment_facts(view))}"
         + (f"<h3>Hosts, last sample</h3>{hosts}" if view.hosts else "")
+        + sections.placement(view)
         + (f"<h3>Not observed</h3>{unknown}" if view.unknown else "")
         + "</section>"
     )

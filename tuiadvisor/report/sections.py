@@ -21,6 +21,7 @@ from tuiadvisor.report.inert import inert
 from tuiadvisor.report.lanes import bucket_lanes, overlap_lanes
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text import goodput as words
+from tuiadvisor.text import placement as words_of_places
 from tuiadvisor.text import stack_card as cards
 from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.wording import (
@@ -140,6 +141,16 @@ def efficiency(view: RunView, held: Roofline | None = None) -> str:
         f"<section><h2>Efficiency</h2>{roofs.mfu_bar(view.efficiency)}{facts(efficiency_facts(view))}{roof}"
         f"<h3>Model and settings, as the probes saw them</h3>{settings}</section>"
     )
+
+
+def placement(view: RunView) -> str:
+    """Where ranks and devices are, and what links carry of what they can; nothing where nobody told."""
+    places, links = words_of_places.placement_rows(view.placements), words_of_places.link_rows(view.links)
+    shown = f"<h3>Placement</h3>{table(words_of_places.PLACEMENT_HEADS, places)}" if places else ""
+    if links:
+        shown += f"<h3>Links</h3>{table(words_of_places.LINK_HEADS, links, 2)}"
+        shown += bullets(words_of_places.ceiling_sources(view.links))
+    return shown
 
 
 def scaling(held: Picture | None) -> str:

@@ -86,6 +86,13 @@ class Picture:
     missing: tuple[str, ...] = ()  # what is not known, and what to do about it
     notes: tuple[str, ...] = ()
 
+    @property
+    def half(self) -> SizeRow | None:
+        """Half the devices in use, where that size is on the picture."""
+        if self.yours is None or self.yours % 2:
+            return None
+        return next((row for row in self.rows if row.devices == self.yours // 2), None)
+
     def with_entries(self, entries: tuple[Entry, ...], missing: tuple[str, ...] = ()) -> Picture:
         """The same with what may be stated, and more that is missing."""
         return replace(self, entries=entries, missing=(*missing, *self.missing))

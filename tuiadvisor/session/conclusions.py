@@ -20,6 +20,7 @@ from tuiadvisor.session.evidence import (
 from tuiadvisor.session.intent import not_stated
 from tuiadvisor.session.measured import measured_answers
 from tuiadvisor.session.remaining import MAX_LOST, startup
+from tuiadvisor.session.seven import seven_questions
 from tuiadvisor.session.sizes import ranking, sizes
 from tuiadvisor.views.goodput import waterfall_words
 from tuiadvisor.views.names import limit_name
@@ -28,6 +29,7 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tuiadvisor.session.candidates import Candidate
     from tuiadvisor.session.evidence import Facts
     from tuiadvisor.session.material import Item, Material
 
@@ -213,8 +215,49 @@ def _p4(material: Material) -> list[Item]:
             "exposed communication", None if exposed is None else f"{100 * exposed:.0f} % of the step", RECORD
         ),
         *(item("scaling", row.scaling_words()) for row in sizes(material) if row.scaling_words()),
+        *_workloads(material),
         *_ceilings(material),
     ]
+
+
+def _workloads(material: Material) -> list[Item]:
+    """Other workloads beside this one: each by its own measures, for a sample of one is no sample of the other."""
+    if not material.different:
+        return []
+    rows = [
+        material.item(
+            f"workload {one.name}", workload_words(one, material.price, material.intent.device_power_w)
+        )
+        for one in (material.run, *material.different)
+    ]
+    note = "not ranked: their samples are different work; weigh total cost against what each result is worth"
+    return [*rows, material.item("workloads", note)]
+
+
+def workload_words(run: Facts, price: float | None, stated_power_w: float | None) -> str:
+    """Compute to communication, efficiency, cost and energy of one configuration."""
+    ratio = compute_to_communication(run)
+    parts = [
+        "devices unknown" if run.num_devices is None else f"{run.num_devices} devices",
+        "compute to communication unknown"
+        if ratio is None
+        else f"{ratio[0]:.2g} s of compute for a second of {ratio[1]}",
+        "goodput unknown" if run.goodput is None else f"goodput {100 * run.goodput:.0f} %",
+        "MFU unknown" if run.mfu is None else f"MFU {100 * run.mfu:.0f} %",
+    ]
+    spent = _device_hours(run, 1000.0)
+    if spent is not None:
+        parts.append(f"1000 steps take {spent:.3g} device-hours")
+        parts += [f"cost {spent * price:,.2f}"] if price is not None else []
+        power_w = run.device_power_w if run.device_power_w is not None else stated_power_w
+        parts.append("energy unknown" if power_w is None else f"{spent * power_w / 1000:.3g} kWh")
+    return ", ".join(parts)
+
+
+def _device_hours(run: Facts, num_steps: float) -> float | None:
+    if run.step_s is None or run.num_devices is None:
+        return None
+    return run.num_devices * run.step_s * num_steps / SECONDS_PER_HOUR
 
 
 def _ceilings(material: Material) -> list[Item]:
@@ -252,21 +295,41 @@ def _p4_concludes(material: Material) -> str:
 
 
 def _p5(material: Material) -> list[Item]:
-    items = []
-    for lever in material.levers:
-        finding, action = lever.finding, lever.action
-        bound = "gain unknown"
-        if finding.loss_s_per_step is not None and material.run.step_s is not None:
-            left = step_without(material.run.step_s, (finding.loss_s_per_step,))
-            bound = f"at most {seconds(material.run.step_s - left)} a step"
-        why = "".join(f"; {text}" for text in lever.why)
-        items.append(
-            material.item(
-                f"change for {finding.id}",
-                f"{bound}; effort {action.effort}, risk {action.risk}{why}: {action.text}",
-            )
-        )
-    return items
+    items = [
+        material.item(f"change for {one.finding}", candidate_words(one, material.run.step_s))
+        for one in material.candidates
+    ]
+    lacking = [name for name in PRICES_A_CHANGE if getattr(material.intent, name) is None]
+    if items and lacking:
+        items.append(material.item("net saving", None, f"tuiadvisor intent --set {lacking[0]}=N"))
+    card = seven_questions(material.run, material.candidates, material.answers)
+    return [*items, *(material.item(question, answer, measure) for question, answer, measure in card)]
+
+
+PRICES_A_CHANGE: Final = ("remaining_steps", "price_per_device_hour", "engineer_hour_price")
+
+
+def candidate_words(one: Candidate, step_s: float | None) -> str:
+    """A change as a purchase, in one line."""
+    gain = "gain unknown"
+    if one.gain_s is not None and step_s is not None:
+        low, high = seconds(max(one.gain_s.low, 0.0)), seconds(one.gain_s.high)
+        gain = f"at most {seconds(one.gain_s.expected)} a step ({low} to {high})"
+    whose = "by your estimate" if one.is_stated else "by the rule"
+    parts = [gain]
+    parts += (
+        [f"effort {one.effort_hours:g} h {whose}"] if one.effort_hours is not None else ["effort unknown"]
+    )
+    parts += [f"risk {one.risk}", f"upkeep {one.upkeep}", f"tied to {one.ties}"]
+    if one.saved_h is not None:
+        parts.append(f"saves {one.saved_h.low:.3g} to {one.saved_h.high:.3g} h")
+    if one.net is not None:
+        parts.append(f"net {one.net.low:,.0f} to {one.net.high:,.0f}")
+    if one.pays_below_h is not None:
+        parts.append(f"pays if it takes less than {one.pays_below_h:.3g} h")
+    parts += [f"below the cut-off: {one.why_not}"] if one.why_not else []
+    parts += [one.order] if one.order else []
+    return f"{'; '.join(parts)}: {one.action}"
 
 
 def _p5_concludes(material: Material) -> str:
@@ -314,6 +377,8 @@ def _p6(material: Material) -> list[Item]:
                 "",
             )
         )
+    rows += _epoch(material)
+    rows += _energy(material, spent)
     items = [material.item(*row) for row in rows]
     for entry in case.moves:
         price = ""
@@ -328,6 +393,40 @@ def _p6(material: Material) -> list[Item]:
     missing = [name for name in not_stated(material.intent) if name != "currency"]
     items.append(material.item(NOT_STATED, ", ".join(missing) or "nothing"))
     return items
+
+
+def _epoch(material: Material) -> list[tuple[str, str | None, str]]:
+    """What one epoch takes, where its steps were stated."""
+    num_steps = material.intent.steps_per_epoch
+    spent = None if num_steps is None else _device_hours(material.run, num_steps)
+    if spent is None:
+        return []
+    cost = "" if material.price is None else f", {spent * material.price:,.2f}"
+    return [("device-hours of an epoch", f"{spent:.4g}{cost}", "")]
+
+
+def _energy(material: Material, spent_h: float | None) -> list[tuple[str, str | None, str]]:
+    """Of the rest and of a sample, by the devices' own meters, else by the power that was stated."""
+    run, intent = material.run, material.intent
+    power_w = run.device_power_w if run.device_power_w is not None else intent.device_power_w
+    if power_w is None:
+        return []
+    whose = "measured" if run.device_power_w is not None else "stated"
+    rows: list[tuple[str, str | None, str]] = [("power of a device", f"{power_w:.4g} W, {whose}", "")]
+    if spent_h is not None:
+        kwh = spent_h * power_w / 1000
+        price = intent.energy_price_per_kwh
+        rows.append(
+            (
+                "energy of the rest",
+                f"{kwh:.4g} kWh" + (f", {kwh * price:,.2f}" if price is not None else ""),
+                "",
+            )
+        )
+    if run.samples_per_step and run.step_s and run.num_devices:
+        joule = run.step_s * run.num_devices * power_w
+        rows.append(("samples a joule", f"{run.samples_per_step / joule:.3g}", ""))
+    return rows
 
 
 def _p6_concludes(material: Material) -> str:

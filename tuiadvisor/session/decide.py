@@ -187,21 +187,32 @@ def why_not(case: Case, tuned: Decision | None) -> str | None:
     limit, given = case.intent.max_complexity, case.change_complexity
     if limit is not None and given is not None and COMPLEXITY.index(given) > COMPLEXITY.index(limit):
         return f"the change leaves {given} complexity and you accept at most {limit}"
-    if tuned.saved_h is not None and tuned.saved_h.expected <= 0:
+    if tuned.saved_h is not None and tuned.saved_h.expected <= 0 and not case.intent.planned_runs:
         return "the remaining run is over before the change is ready"
     worth = _worth(case, tuned)
     # Whoever wants the result early and has put no price on time has not asked for money to decide.
     prices_decide = case.intent.objective != "time" or case.intent.price_of_time is not None
     if prices_decide and worth is not None and tuned.cost_money is not None and tuned.cost_money >= worth:
-        return f"the change costs {tuned.cost_money:,.0f} and the remaining run gives back {worth:,.0f}"
+        return f"the change costs {tuned.cost_money:,.0f} and {_giving(case)} back {worth:,.0f}"
     return None
+
+
+def _giving(case: Case) -> str:
+    more = case.intent.planned_runs
+    return f"the remaining run and {more:g} planned give" if more else "the remaining run gives"
 
 
 def _worth(case: Case, tuned: Decision) -> float | None:
     """Money that the change is worth: device-hours, and time where it has a price."""
     if tuned.saved_money is None or tuned.saved_h is None:
         return None
-    return tuned.saved_money.expected + tuned.saved_h.expected * (case.intent.price_of_time or 0.0)
+    saved = tuned.saved_money.expected + tuned.saved_h.expected * (case.intent.price_of_time or 0.0)
+    if not case.intent.planned_runs or tuned.speedup is None or case.hours_now is None:
+        return saved
+    # Runs to come are served whole; how early they end has no price here.
+    hour_price = (case.num_devices or 0) * (case.price_per_device_hour or 0.0)
+    saved_h = case.hours_now * (1 - 1 / tuned.speedup.expected)
+    return saved + case.intent.planned_runs * saved_h * hour_price
 
 
 def beyond_budget(case: Case, tuned: Decision | None) -> Decision | None:

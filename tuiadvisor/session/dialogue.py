@@ -169,9 +169,11 @@ def _moves(
 ) -> bool:
     askable = {one.id for one in open_ones} - {question.id}
     worlds = [{name: value for name, value in world.items() if name in askable} for world in WORLDS]
+    # A number that is not stated may stand for none that could be: any of them may change what stands without it.
+    trials: list[Answers] = [{question.id: answer} for answer in tried(question)]
+    trials += [{}] if question.id in NUMBERS else []
     return any(
-        len({_key(gather(intent, {**world, **answers, question.id: answer})) for answer in tried(question)})
-        > 1
+        len({_key(gather(intent, {**world, **answers, **trial})) for trial in trials}) > 1
         for number, world in enumerate(worlds)
         if world not in worlds[:number]
     )

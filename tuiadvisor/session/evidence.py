@@ -64,6 +64,8 @@ class Facts:
     device_busy: float | None = None  # mean over devices
     device_memory: float | None = None  # highest share of a device's memory
     alloc_retries: int | None = None
+    device_power_w: float | None = None  # of one device, mean over all of them
+    mfu: float | None = None
     is_over: bool = False  # the recorded run has ended: going on means starting again
 
 
@@ -120,8 +122,16 @@ def facts(
         device_busy=_mean(host.device_busy_mean for host in view.hosts),
         device_memory=_most(host.device_memory_most for host in view.hosts),
         alloc_retries=view.alloc_retries,
+        device_power_w=_power(view),
+        mfu=view.efficiency.mfu if view.efficiency else None,
         is_over=bool(view.ranks) and all(row.state in {"exited", "killed"} for row in view.ranks),
     )
+
+
+def _power(view: RunView) -> float | None:
+    """None unless every rank's device tells it."""
+    told = [one.power_w for one in view.rank_devices]
+    return _mean(told) if told and None not in told and _all_ranks_counted(view) else None
 
 
 def _most(values: Iterable[float | None]) -> float | None:
@@ -240,6 +250,8 @@ def fixed_and_growing(run: Facts) -> tuple[float, float] | None:
     Fixed: the exchange once everyone is there and the optimizer. Waiting for late ranks is neither.
     """
     transfer = run.transfer_s if run.transfer_s is not None else run.seconds.get("comm_exposed")
+    if transfer is None and run.num_devices == 1:
+        transfer = 0.0  # there is nobody to exchange with
     growing = [run.seconds.get(name) for name in GROWING]
     found = [value for value in growing if value is not None]
     if not found or transfer is None:

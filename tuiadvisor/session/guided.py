@@ -45,9 +45,10 @@ class Guided:
     loop: tuple[tuple[str, str], ...]  # (name, text): baseline, hypothesis, one change, commands
     saved: str  # where the answers are kept, or why they are not
     dialogue: Dialogue | None = None  # one question at a time
+    judged: str = ""  # what of the run the evidence is of
 
 
-def guided(session: Session, saved: str) -> Guided:
+def guided(session: Session, saved: str, judged: str = "") -> Guided:
     """The session for the screen."""
     decision, loop = session.decision, session.loop
     return Guided(
@@ -71,4 +72,5 @@ def guided(session: Session, saved: str) -> Guided:
         ),
         saved=saved,
         dialogue=session.dialogue,
+        judged=judged,
     )

@@ -45,6 +45,7 @@ class Intent:
     remaining_epochs: float | None = None
     steps_per_epoch: float | None = None
     engineer_hour_price: float | None = None
+    planned_runs: float | None = None  # after this one, each as long as the rest of it
     max_complexity: Literal["low", "medium", "high"] | None = None
     restart_min: float | None = None  # end, queue, start again
     failures_per_day: float | None = None
@@ -66,6 +67,7 @@ MEANINGS: Final = {
     "remaining_epochs": "epochs left (needs steps_per_epoch)",
     "steps_per_epoch": "optimizer steps of one epoch",
     "engineer_hour_price": "price of an engineer's hour",
+    "planned_runs": "further runs that a change would serve, each as long as the rest of this one",
     "max_complexity": "most complex change you would accept: low, medium or high",
     "restart_min": "minutes that ending, queueing and starting again take",
     "failures_per_day": "how often a day the job fails",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.session.candidates import candidates
 from tuiadvisor.session.decide import Case, Prospect
 from tuiadvisor.session.economics import checkpoint_plan, move
 from tuiadvisor.session.evidence import Facts, named_values
@@ -18,6 +19,7 @@ from tuiadvisor.session.measured import with_measured
 from tuiadvisor.session.remaining import checkpoint_interval_h, pace, restart_hours
 
 if TYPE_CHECKING:
+    from tuiadvisor.session.candidates import Candidate
     from tuiadvisor.session.economics import CheckpointPlan, Move
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.levers import Lever
@@ -66,6 +68,8 @@ class Material:
     machine: Machine
     paces: dict[int, Pace]  # by the id of its Facts
     levers: tuple[Lever, ...]  # changes to try, best first
+    candidates: tuple[Candidate, ...]  # the same as purchases, what pays first
+    different: tuple[Facts, ...]  # recordings of other workloads: beside this one, never ranked
 
     @property
     def pace(self) -> Pace:
@@ -124,10 +128,11 @@ def gather(
         pace=paces[id(run)],
     )
     refused = (*((other.name, _models(run, other)) for other in different), *refused)
+    found = levers(run, with_measured(run, answers), questions)
     return Material(
         run, others, verdict, intent, answers, named_values(run, others), steps, price, case, refused,
         checkpoint_s, _checkpoints(run, checkpoint_s, intent, answers), machine or Machine(), paces,
-        levers(run, with_measured(run, answers), questions),
+        found, candidates(run, case, found), different,
     )  # fmt: skip
 
 

@@ -137,11 +137,6 @@ class ReplaySource:
                 return []
             self._sleep(min(MAX_WAIT_S, left_s))
 
-    def step_frame(self) -> None:
-        """While paused: let the next `read` hand over one more frame."""
-        self._wanted = self.index.next_end(max(self._wanted, self.offset))
-        self.clock.jump(self.index.position_s(self._wanted))
-
     def seek(self, position_s: float) -> bool:
         """Go to a time in seconds. True: frames begin again at the first one."""
         position_s = min(max(position_s, 0.0), self.duration_s)

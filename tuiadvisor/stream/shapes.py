@@ -142,7 +142,8 @@ _HOST_RANK = {
     **_fields(_number, "cpu_s run_delay_s cpu_limit_cores"),
     **_fields(_integer, "cpu_periods throttled_periods looks stopped_looks"),
     **_fields(_integer, "rss_bytes num_threads voluntary_switches involuntary_switches last_cpu numa_node"),
-    "state": _text,
+    **_fields(_text, "state cpus_allowed memory_policy"),
+    **_fields(_list_of(_integer), "cpu_nodes memory_nodes"),
 }
 
 _STATUS_RANK = {
@@ -177,9 +178,11 @@ SHAPES: Final[dict[FrameKind, Check]] = {
     ),
     FrameKind.HELLO: _object(
         {
-            **_fields(_text, "host boot_id python platform driver"),
+            **_fields(_text, "host boot_id python platform driver cpu_model"),
             **_fields(_integer, "agent_pid wall_ns mono_ns num_cpus memory_bytes"),
             "gpus": _list_of(_text),
+            "numa_nodes": _list_of(_integer),
+            "numa_distances": _list_of(_list_of(_integer)),
             "ranks": _ranks(_HELLO_RANK),
         }
     ),
@@ -192,6 +195,7 @@ SHAPES: Final[dict[FrameKind, Check]] = {
             **_fields(_number, "cpu memory load_1m disk_read_bytes_s disk_write_bytes_s net_bytes_s iowait"),
             "cpu_per_core": _list_of(_number),
             "gpus": _list_of(_object({})),
+            "nics": _list_of(_object({})),
             "ranks": _ranks(_HOST_RANK),
         }
     ),

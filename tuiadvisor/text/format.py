@@ -99,6 +99,11 @@ def share(value: float | None) -> str:
     return "<0.1 %"
 
 
+def weight(value: float) -> str:
+    """A share of what is no quantity, of 100 and without a sign that would pass it off as a probability."""
+    return f"{100 * value:.0f}"
+
+
 def timer(value: float) -> str:
     """Return whole seconds that run: 41 s, 2 min 05 s, 3 h 12 min."""
     whole = int(max(value, 0))
@@ -215,7 +220,7 @@ EVIDENCE_NAMES = {
     "excess_core_wait_s": "waits longer for a core than its peers by",
     "cpu_limit_cores": "CPU limit of its container, cores",
     "throttled_share": "periods in which the CPU limit held a typical rank back",
-    "loss_share": "lost, share of the step",
+    "loss_share": "lost, of the mean steady step",
     "loss_share_low": "lost at least (95 %)",
     "loss_low_s": "lost a step at least (95 %)",
     "loss_high_s": "lost a step at most (95 %)",
@@ -318,6 +323,17 @@ EVIDENCE_NAMES = {
     "odd_weights_share": "weights in sides no multiple of 8",
     "loader_workers": "workers of the DataLoader",
     "workers_wanted": "workers that would keep up",
+    "device_utilization": "GPU utilization: some kernel ran",
+    "device_sm_active": "multiprocessors with work",
+    "device_tensor_active": "tensor cores at work",
+    "device_dram_active": "device memory, of its peak rate",
+    "cpus_far": "CPUs on another NUMA node than the device",
+    "memory_far": "memory on another NUMA node than the device",
+    "far_words": "where they are",
+    "devices_differ": "devices differ",
+    "unlike_words": "which devices",
+    "lanes_missing": "PCIe lanes missing",
+    "lanes_words": "how many",
     "num_running": "requests running",
     "num_waiting": "requests waiting",
     "num_engines": "engines",
@@ -381,6 +397,10 @@ _SHARES = frozenset(
         "cpu_share_of_compute",
         "pipeline_bubble",
         "pipeline_ideal_bubble",
+        "device_utilization",
+        "device_sm_active",
+        "device_tensor_active",
+        "device_dram_active",
         *PHASE_NAMES,
     }
 )
@@ -422,4 +442,5 @@ _BY_NAME: dict[str, Callable[[float], str]] = {
     "onset_seen": _yes_no,
     "is_partition": _yes_no,
     "objectives_met": _yes_no,
+    **dict.fromkeys(("cpus_far", "memory_far", "devices_differ", "lanes_missing"), _yes_no),
 }

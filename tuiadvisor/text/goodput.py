@@ -47,7 +47,10 @@ def notes(found: Goodput) -> list[str]:
     if not found.from_start:
         said.append("start-up was not seen; start the job with tuiadvisor run to have it in the figure")
     if found.num_restarts:
-        said.append(
-            f"{text_of.count(found.num_restarts, 'restart')} seen; steps done again are not: their number is unknown"
+        again = (
+            "how many steps were done again is unknown: the optimizer tells no count"
+            if found.steps_done_again is None
+            else f"{text_of.count(found.steps_done_again, 'step')} done again after them"
         )
+        said.append(f"{text_of.count(found.num_restarts, 'restart')} seen; {again}")
     return said

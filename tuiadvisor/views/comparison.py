@@ -110,6 +110,9 @@ class RunSide:
     every_step_s: float | None  # mean with checkpoints and other pauses
     rates: Rates
     load: MachineLoad | None
+    # What `diagnose` and the screens judge: the steady steps since the job last changed, not all of them.
+    judged_s: float | None = None  # mean of those
+    judged_steps: tuple[int, int] | None = None  # first and last
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ class RankDevice:
     dram_active: float | None = None  # of the device memory's peak rate
     utilization: float | None = None  # of the time, any kernel at all: no sign of work
     clock_mhz: float | None = None  # mean SM clock
+    power_w: float | None = None  # mean
     throttle_s: float | None = None  # in which the device held its clock back, for another reason than idling
     watched_s: float | None = None  # in which it was looked at
     why: str = ""
@@ -25,10 +26,20 @@ class RankDevice:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Mean bytes a second of one link, both ways together; None where it was not observed, with the reason in `why`."""
+    """One link over a recording; None where it was not observed, with the reason in `why`. Bytes a second are means.
 
-    kind: str  # "pcie", "nvlink" of a rank's device; "network", "storage" of a host
+    share, most_share: of the ceiling, the busier way's; the second of the busiest second.
+    """
+
+    kind: str  # "pcie", "nvlink" of a rank's device; "infiniband", "ethernet", "network", "storage" of a host
     host: str
     rank: int | None
-    bytes_s: float | None
+    bytes_s: float | None  # both ways together
+    name: str = ""  # of a card
+    sent_bytes_s: float | None = None
+    received_bytes_s: float | None = None
+    ceiling_bytes_s: float | None = None  # each way: the wire's, which no job reaches
+    ceiling_source: str = ""
+    share: float | None = None
+    most_share: float | None = None
     why: str = ""

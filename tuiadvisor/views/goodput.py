@@ -9,7 +9,7 @@ Sort = Literal["useful", "lost", "unknown"]
 
 USEFUL: Final = "useful"
 # Time that nobody judged: neither useful nor lost, and outside the figure.
-UNKNOWN_KINDS: Final = ("before_watcher", "unwatched", "not_judged")
+UNKNOWN_KINDS: Final = ("before_watcher", "unwatched", "between", "not_judged")
 
 LEAST_SAID: Final = 0.005  # a smaller share is 0 % in words
 NAMES: Final = {
@@ -19,11 +19,15 @@ NAMES: Final = {
     "before_watcher": "before the watcher came",
     "unwatched": "between two watchers",
     "not_judged": "not judged",
+    "done_again": "steps done again",
+    "gap": "at rest between recordings",
+    "between": "between recordings",
     "before_change": "slower before the change",
     "unnamed": "slower, not explained",
     "data_wait": "data wait",
     "comm_exposed": "exposed communication",
     "eval": "evaluation, rollout",
+    "checkpoint_in_step": "checkpoints within steps",
 }
 
 
@@ -55,6 +59,13 @@ class Goodput:
     startup_s: float | None
     num_restarts: int  # that the watcher saw
     waterfall: tuple[WallPart, ...]  # in the order of time and size; never empty
+    steps_done_again: int | None = (
+        None  # after restarts from a checkpoint; None: the training's count is not known
+    )
+    own_steps: tuple[int, int] | None = None  # first and last by the training's own count, of the last life
+    own_last: int | None = None  # the highest of any life, where all are known
+    began_wall_s: float | None = None  # of the span
+    ended_wall_s: float | None = None
 
 
 def parts_of(seconds: dict[str, float]) -> tuple[WallPart, ...]:

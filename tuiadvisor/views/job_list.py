@@ -6,6 +6,26 @@ In: nothing.  Out: JobEntry; None and "" mean that it was not observed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a recording that is being written says of a training; everything of its newest steps."""
+
+    hub: str  # where viewers look along; "" while nothing is known yet
+    recording: str  # its file; "" where it goes with its session
+    share: float = 1.0  # of it that was read, 0..1; below 1 nothing else is known yet
+    last_step: int | None = None
+    step_s: float | None = None  # median
+    steps_s: float | None = (
+        None  # steps a second, the pauses between them included; None: it stands, or unknown
+    )
+    decision: Decision | None = None
+    sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +45,12 @@ class JobEntry:
     is_ours: bool = True  # of the user who looks, so it can be attached to
     is_watched: bool = False  # probes are in it already
     is_running: bool = True
+    rank_pids: tuple[int, ...] = ()
+    watched: Watched | None = None  # by a hub of this user on this machine
 
     @property
     def target(self) -> tuple[str, ...]:
-        """The options of `watch` that mean it."""
+        """The options of `watch` that mean it: to look along where a hub of ours has it, else to attach."""
+        if self.watched is not None and self.watched.hub:
+            return (self.watched.hub,)
         return ("--slurm", self.slurm) if self.slurm else ("--pid", *map(str, self.pids))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tuiadvisor.views.event import Captured, StepTimes
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.pipeline import PipelineView
+    from tuiadvisor.views.placement import RankPlacement
+    from tuiadvisor.views.prospect import Prospect
     from tuiadvisor.views.rank_group import Grouping
     from tuiadvisor.views.shares import Shares
     from tuiadvisor.views.stack_card import StackCard
@@ -213,6 +215,9 @@ class RankRow:
     )
     is_outlier: bool = False  # stands out from the other ranks, by lateness or state; a culprit always does
     held: str = ""  # of a live rank while the job is stalled: waits | stopped | missing
+    behind_s: float | None = (
+        None  # its work between barriers beyond the typical rank's, mean a step; < 0: ahead
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +228,8 @@ class Action:
     command: str | None
     risk: str  # low | medium | high
     effort: str
+    upkeep: str = ""  # what it goes on asking for; "" where none is known
+    ties: str = ""  # what it binds the program to
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +336,7 @@ class HostRow:
     iowait_mean: float | None = None
     device_busy_mean: float | None = None
     device_memory_most: float | None = None  # highest share of a device's memory in use
+    cpu_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +415,7 @@ class RunView:
     exchange: ExchangeView | None = None  # bucket by bucket; None: not seen so, `unknown` says why
     rank_devices: tuple[RankDevice, ...] = ()  # by rank
     links: tuple[Link, ...] = ()
+    placements: tuple[RankPlacement, ...] = ()  # by rank
     efficiency: Efficiency | None = None  # MFU and what it rests on
     stack: Stack | None = None  # None: no probe says what is trained
     clock: Clock = "host"  # of the steps, phases and ranks above
@@ -422,6 +431,7 @@ class RunView:
     step_times: StepTimes | None = None  # of the steps that are held; None: no wall clock is known
     captured: tuple[Captured, ...] = ()
     num_rank_restarts: int = 0  # ranks that began to count anew, each time
+    prospects: tuple[Prospect, ...] = ()  # what a step would take with one thing changed
     cards: tuple[StackCard, ...] = ()  # stacks that were sampled on request, the newest first
 
     @property

@@ -128,6 +128,7 @@ def _measured(  # noqa: PLR0917 - one caller, above
     _, levels = lateness_levels(diagnosis.barrier, step_s)
     wait_R = row_mean(barrier.wait_RK)
     caused_R, last_R = _caused(barrier)
+    behind = finite_or_nones(_behind(barrier))
     total = steady.comm_total_s_RK
     exposed = np.where(np.isfinite(total), np.fmin(steady.phase_s_PRK[COMM], total), np.nan)
     total_R, exposed_R = row_mean(total), row_mean(exposed)
@@ -156,6 +157,7 @@ def _measured(  # noqa: PLR0917 - one caller, above
             wait_s=waits[row],
             caused_wait_s=caused[row],
             last_arrivals=lasts[row],
+            behind_s=behind[row],
             is_culprit=rank in culprits,
             is_late=bool(late_R[row]),
             levels=levels[row],
@@ -174,6 +176,15 @@ def _caused(barrier: Barrier) -> tuple[Floats, Floats]:
     waits = np.where(np.isnan(barrier.wait_RK), 0.0, barrier.wait_RK)[:, known].sum(axis=0)
     caused = np.bincount(rows, weights=waits, minlength=num_rows) / known.sum()
     return caused, np.bincount(rows, minlength=num_rows) / known.sum()
+
+
+def _behind(barrier: Barrier) -> Floats:
+    """Per row: how much later than the typical rank it is ready, seconds a step.
+
+    All steps speak, not those alone in which it came last: of many noisy ranks a slightly late one seldom does.
+    """
+    work_RK = barrier.work_RK
+    return row_mean(work_RK - column_median(work_RK))
 
 
 def _idle(seconds: Shares, step_s: float | None) -> float | None:
@@ -196,6 +207,7 @@ def _row(
     wait_s: float | None = None,
     caused_wait_s: float | None = None,
     last_arrivals: float | None = None,
+    behind_s: float | None = None,
     is_culprit: bool = False,
     is_late: bool = False,
     levels: bytes = b"",
@@ -223,6 +235,7 @@ def _row(
         wait_s=wait_s,
         caused_wait_s=caused_wait_s,
         last_arrivals=last_arrivals,
+        behind_s=behind_s,
         is_culprit=is_culprit,
         lateness_levels=levels,
         phase_levels=phases,

@@ -121,7 +121,8 @@ def _words(
     if look.subject in {"input", "host"}:
         return _own_words(look.of, lines, workers)
     if peer is None or not peer.samples:
-        return f"rank {look.of} is compared with nobody: no peer's stacks were seen"
+        alone = f"rank {look.of} is compared with nobody: no peer's stacks were seen"
+        return f"{_own_words(look.of, lines, workers)}; {alone}" if lines else alone
     if not is_enough(own.samples, peer.samples):
         least = int(LIMITS["least_samples"].value)
         return f"too few samples to compare rank {look.of} with rank {peer.rank}: {least} of each are needed"

@@ -37,6 +37,8 @@ def wall_goodput(
         still_since_end_s=0.0 if heard_ns is None else max(heard_ns - last.end_ns, 0) * NS,
         change=change,
         marked_s=marked_s,
+        steps_before=roster.steps_before(wall.rank, last.host),
+        wall_shift_ns=roster.wall_shift_ns(last.host),
     )
     return waterfall(clocks, accounted)
 

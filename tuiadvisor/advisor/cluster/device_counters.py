@@ -6,10 +6,12 @@ nothing; which device is a rank's own is DeviceClocks' to say.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.device_clocks import MAX_DEVICES, NOT_HELD_BACK, plain_uuid
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
+from tuiadvisor.efficiency.links import Ceiling, card_ceiling, nvlink_ceiling, pcie_ceiling
 from tuiadvisor.views.devices import NO_DEVICE, Link, RankDevice
 
 if TYPE_CHECKING:
@@ -22,34 +24,56 @@ TRAFFIC: Final = {
     "pcie": ("pcie_sent_bytes_s", "pcie_received_bytes_s"),
     "nvlink": ("nvlink_sent_bytes_s", "nvlink_received_bytes_s"),
 }
+CARD: Final = ("sent_bytes_s", "received_bytes_s")
+CARD_KINDS: Final = ("infiniband", "ethernet")
 OF_HOST: Final = {"network": ("net_bytes_s",), "storage": ("disk_read_bytes_s", "disk_write_bytes_s")}
 NOT_TOLD: Final = "the device, its driver or this container does not tell it"
+NO_CEILING: Final = {
+    "pcie": "generation and lanes of the link are not told",
+    "nvlink": "no active NVLink is told, or not its speed",
+    "infiniband": "the card tells no rate",
+    "ethernet": "the card tells no speed",
+    "network": "all cards of the host together: each has its own ceiling",
+    "storage": "nothing tells it: tuiadvisor import fio FILE --save says what it can do",
+}
 NO_UNITS: Final = "its units' counters (GPM) are not told: an older device, or not permitted here"
 
 
 class _Means:
     """Sums and numbers by name."""
 
-    __slots__ = ("_sums",)
+    __slots__ = ("_sums", "most")
 
     def __init__(self) -> None:
         self._sums: dict[str, tuple[float, int]] = {}
+        self.most: dict[str, float] = {}
 
     def add(self, name: str, value: float | None, most: float) -> None:
         if value is not None and 0 <= value <= most:
             total, num = self._sums.get(name, (0.0, 0))
             self._sums[name] = total + value, num + 1
+            self.most[name] = max(value, self.most.get(name, 0.0))
 
     def mean(self, name: str) -> float | None:
         total, num = self._sums.get(name, (0.0, 0))
         return total / num if num else None
 
 
+class _Card:
+    __slots__ = ("kind", "means", "rate_bits_s")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.means = _Means()
+        self.rate_bits_s: int | None = None
+
+
 class _Device:
-    __slots__ = ("before_ns", "held_s", "means", "tells_reasons", "watched_s")
+    __slots__ = ("before_ns", "ceilings", "held_s", "means", "tells_reasons", "watched_s")
 
     def __init__(self) -> None:
         self.means = _Means()
+        self.ceilings: dict[str, Ceiling | None] = {}
         self.before_ns = 0
         self.held_s = self.watched_s = 0.0
         self.tells_reasons = False
@@ -61,6 +85,7 @@ class DeviceCounters:
     def __init__(self) -> None:
         self._devices: dict[tuple[str, str], _Device] = {}  # (host, device)
         self._hosts: dict[str, _Means] = {}
+        self._cards: dict[tuple[str, str], _Card] = {}
 
     def take(self, host: str, payload: Payload) -> None:
         """One sample of a host."""
@@ -80,6 +105,22 @@ class DeviceCounters:
             key = (host, device)
             if device and (key in self._devices or len(self._devices) < MAX_DEVICES):
                 _take(self._devices.setdefault(key, _Device()), entry, now_ns)
+        for entry in objects(payload, "nics"):
+            self._take_card((host, text(entry, "name") or ""), entry)
+
+    def _take_card(self, key: tuple[str, str], entry: Payload) -> None:
+        kind = text(entry, "kind")
+        if (
+            kind not in CARD_KINDS
+            or not key[1]
+            or (key not in self._cards and len(self._cards) >= MAX_DEVICES)
+        ):
+            return
+        card = self._cards.setdefault(key, _Card(kind))
+        card.rate_bits_s = integer(entry, "rate_bits_s") or card.rate_bits_s
+        for name in CARD:
+            card.means.add(name, number(entry, name), MAX_RATE)
+        card.means.add("both", _sum(entry, CARD), MAX_RATE)
 
     def of_ranks(self, ranks: Iterable[tuple[int, str, str]]) -> tuple[RankDevice, ...]:
         """Of each rank (number, host, its device or ""); none where no device was seen at all."""
@@ -91,9 +132,22 @@ class DeviceCounters:
         for rank, host, name in ranks:
             device = self._devices.get((host, name)) if name else None
             if device is not None:
-                found += [_link(kind, host, rank, device.means) for kind in TRAFFIC]
+                found += [
+                    _link(
+                        Link(kind, host, rank, device.means.mean(kind)),
+                        device.means,
+                        names,
+                        device.ceilings.get(kind),
+                    )
+                    for kind, names in TRAFFIC.items()
+                ]
+        for (host, name), card in sorted(self._cards.items()):
+            ceiling = card_ceiling(card.kind, card.rate_bits_s)
+            link = Link(card.kind, host, None, card.means.mean("both"), name=name)
+            found.append(_link(link, card.means, CARD, ceiling))
         for host in sorted(self._hosts):
-            found += [_link(kind, host, None, self._hosts[host]) for kind in OF_HOST]
+            means = self._hosts[host]
+            found += [_link(Link(kind, host, None, means.mean(kind)), means, (), None) for kind in OF_HOST]
         return tuple(found)
 
     def _of_rank(self, rank: int, host: str, name: str) -> RankDevice:
@@ -109,6 +163,7 @@ class DeviceCounters:
             rank,
             **shares,
             clock_mhz=clock_mhz,
+            power_w=device.means.mean("power_w"),
             throttle_s=throttle_s,
             watched_s=device.watched_s or None,
             why="; ".join(whys),
@@ -120,8 +175,16 @@ def _take(device: _Device, entry: Payload, now_ns: int) -> None:
         device.means.add(name, number(entry, name), 1.0)
     clock_mhz = number(entry, "sm_clock_mhz")
     device.means.add("clock_mhz", clock_mhz or None, 1e5)
+    device.means.add("power_w", number(entry, "power_w"), 1e5)
     for kind, names in TRAFFIC.items():
         device.means.add(kind, _sum(entry, names), MAX_RATE)
+        for name in names:
+            device.means.add(name, number(entry, name), MAX_RATE)
+    if "pcie_max_gen" in entry:
+        device.ceilings = {
+            "pcie": pcie_ceiling(integer(entry, "pcie_max_gen"), integer(entry, "pcie_width")),
+            "nvlink": nvlink_ceiling(integer(entry, "nvlink_links"), integer(entry, "nvlink_mb_s")),
+        }
     passed_s = (now_ns - device.before_ns) / 1e9 if device.before_ns else 0.0
     device.before_ns = now_ns
     reasons = entry.get("throttle_reasons")
@@ -140,6 +203,28 @@ def _sum(payload: Payload, names: tuple[str, ...]) -> float | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _link(kind: str, host: str, rank: int | None, means: _Means) -> Link:
-    bytes_s = means.mean(kind)
-    return Link(kind, host, rank, bytes_s, why="" if bytes_s is not None else NOT_TOLD)
+def _link(link: Link, means: _Means, ways: tuple[str, ...], ceiling: Ceiling | None) -> Link:
+    """The link with its two ways, sent first, against its ceiling."""
+    whys = [] if link.bytes_s is not None else [NOT_TOLD]
+    whys += [] if ceiling is not None else [NO_CEILING[link.kind]]
+    mean = [means.mean(name) for name in ways]
+    busiest = [means.most.get(name) for name in ways]
+    return replace(
+        link,
+        sent_bytes_s=mean[0] if mean else None,
+        received_bytes_s=mean[1] if mean else None,
+        ceiling_bytes_s=ceiling.bytes_s if ceiling else None,
+        ceiling_source=ceiling.source if ceiling else "",
+        share=_of_ceiling(mean, ceiling),
+        most_share=_of_ceiling(busiest, ceiling),
+        why="; ".join(whys),
+    )
+
+
+def _of_ceiling(rates: list[float | None], ceiling: Ceiling | None) -> float | None:
+    """None unless both ways are known; more than the wire carries is a mistake of one of the two."""
+    known = [rate for rate in rates if rate is not None]
+    if ceiling is None or not known or len(known) < len(rates):
+        return None
+    share = max(known) / ceiling.bytes_s
+    return share if share <= 1 else None

@@ -20,6 +20,7 @@ from tuiadvisor.advisor.cluster.memory import MemoryUse
 from tuiadvisor.advisor.cluster.off_core import Outside
 from tuiadvisor.advisor.cluster.owners import Owners, foreign
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
+from tuiadvisor.advisor.cluster.placement import Placements
 from tuiadvisor.advisor.cluster.rank_facts import RankFacts
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
@@ -82,6 +83,7 @@ class Roster:
         self.memory = MemoryUse()
         self.device_clocks = DeviceClocks()
         self.device_counters = DeviceCounters()
+        self.placements = Placements()
         self.stops = Stops()
         self.stack_looks = StackLooks()
         self.host_use = HostUse()
@@ -179,6 +181,23 @@ class Roster:
             return []
         starts = sorted(facts.starts_wall_ns)
         return [(start - shift, (host, start) in self._seen_young) for start in starts]
+
+    def steps_before(self, rank: int, host: str) -> dict[int, int]:
+        """Start of a process that was this rank, on the host's clock: the training's steps before the probe's first."""
+        facts, shift = self.ranks.get(rank), self._wall_shift_ns.get(host)
+        return (
+            {}
+            if facts is None or shift is None
+            else {at - shift: num for at, num in facts.steps_before.items()}
+        )
+
+    def was_met_late(self) -> bool:
+        """Whether some rank's process had torch before its agent came: what it did until then nobody saw."""
+        return any(
+            (fact.host, fact.start_wall_ns) not in self._seen_young
+            for fact in self.ranks.values()
+            if fact.start_wall_ns is not None
+        )
 
     def last_heard_ns(self, rank: int) -> int | None:
         """When its agent was last heard, on its host's clock."""
@@ -349,6 +368,7 @@ class Roster:
     def _hello(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
         self.driver = text(payload, "driver") or self.driver
+        self.placements.greet(agent.host, payload)
         agent.owned = set()  # it replaces the former one: what it no longer names is let go
         for entry in objects(payload, "ranks"):
             self._note_young(agent.host, entry)
@@ -391,6 +411,7 @@ class Roster:
         self.memory.take(agent.host, payload)
         self.device_clocks.take(agent.host, payload)
         self.device_counters.take(agent.host, payload)
+        self.placements.take(agent.host, payload)
         self.stops.take(agent.host, payload)
         self._host_row(agent, payload)
 
@@ -405,6 +426,7 @@ class Roster:
             memory=_latest(number(payload, "memory"), former.memory if former else None),
             load_1m=_latest(number(payload, "load_1m"), former.load_1m if former else None),
             num_cpus=num_cpus if num_cpus is not None else (former.num_cpus if former else None),
+            cpu_model=text(payload, "cpu_model") or (former.cpu_model if former else None),
             disk_read_bytes_s=_latest(
                 number(payload, "disk_read_bytes_s"), former.disk_read_bytes_s if former else None
             ),

@@ -63,6 +63,8 @@ class RankFacts:
     model: dict[str, int | str] = field(default_factory=dict)  # and torch's settings
     # Of all processes that were this rank, in the order they were heard of.
     starts_wall_ns: tuple[int, ...] = ()
+    # By start: steps of the training, by its own count, before the probe's first.
+    steps_before: dict[int, int] = field(default_factory=dict)
     still_phase: str | None = (
         None  # where it was when last heard alive; a probe taken out leaves this as it was
     )
@@ -89,6 +91,13 @@ class RankFacts:
         self.parallel = counts(entry, "parallel") or self.parallel
         self.pipeline = counts(entry, "pipeline") or self.pipeline
         self.model = believed(entry.get("model")) or self.model
+        before = self.model.get("steps_before") if entry.get("model") else None
+        if (
+            type(before) is int
+            and self.start_wall_ns is not None
+            and (self.start_wall_ns in self.steps_before or len(self.steps_before) < MAX_STARTS)
+        ):
+            self.steps_before[self.start_wall_ns] = before
         self._take_state(entry)
 
     def update(self, entry: Payload, now_ns: int | None) -> None:

@@ -285,7 +285,7 @@ def _known_mean(values: Floats) -> float | None:
 
 
 def _side(run: Measured) -> RunSide:
-    series, unit = run.series, run.unit
+    series, unit, window = run.series, run.unit, run.view.window
     steady = series.steady_s
     step_s = float(steady.mean()) if steady.size else None
     samples_s = unit.samples_per_step / step_s if step_s and unit.samples_per_step else None
@@ -305,6 +305,10 @@ def _side(run: Measured) -> RunSide:
             samples_s_per_device=samples_s / unit.world_size if samples_s and unit.world_size else None,
         ),
         load=run.load,
+        judged_s=run.view.step.mean_s,
+        judged_steps=(window.first_step, window.last_step)
+        if window.first_step is not None and window.last_step is not None
+        else None,
     )
 
 

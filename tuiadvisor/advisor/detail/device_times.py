@@ -157,11 +157,6 @@ class DeviceTimes:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    @property
-    def has_any(self) -> bool:
-        """Whether any device was seen."""
-        return bool(self._row_of)
-
     def _complete(self, rows: Ints) -> Bools:
         """Of each row's slots those with a whole step: of the latest one spans may be on their way."""
         steps = self._steps[rows]

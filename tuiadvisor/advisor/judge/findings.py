@@ -174,7 +174,8 @@ def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged 
         message=outcome.message,
         measure_next=outcome.rule.measure_next,
         actions=tuple(
-            Action(entry.text, entry.command, entry.risk, entry.effort) for entry in outcome.rule.actions
+            Action(entry.text, entry.command, entry.risk, entry.effort, entry.upkeep, entry.ties)
+            for entry in outcome.rule.actions
         ),
     )
     return Judged(finding, outcome.rule, gain, outcome.headline)

@@ -75,7 +75,10 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
         if loss_s > 0:
             losses[_pause_name(diagnosis, pause)] = loss_s / elapsed
     scale = 1.0 if steady_s <= 0 else diagnosis.steady.num_steps / elapsed
-    of_steps = {name: loss_s * scale for name, loss_s in _step_losses(diagnosis, judged)}
+    of_steps: dict[str, float] = {}
+    for name, loss_s in _step_losses(diagnosis, judged):
+        kind = f"{name}_in_step" if name in losses else name  # as checkpoints in steps beside those in pauses
+        of_steps[kind] = of_steps.get(kind, 0.0) + loss_s * scale
     if idle_s:
         of_steps["pipeline_idle"] = idle_s * scale
     losses |= of_steps

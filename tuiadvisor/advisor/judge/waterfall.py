@@ -27,7 +27,7 @@ MIN_KNOWN: Final = 0.5  # of the time since the watcher came: where less could b
 class Clocks:
     """What is known of one rank's time, on its host's clock."""
 
-    lives: Sequence[Life]
+    lives: list[Life]
     starts: Sequence[tuple[int, bool]]  # of its processes, and whether each was met before its first step
     still_since_end_s: float = 0.0  # how long the job has stood since the last step
     change: tuple[int, int] | None = (
@@ -36,6 +36,10 @@ class Clocks:
     marked_s: dict[str, float] = field(
         default_factory=dict
     )  # in pauses of this rank within the judged window
+    steps_before: dict[int, int] = field(
+        default_factory=dict
+    )  # start of a process: steps that the training had done before, by its own count
+    wall_shift_ns: int | None = None  # to the wall clock
 
 
 @dataclass(slots=True)
@@ -70,7 +74,11 @@ def waterfall(clocks: Clocks, accounted: Accounted) -> Goodput | None:
     )
     for kind, seconds in inside.items():
         cut.add(kind, seconds)
-    parts = parts_of(_in_order(cut.parts))
+    spans = own_spans(clocks)
+    again = steps_again(spans)
+    if again and cut.num_steps:
+        move_useful(cut.parts, sum(again) / cut.num_steps)
+    parts = parts_of(in_order(cut.parts))
     span_s = sum(cut.parts.values())
     unknown_s = sum(cut.parts.get(kind, 0.0) for kind in UNKNOWN_KINDS)
     watched_s = span_s - cut.parts.get("before_watcher", 0.0)
@@ -85,10 +93,63 @@ def waterfall(clocks: Clocks, accounted: Accounted) -> Goodput | None:
         startup_s=cut.startup_s,
         num_restarts=cut.num_restarts,
         waterfall=parts,
+        steps_done_again=None if again is None else sum(again),
+        own_steps=spans[-1],
+        own_last=max(span[1] for span in spans if span) if all(spans) else None,
+        **_bounds(clocks, span_s),
     ) if parts else None  # fmt: skip
 
 
-def _in_order(parts: dict[str, float]) -> dict[str, float]:
+def own_spans(clocks: Clocks) -> list[tuple[int, int] | None]:
+    """First and last step of each life by the training's own count; None where that is not known."""
+    spans: list[tuple[int, int] | None] = []
+    for at, life in enumerate(clocks.lives):
+        start = _start(clocks, life)
+        before = clocks.steps_before.get(start[0]) if start is not None else None
+        others = [
+            other for other in clocks.lives[:at] + clocks.lives[at + 1 :] if _start(clocks, other) == start
+        ]
+        # Attached to twice, a process has told two counts, of which the last is known.
+        is_known = before is not None and not others
+        spans.append(
+            (before + life.first_step, before + life.last_step) if is_known and before is not None else None
+        )
+    return spans
+
+
+def steps_again(spans: Sequence[tuple[int, int] | None]) -> list[int] | None:
+    """Of each stretch (first, last step by the training's own count), how many were done again later.
+
+    None where a count is not known, or began anew: then the optimizer was not restored, or nothing was.
+    """
+    if len(spans) == 1:
+        return [0]
+    known = [span for span in spans if span is not None]
+    if len(known) < len(spans) or any(first == 0 for first, _ in known[1:]):
+        return None
+    return [
+        min(max(last + 1 - min(span[0] for span in known[at + 1 :]), 0), last + 1 - first)
+        for at, (first, last) in enumerate(known[:-1])
+    ] + [0]
+
+
+def move_useful(parts: dict[str, float], share: float) -> None:
+    """This share of the useful time was for steps that were done again."""
+    moved_s = parts.get(USEFUL, 0.0) * min(share, 1.0)
+    if moved_s > 0:
+        parts[USEFUL] -= moved_s
+        parts["done_again"] = parts.get("done_again", 0.0) + moved_s
+
+
+def _bounds(clocks: Clocks, span_s: float) -> dict[str, float]:
+    """The span on the wall clock, which ends with the last step or the hang after it."""
+    if clocks.wall_shift_ns is None:
+        return {}
+    ended_s = (clocks.lives[-1].end_ns + clocks.wall_shift_ns) * NS + clocks.still_since_end_s
+    return {"began_wall_s": ended_s - span_s, "ended_wall_s": ended_s}
+
+
+def in_order(parts: dict[str, float]) -> dict[str, float]:
     """Useful time first, then what was lost by its size, then what is not known."""
     lost = sorted((kind for kind in parts if kind != USEFUL and kind not in UNKNOWN_KINDS),
                   key=lambda kind: (-parts[kind], kind))  # fmt: skip
@@ -162,6 +223,10 @@ def _inside(clocks: Clocks, accounted: Accounted, cut: _Cut, useful_step_s: floa
         return _steps(cut.steps_s, cut.num_steps, useful_step_s, a_step, known)
     known = {**outside, "warmup": warmup_s}
     before = _steps(cut.before_s, cut.num_before, useful_step_s, {}, known, rest="before_change")
+    # Slower is what they took beyond a step of now; what else they lost has no name: nobody judged those steps.
+    rest_s = before.pop("before_change")
+    slower_s = min(max(before[USEFUL] + rest_s - cut.num_before * mean_s, 0.0), rest_s)
+    before |= {"before_change": slower_s, "unnamed": before.get("unnamed", 0.0) + rest_s - slower_s}
     now_s, num_now = cut.steps_s - cut.before_s, cut.num_steps - cut.num_before
     return _sum(before, _steps(now_s, num_now, useful_step_s, a_step, seconds_of))
 

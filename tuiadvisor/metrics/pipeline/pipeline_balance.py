@@ -75,11 +75,6 @@ class PipelineTimes:
         """Median over the steps."""
         return float(np.median(self.bubble_K))
 
-    @property
-    def slowest_stage(self) -> int:
-        """The stage that sets the pace."""
-        return self.stages[int(np.argmax(self.balance_S))]
-
 
 def ideal_bubble(num_ranks: int, num_micro_batches: int, chunks_per_rank: int = 1) -> float:
     """Idle share of GPipe and 1F1B, (p-1)/(m+p-1); of interleaved 1F1B (p-1)/(v*m+p-1). 0..1.

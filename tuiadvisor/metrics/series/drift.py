@@ -37,11 +37,6 @@ class Drift:
         """Over the steps seen."""
         return self.last_s - self.first_s
 
-    @property
-    def per_step_s(self) -> float:
-        """A step."""
-        return self.growth_s / self.num_steps
-
 
 def find_drift(series_K: Floats) -> Drift | None:
     """Steady growth over the series; steps with NaN are left out."""

@@ -33,13 +33,8 @@ def phase_seconds_PR(table: StepTable) -> Floats:
     return np.where(observed, total, np.nan)
 
 
-def rank_seconds(seconds_PR: Floats, row: int) -> PhaseTimes:
-    """Seconds a step of one rank, by phase name."""
-    return dict(zip(PHASES, finite_or_nones(seconds_PR[:, row]), strict=True))
-
-
 def seconds_of_ranks(seconds_PR: Floats) -> list[PhaseTimes]:
-    """`rank_seconds` of every row."""
+    """Seconds a step of each rank, by phase name."""
     columns = [finite_or_nones(row) for row in seconds_PR]
     return [dict(zip(PHASES, values, strict=True)) for values in zip(*columns, strict=True)]
 

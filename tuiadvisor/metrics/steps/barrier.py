@@ -9,6 +9,7 @@ skew) and the cycle, seconds, R ranks x K steps. Sources: NVRx and TraceLens (ar
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 MIN_KNOWN_SHARE: Final = 0.5  # of the steps must show a barrier before it is believed to be the job's rhythm
+MIN_ROUNDS: Final = (
+    4  # meetings, of ranks that meet every few steps only; chosen: three stretches between them
+)
+SAME_ROUND: Final = 0.1  # of a round: so equally long it is on all ranks if they have met at both its ends
 CLOCK_BLOCK_STEPS: Final = 64  # hosts' clocks are compared anew this often: 20 ppm drift 1 ms in 50 s
 
 Evidence = Literal["arrival", "wait", "none"]
@@ -31,7 +36,8 @@ class Barrier:
     """R x K seconds. evidence says what the order of arrival rests on.
 
     arrival: clocks at the barrier. wait: only how long each rank waited; the shortest wait marks the last
-    arriver. none: nothing tells the ranks apart, and nobody may be named or cleared.
+    arriver. Of ranks that meet every few steps only, each step has its share of the wait at the next meeting.
+    none: nothing tells the ranks apart, and nobody may be named or cleared.
     """
 
     evidence: Evidence
@@ -111,7 +117,7 @@ def find_barrier(table: StepTable, alive_R: Bools) -> Barrier:
     waits = (np.where(comm_known, comm, 0.0) > 0) & present
     if waits.sum() >= MIN_KNOWN_SHARE * num_present:
         return _by_wait(table, comm, whole_K & (comm_known == expected).all(axis=0))
-    return _none(table)
+    return _by_round(table, np.where(comm_known, comm, 0.0), whole_K) or _none(table)
 
 
 def _by_arrival(table: StepTable, complete_K: Bools) -> Barrier:
@@ -150,6 +156,46 @@ def _by_wait(table: StepTable, comm_RK: Floats, complete_K: Bools) -> Barrier:
     transfer = -_column_max(-comm_RK)
     complete = complete_K & (cycle > 0)
     return _assemble("wait", work=work, order=-comm_RK, transfer=transfer, cycle=cycle, complete=complete)
+
+
+def _by_round(table: StepTable, comm_RK: Floats, whole_K: Bools) -> Barrier | None:
+    """Of ranks that meet every few steps only (local SGD): between two meetings each goes at its own pace.
+
+    None where some wait without the others, or where the stretches between meetings are not as long on one rank as on
+    the other: then those were no meetings of all.
+    """
+    waits_RK = (comm_RK > 0) & whole_K
+    at = np.flatnonzero(waits_RK.all(axis=0))
+    if at.size < MIN_ROUNDS or at.size < waits_RK.any(axis=0).sum() * (1 - SAME_ROUND):
+        return None
+    step_RK = np.where(whole_K, table.step_s_RK, np.nan)
+    pace_RK, wait_RK = _of_rounds(step_RK, at), _of_rounds(comm_RK, at)
+    cycle = column_median(pace_RK)
+    known = np.isfinite(cycle) & (cycle > 0)
+    apart_K = np.ptp(pace_RK[:, known], axis=0) / cycle[known]
+    if not apart_K.size or float(np.median(apart_K)) > SAME_ROUND:
+        return None
+    # Each step has its own work, which is what tells noise from a change, and its share of the meeting's waits.
+    work_RK = step_RK - comm_RK
+    return _assemble(
+        "wait",
+        work=work_RK,
+        order=-wait_RK,
+        transfer=-_column_max(-wait_RK),
+        cycle=column_median(work_RK + wait_RK),
+        complete=known & whole_K,
+    )
+
+
+def _of_rounds(values_RK: Floats, at: Ints) -> Floats:
+    """Mean over the round that a step belongs to, R x K; NaN outside of them and where something is unknown.
+
+    at: columns that end a round, of which the first begins none that is known whole.
+    """
+    result = np.full(values_RK.shape, np.nan)
+    for before, last in itertools.pairwise(at.tolist()):
+        result[:, before + 1 : last + 1] = values_RK[:, before + 1 : last + 1].mean(axis=1, keepdims=True)
+    return result
 
 
 def _assemble(

@@ -70,16 +70,28 @@ def _vote(differences: Ints) -> int | None:
     return int(values[best]) if counts[best] >= MIN_SUPPORT * differences.size else None
 
 
+def _advances(steps: RankSteps) -> tuple[Ints, Ints] | None:
+    """(step, sequence number) of those in which it advanced, of some only where ranks meet every few steps.
+
+    None where it falls back. The first step of all is one of them if it was like that in every step: whether it
+    advanced there is not known otherwise.
+    """
+    known = steps.seq != UNKNOWN
+    step, seq = steps.step[known], steps.seq[known]
+    rise = np.diff(seq)
+    if not step.size or (rise < 0).any():
+        return None
+    advanced = np.concatenate(([bool((rise > 0).all())], rise > 0))
+    return step[advanced], seq[advanced]
+
+
 def offset_by_sequence(reference: RankSteps, rank: RankSteps) -> int | None:
     """The offset at which equal sequence numbers fall on equal steps; None if they do not advance or disagree."""
-    ref_known, own_known = reference.seq != UNKNOWN, rank.seq != UNKNOWN
-    ref_seq, own_seq = reference.seq[ref_known], rank.seq[own_known]
-    if min(ref_seq.size, own_seq.size) < MIN_MATCHES:
+    theirs, own = _advances(reference), _advances(rank)
+    if theirs is None or own is None:
         return None
-    if not _rises(ref_seq) or not _rises(own_seq):
-        return None
-    _, ref_at, own_at = np.intersect1d(ref_seq, own_seq, assume_unique=True, return_indices=True)
-    return _vote(reference.step[ref_known][ref_at] - rank.step[own_known][own_at])
+    _, ref_at, own_at = np.intersect1d(theirs[1], own[1], assume_unique=True, return_indices=True)
+    return _vote(theirs[0][ref_at] - own[0][own_at])
 
 
 def offset_by_clock(reference: RankSteps, rank: RankSteps, clock_shift_ns: int = 0) -> int | None:

@@ -123,6 +123,13 @@ class ListJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class WantJobs:
+    """Their list is on the screen, or no longer: while it is, it is kept up to date."""
+
+    is_shown: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Attach:
     """Watch a training: the screens end, and `watch` begins with these options."""
 
@@ -132,6 +139,7 @@ class Attach:
 DeskCommand = (
     ListRuns
     | ListJobs
+    | WantJobs
     | Attach
     | WantRuns
     | OpenRun
@@ -154,12 +162,14 @@ class DeskState:
     """One moment."""
 
     folder: str = ""
+    machine: str = ""  # its name
     runs: tuple[RunEntry, ...] = ()
     runs_note: str = ""
     jobs: tuple[JobEntry, ...] = ()  # those of this machine first
     jobs_note: str = ""
     slurm_note: str = ""
     is_looking: bool = True  # for jobs; nobody has answered yet
+    leads_home: bool = False  # leaving these screens shows home again
     can_attach: bool = False  # whoever shows the screens goes on to watch what is chosen
     has_live: bool = False  # a live session is behind, whatever is shown
     open_path: str = ""  # the recording that is shown; "" for a live run

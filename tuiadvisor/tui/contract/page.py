@@ -112,6 +112,9 @@ class Place(Protocol):
     def go_back(self) -> None:
         """Close the page on top."""
 
+    def quit(self) -> None:
+        """Leave for home, where that is behind, else leave the screens."""
+
 
 class Page:
     """A body of the screen between header and footer. The class attributes are what it declares of itself."""
@@ -122,6 +125,7 @@ class Page:
     is_screen = False  # it has a number and replaces whatever is open; else it lies over it
     may_be_first = False  # it may be preferred as the first screen
     of_run = True  # shows the run that is open: its notices and replay keys belong here
+    wants_jobs = False  # shows what runs, so the list is kept up to date while it is on top
     tells_losses = False  # one row above it says what was lost; the overview has a place of its own for that
     filter_hint = ""  # what may be typed into its filter; "" for a page that is no list
     terms: tuple[str, ...] = ()  # of `text/glossary.py` that stand on it: the help explains them
@@ -158,6 +162,10 @@ class Page:
     def refusal(self, command: Command, state: FeedState) -> str:
         """Why a command cannot be used on this page now, or an empty text."""
         return "" if command.name in self.own else command.why_not(state, self)
+
+    def headline(self) -> str:
+        """What stands in the header instead of the run that is open; "" for the run."""
+        return ""
 
     # --- what it is told, whether it is on top or not
 

@@ -20,8 +20,8 @@ class Shell(Protocol):
         """Send a command to the feed or the desk."""
         ...
 
-    def leave(self) -> None:
-        """Quit at once."""
+    def leave(self, *, back: bool = False) -> None:
+        """Quit at once; back: to where the screens were opened from, if that shows screens, too."""
         ...
 
     def alert(self, text: str) -> None:

@@ -2,15 +2,19 @@
 
 In: states of the run.  Out: rows below the header, a sentence to notify with. A stall has its banner as long as it
 lasts, a critical finding for half a minute after it opened. Each is told once; one that closes and opens again within
-a minute is not told anew. Of recordings and of the past nothing is told: nobody needs to be called for these.
+a minute is not told anew; what is still open is told again where that is preferred. In quiet hours nothing rings but,
+as preferred, a job that stands; what they hid and is still open rings when they end. Of recordings and of the past
+nothing is told: nobody needs to be called for these.
 """
 
 from __future__ import annotations
 
+from time import localtime
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.preferences import AlertRules
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import Line, clean, crop, length, wrap
+from tuiadvisor.text.line import Line, clean, crop, fit, length, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +28,21 @@ STALL: Final = "stall"
 MAX_ROWS: Final = 3
 
 
+def minute_of_day() -> int:
+    """Of now, local time."""
+    now = localtime()
+    return now.tm_hour * 60 + now.tm_min
+
+
 class Alerts:
     """Mutable: what is open, and when it was told."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], minute: Callable[[], int] = minute_of_day) -> None:
+        """clock: monotonic seconds; minute: of the day, local time."""
         self.clock = clock
+        self.minute = minute
+        self.rules = AlertRules()
+        self._owed: set[str] = set()  # news that quiet hours hid
         self.is_quiet = False  # banners alone
         self._open: frozenset[str] | None = None  # None: no figures were seen yet
         self._told_s: dict[str, float] = {}  # when each was told last
@@ -43,13 +57,23 @@ class Alerts:
         former, self._open = self._open, _open_in(view)
         # Whoever comes to a run that has its findings already reads them; a stall is news at any time.
         news = [key for key in sorted(self._open) if key not in (former or ()) and _is_news(key, former)]
-        told = ""
-        for key in news:
-            self._opened_s[key] = now
-            if now - self._told_s.get(key, -AGAIN_S) >= AGAIN_S:
-                self._told_s[key] = now
-                told = told or _sentence(view, key)
-        return "" if self.is_quiet else told
+        self._opened_s |= dict.fromkeys(news, now)
+        self._owed |= {key for key in news if now - self._told_s.get(key, -AGAIN_S) >= AGAIN_S}
+        self._owed |= {key for key in self._open if self._is_again(key, now)}
+        self._owed &= self._open
+        due = sorted(key for key in self._owed if not self._is_hushed(key))
+        self._owed -= set(due)
+        self._told_s |= dict.fromkeys(due, now)
+        return _sentence(view, due[0]) if due and not self.is_quiet else ""
+
+    def _is_again(self, key: str, now: float) -> bool:
+        told_s, after_s = self._told_s.get(key), self.rules.repeat_s
+        return told_s is not None and after_s is not None and now - told_s >= max(after_s, AGAIN_S)
+
+    def _is_hushed(self, key: str) -> bool:
+        if key == STALL and self.rules.lets_hang:
+            return False
+        return self.rules.is_quiet_at(self.minute())
 
     def rows(self, state: FeedState, width: int) -> list[Line]:
         """Return the banner, or nothing."""
@@ -110,7 +134,9 @@ def _banner(head: str, words: str, command: str, where: str, width: int) -> list
     does = f"{command}{f'   (on {where})' if where else ''}"
     room = width - len(head) - 1
     text = clean(words)
-    rows = wrap(text, room)[: MAX_ROWS - 1]
+    rows = wrap(text, room)
+    if len(rows) >= MAX_ROWS:  # what is cut off says so
+        rows = [*rows[: MAX_ROWS - 2], fit(" ".join(rows[MAX_ROWS - 2 :]), room).rstrip()]
     if does and len(rows[-1]) + len(does) + 3 <= room:
         rows[-1] += f" · {does}"
     elif does:

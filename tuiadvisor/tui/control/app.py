@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING  # noqa: E402
 
 from textual.screen import Screen  # noqa: E402
 
-from tuiadvisor.preferences import Preferences  # noqa: E402
+from tuiadvisor.preferences import AlertRules, Preferences, alert_rules  # noqa: E402
 from tuiadvisor.text import format as text_of  # noqa: E402
-from tuiadvisor.tui.contract.desk import DeskCommand, WantRuns  # noqa: E402
+from tuiadvisor.tui.contract.desk import DeskCommand, WantJobs, WantRuns  # noqa: E402
 from tuiadvisor.tui.contract.feed import CLOSED, FeedState, Quit, ReplayState, ViewFeed  # noqa: E402
 from tuiadvisor.tui.control import clipboard  # noqa: E402
 from tuiadvisor.tui.control.navigator import MESSAGE_S, Navigator  # noqa: E402
@@ -75,8 +75,9 @@ class Screens(WireApp, inherit_bindings=False):
         clock: Callable[[], float] = monotonic,
         on_drawn: Callable[[], None] | None = None,
         quiet: bool = False,
+        rules: Callable[[Preferences], AlertRules] = alert_rules,
     ) -> None:
-        """quiet: neither bell nor notification, whatever is preferred.
+        """rules: when the terminal may be rung; quiet: neither bell nor notification, whatever is preferred.
 
         desk: what lies beside the run; theme, ascii_only: None takes what is preferred, else reads them
         off the terminal; preferences_file: where changed ones are kept; on_drawn: called when the first frame is out.
@@ -96,7 +97,11 @@ class Screens(WireApp, inherit_bindings=False):
             clock=clock,
         )
         self.place.alerts.is_quiet = quiet or self.preferences.alerts == "quiet"
+        self.rules = rules
+        self.place.alerts.rules = rules(self.preferences)
         self._wanted: tuple[str, ...] = ()
+        self._wants_jobs = False
+        self.goes_back = False  # how the user left
         self.colour_theme = theme or self._preferred_theme()
         self.canvas = Canvas(self.draw)
         self.canvas.ascii_only = self._prefers_ascii() if ascii_only is None else ascii_only
@@ -163,6 +168,7 @@ class Screens(WireApp, inherit_bindings=False):
         self._use_units()
         if preferences.alerts != former.alerts:
             self.place.alerts.is_quiet = preferences.alerts == "quiet"
+        self.place.alerts.rules = self.rules(preferences)
         if preferences.refresh_s != former.refresh_s and self._ticks is not None:
             self._ticks.stop()
             self._ticks = self.set_interval(preferences.refresh_s, self.tick)
@@ -210,6 +216,9 @@ class Screens(WireApp, inherit_bindings=False):
         if self.beside is not None and wanted != self._wanted:
             self._wanted = wanted
             self.beside.command(WantRuns(wanted))
+        if self.beside is not None and self.place.page.wants_jobs != self._wants_jobs:
+            self._wants_jobs = self.place.page.wants_jobs
+            self.beside.command(WantJobs(self._wants_jobs))
 
     def draw(self) -> None:
         """Put everything on the canvas, which repaints the rows that changed."""
@@ -240,8 +249,9 @@ class Screens(WireApp, inherit_bindings=False):
         if self._answer_polls > 0:
             self.set_timer(ANSWER_POLL_S, self._poll_answer)
 
-    def leave(self) -> None:
-        """Quit at once."""
+    def leave(self, *, back: bool = False) -> None:
+        """Quit at once; back: to where the screens were opened from."""
+        self.goes_back = back
         self.feed.command(Quit())
         self.exit()
 
@@ -325,10 +335,14 @@ def run_app(
     preferences_file: str = "",
     on_drawn: Callable[[], None] | None = None,
     quiet: bool = False,
-) -> None:
-    """Show the screens until the user leaves. Raises TuiadvisorError where there is no usable terminal."""
+    rules: Callable[[Preferences], AlertRules] = alert_rules,
+) -> bool:
+    """Show the screens until the user leaves: whether by q, not by ^C, a signal or a lost terminal.
+
+    Raises TuiadvisorError where there is no usable terminal.
+    """
     terminal.require_terminal()
-    Screens(
+    screens = Screens(
         feed,
         desk=desk,
         first_page=first_page,
@@ -337,4 +351,7 @@ def run_app(
         preferences_file=preferences_file,
         on_drawn=on_drawn,
         quiet=quiet,
-    ).run()
+        rules=rules,
+    )
+    screens.run()
+    return screens.goes_back

@@ -40,6 +40,12 @@ def change_theme(place: Place) -> None:
     place.say(f"colours: {name} (, keeps them as a preference)")
 
 
+def where_to(_state: FeedState, page: Page) -> str:
+    """What was opened from home is left for home."""
+    desk = page.desk
+    return "Home" if desk.leads_home or (desk.can_attach and page.name != "home") else ""
+
+
 def nothing_to_open(state: FeedState, page: Page) -> str:
     """Enter needs something to open."""
     return "" if page.can_open(state) else "there is nothing to open here"
@@ -88,7 +94,8 @@ COMMANDS: Final = (
         "Quit",
         "leave at once; training goes on",
         "leaving",
-        lambda place: place.shell.leave(),
+        lambda place: place.quit(),
+        next_label=where_to,
     ),
     Command(
         "open",

@@ -51,9 +51,12 @@ def _replay_badge(phase: str, *, paused: bool) -> Span:
     return (" ║ REPLAY PAUSED ", "badge:paused") if paused else (" ▶ REPLAY ", "badge:replay")
 
 
-def header(state: FeedState, width: int) -> Line:
-    """Return the job in one row: label, ranks, hosts, software; the step flush right."""
+def header(state: FeedState, width: int, headline: str = "") -> Line:
+    """Return the job in one row: label, ranks, hosts, software; the step flush right. headline: said in place of it."""
     view = state.view
+    if headline:
+        said: list[Span] = [(" ● HOME ", "badge"), (" ", "header"), (clean(headline), "header_strong")]
+        return _over(Line(tuple(said)), Line(), width)
     left: list[Span] = [badge(state), (" ", "header")]
     if view is None:
         left.append(("tuiadvisor", "header_strong"))

@@ -132,7 +132,11 @@ class Navigator:
             return self.drawn
         notice = frame.notice(self.state, width, height) if self.page.of_run else []
         notice += frame.lost(self.state, width) if self.page.tells_losses else []
-        top = [frame.header(self.state, width), *self.alerts.rows(self.state, width), *notice]
+        top = [
+            frame.header(self.state, width, self.page.headline()),
+            *self.alerts.rows(self.state, width),
+            *notice,
+        ]
         bar = frame.replay_bar(self.state, width)
         self.ribbon_row = len(top)
         wanted = height >= ribbon.TALL or self.state.stretch is not None
@@ -171,8 +175,10 @@ class Navigator:
         """Take a key: quit first, then an open prompt, the intro card, the commands."""
         printable = character is not None and character.isprintable() and key != "space"
         pressed = character if character is not None and printable else key
-        if pressed in {"ctrl+c", "ctrl+q"} or (pressed == "q" and self.asking.prompt is None):
+        if pressed in {"ctrl+c", "ctrl+q"}:
             self.shell.leave()
+        elif pressed == "q" and self.asking.prompt is None:
+            self.quit()
         elif self.asking.key(key, character):
             pass
         elif self.intro is not None:
@@ -183,6 +189,13 @@ class Navigator:
             self.perform(self.table.by_key[pressed].name)
         elif printable:
             self.say(f"{pressed} does nothing here: ? shows the keys")
+
+    def quit(self) -> None:
+        """Leave what was opened from home for home, else leave the screens."""
+        if self.desk.can_attach and self.page.name != "home":
+            self.show("home")
+        else:
+            self.shell.leave(back=True)
 
     def paste(self, text: str) -> None:
         """Take pasted text into an open prompt."""

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Place
-    from tuiadvisor.views.comparison import Comparison, FindingChange, PhaseChange
+    from tuiadvisor.views.comparison import Comparison, FindingChange, PhaseChange, RunSide
 
 WIDTH = 80
+GAP = 2
 MARGIN = 1
 WIDE = 116  # columns from which two blocks stand side by side
 OUTCOMES = {
@@ -222,9 +223,11 @@ def _sides(comparison: Comparison) -> list[Line]:
     before, after = comparison.before, comparison.after
     rows = [
         ("", "before", "after"),
-        ("steady step", text_of.seconds(before.step_s), text_of.seconds(after.step_s)),
+        ("mean steady step", text_of.seconds(before.step_s), text_of.seconds(after.step_s)),
         ("95th percentile", text_of.seconds(before.p95_s), text_of.seconds(after.p95_s)),
         ("pauses included", text_of.seconds(before.every_step_s), text_of.seconds(after.every_step_s)),
+        ("as diagnose judges", text_of.seconds(before.judged_s), text_of.seconds(after.judged_s)),
+        ("  over its steps", _judged(before), _judged(after)),
         *_goodput(comparison),
         ("steady steps", text_of.count(before.num_steady_steps), text_of.count(after.num_steady_steps)),
         (
@@ -250,7 +253,17 @@ def _sides(comparison: Comparison) -> list[Line]:
             text_of.count(after.unit.num_collectives),
         ),
     ]
-    return [line("  ", (fit(name, 18), "dim"), _figure(old, 17), _figure(new, 17)) for name, old, new in rows]
+    width = max(len(text) for row in rows for text in row[1:]) + GAP
+    return [
+        line("  ", (fit(name, 18), "dim"), _figure(old, width), _figure(new, width))
+        for name, old, new in rows
+    ]
+
+
+def _judged(side: RunSide) -> str:
+    if side.judged_steps is None:
+        return text_of.UNKNOWN
+    return text_of.steps(*side.judged_steps).removeprefix("steps ")
 
 
 def _figure(text: str, width: int) -> Span:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text import placement
 from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.tui.contract.page import Page
 from tuiadvisor.tui.draw import bars
@@ -164,6 +165,7 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
         Line(tuple(bars.stacked_bar(rank.shares, width, named=True))),
         *_phase_rows(view, rank),
         *_device_rows(rank),
+        *_placement_rows(view, rank, width),
         BLANK,
         rule("at the gradient barrier", width, f"last step {text_of.count(rank.last_step)}"),
         _fact("arrives last in", text_of.share(rank.last_arrivals), " of the steps"),
@@ -213,6 +215,26 @@ def _device_rows(rank: RankRow) -> list[Line]:
     if rank.device is None:
         return []
     return [_fact("its device", sections.pace(rank.device), f", in {rank.device.num_steps} measured steps")]
+
+
+def _placement_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
+    """Where it may run and how far its device and the links are; nothing where nobody told."""
+    found = [one for one in view.placements if one.rank == rank.rank]
+    if not placement.placement_rows(found):
+        return []
+    one = found[0]
+    links = [link for link in view.links if link.rank == rank.rank]
+    return [
+        BLANK,
+        rule("where it is", width),
+        _fact("may run on", placement.cpus(one), f", memory {placement.memory(one)}"),
+        *([_fact("its device", placement.device(one), f", {placement.distance(one)}")] if one.device else []),
+        *([_fact("nearest card", placement.card(one), "")] if one.device else []),
+        *(
+            _fact(name, rate, f" of {ceiling} each way, busier way {mean}, at most {most}")
+            for name, _, rate, ceiling, mean, most in placement.link_rows(links)
+        ),
+    ]
 
 
 def _lateness(view: RunView, rank: RankRow, width: int) -> list[Line]:

@@ -28,6 +28,7 @@ MARGIN: Final = 1
 WIDE: Final = 110  # columns from which the causes stand beside the question
 WEIGHT_WIDTH: Final = 20
 MAX_CAUSES: Final = 8
+WEIGHTS: Final = "of 100, by loss explained and answers: where to look first, no probability"
 WORDS: Final = {"yes_no": ("yes", "no")}
 
 
@@ -129,6 +130,9 @@ class DialoguePage(Page):
             body = beside(self._asked(found, left), left, _causes(found.causes, room - left - 3), 3)
         else:
             body = [*self._asked(found, room), BLANK, *_causes(found.causes, room)]
+        judged = held.judged if held is not None else ""
+        if judged:
+            foot += [line((text, "dim")) for text in wrap(f"judged: {judged}", room)]
         rows = [*body, BLANK, *foot]
         return self.arranged([indent(crop(row, room), MARGIN) for row in rows], width, height)
 
@@ -150,12 +154,13 @@ class DialoguePage(Page):
 
 def _causes(causes: tuple[Cause, ...], width: int) -> list[Line]:
     rows = [rule("causes by weight", width, "before → now")]
+    rows += [line((text, "dim")) for text in wrap(WEIGHTS, width)]
     if not causes:
         return [*rows, line(("no finding whose cause is open", "dim"))]
     for cause in causes[:MAX_CAUSES]:
-        before = "" if cause.before is None else f"{text_of.share(cause.before)} → "
+        before = "" if cause.before is None else f"{text_of.weight(cause.before)} → "
         glyph, role = _moved(cause)
-        weight = fit(f"{before}{text_of.share(cause.now)}", WEIGHT_WIDTH - 2, "right")
+        weight = fit(f"{before}{text_of.weight(cause.now)}", WEIGHT_WIDTH - 2, "right")
         rows.append(
             line((fit(cause.words, width - WEIGHT_WIDTH), "text"), (weight, "strong"), (f" {glyph}", role))
         )
@@ -163,7 +168,7 @@ def _causes(causes: tuple[Cause, ...], width: int) -> list[Line]:
 
 
 def _moved(cause: Cause) -> tuple[str, str]:
-    if cause.before is None or text_of.share(cause.before) == text_of.share(cause.now):
+    if cause.before is None or text_of.weight(cause.before) == text_of.weight(cause.now):
         return " ", "dim"
     return ("▲", "bad") if cause.now > cause.before else ("▼", "good")
 

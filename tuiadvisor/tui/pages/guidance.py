@@ -189,7 +189,14 @@ class Guidance(Page):
     def _middle(self, stage: Stage, width: int) -> list[Line]:
         rows = [*(line((text, "accent")) for text in wrap(stage.question, width)), BLANK]
         if stage.evidence:
-            rows += [line((text, "dim")) for text in wrap(f"measured in {stage.evidence[0].window}", width)]
+            of = (
+                f"judged: {self.desk.session.judged}; "
+                if self.desk.session and self.desk.session.judged
+                else ""
+            )
+            rows += [
+                line((text, "dim")) for text in wrap(f"{of}measured in {stage.evidence[0].window}", width)
+            ]
         for item in stage.evidence:
             if item.text is None:
                 rows += bullet("?", f"{item.name}: unknown; measure: {item.measure}", width, "unknown")

@@ -7,15 +7,35 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import BLANK, Cell, Line, clean, crop, fit, indent, line, row, rule, to_ascii, wrap
+from tuiadvisor.text.line import (
+    BLANK,
+    Line,
+    clean,
+    crop,
+    fit,
+    fit_middle,
+    indent,
+    line,
+    rule,
+    to_ascii,
+    wrap,
+)
 from tuiadvisor.text.terminal import ascii_only
 from tuiadvisor.tui.contract.desk import Attach, ListJobs, ListRuns
 from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
-from tuiadvisor.tui.pages.runs import Columns, Runs, plain_runs
+from tuiadvisor.tui.pages.runs import (
+    DECISION_ROLES,
+    DECISIONS,
+    Columns,
+    Runs,
+    plain_runs,
+    plain_sentence,
+)
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
@@ -28,7 +48,11 @@ if TYPE_CHECKING:
 MARGIN = 1
 NAME_WIDTH = 16
 OWNER_WIDTH = 8
-WITH_COMMAND = 110  # columns from which the command has a place
+VERDICT_WIDTH = 10  # of its one word
+FILE_WIDTH = 24
+WITH_OWNER = 92  # columns from which owner and device have a place
+WITH_STEP = 130  # and the step, its time, and where it is recorded
+NOT_SEEN = "-"
 NONE_HERE = "no training on this machine: tuiadvisor run -- torchrun … starts one, tuiadvisor demo shows one"
 
 
@@ -53,6 +77,9 @@ def ask_attach(place: Place, key: str) -> None:
     if reason:
         place.say(reason)
         return
+    if entry.watched is not None:
+        place.shell.ask(Attach(entry.target))  # to look along: nothing is put into it
+        return
 
     def answer(typed: str) -> None:
         if typed.strip().lower() in {"y", "yes"}:
@@ -69,7 +96,9 @@ def why_not_attached(entry: JobEntry, *, can_attach: bool) -> str:
     """Return why enter does not attach here, or ""."""
     if not entry.is_running:
         return f"{entry.where}: it can be watched once it runs"
-    if not entry.is_ours:
+    if entry.watched is not None and not entry.watched.hub:
+        return "watched already; by whom is known once its recording was read: a moment"
+    if not entry.is_ours and entry.watched is None:
         return f"a training of user {entry.owner}: look as that user or as root"
     if not can_attach:
         return f"one run is open here: in another terminal, tuiadvisor watch {' '.join(entry.target)}"
@@ -83,9 +112,11 @@ class Home(Page):
     title = "Home"
     about = (
         "The trainings of this machine, your jobs in Slurm, the recordings of this folder. Enter on a training asks, "
-        "then attaches as tuiadvisor watch does; enter on a recording replays it. Dimmed: nobody watches it yet."
+        "then attaches as tuiadvisor watch does; where you watch it already, enter looks along and nothing more is "
+        "put into it. Enter on a recording replays it; q comes back here. Dimmed: not watched, so nothing is known."
     )
     is_screen = True
+    wants_jobs = True
     commands: ClassVar = (
         Command(
             "home", ("0",), "0", "Home", "what runs here, in Slurm, what was recorded", "screens", show_home
@@ -105,6 +136,17 @@ class Home(Page):
         super().__init__()
         self.rows_of_runs = Runs()
 
+    def headline(self) -> str:
+        """The machine, and how many of each there are."""
+        desk = self.desk
+        if desk.is_looking:
+            return desk.machine or "looking …"
+        here = sum(not each.slurm for each in desk.jobs)
+        parts = [desk.machine, text_of.count(here, "training")]
+        if len(desk.jobs) > here:
+            parts.append(f"{text_of.count(len(desk.jobs) - here, 'job')} of yours in Slurm")
+        return " · ".join(part for part in (*parts, text_of.count(len(desk.runs), "recording")) if part)
+
     def can_open(self, state: FeedState) -> bool:  # noqa: ARG002
         """Enter moves to the first row without a cursor."""
         return True
@@ -118,7 +160,7 @@ class Home(Page):
         desk, room = self.desk, width - 2 * MARGIN
         body = [*job_lines(desk, room), BLANK, *self._recordings(desk, room)]
         self.wanted = tuple(entry.path for entry in desk.runs if entry.state == "unread")[:height]
-        if self.cursor is None and (first := first_target(desk)):
+        if self.cursor is None and not desk.is_looking and (first := first_target(desk)):
             self.cursor = first
         below = self._below(desk, room)
         rows = [indent(crop(each, room), MARGIN) if each.spans else each for each in body]
@@ -139,12 +181,13 @@ class Home(Page):
     def _below(self, desk: DeskState, width: int) -> list[Line]:
         job = next((each for each in desk.jobs if self.cursor == ("job", each.key)), None)
         run = next((each for each in desk.runs if self.cursor == ("run", each.path)), None)
-        said = ""
+        said: list[str] = []
         if job is not None:
-            said = job.command or f"tuiadvisor watch {' '.join(job.target)}"
+            said = [job.watched.sentence if job.watched is not None else "", job.command]
+            said = said if any(said) else [f"tuiadvisor watch {' '.join(job.target)}"]
         elif run is not None:
-            said = run.problem or run.sentence or run.path
-        texts = wrap(clean(said), width)[:2] if said else []
+            said = [run.problem or run.sentence or run.path]
+        texts = [text for each in said if each for text in wrap(clean(each), width)][:2]
         rows = [rule("selected", width), *(line((text, "text")) for text in texts)]
         rows += [BLANK] * (3 - len(rows))
         return [indent(crop(each, width), MARGIN) if each.spans else each for each in rows]
@@ -161,57 +204,121 @@ def job_lines(desk: DeskState, width: int) -> list[Line]:
     """Return the trainings of this machine, then those in Slurm where there are any."""
     here = [each for each in desk.jobs if not each.slurm]
     queued = [each for each in desk.jobs if each.slurm]
+    columns = JobColumns(width)
     rows = [rule("running here", width, desk.jobs_note or text_of.count(len(here), "training"))]
     if here:
-        rows += [_head(width), *(_job_line(each, width) for each in here)]
+        rows += [columns.head(), *(_job_line(each, columns) for each in here)]
     else:
         rows += [line((text, "dim")) for text in wrap("looking …" if desk.is_looking else NONE_HERE, width)]
     if queued or desk.slurm_note:
         rows += [BLANK, rule("yours in Slurm", width, text_of.count(len(queued), "job"))]
         rows += [line((text, "dim")) for text in wrap(clean(desk.slurm_note), width)[:2]]
-        rows += [_job_line(each, width) for each in queued]
+        rows += [_job_line(each, columns) for each in queued]
     return rows
 
 
-def _head(width: int) -> Line:
-    cells = [
-        Cell("", 1),
-        Cell("job", NAME_WIDTH, "dim"),
-        Cell("owner", OWNER_WIDTH, "dim"),
-        Cell("ranks", 6, "dim", "right"),
-        Cell("on", 4, "dim"),
-        Cell("since", 8, "dim", "right"),
-        Cell("", 1),
-        Cell("watched", 24, "dim"),
-    ]
-    if width >= WITH_COMMAND:
-        cells.append(Cell("command", 7, "dim"))
-    return row(tuple(cells))
+class JobColumns:
+    """Which columns there is room for: owner, device, step and file go before the verdict does."""
+
+    def __init__(self, width: int) -> None:
+        self.with_owner = width >= WITH_OWNER
+        self.with_step = width >= WITH_STEP
+        fixed = 2 + NAME_WIDTH + 1 + 7 + 9 + 9
+        fixed += (OWNER_WIDTH + 1 + 5) * self.with_owner + (10 + 9) * self.with_step
+        self.file = FILE_WIDTH if self.with_step else 0
+        self.verdict = max(width - fixed - self.file - (self.file > 0), VERDICT_WIDTH)
+
+    def head(self) -> Line:
+        """Return the head of the table."""
+        return Line((("  ", "dim"), *((text, "dim") for text, _ in self.row(_HEAD))))
+
+    def row(self, told: _Told) -> list[Span]:
+        """Return a row's cells, each with a blank behind."""
+        plain = told.role
+        spans: list[Span] = [(fit(told.label, NAME_WIDTH) + " ", "strong" if told.is_strong else plain)]
+        if self.with_owner:
+            spans += [(fit(told.owner, OWNER_WIDTH) + " ", plain)]
+        spans += [(fit(told.ranks, 6, "right") + " ", plain)]
+        if self.with_owner:
+            spans += [(fit(told.device, 4) + " ", plain)]
+        spans += [(fit(told.since, 8, "right") + " ", plain)]
+        if self.with_step:
+            spans += [(fit(told.step, 9, "right") + " ", plain), (fit(told.step_s, 8, "right") + " ", plain)]
+        spans += [(fit(told.steps_s, 8, "right") + " ", plain)]
+        word = fit(told.word, VERDICT_WIDTH) if told.word else ""
+        spans += [(word, told.word_role), (fit(told.sentence, self.verdict - len(word)), told.sentence_role)]
+        if self.file:
+            spans += [(" " + fit_middle(told.file, self.file), "dim")]
+        return spans
 
 
-def _job_line(entry: JobEntry, width: int) -> Line:
-    told, role = "not watched: enter asks", "dim"
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A row's cells as text."""
+
+    label: str
+    owner: str
+    ranks: str
+    device: str
+    since: str
+    step: str
+    step_s: str
+    steps_s: str
+    word: str
+    sentence: str
+    file: str
+    role: str = "dim"
+    word_role: str = "dim"
+    sentence_role: str = "dim"
+    is_strong: bool = False
+
+
+_HEAD = _Told(
+    "job", "owner", "ranks", "on", "since", "to step", "step", "steps/s", "", "verdict", "recorded in"
+)
+
+
+def _job_line(entry: JobEntry, columns: JobColumns) -> Line:
+    watched = entry.watched
+    decision = watched.decision if watched is not None else None
+    told = _Told(
+        clean(entry.label),
+        clean(entry.owner),
+        entry.slurm or text_of.count(entry.num_ranks),
+        entry.device,
+        entry.since,
+        NOT_SEEN if watched is None else text_of.count(watched.last_step),
+        NOT_SEEN if watched is None else text_of.seconds(watched.step_s),
+        NOT_SEEN if watched is None or watched.steps_s is None else f"{watched.steps_s:.3g}",
+        DECISIONS[decision] if decision else "",
+        _said(entry),
+        _file(entry),
+        "text" if entry.is_watched or watched is not None else "dim",
+        DECISION_ROLES.get(decision or "", "bad" if decision == "hang" else "dim"),
+        "text" if decision else "dim",
+        entry.is_watched or watched is not None,
+    )
+    mark: Span = ("▶ ", "good") if told.is_strong else ("  ", "dim")
+    return Line((mark, *columns.row(told)), ("job", entry.key))
+
+
+def _said(entry: JobEntry) -> str:
+    watched = entry.watched
+    if watched is not None:
+        if watched.share < 1:
+            return f"reading what was recorded: {text_of.share(watched.share)}"
+        return clean(plain_sentence(watched))
     if entry.is_watched:
-        told, role = "● watched", "good"
-    elif not entry.is_ours:
-        told = "another user's"
-    elif entry.slurm:
-        told = entry.where
-    plain = "text" if entry.is_watched else "dim"
-    ranks = entry.slurm or text_of.count(entry.num_ranks)
-    spans: list[Span] = [
-        ("▶" if entry.is_watched else " ", "good"),
-        (" ", "text"),
-        (fit(clean(entry.label), NAME_WIDTH) + " ", "strong" if entry.is_watched else plain),
-        (fit(clean(entry.owner), OWNER_WIDTH) + " ", plain),
-        (fit(ranks, 6, "right") + " ", plain),
-        (fit(entry.device, 4) + " ", plain),
-        (fit(entry.since, 8, "right") + "   ", plain),
-        (fit(told, 24) + " ", role),
-    ]
-    if width >= WITH_COMMAND:
-        spans.append((clean(entry.command), "dim"))
-    return crop(Line(tuple(spans), ("job", entry.key)), width)
+        return "watched, but by no hub of yours here"
+    if not entry.is_ours:
+        return "another user's"
+    return entry.where if entry.slurm else "not watched: enter asks"
+
+
+def _file(entry: JobEntry) -> str:
+    if entry.watched is None:
+        return NOT_SEEN
+    return clean(entry.watched.recording) or "not kept"
 
 
 def plain_home(desk: DeskState, runs: tuple[RunEntry, ...], title: str) -> str:

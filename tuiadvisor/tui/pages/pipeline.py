@@ -18,12 +18,15 @@ from tuiadvisor.text.wording import (
     why_no_chart,
     why_no_pipeline,
 )
-from tuiadvisor.tui.contract.page import Page, opening
+from tuiadvisor.tui.contract.desk import Scale
+from tuiadvisor.tui.contract.page import Command, Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages.waiting import waiting
+from tuiadvisor.tui.pages.what_if import num_places, what_if_lines
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
+    from tuiadvisor.tui.contract.page import Place
     from tuiadvisor.views.pipeline import PipelineStage, PipelineView
     from tuiadvisor.views.run_view import ChainLink, RunView
 
@@ -40,6 +43,29 @@ PARTS = (
 )
 
 
+def next_place(place: Place) -> None:
+    """The next place of the slider; the last one needs the sizes around this run."""
+    page, view = place.at(Pipeline), place.state.view
+    if view is None:
+        return
+    if place.page is not page:
+        place.show_page(page)
+    page.chosen = (page.chosen + 1) % num_places(view)
+    if page.chosen > len(view.prospects) and place.desk.scaling is None:
+        place.shell.ask(Scale())
+    if not page.chosen:
+        place.say("the step as it is")
+
+
+def no_step(state: FeedState, _page: Page) -> str:
+    """What is not there cannot be changed."""
+    return (
+        ""
+        if state.view is not None and state.view.step.median_s is not None
+        else "no steady step was seen yet"
+    )
+
+
 class Pipeline(Page):
     """The third screen."""
 
@@ -54,9 +80,23 @@ class Pipeline(Page):
     may_be_first = True
     commands: ClassVar = (
         opening("pipeline", "3", "Pipeline", "a step by stage and micro-batch, or its chain"),
+        Command(
+            "what_if",
+            ("i",),
+            "i",
+            "What if",
+            "the step if one thing were changed: a rank fixed, more buckets, half the devices",
+            "screens",
+            next_place,
+            no_step,
+        ),
     )
     terms = ("stages", "micro_batches", "bubble", "ideal", "uneven")
-    keys = ("open", "overview", "ranks", "help", "pause", "quit")
+    keys = ("open", "what_if", "overview", "ranks", "help", "pause", "quit")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chosen = 0  # of the slider: 0 is the step as it is
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return the chart of a pipeline, or the chain of any other job."""
@@ -65,7 +105,9 @@ class Pipeline(Page):
             self.targets = []
             return waiting(state, width, height)
         room = width - 2
-        rows = _chain(view, room) if view.pipeline is None else pipeline_lines(view.pipeline, room)
+        rows = what_if_lines(view, self.desk, self.chosen, room)
+        rows += [BLANK] if rows else []
+        rows += _chain(view, room) if view.pipeline is None else pipeline_lines(view.pipeline, room)
         return self.arranged([indent(each, 1) if each.spans else each for each in rows], width, height)
 
 

@@ -49,6 +49,11 @@ def _by_state(row: Any) -> tuple[float | str, int]:
     return (float(-row.num_outliers), row.ranks[0])
 
 
+def by_suspicion(row: RankRow) -> tuple[bool, float, float, int]:
+    """Who is named first, then who is furthest behind."""
+    return (not row.is_culprit, -(row.behind_s or 0.0), -(row.caused_wait_s or 0.0), row.rank)
+
+
 SORTS: dict[str, Callable[[Any], tuple[float | str, int]]] = {
     "rank": lambda row: (0.0, _first_rank(row)),
     "caused wait": _largest_first("caused_wait_s"),
@@ -114,7 +119,7 @@ def listed(view: RunView, choice: Choice) -> RankList:
     kept = {str(row.rank): row for row in view.ranks if row.rank in named or passes(row, wanted)}
     outliers = sorted(
         (row for row in kept.values() if row.is_outlier or row.is_culprit),
-        key=lambda row: (not row.is_culprit, -(row.caused_wait_s or 0.0), row.rank),
+        key=by_suspicion,
     )
     if grouping is None:
         rows = choice.sorted(kept.values())

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Place
+    from tuiadvisor.views.job_list import Watched
     from tuiadvisor.views.run_list import RunEntry
 
 MARGIN = 1
@@ -260,7 +261,7 @@ def _spark(entry: RunEntry, width: int) -> list[Span]:
     return list(bars.spark_line(entry.spark, width).spans)
 
 
-def plain_sentence(entry: RunEntry) -> str:
+def plain_sentence(entry: RunEntry | Watched) -> str:
     """Return the verdict's sentence without the decision, which stands before it."""
     word, colon, rest = entry.sentence.partition(":")
     return rest.strip() if colon and word.lower() == (entry.decision or "") else entry.sentence

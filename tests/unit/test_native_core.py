@@ -1,0 +1,420 @@
+"""The native core tells what the reference tells: same rows of the same notes, same steps of a program."""
+
+from __future__ import annotations
+
+import gc
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import native_core
+import pytest
+from patience import PATIENCE_S
+from probing import assert_sums_to_step, probed
+
+from tuiadvisor.events import StepFlag
+from tuiadvisor.phases import PHASES
+from tuiadvisor_probes import books, native, phases, ring, step_record
+
+torch = pytest.importorskip("torch")
+
+NUM_STEPS = 24
+CLOCKLESS = (
+    "step",
+    "micro_steps",
+    "samples",
+    "tokens",
+    "observed",
+    "group_seq",
+    "num_collectives",
+    "comm_bytes",
+)
+# Told by time, and so by chance: a collection that took long.
+BY_CHANCE = StepFlag.GC
+
+
+@pytest.fixture
+def core() -> Any:
+    """The module, loaded into this process as a probe loads it."""
+    if why_not := native_core.why_not():
+        pytest.skip(f"no native core: {why_not}")
+    return native.load(native_core.content())
+
+
+# Books: the same notes, row by row and bit by bit.
+
+
+def noted(seed: int) -> Iterator[tuple[int, Any]]:
+    """Notes of some steps: nested phases, moved time, barriers, hidden communication, measured steps."""
+    chance = random.Random(seed)  # noqa: S311 - synthetic data
+    now, step = 1_000, 0
+    for _ in range(chance.randrange(200, 400)):
+        now += chance.randrange(0, 10**7)
+        what = chance.random()
+        if what < 0.9:
+            yield chance.randrange(phases.NUM_PHASES) | chance.randrange(4) << 4, now
+        elif what < 0.93:
+            yield (
+                books.LATER,
+                (("move", "hide")[chance.randrange(2)], chance.randrange(10**6)),
+            )
+        else:
+            rest = (
+                *(chance.randrange(-1, 1 << 40) for _ in range(5)),
+                chance.randrange(256),
+                *(chance.randrange(10**7) for _ in range(2)),
+                chance.randrange(3),
+                chance.randrange(10**6),
+                chance.randrange(12),
+            )
+            said, momentary = chance.randrange(1 << 10), 1 << phases.FORWARD
+            yield books.CLOSED, (now, step, said, momentary, chance.randrange(3), rest)
+            step += 1
+
+
+def told(kept: Any, notes: list[tuple[int, Any]]) -> None:
+    """The notes into these books, half a note at a time or whole, as hooks do."""
+    log: Any = kept if hasattr(kept, "append") else []
+    for bits in (1, 1 << 2, 1 << 3 | books.COUNTS_MICRO_STEP):
+        kept.group(bits)
+    for number, value in notes:
+        if number == books.LATER:
+            name, duration = value
+            arguments = (duration, phases.BACKWARD, phases.COMM_EXPOSED) if name == "move" else (duration,)
+            log.extend((books.LATER, (getattr(kept, name), arguments)))
+        elif number == books.CLOSED:
+            log.extend((number, value))
+        else:
+            log.append(number)
+            log.append(value)
+        kept.book(log)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_same_notes_make_the_same_records(core: Any, seed: int, tmp_path: Path) -> None:
+    """Both into a ring of their own, which wraps; then the files are the same, and what decides on later steps."""
+    notes = list(noted(seed))
+    files, decisions = [], []
+    for name, kept in (("python", books.Books(1_000)), ("native", core.Books(1_000))):
+        path = tmp_path / name
+        ring.create_ring_file(str(path), 8, 8)
+        writer, cost = ring.RingWriter(str(path)), step_record.OwnCost()
+        cost.unbooked_ns = 12_345
+        cost.closing_ns.add(77)
+        cost.transition_ns.add(500)
+        told(kept, notes)
+        if name == "python":
+            decisions.append(step_record.write(writer, kept.kept, cost, 99))
+        else:
+            decisions.append(kept.write(writer, cost, writer.map, writer.step_capacity, writer.num_steps, 99))
+        prices = [cost.transition_ns.value, cost.in_detail_ns.value, cost.unbooked_ns, writer.num_steps]
+        books_left = [kept.totals, kept.seen, kept.comm_before_ns, kept.phase, kept.num_transitions]
+        decisions[-1] += prices + books_left
+        writer.close()
+        files.append(path.read_bytes())
+    assert decisions[0] == decisions[1]
+    assert len(decisions[0]) > 9, "a seed without an ended step shows nothing"
+    assert files[0] == files[1]
+
+
+def test_books_refuse_what_is_no_note(core: Any) -> None:
+    """An error of ours is an exception, which the guard catches, and never a write beside the books."""
+    kept = core.Books(1_000)
+    for number, value, error in (
+        (15, 2_000, ValueError),
+        (-7, 2_000, ValueError),
+        (0, "now", TypeError),
+        (books.CLOSED, (1, 2), TypeError),
+        (books.LATER, ("no function", ()), TypeError),
+        (1 << 80, 0, OverflowError),
+    ):
+        with pytest.raises(error):
+            kept.extend((number, value))
+    with pytest.raises(IndexError):
+        kept.move(1, 0, phases.NUM_PHASES)
+    ended = (2_000, 0, 0, 0, 0, (0,) * 11)
+    with pytest.raises(RuntimeError, match="nobody wrote"):
+        told(kept, [(books.CLOSED, ended)] * 10_000)
+    with pytest.raises(ValueError, match="groups"):
+        list(map(kept.group, range(10_000)))
+
+
+def test_a_ring_shorter_than_it_says_is_not_written(core: Any, tmp_path: Path) -> None:
+    """The capacity is the writer's word; the mapping's length decides."""
+    ring.create_ring_file(str(tmp_path / "ring"), 8, 8)
+    writer, kept = ring.RingWriter(str(tmp_path / "ring")), core.Books(1_000)
+    kept.extend((books.CLOSED, (2_000, 0, 0, 0, 0, (0,) * 11)))
+    for capacity, index in ((1 << 20, 0), (0, 0), (8, -1), (-1, 0)):
+        with pytest.raises(ValueError, match="shorter"):
+            kept.write(writer, step_record.OwnCost(), writer.map, capacity, index, -1)
+    writer.close()
+
+
+# Whole programs: what a step is, what was seen in it and how much it counted does not depend on the core.
+
+
+class Batches(torch.utils.data.Dataset):  # type: ignore[misc]
+    """Batches as they are: the loader passes them on."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+    def __len__(self) -> int:
+        return 1_000
+
+    def __getitem__(self, _index: int) -> Any:
+        return self.make()
+
+
+def loop(
+    make: Callable[[], Any],
+    use: Callable[[Any, Any], Any],
+    *,
+    optimizers: int = 1,
+    micro_steps: int = 1,
+    evaluates: int = 0,
+    raises: bool = False,
+) -> Callable[[int], None]:
+    """A training: batches by make(), loss by use(model, batch)."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    parts = [torch.optim.SGD(half.parameters(), lr=1e-3) for half in model[:optimizers]]
+    if optimizers == 1:
+        parts = [torch.optim.SGD(model.parameters(), lr=1e-3)]
+    batches = iter(torch.utils.data.DataLoader(Batches(make), batch_size=None))
+
+    def train(num_steps: int) -> None:
+        for number in range(num_steps):
+            for _ in range(micro_steps):
+                use(model, next(batches)).backward()
+            for optimizer in parts:
+                if raises and number % 3 == 0:
+                    with pytest.raises(ZeroDivisionError):
+                        optimizer.step(lambda: 1 / 0)
+                optimizer.step()
+            if evaluates and number % evaluates == 0:
+                model.eval()
+                with torch.no_grad():
+                    model(torch.zeros(2, 4))
+                model.train()
+
+    return train
+
+
+def closure_loop() -> Callable[[int], None]:
+    """Model and data inside the optimizer's closure, several times a step."""
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+    batches = iter(torch.utils.data.DataLoader(Batches(lambda: torch.ones(5, 4)), batch_size=None))
+
+    def train(num_steps: int) -> None:
+        for _ in range(num_steps):
+            batch = next(batches)
+
+            def closure(batch: Any = batch) -> Any:
+                optimizer.zero_grad()
+                loss = model(batch).square().mean()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+
+    return train
+
+
+def plain(model: Any, batch: Any) -> Any:
+    """A loss."""
+    return model(batch if isinstance(batch, torch.Tensor) else batch[0]).sum()
+
+
+def of_ids(model: Any, batch: Any) -> Any:
+    """A loss of token ids."""
+    return model(batch["input_ids"].float()).sum()
+
+
+PROGRAMS: dict[str, Callable[[], Callable[[int], None]]] = {
+    "tensors": lambda: loop(lambda: torch.ones(3, 4), plain),
+    "tuples": lambda: loop(lambda: (torch.ones(3, 4), torch.ones(3)), plain),
+    "token ids": lambda: loop(
+        lambda: {"mask": torch.ones(3, 4), "input_ids": torch.ones(3, 4).long()}, of_ids
+    ),
+    "nested": lambda: loop(lambda: [[torch.ones(3, 4)]], lambda model, batch: model(batch[0][0]).sum()),
+    "no tensor": lambda: loop(lambda: "text", lambda model, _: model(torch.ones(1, 4)).sum()),
+    "of no dimension": lambda: loop(
+        lambda: torch.tensor(1.0), lambda model, _: model(torch.ones(1, 4)).sum()
+    ),
+    "micro-steps": lambda: loop(lambda: (torch.ones(3, 4),), plain, micro_steps=3),
+    "two optimizers": lambda: loop(lambda: (torch.ones(3, 4),), plain, optimizers=2),
+    "evaluation": lambda: loop(lambda: (torch.ones(3, 4),), plain, evaluates=7),
+    "steps that raise": lambda: loop(lambda: (torch.ones(3, 4),), plain, raises=True),
+    "closures": closure_loop,
+}
+
+
+def rows(program: Callable[[int], None], folder: Path) -> list[dict[str, int]]:
+    """Of a training that is watched from its fifth step on, and then no more."""
+    program(5)
+    with probed(folder, budget_ppm=0) as observed:
+        program(NUM_STEPS)
+    program(2)
+    return observed.steps
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_same_program_makes_the_same_steps(
+    core: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts, flags, what was seen and which phases there were; and in each row the parts are the whole."""
+    seen = {}
+    for which in ("python", "native"):
+        monkeypatch.setenv("TUIADVISOR_NATIVE", str(int(which == "native")))
+        seen[which] = rows(PROGRAMS[name](), tmp_path)
+        for row in seen[which]:
+            assert_sums_to_step(row)
+    assert len(seen["python"]) == len(seen["native"]) >= NUM_STEPS - 1
+    for reference, row in zip(seen["python"], seen["native"], strict=True):
+        assert {name: reference[name] for name in CLOCKLESS} == {name: row[name] for name in CLOCKLESS}
+        assert reference["flags"] & ~BY_CHANCE == row["flags"] & ~BY_CHANCE
+        assert (reference["arrive_ns"] == -1) == (row["arrive_ns"] == -1)
+        assert there(reference) == there(row)
+
+
+def there(row: dict[str, int]) -> set[str]:
+    """Names of the phases that the step had time in; borders of the same moment have none, and `other` is the rest."""
+    return {name for name in PHASES if row[f"{name}_ns"] > 0 and name != "other"}
+
+
+def test_exceptions_and_arguments_pass(core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host's call gets what it was given, and what it raises comes out as it is, its traceback through us."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+
+    class Odd(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, *args: Any, fail: str = "", **kwargs: Any) -> Any:
+            if fail:
+                raise KeyError(fail)
+            return self.layer(args[0]), args, kwargs
+
+    model = Odd()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    value = torch.ones(2, 4)
+    with probed(tmp_path, budget_ppm=0) as observed:
+        for _ in range(8):
+            loss, args, kwargs = model(value, 1, two=2)
+            assert args[0] is value
+            assert (args[1], kwargs) == (1, {"two": 2})
+            loss.sum().backward()
+            optimizer.step()
+            with pytest.raises(KeyError, match="why"):
+                model(value, fail="why")
+            with pytest.raises(RuntimeError, match="grad"):
+                torch.autograd.backward(torch.zeros(1))
+        assert {"ok"} == {observed.info["hooks"][name] for name in ("backward", "optimizer", "forward_root")}
+
+
+def test_a_core_that_cannot_be_loaded_leaves_the_reference(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damaged, of another machine, empty: the probe comes up with Python's hooks and says why."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "0")  # what the file says is the test's own
+    content = native_core.content()
+    name = core.BUILD.encode()  # another one: of this build, the process has a library already
+    other = bytearray(content.replace(name, name[::-1]))
+    other[18:20] = (183 if content[18] != 183 else 62).to_bytes(2, "little")  # e_machine: aarch64
+    program = loop(lambda: torch.ones(3, 4), plain)
+    whole = native.packed(content)
+    swapped = whole[:-2000] + whole[-1000:] + whole[-2000:-1000]
+    damaged = (b"", b"no library", content, whole[: len(whole) // 2], swapped, native.packed(bytes(other)))
+    for number, bad in enumerate(damaged):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.setattr(
+            "probing.write_native", lambda where, bad=bad: (where / "native.bin").write_bytes(bad)
+        )
+        with probed(folder) as observed:
+            program(3)
+        assert observed.info["core"] == "python"
+        assert "ImportError" in observed.info["core_why"]
+        assert len(observed.steps) >= 2
+
+
+def test_other_threads_and_forked_children_are_not_listened_to(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loader's workers are forked with the hooks in them; a thread that only infers is nobody's step."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    ended = threading.Event()
+
+    def infer() -> None:
+        while not ended.wait(0.001):
+            with torch.no_grad():
+                model(torch.ones(1, 4))
+
+    data = torch.utils.data.TensorDataset(torch.ones(60, 4))
+    with probed(tmp_path, budget_ppm=0) as observed:
+        stranger = threading.Thread(target=infer)
+        stranger.start()
+        loader = torch.utils.data.DataLoader(
+            data, batch_size=3, num_workers=1, multiprocessing_context="fork"
+        )
+        for (batch,) in loader:
+            model(batch).sum().backward()
+            optimizer.step()
+        ended.set()
+        stranger.join()
+    assert 20 - 1 <= len(observed.steps) <= 20
+    assert {3} == {row["samples"] for row in observed.steps[1:]}
+    assert not any(row["eval_ns"] for row in observed.steps)
+
+
+SUBINTERPRETER = """
+import sys
+sys.path.insert(0, {probes!r})
+import _xxsubinterpreters as interpreters
+source = '''
+import sys
+sys.path.insert(0, {probes!r})
+from tuiadvisor_probes import native
+try:
+    native.load(open({core!r}, "rb").read())
+except ImportError as error:
+    print("refused:", error)
+'''
+interpreters.run_string(interpreters.create(), source)
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the module has another name from Python 3.13 on")
+def test_subinterpreters_are_refused(core: Any) -> None:
+    """The core's buffers and its idea of a training thread are the main interpreter's."""
+    probes = str(Path(native.__file__).parents[1])
+    program = SUBINTERPRETER.format(probes=probes, core=str(native_core.path()))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert "refused: the native core is for the main interpreter alone\n" == done.stdout
+
+
+def test_hooks_and_clock_go_with_the_probe(
+    core: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a detach and a collection no object of the core is left, and a second attach maps no second library."""
+    monkeypatch.setenv("TUIADVISOR_NATIVE", "1")
+    program = loop(lambda: torch.ones(3, 4), plain)
+    for _ in range(3):
+        with probed(tmp_path):
+            program(4)
+    gc.collect()
+    left = [one for one in gc.get_objects() if type(one).__module__ == "_tuiadvisor_core"]
+    assert left == []
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    libraries = {line.split(maxsplit=5)[4] for line in maps if "memfd:_tuiadvisor" in line}
+    assert len(libraries) == 1, libraries

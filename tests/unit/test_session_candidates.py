@@ -1,0 +1,152 @@
+"""Changes as purchases, the seven questions, workloads beside each other, energy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from synthetic_run import MS, Fault, Job, final_view, folded
+from test_advisor_deviceclocks import recorded
+from test_device_counters import gpu
+from test_session_conduct import LATE, held, view
+
+from tuiadvisor.session.candidates import candidates, gain_of
+from tuiadvisor.session.conclusions import workload_words
+from tuiadvisor.session.conduct import Recorded, Session
+from tuiadvisor.session.evidence import facts
+from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.levers import levers
+from tuiadvisor.session.material import gather
+
+PRICED = Intent(remaining_steps=1e6, price_per_device_hour=2.0, engineer_hour_price=80.0)
+
+
+def texts(session: Session, pattern: str) -> dict[str, str | None]:
+    """Evidence of a stage by name; of several of one name the last."""
+    stage = next(one for one in session.stages if one.pattern == pattern)
+    return {item.name: item.text for item in stage.evidence}
+
+
+def gathered(intent: Intent, answers: dict[str, str | float] | None = None):  # noqa: ANN201
+    run = view((LATE,))
+    return gather(facts("late.rec", run), (), run.verdict, intent, answers or {})
+
+
+def test_each_change_has_its_own_bill() -> None:
+    """Net saving is what the devices' hours cost less the engineer's, at both ends of the measured interval."""
+    material = gathered(PRICED)
+    assert material.candidates
+    case, run = material.case, material.run
+    assert case.num_devices is not None
+    assert run.step_s is not None
+    for one in material.candidates:
+        assert one.gain_s is not None
+        assert 0 < one.gain_s.low <= one.gain_s.expected <= one.gain_s.high < run.step_s
+        assert one.net is not None
+        assert one.saved_h is not None
+        assert one.effort_hours is not None
+        left_h = (case.hours_now or 0.0) - one.effort_hours
+        assert one.saved_h.low == pytest.approx(left_h * one.gain_s.low / run.step_s)
+        assert one.net.low == pytest.approx(
+            one.saved_h.low * case.num_devices * 2.0 - 80.0 * one.effort_hours
+        )
+    nets = [one.net.low for one in material.candidates if one.net and not one.why_not]
+    assert nets == sorted(nets, reverse=True)
+
+
+def test_planned_runs_pay_for_a_change_that_this_run_does_not() -> None:
+    """Some hours are left: only runs to come can pay for it; the decision moves with them."""
+    short = replace(PRICED, engineer_hour_price=300.0)
+    answers: dict[str, str | float] = {"effort_hours": 2.0}
+    alone, planned = gathered(short, answers), gathered(replace(short, planned_runs=300.0), answers)
+    (own,) = [one for one in alone.candidates if one.is_stated]
+    assert own.why_not == "it costs more than it saves"
+    assert own.pays_below_h is not None
+    assert own.pays_below_h < 2.0
+    assert own.net is not None
+    assert own.net.expected == pytest.approx((own.pays_below_h - 2.0) * 300.0)
+    # What a rule's word says of hours refuses nothing.
+    assert not any(one.why_not for one in alone.candidates if not one.is_stated)
+    assert not any(one.why_not for one in planned.candidates)
+    assert alone.candidates[0].saved_h is not None
+    assert planned.candidates[0].saved_h is not None
+    decided = [
+        held(Recorded("late.rec", view((LATE,))), intent=one, answers=answers).decision.decision
+        for one in (short, replace(short, planned_runs=300.0))
+    ]
+    assert decided == ["stop", "tune"]
+
+
+def test_an_interval_that_reaches_zero_is_below_the_cut_off() -> None:
+    material = gathered(PRICED)
+    (finding, *_) = material.run.findings
+    nothing = replace(finding, evidence={**finding.evidence, "speedup_low": 0.99})
+    unknown = replace(finding, evidence={})
+    for odd, why in ((nothing, "may be nothing"), (unknown, "unknown")):
+        run = replace(material.run, findings=(odd,))
+        found = candidates(run, material.case, levers(run, {}, ()))
+        assert found
+        assert all(why in one.why_not for one in found)
+    assert gain_of(unknown, material.run.step_s) is None
+
+
+def test_what_is_not_stated_is_named_and_gives_no_net() -> None:
+    session = held(Recorded("late.rec", view((LATE,))))
+    stage = next(one for one in session.stages if one.pattern == "P5")
+    assert ("net saving", "tuiadvisor intent --set remaining_steps=N") in stage.unknown
+    assert all("net " not in (item.text or "") for item in stage.evidence if item.name.startswith("change"))
+
+
+def test_the_card_answers_seven_questions_and_leaves_open_what_nobody_saw() -> None:
+    shown = texts(held(Recorded("late.rec", view((LATE,))), answers={"reproducible": "no"}), "P5")
+    asked = {name: text for name, text in shown.items() if name[0].isdecimal()}
+    assert "rank 2" in (asked["2 where is the bottleneck?"] or "")
+    assert "risk low" in (asked["5 what is the lowest-risk fix?"] or "")
+    assert "fix that first" in (asked["7 can we reproduce it?"] or "")
+    stage = next(one for one in held(Recorded("late.rec", view((LATE,)))).stages if one.pattern == "P5")
+    assert {"6 did goodput improve?", "7 can we reproduce it?"} <= {what for what, _ in stage.unknown}
+
+
+def test_a_healthy_run_has_no_change_and_no_card() -> None:
+    assert not texts(held(Recorded("a.rec", view(()))), "P5")
+
+
+def test_other_workloads_stand_beside_this_one_and_are_not_ranked() -> None:
+    """Another size of model: refused as an alternative, shown with measures of its own."""
+    small, large = view((LATE,)), final_view(Job(num_steps=250, faults=(Fault("backward", None, 20 * MS),)))
+    one, other = facts("small", small, 1000, 3), facts("large", large, 9000, 3)
+    material = gather(
+        one, (other,), small.verdict, Intent(price_per_device_hour=2.0, device_power_w=500.0), {}
+    )
+    assert [found.name for found in material.different] == ["large"]
+    assert material.case.moves == ()
+    words = workload_words(other, 2.0, 500.0)
+    assert other.step_s is not None
+    hours = 4 * other.step_s * 1000 / 3600
+    assert f"1000 steps take {hours:.3g} device-hours, cost {2 * hours:,.2f}, {hours / 2:.3g} kWh" in words
+    assert "samples" not in words
+    session = held(Recorded("a", small, 1000, 3), Recorded("b", large, 9000, 3))
+    shown = texts(session, "P4")
+    assert "workload a" in shown
+    assert "workload b" in shown
+    assert "not ranked" in (shown["workloads"] or "")
+
+
+def test_energy_is_the_devices_own_meter_or_unknown() -> None:
+    gpus = [gpu(rank, power_w=600.0) for rank in range(2)]
+    run = folded(recorded(Job(num_ranks=2, num_steps=300), gpus)).view()
+    assert [600.0, 600.0] == [one.power_w for one in run.rank_devices]
+    shown = texts(held(Recorded("a", run), intent=replace(PRICED, energy_price_per_kwh=0.3)), "P6")
+    assert shown["power of a device"] == "600 W, measured"
+    spent = float((shown["device-hours"] or "").split()[0])
+    assert f"{spent * 0.6:.3g}" == f"{float((shown['energy of the rest'] or '').split()[0]):.3g}"
+    lame = folded(recorded(Job(num_ranks=2, num_steps=300), [gpus[0], gpu(1, power_w=None)])).view()
+    assert "power of a device" not in texts(held(Recorded("a", lame), intent=PRICED), "P6")
+
+
+def test_an_epoch_has_its_price() -> None:
+    shown = texts(held(Recorded("a", view((LATE,))), intent=replace(PRICED, steps_per_epoch=1000.0)), "P6")
+    assert shown["device-hours of an epoch"] is not None
+    spent, cost = (float(word) for word in shown["device-hours of an epoch"].split(", "))
+    assert f"{spent:.3g}" == shown["device-hours of 1000 steps"]
+    assert cost == pytest.approx(2.0 * spent, abs=0.01)

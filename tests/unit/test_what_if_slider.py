@@ -1,0 +1,61 @@
+"""The slider "what if": what the judged gains say, where it is only a bound, and nothing where nothing is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from snapshot import desks, views
+from synthetic_run import MS, Fault, Job, final_view
+from test_tui_navigator import Keyboard
+
+from tuiadvisor.advisor.assemble.prospects import prospects
+from tuiadvisor.tui.contract.desk import Scale
+
+LATE = final_view(Job(num_steps=300, faults=(Fault("backward", (2,), 9 * MS),)))
+
+
+def test_a_late_rank_fixed_is_the_step_without_its_loss() -> None:
+    """The same figures as the finding's and the verdict's."""
+    (one,) = [each for each in LATE.prospects if each.words == "rank 2 fixed"]
+    found = next(each for each in LATE.findings if each.id == "straggler")
+    assert found.loss_s_per_step is not None
+    assert one.now_s == pytest.approx(LATE.step.mean_s)
+    assert one.step_s == pytest.approx(one.now_s - found.loss_s_per_step)
+    assert one.low_s <= one.step_s <= one.high_s < one.now_s
+    assert not one.at_best
+    assert LATE.verdict.speedup is not None
+    assert one.now_s / one.step_s == pytest.approx(LATE.verdict.speedup.expected)
+
+
+def test_more_buckets_are_a_bound() -> None:
+    """The model of one link: compute may leave the exchange no core."""
+    (one,) = prospects([], views.exchange(), 0.0286)
+    assert one.words == "6 buckets, not 2 (cap 5 MiB)"
+    assert one.at_best
+    assert one.step_s == pytest.approx(0.0286 - 0.0031)
+    assert prospects([], views.exchange(), None) == ()
+
+
+def test_the_key_goes_round_and_asks_for_sizes_last() -> None:
+    """As it is, each prospect, half the devices, and as it is again."""
+    board = Keyboard(views.live(replace(views.straggler(), prospects=LATE.prospects)), desk=desks.desk())
+    assert "rank 2 fixed" in board.press("i")
+    board.press(*["i"] * len(LATE.prospects))
+    assert board.shell.asked[-1] == Scale()
+    assert "half the devices" in "\n".join(row.text for row in board.place.rows(100, 30))
+    assert "the step as it is" in board.press("i")
+    assert "what if" not in "\n".join(row.text for row in board.place.rows(100, 30)[:-1])
+
+
+def test_half_the_devices_comes_from_the_picture_of_sizes() -> None:
+    """With its interval; where the size is not on it the reason is said."""
+    picture = replace(desks.sized(candidates=(4, 16)), yours=8)
+    assert picture.half is not None
+    board = Keyboard(views.live(views.straggler()), desk=desks.desk(scaling=picture))
+    board.press(*["i"] * (1 + len(views.straggler().prospects)))
+    text = " ".join(row.text for row in board.place.rows(160, 30))
+    assert "half the devices (4)" in text
+    unknown = Keyboard(views.live(views.straggler()), desk=desks.desk(scaling=desks.unsized()))
+    unknown.press(*["i"] * (1 + len(views.straggler().prospects)))
+    assert "half the devices: not predicted" in " ".join(row.text for row in unknown.place.rows(160, 30))

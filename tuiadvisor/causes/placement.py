@@ -1,0 +1,159 @@
+"""Ranks far from their devices, unlike devices in one job, devices behind a link with lanes missing.
+
+These are facts of the machine; what they cost a step is not in them. Where they make a rank late its straggler finding
+says how much, so none of these is more than a remark.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.causes.cause import Cause, Measured, rank_words
+
+if TYPE_CHECKING:
+    from tuiadvisor.causes.cause import Values
+    from tuiadvisor.causes.facts import Facts
+    from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.views.placement import DeviceFacts, RankPlacement
+
+GIB: Final = 2**30
+MAX_SAID: Final = 3  # groups in one sentence
+METRICS: Final = """
+placement ranks text ranks that it is said of, e.g. "ranks 1 and 3"
+placement cpus_far flag 1 if these ranks may run only on CPUs of other NUMA nodes than their devices'
+placement memory_far flag 1 if their memory may come only from other NUMA nodes than their devices'
+placement far_words text where they may run, and where their devices are
+placement far_late_words text which of them arrive late; empty where none does
+placement devices_differ flag 1 if ranks compute on devices of different names, memory, clock or power limits
+placement unlike_words text what differs, and on which ranks
+placement lanes_missing flag 1 if their devices' PCIe links have fewer lanes than device and slot can
+placement lanes_words text how many of how many lanes, on which ranks
+"""
+
+
+def measure(diagnosis: Diagnosis, facts: Facts, _job: Values) -> list[Measured]:
+    """A subject each for what is far, what is unlike and what is narrow; none where nothing is."""
+    late = {one.rank for one in diagnosis.stragglers}
+    found = [_far(facts.placements, late), _unlike(facts.placements), _narrow(facts.placements)]
+    return [one for one in found if one is not None]
+
+
+def _far(placements: tuple[RankPlacement, ...], late: set[int]) -> Measured | None:
+    far = [one for one in placements if one.cpus_far or one.memory_far]
+    if not far:
+        return None
+    far_late = tuple(one.rank for one in far if one.rank in late)
+    late_words = (
+        f" {_capital(rank_words(far_late))} of them arrive{'s' * (len(far_late) == 1)} late."
+        if far_late
+        else ""
+    )
+    return _subject(
+        far,
+        {
+            "cpus_far": int(any(one.cpus_far for one in far)),
+            "memory_far": int(any(one.memory_far for one in far)),
+            "far_words": _grouped({one.rank: _far_words(one) for one in far}),
+            "far_late_words": late_words,
+        },
+    )
+
+
+def _far_words(one: RankPlacement) -> str:
+    parts = []
+    if one.cpus_far:
+        parts.append(f"CPUs on {_nodes(one.cpu_nodes)}")
+    if one.memory_far:
+        parts.append(f"memory on {_nodes(one.memory_nodes)} ({one.memory_policy or 'by its control group'})")
+    apart = (
+        f", distance {one.distance} where 10 is local" if one.cpus_far and one.distance is not None else ""
+    )
+    return f"{' and '.join(parts)}, device on node {one.device_node}{apart}"
+
+
+def _nodes(nodes: tuple[int, ...] | None) -> str:
+    known = nodes or ()
+    return f"node{'s' * (len(known) > 1)} {', '.join(str(node) for node in known)}"
+
+
+def _unlike(placements: tuple[RankPlacement, ...]) -> Measured | None:
+    for limit in (_name, _memory, _clock, _power):
+        words_of = {
+            one.rank: words for one in placements if one.device is not None and (words := limit(one.device))
+        }
+        if len(set(words_of.values())) > 1:
+            words = _grouped(dict(sorted(words_of.items())))
+            return _subject(_odd(placements, words_of), {"devices_differ": 1, "unlike_words": words})
+    return None
+
+
+def _odd(placements: tuple[RankPlacement, ...], words_of: dict[int, str]) -> list[RankPlacement]:
+    """Those that are fewer than the most common kind; none where all kinds are as common."""
+    sizes = Counter(words_of.values())
+    return [
+        one for one in placements if one.rank in words_of and sizes[words_of[one.rank]] < max(sizes.values())
+    ]
+
+
+def _name(device: DeviceFacts) -> str | None:
+    return device.name
+
+
+def _memory(device: DeviceFacts) -> str | None:
+    # Whole GiB: what the driver keeps for itself differs by some MiB.
+    return None if device.memory_bytes is None else f"{device.memory_bytes / GIB:.0f} GiB of memory"
+
+
+def _clock(device: DeviceFacts) -> str | None:
+    return None if device.max_clock_mhz is None else f"clocks up to {device.max_clock_mhz:.0f} MHz"
+
+
+def _power(device: DeviceFacts) -> str | None:
+    return None if device.power_limit_w is None else f"a power limit of {device.power_limit_w:.0f} W"
+
+
+def _narrow(placements: tuple[RankPlacement, ...]) -> Measured | None:
+    words_of = {one.rank: said for one in placements if one.device and (said := _lanes(one.device))}
+    narrow = [one for one in placements if one.rank in words_of]
+    if not narrow:
+        return None
+    return _subject(narrow, {"lanes_missing": 1, "lanes_words": _grouped(words_of)})
+
+
+def _lanes(device: DeviceFacts) -> str | None:
+    now, most = device.pcie_width, device.pcie_max_width
+    return f"{now} of {most} lanes" if now and most and now < most else None
+
+
+def _grouped(words_of: dict[int, str]) -> str:
+    """'rank 3: A; ranks 0 and 1: B', the ranks that share words together."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for rank, words in words_of.items():
+        groups[words].append(rank)
+    said = [f"{rank_words(tuple(sorted(ranks)))}: {words}" for words, ranks in groups.items()]
+    more = len(said) - MAX_SAID
+    return "; ".join(said[:MAX_SAID]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _subject(placed: list[RankPlacement], values: Values) -> Measured:
+    ranks = tuple(sorted(one.rank for one in placed))
+    words = rank_words(ranks) if ranks else "the ranks"
+    return Measured(
+        "placement", {"ranks": words, **values}, ranks, tuple(sorted({one.host for one in placed}))
+    )
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+PLACEMENT: Final = Cause(
+    rules=("far_from_device", "unlike_devices", "lanes_missing"),
+    metrics=METRICS,
+    scope="placement",
+    measure=measure,
+    is_remark=True,
+    names_ranks=True,
+    needs_device=False,
+)

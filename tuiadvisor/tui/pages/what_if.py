@@ -1,0 +1,71 @@
+"""The slider "what if" on the step's picture: the step as it is, and as it would be with one thing changed.
+
+In: RunView, the picture of sizes, which place is chosen.  Out: lines. Everything was predicted before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.text import format as text_of
+from tuiadvisor.text.line import Line, crop, fit, line, rule, wrap
+from tuiadvisor.text.wording import size_figures
+
+if TYPE_CHECKING:
+    from tuiadvisor.tui.contract.desk import DeskState
+    from tuiadvisor.views.prospect import Prospect
+    from tuiadvisor.views.run_view import RunView
+
+LABEL = 34
+BAR = "█"
+HALF = "half the devices"
+NO_SIZE = "the sizes around this run are not known: key 6 says what is missing"
+
+
+def num_places(view: RunView) -> int:
+    """As it is, each prospect, and half the devices."""
+    return 2 + len(view.prospects)
+
+
+def what_if_lines(view: RunView, desk: DeskState, chosen: int, width: int) -> list[Line]:
+    """Return the chosen place, nothing for 0: the step as it is."""
+    if not 0 < chosen < num_places(view):
+        return []
+    head = rule("what if", width, f"{chosen} of {num_places(view) - 1} · i shows the next one")
+    if chosen <= len(view.prospects):
+        return [head, *_prospect(view.prospects[chosen - 1], width)]
+    return [head, *(line((text, "text")) for text in wrap(_half(desk), width))]
+
+
+def _prospect(one: Prospect, width: int) -> list[Line]:
+    room = max(width - LABEL - 24, 10)
+    then = text_of.seconds(one.step_s)
+    interval = (
+        "at best: a bound, no prediction"
+        if one.at_best
+        else f"{text_of.seconds(one.low_s)} to {text_of.seconds(one.high_s)}"
+    )
+    rows = [
+        _bar("as it is", text_of.seconds(one.now_s), BAR * room, "dim"),
+        _bar(one.words, then, BAR * max(round(room * one.share), 1), "good"),
+    ]
+    rows += [line((text, "dim")) for text in wrap(f"{interval}; {one.basis}", width)]
+    return [crop(row, width) for row in rows]
+
+
+def _bar(label: str, value: str, bar: str, role: str) -> Line:
+    return line((fit(label, LABEL), "text"), (fit(value, 10, "right") + "  ", "strong"), (bar, role))
+
+
+def _half(desk: DeskState) -> str:
+    held = desk.scaling
+    if held is None:
+        return f"{HALF}: {desk.scaling_note or 'looking …'}"
+    row = held.half
+    if row is None:
+        why = held.missing[0] if held.missing else held.words or NO_SIZE
+        return f"{HALF}: not predicted: {why}"
+    time, efficiency, _, _ = size_figures(row, held.time_unit)
+    low, high = text_of.seconds(row.time.low), text_of.seconds(row.time.high)
+    kind = "measured" if row.is_measured else f"{low} to {high}, {held.basis or 'a bound'}"
+    return f"{HALF} ({row.devices}): {time} a step instead of now's, efficiency {efficiency}; {kind}"
