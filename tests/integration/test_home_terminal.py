@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pyte
 from patience import PATIENCE_S
 from test_tui_terminal import wait_for_end
 from training import end, launch, wait_for_ranks
@@ -19,21 +20,46 @@ from screens import Terminal
 
 from tuiadvisor.agent.session import mapped_rings
 
+WIDTH, HEIGHT = 240, 30
 HOME = [sys.executable, "-P", "-m", "tuiadvisor", "home"]
 
 
-def until(terminal: Terminal, text: bytes) -> None:
-    """Read until the screens have drawn this."""
-    assert re.search(text, terminal.read(PATIENCE_S, text)), text
+class Picture:
+    """What the terminal shows now: screens draw only the cells that changed, bytes alone do not tell."""
 
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+        self._screen = pyte.Screen(WIDTH, HEIGHT)
+        self._stream = pyte.ByteStream(self._screen)
 
-def choose(terminal: Terminal, command: bytes) -> None:
-    """Move the cursor to the training with this in its command: others may run on the machine."""
-    for _ in range(50):
-        if command in terminal.read(2.0, command):
-            return
-        os.write(terminal.fd, b"j")
-    raise AssertionError(command)
+    def text(self) -> str:
+        """Return the rows drawn so far."""
+        return "\n".join(self._screen.display)
+
+    def read(self, seconds: float) -> None:
+        """Draw what comes within this time."""
+        self._stream.feed(self.terminal.read(seconds))
+
+    def press(self, keys: bytes) -> None:
+        """Type this."""
+        os.write(self.terminal.fd, keys)
+
+    def until(self, *texts: str, never: str = "") -> None:
+        """Draw until one of these texts is shown; none of the pictures on the way shows the other."""
+        end_s = time.monotonic() + PATIENCE_S
+        while not any(each in self.text() for each in texts):
+            assert time.monotonic() < end_s, f"{texts} in\n{self.text()}"
+            self.read(0.2)
+            assert not never or never not in self.text(), self.text()
+
+    def choose(self, command: str) -> None:
+        """Move the cursor to the training with this in its command: others may run on the machine."""
+        self.until("selected")
+        end_s = time.monotonic() + PATIENCE_S
+        while command not in self.text().partition("selected")[2]:
+            assert time.monotonic() < end_s, f"{command} in\n{self.text()}"
+            self.press(b"j")
+            self.read(0.5)
 
 
 def test_from_home_into_a_training_and_back(tmp_path: Path) -> None:
@@ -42,16 +68,17 @@ def test_from_home_into_a_training_and_back(tmp_path: Path) -> None:
     terminal = None
     try:
         ranks = wait_for_ranks(training, 2)
-        terminal = Terminal([], 240, 30, [*HOME, str(tmp_path)])
-        choose(terminal, b"--seconds 901")
-        os.write(terminal.fd, b"\r")
-        until(terminal, b"y/n")
-        os.write(terminal.fd, b"y\r")
-        until(terminal, b"LIVE")
-        os.write(terminal.fd, b"q")
-        until(terminal, b"not watched")
+        terminal = Terminal([], WIDTH, HEIGHT, [*HOME, str(tmp_path)])
+        picture = Picture(terminal)
+        picture.choose("--seconds 901")
+        picture.press(b"\r")
+        picture.until("y/n")
+        picture.press(b"y\r")
+        picture.until("LIVE")
+        picture.press(b"q")
+        picture.until("not watched")
         assert not any(mapped_rings(rank.pid) for rank in ranks)
-        os.write(terminal.fd, b"q")
+        picture.press(b"q")
         terminal.read(1.0)
         assert wait_for_end(terminal.pid, PATIENCE_S) == 0
         assert training.poll() is None
@@ -74,14 +101,13 @@ def test_what_is_recorded_has_its_rate_and_enter_looks_along(tmp_path: Path) -> 
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        terminal = Terminal([], 240, 30, [*HOME, str(tmp_path)])
-        choose(terminal, b"--seconds 902")
-        until(terminal, rb"steps would take|mean step takes|more steady steps")
-        os.write(terminal.fd, b"\r")
-        seen = terminal.read(PATIENCE_S, b"LIVE")
-        assert b"LIVE" in seen
-        assert b"y/n" not in seen
-        os.write(terminal.fd, b"\x03")
+        terminal = Terminal([], WIDTH, HEIGHT, [*HOME, str(tmp_path)])
+        picture = Picture(terminal)
+        picture.choose("--seconds 902")
+        picture.until("steps would take", "mean step takes", "more steady steps")
+        picture.press(b"\r")
+        picture.until("LIVE", never="y/n")
+        picture.press(b"\x03")
         terminal.read(1.0)
         assert wait_for_end(terminal.pid, PATIENCE_S) == 0
         assert mapped_rings(pid), "the recording goes on"

@@ -187,7 +187,8 @@ class Home(Page):
             said = said if any(said) else [f"tuiadvisor watch {' '.join(job.target)}"]
         elif run is not None:
             said = [run.problem or run.sentence or run.path]
-        texts = [text for each in said if each for text in wrap(clean(each), width)][:2]
+        each_gets = 2 // max(sum(map(bool, said)), 1)  # a long sentence leaves the command its row
+        texts = [text for each in said if each for text in wrap(clean(each), width)[:each_gets]]
         rows = [rule("selected", width), *(line((text, "text")) for text in texts)]
         rows += [BLANK] * (3 - len(rows))
         return [indent(crop(each, width), MARGIN) if each.spans else each for each in rows]
