@@ -147,10 +147,12 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, size)
-            os.environ.update(TERM="xterm-256color", LANG="C.UTF-8")
-            os.environ.pop("NO_COLOR", None)
+            environment = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+            for name in ("NO_COLOR", "LINES", "COLUMNS"):
+                environment.pop(name, None)
             command = program or [sys.executable, __file__, *arguments]
-            os.execv(command[0], command)  # noqa: S606  # no shell wanted
+            # Not what os.environ does not know: readline, once imported, puts LINES and COLUMNS beside it in C.
+            os.execve(command[0], command, environment)  # noqa: S606  # no shell wanted
         self.num_bytes = 0
         self.num_frames = 0
 

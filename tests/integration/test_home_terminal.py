@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +12,7 @@ import time
 from pathlib import Path
 
 import pyte
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 from test_tui_terminal import wait_for_end
 from training import end, launch, wait_for_ranks
 
@@ -21,6 +23,7 @@ from screens import Terminal
 from tuiadvisor.agent.session import mapped_rings
 
 WIDTH, HEIGHT = 240, 30
+WATCHED = re.compile(r"steps would take|mean step takes|more steady steps")
 HOME = [sys.executable, "-P", "-m", "tuiadvisor", "home"]
 
 
@@ -44,6 +47,10 @@ class Picture:
         """Type this."""
         os.write(self.terminal.fd, keys)
 
+    def selected(self) -> str:
+        """Return what is said of the row under the cursor."""
+        return self.text().partition("selected")[2]
+
     def until(self, *texts: str, never: str = "") -> None:
         """Draw until one of these texts is shown; none of the pictures on the way shows the other."""
         end_s = time.monotonic() + PATIENCE_S
@@ -54,11 +61,12 @@ class Picture:
 
     def choose(self, command: str) -> None:
         """Move the cursor to the training with this in its command: others may run on the machine."""
-        self.until("selected")
+        self.until("ranks on")
         end_s = time.monotonic() + PATIENCE_S
-        while command not in self.text().partition("selected")[2]:
+        keys = itertools.cycle(b"j" * 20 + b"k" * 20)  # the list grows and shrinks under the cursor
+        while command not in self.selected():
             assert time.monotonic() < end_s, f"{command} in\n{self.text()}"
-            self.press(b"j")
+            self.press(bytes([next(keys)]))
             self.read(0.5)
 
 
@@ -104,7 +112,9 @@ def test_what_is_recorded_has_its_rate_and_enter_looks_along(tmp_path: Path) -> 
         terminal = Terminal([], WIDTH, HEIGHT, [*HOME, str(tmp_path)])
         picture = Picture(terminal)
         picture.choose("--seconds 902")
-        picture.until("steps would take", "mean step takes", "more steady steps")
+        wait_until(
+            lambda: picture.read(0.2) or WATCHED.search(picture.selected()), "what is recorded is known"
+        )
         picture.press(b"\r")
         picture.until("LIVE", never="y/n")
         picture.press(b"\x03")
