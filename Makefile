@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SCENARIO ?= slow-backward
 KINDS := not extended
+# The suite starts some thousand Pythons: where nothing may be kept compiled, each of them compiles us anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-fast test-all steady frameworks gpu lint format package bundle docs release bench fuzz accuracy versus strangers native-check clean
 
