@@ -188,10 +188,16 @@ class Home(Page):
         elif run is not None:
             said = [run.problem or run.sentence or run.path]
         each_gets = 2 // max(sum(map(bool, said)), 1)  # a long sentence leaves the command its row
-        texts = [text for each in said if each for text in wrap(clean(each), width)[:each_gets]]
+        texts = [text for each in said if each for text in _rows_of(clean(each), width, each_gets)]
         rows = [rule("selected", width), *(line((text, "text")) for text in texts)]
         rows += [BLANK] * (3 - len(rows))
         return [indent(crop(each, width), MARGIN) if each.spans else each for each in rows]
+
+
+def _rows_of(text: str, width: int, num_rows: int) -> list[str]:
+    """Wrapped; the last row holds the rest, whatever its length: it is cropped where that shows."""
+    rows = wrap(text, width)
+    return [*rows[: num_rows - 1], " ".join(rows[num_rows - 1 :])] if rows else []
 
 
 def first_target(desk: DeskState) -> tuple[str, str] | None:
