@@ -94,7 +94,9 @@ def main(kind: str, folder: Path) -> None:
             (folder / f"ready.{RANK}").touch()
         if number % 20 == 0:
             now = time.monotonic()
-            (folder / f"rate.{RANK}").write_text(str((number - since) / (now - begin)))
+            written = folder / f"writing.{RANK}"
+            written.write_text(str((number - since) / (now - begin)))
+            written.rename(folder / f"rate.{RANK}")  # whole at any moment for who reads beside it
             begin, since = now, number
 
 

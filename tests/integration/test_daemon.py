@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -11,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from patience import PATIENCE_S, complaints
 from training import running
@@ -37,9 +39,7 @@ def test_the_recording_outlives_its_terminal_and_is_watched_again(tmp_path: Path
         finally:
             os.kill(pid, signal.SIGTERM)
         deadline_s = time.monotonic() + PATIENCE_S
-        while (
-            Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")")[-1]
-        ):
+        while _runs(pid):
             assert time.monotonic() < deadline_s
             time.sleep(0.1)
         assert training.poll() is None
@@ -71,3 +71,10 @@ def test_what_goes_wrong_at_the_start_is_said_in_the_terminal(tmp_path: Path) ->
     )
     assert (2, 1, "") == (done.returncode, done.stderr.count("\n"), done.stdout)
     assert "no such process" in done.stderr
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process is there and no zombie."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    return False

@@ -55,7 +55,7 @@ def test_a_recording_on_one_command_is_watched_by_another(tmp_path: Path) -> Non
         command += [str(training.pid), "--share", str(key), "--hub-address", "127.0.0.1"]
         recording = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline_s = time.monotonic() + PATIENCE_S
-        while not key.exists():
+        while not (key.exists() and key.read_bytes()):
             assert time.monotonic() < deadline_s
             assert recording.poll() is None
             time.sleep(0.1)
