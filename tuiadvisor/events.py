@@ -56,6 +56,7 @@ class StepFlag(IntFlag):
     DETAIL = 64  # collectives and pipeline chunks of this step were recorded one by one
     NO_SYNC = 128  # no gradient barrier was seen
     CAPTURE = 256  # torch's profiler ran in it at our wish, or was switched on or off
+    SAVING = 512  # a checkpoint was being written beside it, by another thread or process
 
 
 class EventKind(IntEnum):

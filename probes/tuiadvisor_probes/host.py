@@ -27,6 +27,7 @@ class Host(Protocol):
     pipeline: dict[str, Any]
     barrier: Barrier
     detail: Detail
+    saves: Any  # background_saves.BackgroundSaves
     thread: Any  # training_thread.TrainingThread
     bucket_hook: Hook
     eval_span: EvalSpan

@@ -34,6 +34,7 @@ from . import (
 from . import ring as ring_file
 from . import step_clock as sc
 from .accelerator import watch_captures
+from .background_saves import BackgroundSaves
 from .barrier import Barrier
 from .calibration import calibrate
 from .compiled import AROUND_THE_MODEL, hide_from_tracing, is_in_use
@@ -97,6 +98,7 @@ class Probe:
         self.awaited: list[tuple[Callable[[], bool], str | None, Callable[[], None]]] = []
         self.barrier = Barrier(self.clock)
         self.detail = Detail(self.clock)
+        self.saves = BackgroundSaves(self.clock)
         self.thread = TrainingThread(self)
         self.unstepped = ""  # name of a thread that runs backward without any optimizer step
         self.unmeasured = ""  # why no step is measured; empty where they are
@@ -250,6 +252,8 @@ class Probe:
             self.eval_span.close()
         if self.memory is not None:
             self.clock.peak_bytes = self.memory.peak_bytes(self.clock.step - 1, self.clock.begin)
+        if self.saves.futures or self.saves.threads:
+            self.saves.look()
         if self.detail_hook.active:
             attempt(self.detail_hook, self.detail.after_steps)
         step = self.clock.step

@@ -63,8 +63,10 @@ def _patch_checkpoints(probe: Host) -> None:
     clock = probe.clock
     hook = probe.hook("checkpoint")
 
-    def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], _result: Any) -> None:
+    def after(begin_ns: int, end_ns: int, _args: tuple[Any, ...], result: Any) -> None:
         clock.flags |= sc.FLAG_CHECKPOINT
+        if result is not None:
+            probe.saves.begun(result)
         if os.getpid() == clock.pid:
             unknown = sc.UNKNOWN
             probe.ring.put_event(
@@ -75,7 +77,7 @@ def _patch_checkpoints(probe: Host) -> None:
 
     def replacement(original: Any) -> Any:
         if original not in made:
-            made[original] = timed(original, hook, clock, phases.CHECKPOINT, after)
+            made[original] = timed(probe.saves.aside(original), hook, clock, phases.CHECKPOINT, after)
         return made[original]
 
     def patch(owner: Any, names: tuple[str, ...]) -> None:
@@ -115,7 +117,11 @@ def _patch_parts(
         owner = getattr(module, class_name, None) if class_name else module
         if hasattr(owner, name):
             probe.patch(
-                owner, name, lambda original: timed(original, hook, probe.clock, phases.CHECKPOINT, role)
+                owner,
+                name,
+                lambda original: timed(
+                    probe.saves.aside(original), hook, probe.clock, phases.CHECKPOINT, role
+                ),
             )
 
     def install_parts(module: Any) -> None:

@@ -6,6 +6,7 @@ import copy
 import gc
 import io
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -374,6 +375,73 @@ def test_distributed_checkpoint_is_a_checkpoint(tmp_path: Path) -> None:
         dcp.save({"model": model.state_dict()}, checkpoint_id=tmp_path / "dcp", no_dist=True)
         train_steps(model, optimizer, 2)
     assert 1 == len(observed.events(EventKind.CHECKPOINT))
+
+
+class _HeldUp(io.BytesIO):
+    """A disk that takes nothing until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.let_go = threading.Event(), threading.Event()
+
+    def write(self, data: Any) -> int:
+        self.reached.set()
+        self.let_go.wait(60)
+        return super().write(data)
+
+
+def _saving(observed: Observed) -> list[int]:
+    return [step["step"] for step in observed.steps if step["flags"] & StepFlag.SAVING]
+
+
+def test_steps_beside_a_save_in_a_thread_of_the_user_are_flagged(tmp_path: Path) -> None:
+    """All of them and no other; the training thread itself writes nothing, so no step has a checkpoint."""
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    disk = _HeldUp()
+    with probed(tmp_path) as observed:
+        train_steps(model, optimizer, 5)
+        writer = threading.Thread(target=torch.save, args=(copy.deepcopy(model.state_dict()), disk))
+        writer.start()
+        assert disk.reached.wait(60)
+        train_steps(model, optimizer, 4)
+        disk.let_go.set()
+        writer.join()
+        train_steps(model, optimizer, 6)
+    assert 4 <= len(_saving(observed)) <= 6, _saving(observed)
+    assert 5 <= max(_saving(observed)) <= 9
+    assert 0 == sum(step["checkpoint_ns"] for step in observed.steps)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_steps_after_async_save_has_returned_are_flagged_until_it_is_done(tmp_path: Path) -> None:
+    """The call is a checkpoint; what goes on behind it is said of the steps beside it."""
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+
+    held = threading.Event()
+
+    class Writer(dcp.FileSystemWriter):
+        def write_data(self, plan: Any, planner: Any) -> Any:
+            held.wait(60)
+            return super().write_data(plan, planner)
+
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'rendezvous'}", rank=0, world_size=1)
+    try:
+        with probed(tmp_path) as observed:
+            train_steps(model, optimizer, 5)
+            future = dcp.async_save({"model": model.state_dict()}, storage_writer=Writer(tmp_path / "dcp"))
+            train_steps(model, optimizer, 4)
+            held.set()
+            future.result()
+            train_steps(model, optimizer, 6)
+    finally:
+        dist.destroy_process_group()
+    (called,) = (step["step"] for step in observed.steps if step["flags"] & StepFlag.CHECKPOINT)
+    assert [*range(called, called + 4)] == _saving(observed)[:4]
+    assert max(_saving(observed)) <= called + 5
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")

@@ -63,6 +63,9 @@ class Job:
     world_size: int | None = None
     missing: tuple[int, ...] = ()  # ranks that are not recorded
     samples: int = 32
+    saving: tuple[int, int, int] | None = (
+        None  # rank, every so many steps, so many steps beside a background save
+    )
     meets_every: int = 1  # steps; between two meetings each rank goes at its own pace (local SGD)
 
     def host(self, rank: int) -> str:
@@ -189,6 +192,9 @@ def _row(
         flags |= StepFlag.CHECKPOINT
     if parts["eval"] > 0:
         flags |= StepFlag.EVAL
+    if job.saving is not None:
+        saver, every, length = job.saving
+        flags |= StepFlag.SAVING if rank == saver and (step - 1) % every < length else 0
     if not job.barrier_seen:
         arrive = release = -1
         flags |= StepFlag.NO_SYNC

@@ -167,6 +167,7 @@ MODULE_ORDER: Final = (
     "step_hooks",
     "optimizer_hook",
     "framework_hooks",
+    "background_saves",
     "mark_hooks",
     "iterator_hook",
     "forward_look",

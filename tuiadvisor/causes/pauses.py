@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Measured, rank_words
+from tuiadvisor.metrics.pauses.background_saves import KIND as SAVING
 from tuiadvisor.metrics.series.what_if import gain, of_events
 from tuiadvisor_rules.message import seconds
 
@@ -20,7 +21,7 @@ CHECKPOINT: Final = "checkpoint_pause"  # the rule: what a checkpoint costs is a
 MAX_LISTED: Final = 4  # steps named in a sentence
 IN_THE_EXCHANGE: Final = "during gradient communication"
 # An evaluation, a rollout, generation: nothing tells which.
-KIND_WORDS: Final = {"eval": "forward without gradient"}
+KIND_WORDS: Final = {"eval": "forward without gradient", SAVING: "checkpoint written in the background"}
 CAUSE_WORDS: Final = {
     "": "the cause is unknown",
     "garbage collection": "Python collected garbage",
@@ -63,6 +64,7 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "cause_words": _cause_words(pause),
         "is_checkpoint": int(pause.kind == "checkpoint"),
         "is_eval": int(pause.kind == "eval"),
+        "is_saving": int(pause.kind == SAVING),
         "is_periodic": int(pause.kind == "periodic"),
         "is_data_wait": int(pause.phase == "data_wait"),
         "is_over": int(pause.is_over),
@@ -124,9 +126,9 @@ def _phase_words(pause: Pause) -> str:
 
 
 PERIODIC_PAUSES: Final = Cause(
-    rules=(CHECKPOINT, "periodic_pause", "periodic_data_wait"),
+    rules=(CHECKPOINT, "background_save", "periodic_pause", "periodic_data_wait"),
     metrics="""
-pause kind text "checkpoint", "forward without gradient", "garbage collection", "periodic" or "irregular"
+pause kind text "checkpoint", "periodic", "irregular" or what is known of it, as "garbage collection"
 pause ranks text the same as starter
 pause gc_share share of the pauses in which Python collects garbage
 pause num_pauses count pauses in the window
@@ -144,6 +146,7 @@ pause phase text phase in which the pause passes on the rank that begins it
 pause phase_words text the same in plain words
 pause cause_words text what was seen of its cause, in plain words
 pause is_checkpoint flag 1 if checkpoints are being written
+pause is_saving flag 1 if checkpoints are being written beside the steps, in another thread or process
 pause is_eval flag 1 if the model is being evaluated
 pause is_periodic flag 1 if nothing marks what happens in it
 pause is_data_wait flag 1 if it passes while the next batch is waited for

@@ -8,6 +8,7 @@ import numpy as np
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Loss, Measured, rank_words, share_of
 from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
+from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.phases import COMPUTE
@@ -43,6 +44,7 @@ OWN_CODE: Final = (
 )
 # Facts of the model that tell that ranks hold different parts of it, as the stages of a pipeline do.
 PARTS: Final = frozenset({"modules", "layers", "conv", "mm"})
+MOST_STEPS: Final = 0.5  # beside a save, of a rank and not of others: it may be what slows that rank
 SMALL_PART: Final = 0.05  # of the largest: a phase with less excess is not listed
 
 
@@ -111,7 +113,9 @@ def _measured(
         "ranks": f"host {worst.host}" if worst.whole_host else rank_words(ranks),
         "host": worst.host,
         "phase": phase,
-        "phase_words": (_words(worst) + _mates_words(ranks, victims, mates)).replace(OUTSIDE, outside),
+        "phase_words": (
+            _words(worst) + _saving_words(diagnosis, group) + _mates_words(ranks, victims, mates)
+        ).replace(OUTSIDE, outside),
         "loss_s": what_if.loss_s,
         "loss_share": what_if.loss_s / what_if.step_s,
         "loss_share_low": what_if.loss_low_s / what_if.step_s,
@@ -194,6 +198,18 @@ def _words(entry: LateRank) -> str:
     words = OWN_CODE if is_own else PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
     more = entry.cause.more
     return words if more is None else f"{words}, with {more.ratio:.2f} times the {more.unit} of the others"
+
+
+def _saving_words(diagnosis: Diagnosis, group: list[LateRank]) -> str:
+    """Of ranks beside which a checkpoint is written in most steps, and not beside the others."""
+    steady = diagnosis.steady
+    share_R = (steady.flagged_RK(StepFlag.SAVING) & steady.present_RK).mean(axis=1)
+    rows = [entry.late.row for entry in group]
+    least = float(share_R[rows].min())
+    others = np.setdiff1d(diagnosis.compared_rows, rows)
+    if least < MOST_STEPS or (others.size and float(share_R[others].max()) >= MOST_STEPS):
+        return ""
+    return f", while a checkpoint is written in its background in {100 * least:.0f} % of the steps"
 
 
 def _had_its_cores(entry: LateRank) -> bool:

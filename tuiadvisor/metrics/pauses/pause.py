@@ -30,7 +30,7 @@ MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its
 class Pause:
     """All pauses of one kind within the window."""
 
-    kind: str  # "checkpoint", "eval", "periodic" or "irregular"
+    kind: str  # "checkpoint", "eval", "saving", "periodic" or "irregular"
     steps: tuple[int, ...]  # job steps at which they began
     period_steps: float | None  # None with fewer than two
     length_s: float  # mean time a pause adds
@@ -121,7 +121,7 @@ def make_pause(
         length_s=total / len(starts),
         loss_s_per_step=total / max(int(np.isfinite(cycle[first:]).sum()), 1),
         starter_row=starter,
-        phase=kind if kind != "periodic" else _pause_phase(table, affected_K, starter, besides),
+        phase=kind if kind in PHASE_INDEX else _pause_phase(table, affected_K, starter, besides),
         loss_K=loss_K,
         gc_share=_gc_share(table, affected_K, starter, total),
         rows=() if starter is None else (starter,),

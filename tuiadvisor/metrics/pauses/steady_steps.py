@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import StepFlag
+from tuiadvisor.metrics.pauses.background_saves import KIND as SAVING
+from tuiadvisor.metrics.pauses.background_saves import saving_pause, slowed_by_saves
 from tuiadvisor.metrics.pauses.irregular import Interruptions, after_barrier_RK, find_interruptions
 from tuiadvisor.metrics.pauses.marked import marked_pauses
 from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, irregular_pauses, make_pause, with_next
@@ -87,6 +89,9 @@ def find_steady(
     )
     free_K = marks.present_K & ~marks.partial_K & ~marks.checkpoint_K & ~marks.eval_K & ~warmup_K
     free_K &= ~marks.capture_K & np.isfinite(barrier.cycle_K)
+    saving_RK, saving_K = slowed_by_saves(table, barrier, free_K)
+    saving_K &= free_K
+    free_K &= ~saving_K
     # Nothing has a period among samples, and launches do not pause.
     is_even = not table.is_sampled and not table.is_of_launches
     combs = periodic_groups(barrier, free_K) if is_even else ()
@@ -108,8 +113,12 @@ def find_steady(
         pauses = marked_pauses(table, barrier, marked, ~warmup_K & ~marks.capture_K, median_s)
         periodic = [_periodic_pause(table, barrier, group, median_s) for group in groups]
         pauses += [pause for pause in periodic if pause is not None]
+        saving = saving_pause(table, barrier, saving_RK, saving_K, median_s)
+        pauses += [] if saving is None else [saving]
         pauses += irregular_pauses(table, barrier.cycle_K, irregular.found, median_s)
     excluded = _counts(marks, warmup_K, spoiled_K, irregular_K)
+    if saving_K.any():
+        excluded[SAVING] = int(saving_K.sum())
     elapsed_K = marks.present_K & np.isfinite(barrier.cycle_K) & ~warmup_K & ~marks.capture_K & ~marks.first_K
     left = frozenset() if with_habits else irregular.habitual
     return Steadiness(steady_K, elapsed_K, excluded, warmup, tuple(pauses), left)
