@@ -17,6 +17,21 @@ if TYPE_CHECKING:
 
 HOOK_CODE = "tuiadvisor_hook"
 MAX_FRAMES = 24  # between a border and the hook that met it
+# What a model is told of sequences that share a row; position ids, too, where they begin anew within one.
+PACKED_NAMES = (
+    *(
+        "cu_seqlens",
+        "cu_seqlens_q",
+        "cu_seq_lens",
+        "cu_seq_lens_q",
+        "seq_idx",
+        "sequence_ids",
+        "document_ids",
+    ),
+    *("doc_ids", "seqlens", "seq_lens", "segment_ids", "block_mask"),
+)
+POSITIONS = "position_ids"
+MAX_LOOKED_AT = 1 << 16  # position ids in the host's memory, looked through once
 INPUT_NAMES = ("input_ids", "inputs_embeds", "pixel_values", "inputs", "x")
 
 
@@ -93,6 +108,7 @@ class ForwardLook:
                 self.disarm()
                 self.found |= self._precision()
                 self.found |= input_facts(given[1:], names.get("kwargs") or {})
+                self.found |= packed_facts(given[1:], names.get("kwargs") or {})
                 return
 
     def _precision(self) -> dict[str, Any]:
@@ -137,6 +153,30 @@ def input_facts(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]
                 "input": "x".join(str(length) for length in one.shape)[:60],
                 "input_dtype": _dtype(one.dtype),
             }
+    return {}
+
+
+def packed_facts(given: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """By what sequences of several lengths are seen in one row: equal tokens may be unequal work then."""
+    tensor_class = sys.modules["torch"].Tensor
+    batches = [value for value in given if isinstance(value, dict)]
+    for names in (named, *batches):
+        seen = [name for name in PACKED_NAMES if names.get(name) is not None]
+        if seen:
+            return {"packed": seen[0]}
+        positions = names.get(POSITIONS)
+        # On a device their values would have to be waited for.
+        if (
+            isinstance(positions, tensor_class)
+            and positions.device.type == "cpu"
+            and positions.dim() == 2
+            and positions.numel() <= MAX_LOOKED_AT
+            and int((positions == 0).sum()) > positions.shape[0]
+        ):
+            return {"packed": POSITIONS}
+    for value in (*given, *named.values()):
+        if isinstance(value, tensor_class) and value.is_nested:
+            return {"packed": "nested tensor"}
     return {}
 
 

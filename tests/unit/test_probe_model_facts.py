@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 from tuiadvisor.efficiency.flops import token_flops, why_not_countable  # noqa: E402
 from tuiadvisor.efficiency.gathering import believed  # noqa: E402
 from tuiadvisor.views.efficiency import Stack  # noqa: E402
+from tuiadvisor_probes.forward_look import packed_facts  # noqa: E402
 from tuiadvisor_probes.model_walk import Walk  # noqa: E402
 
 VOCABULARY, WIDTH, LAYERS, HEADS, LENGTH, BATCH = 96, 32, 2, 4, 24, 4
@@ -334,3 +335,21 @@ def test_gathering_is_done_once_and_its_time_is_told(tmp_path: Path) -> None:
     begin = time.perf_counter_ns()
     facts = trained(tmp_path, Transformer(), lambda: [ids() for _ in range(STEPS)])
     assert 0 < facts["gathered_us"] * 1000 < time.perf_counter_ns() - begin
+
+
+@pytest.mark.parametrize(
+    ("named", "seen"),
+    [
+        ({"cu_seqlens": 1}, "cu_seqlens"),
+        ({"position_ids": [[0, 1, 2, 0, 1, 0]]}, "position_ids"),
+        ({"position_ids": [[0, 1, 2, 3], [0, 1, 2, 3]]}, None),
+        ({"attention_mask": [[1, 1, 1]]}, None),
+    ],
+)
+def test_packed_sequences_are_seen_by_what_the_model_is_given(
+    named: dict[str, Any], seen: str | None
+) -> None:
+    """Named or in a dict; positions that begin once a row are no packing."""
+    given = {name: torch.tensor(value) for name, value in named.items()}
+    assert seen == packed_facts((), given).get("packed")
+    assert seen == packed_facts((given,), {}).get("packed")

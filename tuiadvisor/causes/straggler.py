@@ -9,6 +9,7 @@ import numpy as np
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Loss, Measured, rank_words, share_of
 from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
 from tuiadvisor.events import StepFlag
+from tuiadvisor.metrics.lateness.more_work import GROWS_WITH_THE_BATCH
 from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 from tuiadvisor.phases import COMPUTE
@@ -74,9 +75,9 @@ def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
         one = leader or entry
         key = one.cause.name, one.host if one.whole_host else ""
         (victims if leader else groups).setdefault(key, []).append(entry)
-    outside = outside_words(facts.stack)
+    outside, packed = outside_words(facts.stack), packed_words(facts.stack)
     return [
-        _measured(diagnosis, job, group, victims.get(key, []), mates=mates, outside=outside)
+        _measured(diagnosis, job, group, victims.get(key, []), mates=mates, outside=outside, packed=packed)
         for key, group in groups.items()
     ]
 
@@ -84,7 +85,22 @@ def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
 def outside_words(stack: Stack | None) -> str:
     """What may make a rank slow in all it computes: with its own part of the model, as a pipeline's stage, that too."""
     holds_part = stack is not None and bool(PARTS.intersection(stack.differing))
-    return f"the part of the model that it holds, {OUTSIDE}" if holds_part else OUTSIDE
+    packed = packed_words(stack)
+    found = f"{packed}, {OUTSIDE}" if packed else OUTSIDE
+    return f"the part of the model that it holds, {found}" if holds_part else found
+
+
+def packed_words(stack: Stack | None) -> str:
+    """What its batches hold, where sequences of several lengths were seen in a row or the input was not seen.
+
+    Attention takes the square of each length: batches with the same number of tokens may be unequal work.
+    """
+    if stack is None or not (stack.text("packed") or not stack.text("input")):
+        return ""
+    seen = stack.text("packed")
+    if not seen:
+        return "what its batches hold (the model's input was not seen)"
+    return f"what its batches hold (packed sequences, by {seen}: as many tokens, but not equal lengths)"
 
 
 def _measured(
@@ -95,6 +111,7 @@ def _measured(
     *,
     mates: list[tuple[int, ...]],
     outside: str,
+    packed: str,
 ) -> Measured:
     cycle = diagnosis.steady_barrier.cycle_K
     worst = group[0]
@@ -114,7 +131,10 @@ def _measured(
         "host": worst.host,
         "phase": phase,
         "phase_words": (
-            _words(worst) + _saving_words(diagnosis, group) + _mates_words(ranks, victims, mates)
+            _words(worst)
+            + _packed_words(worst, packed)
+            + _saving_words(diagnosis, group)
+            + _mates_words(ranks, victims, mates)
         ).replace(OUTSIDE, outside),
         "loss_s": what_if.loss_s,
         "loss_share": what_if.loss_s / what_if.step_s,
@@ -198,6 +218,18 @@ def _words(entry: LateRank) -> str:
     words = OWN_CODE if is_own else PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
     more = entry.cause.more
     return words if more is None else f"{words}, with {more.ratio:.2f} times the {more.unit} of the others"
+
+
+def _packed_words(entry: LateRank, packed: str) -> str:
+    """Beside a phase or a device that is blamed by its time alone; `outside_words` has them already."""
+    cause = entry.cause
+    is_by_time = (
+        cause.clock is None and cause.off_core is None and cause.more is None and not cause.is_launching
+    )
+    names = {*GROWS_WITH_THE_BATCH, "device"}
+    return (
+        f", or by {packed}" if packed and is_by_time and cause.name in names and not entry.whole_host else ""
+    )
 
 
 def _saving_words(diagnosis: Diagnosis, group: list[LateRank]) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_FACTS: Final = 100
 MAX_TEXT: Final = 100
 # What may differ by rank without a word: its own batch and cost, and what it holds of a model that is shared out.
-OWN: Final = frozenset({"input", "gathered_us", "steps_before"})
+OWN: Final = frozenset({"input", "packed", "gathered_us", "steps_before"})
 
 
 def believed(value: object) -> dict[str, int | str]:

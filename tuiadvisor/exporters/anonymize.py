@@ -58,6 +58,7 @@ _SCHEDULES: Final = frozenset(
 _MODEL_TEXTS: Final = (
     *("param_dtype", "param_dtypes", "mixed_precision", "autocast", "input", "input_dtype"),
     *("recompute", "wrappers", "sdp", "odd_shape"),
+    "packed",
 )
 _MODEL_NUMBERS: Final = (
     *(
