@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
 from tuiadvisor.errors import one_line
+from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -141,10 +142,7 @@ def _of_ranks(view: RunView) -> Iterator[_Spec]:
 
 def told_ranks(rows: tuple[RankRow, ...]) -> list[RankRow]:
     """All of a small job; of a larger one those that stand out, the culprits first."""
-    if len(rows) <= MAX_RANKS:
-        return list(rows)
-    standing_out = [row for row in rows if row.is_outlier or row.is_culprit]
-    return sorted(standing_out, key=lambda row: (not row.is_culprit, row.rank))[:MAX_RANKS]
+    return list(shown_ranks(rows, MAX_RANKS)[0])
 
 
 def _of_findings(view: RunView) -> Iterator[_Spec]:

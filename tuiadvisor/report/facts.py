@@ -19,6 +19,8 @@ from tuiadvisor.text.wording import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.views.comparison import Comparison
     from tuiadvisor.views.pipeline import PipelineView
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 DECISIONS: Final = {"tune": "tune", "rescale": "rescale", "stop": "stop", "keep": "keep", "hang": "hang"}
 MAX_RANKS: Final = 64
-QUIET: Final = frozenset({"live", "exited", "detached"})
 
 
 def sentence(view: RunView) -> str:
@@ -73,15 +74,7 @@ def nothing_found(view: RunView) -> str:
     return f"Not enough yet: {text_of.count(view.window.num_missing_steps, 'more step')}."
 
 
-def shown_ranks(ranks: tuple[RankRow, ...]) -> tuple[tuple[RankRow, ...], int]:
-    """The ranks to list, and how many are left out: all of a few, else those that need eyes."""
-    if len(ranks) <= MAX_RANKS:
-        return ranks, 0
-    loud = tuple(rank for rank in ranks if rank.is_culprit or rank.state not in QUIET)[:MAX_RANKS]
-    return loud, len(ranks) - len(loud)
-
-
-def rank_rows(ranks: tuple[RankRow, ...]) -> list[tuple[str, ...]]:
+def rank_rows(ranks: Sequence[RankRow]) -> list[tuple[str, ...]]:
     """(rank, host, state, step, waits, causes, arrives last, main phase) of each."""
     rows: list[tuple[str, ...]] = []
     for rank in ranks:

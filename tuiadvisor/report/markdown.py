@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.report.facts import (
     DECISIONS,
+    MAX_RANKS,
     SIZE_HEADS,
     WHAT_IF_NOTE,
     change_rows,
@@ -19,7 +20,6 @@ from tuiadvisor.report.facts import (
     pipeline_facts,
     rank_rows,
     sentence,
-    shown_ranks,
     size_rows,
     step_facts,
     what_if_facts,
@@ -34,11 +34,13 @@ from tuiadvisor.text.roofline import letters
 from tuiadvisor.text.wording import (
     MEETS_LEGEND,
     decided_size,
+    left_out_ranks,
     pipeline_advice,
     pipeline_title,
     why_no_chart,
     why_no_pipeline,
 )
+from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,12 +96,12 @@ def _run(run: Dossier) -> list[str]:
         ),
     )
     lines += _pipeline(view)
-    shown, left = shown_ranks(view.ranks)
+    shown, left = shown_ranks(view.ranks, MAX_RANKS)
     lines += ["## Ranks", ""]
     lines += table(
         ("rank", "host", "state", "step", "waits", "causes", "last", "main phase"), rank_rows(shown)
     )
-    lines += [f"and {text_of.count(left, 'more rank')}, live and on time", ""] if left else []
+    lines += [left_out_ranks(left), ""] if left else []
     lines += ["## Findings", ""]
     for found in view.findings:
         lines += finding(found)

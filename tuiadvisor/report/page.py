@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.report import charts, sections
 from tuiadvisor.report.facts import (
     DECISIONS,
+    MAX_RANKS,
     WHAT_IF_NOTE,
     change_rows,
     environment_facts,
@@ -19,7 +20,6 @@ from tuiadvisor.report.facts import (
     nothing_found,
     rank_rows,
     sentence,
-    shown_ranks,
     step_facts,
     what_if_facts,
     window_note,
@@ -27,6 +27,8 @@ from tuiadvisor.report.facts import (
 from tuiadvisor.report.html import facts, figure, table
 from tuiadvisor.report.inert import inert as _e
 from tuiadvisor.text import format as text_of
+from tuiadvisor.text.wording import left_out_ranks
+from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -214,10 +216,10 @@ def _accounting(view: RunView) -> str:
 def _ranks(view: RunView) -> str:
     if not view.ranks:
         return ""
-    shown, left = shown_ranks(view.ranks)
+    shown, left = shown_ranks(view.ranks, MAX_RANKS)
     marked = frozenset(index for index, rank in enumerate(shown) if rank.is_culprit)
     heads = ("rank", "host", "state", "step", "waits", "causes", "arrives last", "main phase")
-    more = f'<p class="note">and {text_of.count(left, "more rank")}, live and on time</p>' if left else ""
+    more = f'<p class="note">{left_out_ranks(left)}</p>' if left else ""
     bars = "".join(
         f'<span class="note">rank {rank.rank}</span>'
         + charts.phase_bar(rank.shares, rank.seconds, height=16, named=False)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.plot import short
+from tuiadvisor.views.shown_ranks import stands_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tuiadvisor.scaling.picture import Picture, SizeRow
     from tuiadvisor.scaling.predict import Range
@@ -35,6 +36,16 @@ PIPELINE_PARTS: Final = {
     "delay_share": "delays",
 }
 MEETS_LEGEND: Final = "✓ the whole interval is within the limit, ? part of it, ✖ none"
+
+
+def left_out_ranks(rows: Sequence[RankRow]) -> str:
+    """'and 1,020 more ranks, live and on time'; "" where all are shown. No more is said of them than they share."""
+    if not rows:
+        return ""
+    ranks = text_of.count(len(rows), "more rank")
+    if any(map(stands_out, rows)):
+        return f"and {ranks}, some of them late or lost too"
+    return f"and {ranks}, {'live and ' if all(row.state == 'live' for row in rows) else ''}on time"
 
 
 def pipeline_title(pipeline: PipelineView) -> str:

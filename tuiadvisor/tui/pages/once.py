@@ -13,12 +13,13 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.efficiency import efficiency_facts, is_worth_showing, stack_facts
 from tuiadvisor.text.line import BLANK, Line, crop, fit, indent, line, rule, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
-from tuiadvisor.text.wording import device_words
+from tuiadvisor.text.wording import device_words, left_out_ranks
 from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import action, bullet
 from tuiadvisor.tui.pages.goodput import goodput_lines
 from tuiadvisor.tui.pages.pipeline import pipeline_lines
 from tuiadvisor.tui.pages.stack_card import card_lines
+from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RankRow, RunView
@@ -135,19 +136,14 @@ def _phases(view: RunView) -> list[Line]:
 def _ranks(view: RunView) -> list[Line]:
     if not view.ranks:
         return [line("no rank known")]
-    loud = [rank for rank in view.ranks if rank_row.needs_eyes(rank)]
-    shown = view.ranks if len(view.ranks) <= MAX_RANKS else tuple(loud[:MAX_RANKS])
+    shown, left = shown_ranks(view.ranks, MAX_RANKS)
     host = rank_row.host_width(view.ranks, 14)
     head = [fit(name, 9, "right") for name in ("step", "waits", "causes", "last")]
     rows = [
         line(f"  {'rank':>5} {fit('host', host)} {fit('state', rank_row.STATE_WIDTH)}", *head, "  main phase")
     ]
     rows += [row for rank in shown for row in _rank(rank, host)]
-    if len(shown) < len(view.ranks):
-        rows.append(
-            line(f"  and {text_of.count(len(view.ranks) - len(shown), 'more rank')}, live and on time")
-        )
-    return rows
+    return [*rows, line(f"  {left_out_ranks(left)}")] if left else rows
 
 
 def _rank(rank: RankRow, host: int) -> list[Line]:

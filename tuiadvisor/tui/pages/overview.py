@@ -16,6 +16,7 @@ from tuiadvisor.tui.pages import rank_row, sections
 from tuiadvisor.tui.pages.details import action
 from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.waiting import waiting
+from tuiadvisor.views.shown_ranks import standing_out
 
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Target
@@ -230,10 +231,7 @@ def rank_block(view: RunView, width: int, rows: int) -> list[Line]:
         ]
     if len(view.ranks) == rows:
         return [rank_row.rank_line(rank, columns, view.heat_first_step, left_step) for rank in view.ranks]
-    loud = sorted(
-        (rank for rank in view.ranks if rank_row.needs_eyes(rank)), key=lambda rank: not rank.is_culprit
-    )
-    shown = loud[: max(rows // 2, 1)]
+    shown = standing_out(view.ranks)[: max(rows // 2, 1)]
     lines = [rank_row.rank_line(rank, columns, view.heat_first_step, left_step) for rank in shown]
     return [*lines, *rank_cells(view.ranks, width, max(rows - len(lines), 1))][:rows]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.text import format as text_of
 from tuiadvisor.tui.pages import rank_row
+from tuiadvisor.views.shown_ranks import stands_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,7 +46,7 @@ def _by_host(row: RankRow | RankGroup) -> tuple[float | str, int]:
 
 def _by_state(row: Any) -> tuple[float | str, int]:
     if hasattr(row, "rank"):
-        return ("" if rank_row.needs_eyes(row) else row.state, row.rank)
+        return ("" if stands_out(row) else row.state, row.rank)
     return (float(-row.num_outliers), row.ranks[0])
 
 
@@ -118,7 +119,7 @@ def listed(view: RunView, choice: Choice) -> RankList:
     named = _named_groups(view, wanted)
     kept = {str(row.rank): row for row in view.ranks if row.rank in named or passes(row, wanted)}
     outliers = sorted(
-        (row for row in kept.values() if row.is_outlier or row.is_culprit),
+        filter(stands_out, kept.values()),
         key=by_suspicion,
     )
     if grouping is None:
@@ -191,5 +192,5 @@ def passes(rank: RankRow, wanted: str) -> bool:
     if dash and first.isdecimal() and last.isdecimal():
         return int(first) <= rank.rank <= int(last)
     said = "culprit" if rank.is_culprit else ""
-    said += " outlier" if rank.is_outlier or rank.is_culprit else ""
+    said += " outlier" if stands_out(rank) else ""
     return wanted in f"{rank.host} {rank.state} {rank.state_detail} {said}".lower()

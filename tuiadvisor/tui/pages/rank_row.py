@@ -31,23 +31,12 @@ STATES = {
 # Of a live rank while the job is stalled.
 HELD = {"waits": ("║ waits", "warn"), "stopped": ("■ stopped", "bad"), "missing": ("■ missing", "bad")}
 GONE = frozenset({"exited", "killed", "refused"})
-UNWELL = frozenset({"killed", "refused", "waiting_to_attach"})
 STATE_WIDTH = 10
 
 
 def state_text(rank: RankRow) -> Span:
     """Return glyph and word of a rank's state, and its role."""
     return HELD.get(rank.held) or STATES.get(rank.state, (f"? {rank.state}", "warn"))
-
-
-def needs_eyes(rank: RankRow) -> bool:
-    """Return whether a rank must be on the screen even where most ranks are not."""
-    return (
-        rank.is_culprit
-        or rank.held in {"stopped", "missing"}
-        or rank.state in GONE
-        or rank.state == "waiting_to_attach"
-    )
 
 
 @dataclass(frozen=True, slots=True)

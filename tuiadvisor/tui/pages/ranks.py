@@ -20,6 +20,7 @@ from tuiadvisor.tui.pages.details import rank_lines
 from tuiadvisor.tui.pages.rank_list import GROUPED_FROM, SORTS, Choice, RankList, listed, shown_grouping
 from tuiadvisor.tui.pages.rank_map import StepHeat
 from tuiadvisor.tui.pages.waiting import waiting
+from tuiadvisor.views.shown_ranks import UNWELL
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
@@ -367,7 +368,7 @@ class Ranks(Page):
         ranks = self.arrange(view).ranks
         chosen = [ranks[wanted]] if wanted in ranks else [rank for rank in ranks.values() if rank.is_culprit]
         # Its reason does not fit into its row.
-        chosen = chosen or [rank for rank in ranks.values() if rank.state in rank_row.UNWELL]
+        chosen = chosen or [rank for rank in ranks.values() if rank.state in UNWELL]
         self.previewed = ("rank", str(chosen[0].rank)) if chosen else None
         if not chosen:
             return []
