@@ -7,7 +7,7 @@ is random, and asking for a view changes nothing.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -77,7 +77,8 @@ if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
-    from tuiadvisor.views.run_view import DeviceView, Trend, Verdict
+    from tuiadvisor.views.run_view import CollectiveRow, DeviceView, Trend, Verdict
+    from tuiadvisor.views.stall import Stall
     from tuiadvisor_rules.loader import Rule
 
 STEP_NAMES = ("rank", *STEP_COLUMNS)
@@ -86,6 +87,16 @@ CHUNK_FRAMES = 256
 CHUNK_ROWS = 1 << 15  # a small frame can promise a quarter of a million rows: bound what lies unfolded
 NOT_TIMED = "no step was seen by the devices' own clocks"
 NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of the steps asked for
+
+
+class _Concluded(NamedTuple):
+    """What is said of one window."""
+
+    judged: list[Judged]
+    found: Verdict
+    hang: list[Judged]
+    stalled: Stall | None
+    died: tuple[str, ...]
 
 
 class Advisor:
@@ -270,23 +281,8 @@ class Advisor:
     def _view(self, steps: tuple[int | None, int] | None) -> RunView:
         seen = self._seen(steps)
         diagnosis, missing = seen.diagnosis, seen.missing
-        judged = self._judged(seen, with_now=steps is None)
-        still = standing(self.roster, self.store, seen.table) if steps is None else None
-        hang = find_standstill(measured_of(still, self.roster), self.rules) if still is not None else []
-        stalled = stall(still, self.roster) if still is not None and hang else None
-        if hang:
-            judged = hang + [entry for entry in judged if not entry.rule.final]
-        died = deaths(self.roster) if steps is None else ()
-        if died:
-            judged = [entry for entry in judged if not entry.rule.final]  # nothing is well
-        last_steps = self.store.last_job_steps()
-        if steps is not None and steps[0] is None:
-            last_steps = {rank: min(last, steps[1]) for rank, last in last_steps.items()}
-        found = self._verdict(judged, seen)
-        if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
-            judged = [entry for entry in judged if not entry.rule.final]
-        noted = marks(judged, diagnosis)
-        found = of_import(found, self.roster.imported)
+        judged, found, hang, stalled, died = self._concluded(seen, with_now=steps is None)
+        last_steps = self._last_steps(steps)
         accounted = goodput(None if seen.why_blind else diagnosis, judged)
         named = stragglers(diagnosis, judged)
         stages = self.chunks.stages
@@ -314,14 +310,7 @@ class Advisor:
             wall=None
             if steps is not None
             else wall_goodput(self.wall, self.roster, self.store, seen, accounted, stands=bool(hang)),
-            trend=(
-                (
-                    of_devices(diagnosis.table, self.trend, noted)
-                    if diagnosis and seen.clock == "device"
-                    else None
-                )
-                or self.trend.trend(self.store.axis_shift(), noted)
-            ),
+            trend=self._trend(seen, marks(judged, diagnosis)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
             rank_devices=self.roster.device_counters.of_ranks(places),
             links=self.roster.device_counters.links(places),
@@ -343,10 +332,7 @@ class Advisor:
             efficiency=seen.efficiency,
             stack=seen.stack,
             chain=chain(diagnosis),
-            # A single step of a replay shows what had been seen by then; a chosen range of steps says nothing of it.
-            collectives=()
-            if steps is not None and steps[0] is not None
-            else self.collectives.rows(self.roster.world_size(), len(self.roster.hosts_of_ranks())),
+            collectives=self._collectives(steps),
             clock=seen.clock,
             imported=self.roster.imported,
             alloc_retries=self.roster.host_use.num_alloc_retries if self._on_device else None,
@@ -358,6 +344,40 @@ class Advisor:
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
             cards=stack_cards(self.roster.stack_looks.newest_first()) if steps is None else (),
         )
+
+    def _concluded(self, seen: Seen, *, with_now: bool) -> _Concluded:
+        """What is said of the window; with_now: also of this moment, in which the job may hang or ranks have died."""
+        judged = self._judged(seen, with_now=with_now)
+        still = standing(self.roster, self.store, seen.table) if with_now else None
+        hang = find_standstill(measured_of(still, self.roster), self.rules) if still is not None else []
+        stalled = stall(still, self.roster) if still is not None and hang else None
+        died = deaths(self.roster) if with_now else ()
+        if hang or died:  # nothing is well
+            judged = hang + _without_final(judged)
+        found = self._verdict(judged, seen)
+        if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
+            judged = _without_final(judged)
+        return _Concluded(judged, of_import(found, self.roster.imported), hang, stalled, died)
+
+    def _last_steps(self, steps: tuple[int | None, int] | None) -> dict[int, int]:
+        """Of each rank: its newest, and in a replay none behind the moment that is shown."""
+        last_steps = self.store.last_job_steps()
+        if steps is None or steps[0] is not None:
+            return last_steps
+        return {rank: min(last, steps[1]) for rank, last in last_steps.items()}
+
+    def _trend(self, seen: Seen, noted: tuple[tuple[int, str], ...]) -> Trend:
+        """Of the clock that is judged by."""
+        found = None
+        if seen.diagnosis is not None and seen.clock == "device":
+            found = of_devices(seen.diagnosis.table, self.trend, noted)
+        return found or self.trend.trend(self.store.axis_shift(), noted)
+
+    def _collectives(self, steps: tuple[int | None, int] | None) -> tuple[CollectiveRow, ...]:
+        """A single step of a replay shows what had been seen by then; a chosen range of steps says nothing of it."""
+        if steps is not None and steps[0] is not None:
+            return ()
+        return self.collectives.rows(self.roster.world_size(), len(self.roster.hosts_of_ranks()))
 
     def _seen(self, steps: tuple[int | None, int] | None) -> Seen:
         """What the rules read; steps: as of `_view`."""
@@ -519,6 +539,10 @@ class Advisor:
             fact = self.roster.ranks.get(rank)
             alive.append(fact is None or (fact.state not in GONE and fact.source not in silent))
         return np.array(alive, dtype=np.bool_)
+
+
+def _without_final(judged: list[Judged]) -> list[Judged]:
+    return [entry for entry in judged if not entry.rule.final]
 
 
 def _why_undecided(found: Verdict, seen: Seen) -> str:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.late_phase import Cause as LatePhase
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
+    from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.efficiency import Stack
     from tuiadvisor.views.run_view import Finding, RunView
 
@@ -120,35 +122,49 @@ def _measured(
         what_if = worst.late.gain
     ranks = tuple(sorted(entry.rank for entry in group))
     hosts = tuple(sorted({entry.host for entry in group}))
-    since = min(entry.since_step for entry in group)
-    seen = all(entry.late.onset_seen for entry in group)
-    cause = worst.cause
-    phase = cause.name
-    excess_s = max(entry.late.excess_s for entry in group)
+    words = (
+        _words(worst)
+        + _packed_words(worst, packed)
+        + _saving_words(diagnosis, group)
+        + _mates_words(ranks, victims, mates)
+    )
     values: Values = {
         **job,
         "ranks": f"host {worst.host}" if worst.whole_host else rank_words(ranks),
         "host": worst.host,
-        "phase": phase,
-        "phase_words": (
-            _words(worst)
-            + _packed_words(worst, packed)
-            + _saving_words(diagnosis, group)
-            + _mates_words(ranks, victims, mates)
-        ).replace(OUTSIDE, outside),
+        "phase_words": words.replace(OUTSIDE, outside),
+        "steps_seen": int(cycle.size),
+        **_of_group(group, what_if),
+        **_of_cause(worst.cause, whole_host=worst.whole_host),
+    }
+    return Measured("straggler", values, ranks, hosts, worst.cause.name, what_if, _details(group, what_if))
+
+
+def _of_group(group: list[LateRank], what_if: Gain) -> Values:
+    """How late, how often and since when."""
+    since = min(entry.since_step for entry in group)
+    seen = all(entry.late.onset_seen for entry in group)
+    return {
         "loss_s": what_if.loss_s,
         "loss_share": what_if.loss_s / what_if.step_s,
         "loss_share_low": what_if.loss_low_s / what_if.step_s,
-        "excess_s": excess_s,
+        "excess_s": max(entry.late.excess_s for entry in group),
         "excess_share": max(entry.late.mean_excess_s for entry in group) / what_if.step_s,
-        "cover": cause.cover,
         "hit_share": max(entry.late.hit_share for entry in group),
         "score": min(entry.late.score for entry in group),
         "since": since,
-        "steps_seen": int(cycle.size),
         "beyond_past": _least(entry.late.beyond_past for entry in group),
         "since_words": f"since step {since}" if seen else "from the first step compared on",
-        "whole_host": int(worst.whole_host),
+    }
+
+
+def _of_cause(cause: LatePhase, *, whole_host: bool) -> Values:
+    """What the rank is late in; conditions of rules are numbers."""
+    phase = cause.name
+    return {
+        "phase": phase,
+        "cover": cause.cover,
+        "whole_host": int(whole_host),
         "in_data": int(phase == "data_wait"),
         "in_compute": int(phase in COMPUTE),
         "in_host": int(phase in {"host", "device"}),
@@ -158,12 +174,17 @@ def _measured(
         "is_limited": int(cause.off_core == "limit"),
         "is_stopped": int(cause.off_core == "stopped"),
     }
+
+
+def _details(group: list[LateRank], what_if: Gain) -> Details:
+    """Evidence without a rule on it: the parts of the delay, and what was seen beside the rank."""
+    cause = group[0].cause
     details: Details = {
         f"excess_{name}_s": value
         for name, value in sorted(cause.parts.items(), key=lambda part: -part[1])
         if value > SMALL_PART * max(cause.parts.values())
     }
-    details["onset_seen"] = int(seen)
+    details["onset_seen"] = int(all(entry.late.onset_seen for entry in group))
     details["loss_low_s"], details["loss_high_s"] = what_if.loss_low_s, what_if.loss_high_s
     if cause.cpu_share is not None:
         details["cpu_share_of_compute"] = cause.cpu_share
@@ -180,7 +201,7 @@ def _measured(
         details["cpu_limit_cores"] = cause.limit_cores
     if cause.unobserved:
         details["unobserved"] = ", ".join(cause.unobserved)
-    return Measured("straggler", values, ranks, hosts, phase, what_if, details)
+    return details
 
 
 def _least(values: Iterable[float | None]) -> float | None:

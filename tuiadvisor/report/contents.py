@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from tuiadvisor.report.document import losses_document, run_document
+
 if TYPE_CHECKING:
     from tuiadvisor.report.document import Document
     from tuiadvisor.views.contents import Contents
@@ -12,26 +14,14 @@ if TYPE_CHECKING:
 
 def contents_document(held: Contents) -> Document:
     """The document; unknown is null."""
-    run, damage = held.run, held.damage
+    damage = held.damage
     return {
         "schema": 1,
         "file": held.path,
         "bytes": held.num_bytes,
         "created_wall_s": held.created_wall_s,
         "recorded_by": held.recorded_by,
-        "run": {
-            "label": run.label,
-            "command": run.command,
-            "world_size": run.world_size,
-            "torch": run.torch,
-            "python": run.python,
-            "backend": run.backend,
-            "device": run.device,
-            "parallel": run.parallel,
-            "software": run.software,
-            "started_wall_s": run.started_wall_s,
-            "ended": held.ended,
-        },
+        "run": run_document(held.run, ended=held.ended),
         "hosts": [
             {
                 "host": host.host,
@@ -68,9 +58,5 @@ def contents_document(held: Contents) -> Document:
             "tail_bytes": damage.num_tail_bytes,
             "notes": list(damage.notes),
         },
-        "losses": {
-            **asdict(held.losses),
-            "ranks_missing": list(held.losses.ranks_missing),
-            "notes": list(held.losses.notes),
-        },
+        "losses": losses_document(held.losses),
     }

@@ -10,7 +10,7 @@ from tuiadvisor.views.devices import NO_DEVICE, RankDevice
 if TYPE_CHECKING:
     from tuiadvisor.views.job import JobView
     from tuiadvisor.views.pipeline import PipelineView
-    from tuiadvisor.views.run_view import Finding, RankRow, RunView, Verdict
+    from tuiadvisor.views.run_view import Finding, Losses, RankRow, RunInfo, RunView, Verdict
 
 Document = dict[str, object]
 
@@ -30,18 +30,8 @@ def document(view: RunView) -> Document:
         "clock": view.clock,
         "imported": _imported(view),
         "run": {
-            "label": view.run.label,
-            "command": view.run.command,
-            "world_size": view.run.world_size,
+            **run_document(view.run, ended=view.ended),
             "hosts": list(view.run.hosts),
-            "torch": view.run.torch,
-            "python": view.run.python,
-            "backend": view.run.backend,
-            "device": view.run.device,
-            "parallel": view.run.parallel,
-            "software": view.run.software,
-            "started_wall_s": view.run.started_wall_s,
-            "ended": view.ended,
             "last_step": view.last_step,
         },
         "window": {
@@ -75,11 +65,7 @@ def document(view: RunView) -> Document:
         "findings": [_finding(finding) for finding in view.findings],
         "verdict": _verdict(view.decided),
         "unknown": [asdict(entry) for entry in view.unknown],
-        "losses": {
-            **asdict(view.losses),
-            "ranks_missing": list(view.losses.ranks_missing),
-            "notes": list(view.losses.notes),
-        },
+        "losses": losses_document(view.losses),
         "devices": {"per_rank": [asdict(row) for row in view.rank_devices or _no_devices(view)]},
         "links": [asdict(link) for link in view.links],
         "placement": [asdict(row) for row in view.placements],
@@ -88,6 +74,28 @@ def document(view: RunView) -> Document:
         "probe": asdict(view.probe) if view.probe else None,
         "num_frames": view.num_frames,
     }
+
+
+def run_document(run: RunInfo, *, ended: str) -> Document:
+    """Which run it is, and what it ran on."""
+    return {
+        "label": run.label,
+        "command": run.command,
+        "world_size": run.world_size,
+        "torch": run.torch,
+        "python": run.python,
+        "backend": run.backend,
+        "device": run.device,
+        "parallel": run.parallel,
+        "software": run.software,
+        "started_wall_s": run.started_wall_s,
+        "ended": ended,
+    }
+
+
+def losses_document(losses: Losses) -> Document:
+    """What is missing of what was recorded."""
+    return {**asdict(losses), "ranks_missing": list(losses.ranks_missing), "notes": list(losses.notes)}
 
 
 def _no_devices(view: RunView) -> list[RankDevice]:

@@ -116,12 +116,9 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     found = terms(before.unit, after.unit, same_work=options.same_work)
     reasons = list(found.reasons)
     cautions = list(found.cautions)
-    if found.basis is not None:
-        for name, side in (("before", before), ("after", after)):
-            missing = MIN_STEADY_STEPS - int(side.series.steady_K.sum())
-            if missing > 0:
-                reasons.append(f"{name}: {missing} more steady steps are needed; record longer")
-                found = replace(found, basis=None)
+    if found.basis is not None and (short := _too_short(before, after)):
+        reasons += short
+        found = replace(found, basis=None)
     floor = options.noise_floor
     steady = _change(before.series.steady_s, after.series.steady_s, found, floor)
     every = _change(before.series.step_s_K, after.series.step_s_K, found, floor)
@@ -142,10 +139,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     sides = _side(before), _side(after)
     throughput = _throughput(before, after, floor)
     detectable = _detectable(change, floor)
-    gate = None
-    if options.fail_if_slower is not None:
-        exceeded = _exceeded(verdict, change, options.fail_if_slower, detectable)
-        gate = Gate(options.fail_if_slower, exceeded)
+    gate = _gate(verdict, change, options.fail_if_slower, detectable)
     if found.basis == "samples_per_device" and throughput.ratio is not None:
         cautions.append(f"all devices together do {_more(1 / throughput.ratio)} samples a second")
     if gate is not None and gate.exceeded is None and verdict != "not comparable" and detectable is not None:
@@ -175,6 +169,23 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         gate=gate,
         goodput=goodput_change(before.view, after.view, floor),
     )
+
+
+def _too_short(before: Measured, after: Measured) -> list[str]:
+    """A reason for each side that has too few steady steps."""
+    missing = {
+        name: MIN_STEADY_STEPS - int(side.series.steady_K.sum())
+        for name, side in (("before", before), ("after", after))
+    }
+    return [
+        f"{name}: {steps} more steady steps are needed; record longer"
+        for name, steps in missing.items()
+        if steps > 0
+    ]
+
+
+def _gate(verdict: Outcome, change: Change, limit: float | None, detectable: float | None) -> Gate | None:
+    return None if limit is None else Gate(limit, _exceeded(verdict, change, limit, detectable))
 
 
 def _change(before: Floats, after: Floats, found: Terms, floor: float) -> Change:

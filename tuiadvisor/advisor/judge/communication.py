@@ -133,24 +133,25 @@ def _view(
         buckets=tuple(
             BucketBar(one.num_bytes, one.ready_s, one.begin_s, one.end_s) for one in line.buckets[:MAX_BARS]
         ),
-        sizes=tuple(
-            SizeChoice(
-                one.cap_mib,
-                one.num_buckets,
-                float(one.exposed_s_K.mean()),
-                # What it would save in some steps and cost in others is no promise.
-                min(
-                    float(one.saved_s_K.mean()),
-                    most_s,
-                    max(float(line.exposed_s_K.mean() - one.exposed_s_K.mean()), 0.0),
-                ),
-            )
-            for one in line.others
-        ),
+        sizes=_sizes(line, most_s),
         lanes=_lanes(line),
         words=(),
     )
     return replace(view, words=_words(view))
+
+
+def _sizes(line: BucketLine, most_s: float) -> tuple[SizeChoice, ...]:
+    """Other sizes of buckets. What one would save in some steps and cost in others is no promise."""
+    exposed_s = float(line.exposed_s_K.mean())
+    return tuple(
+        SizeChoice(
+            one.cap_mib,
+            one.num_buckets,
+            float(one.exposed_s_K.mean()),
+            min(float(one.saved_s_K.mean()), most_s, max(exposed_s - float(one.exposed_s_K.mean()), 0.0)),
+        )
+        for one in line.others
+    )
 
 
 def _lanes(line: BucketLine) -> tuple[tuple[str, tuple[Segment, ...]], ...]:

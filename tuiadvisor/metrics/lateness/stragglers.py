@@ -358,16 +358,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     apart_RK = deviation_RK * (2.0 if work.shape[0] == 2 else 1.0)
     excess_RK = apart_RK - (medians(apart_RK, 1) - excess_R)[:, None]
     while rows.size:
-        peers = np.setdiff1d(np.arange(work.shape[0]), rows)
-        noise_s = median(row_mad_sigma(work[peers[:MAX_PEERS]]))
-        cured = np.stack(
-            [
-                np.where(stall_RK[row], medians(work[peers], 0), work[row])
-                if is_rare_R[row]
-                else _cured(work[row], excess_RK[row], work[peers], noise_s)
-                for row in rows
-            ]
-        )
+        cured = _all_cured(work, rows, excess_RK, stall_RK, is_rare_R)
         loss_K, parts = shared_loss(work, rows, cured)
         worth = _worth(cycle, parts, excess_RK[rows], is_rare_R[rows])
         if worth.all():
@@ -401,3 +392,17 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     ]
     late.sort(key=lambda entry: (-entry.gain.loss_s, entry.row))
     return tuple(late), loss_K
+
+
+def _all_cured(work: Floats, rows: Ints, excess_RK: Floats, stall_RK: Bools, is_rare_R: Bools) -> Floats:
+    """The work of these rows if none was late: in rare stalls that of the peers, else its own without the excess."""
+    peers = np.setdiff1d(np.arange(work.shape[0]), rows)
+    noise_s = median(row_mad_sigma(work[peers[:MAX_PEERS]]))
+    return np.stack(
+        [
+            np.where(stall_RK[row], medians(work[peers], 0), work[row])
+            if is_rare_R[row]
+            else _cured(work[row], excess_RK[row], work[peers], noise_s)
+            for row in rows
+        ]
+    )
