@@ -43,8 +43,9 @@ class Scenario:
 
 def scenarios(num_ranks: int, num_steps: int, ranks_per_host: int) -> list[Scenario]:
     """All of them, for one size of world. The first steps of a long run have scrolled away by its end."""
-    a, b = num_ranks // 3, num_ranks // 2 + 1
-    host = tuple(range(a - a % ranks_per_host, a - a % ranks_per_host + ranks_per_host))
+    a, b = num_ranks // 3, min(num_ranks // 2 + 1, num_ranks - 1)
+    first = a - a % ranks_per_host
+    host = tuple(range(first, min(first + ranks_per_host, num_ranks)))
     stage = tuple(range(num_ranks - num_ranks // 4, num_ranks))
     onset = num_steps - min(num_steps // 2, 100)
     single = [
@@ -52,18 +53,26 @@ def scenarios(num_ranks: int, num_steps: int, ranks_per_host: int) -> list[Scena
         for phase in ("backward", "data_wait", "forward", "optimizer")
         for share in (0.05, 0.1, 0.2, 0.5)
     ]
+    several = [
+        Scenario("host 20%", (Fault("forward", 0.2, host),), phases=("forward", "host")),
+        Scenario("stage 20%", (Fault("backward", 0.2, stage),), phases=("backward",)),
+        Scenario("two 30%", (Fault("data_wait", 0.3, (a,)), Fault("backward", 0.3, (b,)))),
+    ]
     return [
         Scenario("healthy", finding=""),
         *single,
         Scenario("backward 100%", (Fault("backward", 1.0, (a,)),), phases=("backward",)),
         Scenario("device 20%", (Fault("device", 0.2, (a,)),), phases=("device", "host")),
-        Scenario("host 20%", (Fault("forward", 0.2, host),), phases=("forward", "host")),
-        Scenario("stage 20%", (Fault("backward", 0.2, stage),), phases=("backward",)),
+        # In a small world a host or a stage may be all ranks, or none: then nobody is late against others.
+        *(
+            one
+            for one in several
+            if 0 < len({rank for each in one.faults for rank in each.ranks}) < num_ranks
+        ),
         Scenario(
             "onset 20%", (Fault("backward", 0.2, (a,), onset=onset),), phases=("backward",), onset=onset
         ),
         Scenario("intermittent 50%", (Fault("backward", 0.5, (a,), period=6, on=2),), phases=("backward",)),
-        Scenario("two 30%", (Fault("data_wait", 0.3, (a,)), Fault("backward", 0.3, (b,)))),
         Scenario("transfer 30%", (Fault("transfer", 0.3),), finding="communication_bound"),
         Scenario("lengths 30%", (Fault("length", 0.3),), finding="uneven_lengths"),
     ]
