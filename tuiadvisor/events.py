@@ -105,8 +105,6 @@ class EventKind(IntEnum):
     P2P_WAIT = 67
 
 
-COLLECTIVE_KINDS: Final = tuple(kind for kind in EventKind if kind < EventKind.CHECKPOINT)
-MARK_KINDS: Final = tuple(kind for kind in EventKind if EventKind.CHECKPOINT <= kind < EventKind.DEVICE_PHASE)
 PIPELINE_KINDS: Final = tuple(kind for kind in EventKind if kind >= EventKind.STAGE_FORWARD)
 
 

@@ -9,10 +9,8 @@ from hypothesis import strategies as some
 from tuiadvisor.session.economics import (
     break_even_steps,
     checkpoint_plan,
-    engineer_break_even_steps,
     money,
     move,
-    run_hours,
     step_without,
     warmup_share,
 )
@@ -25,13 +23,6 @@ def test_a_compilation_of_a_minute_that_saves_20_ms_a_step_pays_after_3000_steps
     assert 3000 == pytest.approx(break_even_steps(60, 0.02))
     assert break_even_steps(60, 0) is None
     assert break_even_steps(60, -0.01) is None
-
-
-def test_an_engineers_day_against_64_devices() -> None:
-    """8 h at 100 against 64 devices at 2 an hour that save 36 ms a step: 800 / (64 x 1e-5 h x 2)."""
-    assert 800 / (64 * 1e-5 * 2) == pytest.approx(engineer_break_even_steps(8, 100, 0.036, 64, 2))
-    assert engineer_break_even_steps(8, None, 0.036, 64, 2) is None
-    assert engineer_break_even_steps(8, 100, 0.036, 64, None) is None
 
 
 @pytest.mark.parametrize(("hours", "minutes"), [(24, 117), (6, 57), (0.25, 9.1)])
@@ -77,9 +68,6 @@ def test_unknown_stays_unknown() -> None:
     """No price, no length: no number."""
     assert money(10, None) is None
     assert money(None, 2) is None
-    assert run_hours(None, 0.1) is None
-    assert run_hours(1000, None) is None
-    assert 1 == run_hours(36000, 0.1)
 
 
 @given(POSITIVE, POSITIVE, POSITIVE)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from tuiadvisor.agent.discovery import RankProcess
 
-NS: Final = 10**9
 LOOK_S: Final = 0.02
 LEAVE_S: Final = 1.0  # a rank at work makes an event within this time
 PUSH_OUT_S: Final = 6.0

@@ -23,7 +23,6 @@ MAX_LINE: Final = 1 << 20
 MAX_STEPS: Final = 1_000_000
 MAX_DEPTH: Final = 1000
 MAX_US: Final = 1 << 51
-MAX_NUMBER: Final = 1 << 31
 ROOT: Final = "step"
 PHASES: Final = {
     "fetching_batch": "data_wait",

@@ -114,12 +114,6 @@ def command_line(pid: int) -> list[str]:
     return _read(pid, "cmdline").decode(errors="surrogateescape").split("\0")[:-1]
 
 
-def start_ticks(pid: int) -> int:
-    """Start time since boot: tells a process from a later one that got the same id."""
-    # The command name may contain blanks and parentheses: count from the last one.
-    return int(_read(pid, "stat").rpartition(b")")[2].split()[19])
-
-
 def same_root(pid: int) -> bool:
     """Whether paths mean the same for the process and for us: no container, no chroot."""
     process = Path(f"/proc/{pid}")

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 logger: Final = Logger(__name__)
 Format = Literal["json", "slack"]
-FORMATS: Final = ("json", "slack")
 MAX_WAITING: Final = 200  # notices; the oldest go first
 COMMAND_S: Final = 30.0
 WEBHOOK_S: Final = 5.0

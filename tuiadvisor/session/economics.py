@@ -1,7 +1,7 @@
 """What a change costs and when it has paid for itself. Pure functions; None where a price or length is unknown.
 
 Units: seconds for steps, hours for runs and people, minutes nowhere; money in the user's own currency.
-Sources: Young 1974, Daly 2006 for checkpoint intervals; the rest is division.
+Source: Daly 2006 for checkpoint intervals; the rest is division.
 """
 
 from __future__ import annotations
@@ -9,15 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tuiadvisor.scaling.young_daly import daly, lost_share, young
+from tuiadvisor.scaling.young_daly import daly, lost_share
 
 SECONDS_PER_HOUR: Final = 3600.0
 HOURS_PER_DAY: Final = 24.0
-
-
-def run_hours(num_steps: float | None, step_s: float | None) -> float | None:
-    """Hours that these steps take."""
-    return None if num_steps is None or step_s is None else num_steps * step_s / SECONDS_PER_HOUR
 
 
 def money(device_hours: float | None, price_per_device_hour: float | None) -> float | None:
@@ -40,26 +35,11 @@ def warmup_share(warmup_s: float, num_steps: float, step_s: float) -> float:
     return warmup_s / whole if whole > 0 else 0.0
 
 
-def engineer_break_even_steps(
-    effort_hours: float,
-    engineer_hour_price: float | None,
-    saved_s_per_step: float,
-    num_devices: int,
-    price_per_device_hour: float | None,
-) -> float | None:
-    """Steps after which the device time saved is worth the engineer's time; None: never, or a price is missing."""
-    if engineer_hour_price is None or price_per_device_hour is None:
-        return None
-    saved = num_devices * saved_s_per_step / SECONDS_PER_HOUR * price_per_device_hour
-    return effort_hours * engineer_hour_price / saved if saved > 0 else None
-
-
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
     """How often to write a checkpoint. Hours; shares of the wall time."""
 
     interval_h: float  # Daly's optimum
-    first_order_h: float  # Young's
     lost_share: float  # of the wall time at the optimum: writing, redone work and restarts
     current_h: float | None
     current_lost_share: float | None
@@ -76,7 +56,6 @@ def checkpoint_plan(
     now = None if current_h is None or current_h <= 0 else lost_share(current_h, cost_h, between_h, restart_h)
     return CheckpointPlan(
         best_h,
-        young(cost_h, between_h),
         lost_share(best_h, cost_h, between_h, restart_h),
         current_h,
         now,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tuiadvisor.advisor.judge.waterfall import NS, Clocks, waterfall
-from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
+from tuiadvisor.advisor.judge.waterfall import Clocks, waterfall
+from tuiadvisor.metrics.steps.step_table import NS, PHASE_INDEX
 from tuiadvisor.phases import PAUSES
 
 if TYPE_CHECKING:

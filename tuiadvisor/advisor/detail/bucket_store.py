@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
+from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
 from tuiadvisor.events import EVENT_COLUMNS, EventKind
 from tuiadvisor.metrics.communication.bucket_timeline import Exchanges
+from tuiadvisor.metrics.steps.step_table import NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,10 +29,8 @@ MAX_ROWS: Final = 1 << 16  # 5 MB: 16 steps of 128 ranks with 32 pieces each
 READ_STEPS: Final = 64  # what a view looks at: the last so many that were told
 MAX_PIECES: Final = 256
 MAX_BYTES: Final = 1 << 50
-MAX_CLOCK_NS: Final = 1 << 61
 MAX_BACKWARD_NS: Final = 3600 * 10**9
 CLOSING, PIECE = int(EventKind.GRADIENT_BUCKETS), int(EventKind.BUCKET_PIECE)
-NS: Final = 1e-9
 _KEPT: Final = ("rank", "kind", *EVENT_COLUMNS)
 _RANK, _KIND, _STEP, _BEGIN, _END, _BUCKET, _PLACE, _BYTES, _DETAIL, _HOST = range(len(_KEPT) + 1)
 

@@ -42,7 +42,6 @@ MIN_EVEN: Final = 24  # measured steps: a verdict takes twenty
 MAX_PHASE_NS: Final = 86_400 * 10**9
 MAX_STEP: Final = 1 << 40
 MIN_COMMON: Final = 0.5  # of the ranks: a step that fewer have measured compares nobody
-EVENT_NAMES: Final = ("rank", "kind", "step", "begin_ns", "end_ns", "group", "seq", "detail")
 _BEGIN, _END, _BEHIND, _BRACKET, _PHASES_SEEN = range(5)
 _FIRST_PHASE: Final = 5
 _FIRST_PACE: Final = _FIRST_PHASE + len(PHASES)  # how far behind at the end of each phase of COMPUTE

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
+from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
 from tuiadvisor.events import EVENT_COLUMNS, PIPELINE_KINDS, UNKNOWN
 from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
@@ -29,7 +30,6 @@ LOOK_BACK_STEPS: Final = 64 * READ_STEPS
 MAX_STAGE: Final = 1 << 14
 MAX_STAGES_A_RANK: Final = 16
 MAX_MICRO_BATCH: Final = 1 << 20
-MAX_CLOCK_NS: Final = 1 << 61
 MAX_CHUNK_NS: Final = 3600 * 10**9
 _KINDS: Final = np.array([int(kind) for kind in PIPELINE_KINDS])
 _KEPT: Final = ("rank", "kind", "step", "begin_ns", "end_ns", "group", "seq")

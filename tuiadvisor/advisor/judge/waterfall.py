@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.metrics.steps.step_table import NS
 from tuiadvisor.phases import PAUSES
 from tuiadvisor.views.goodput import UNKNOWN_KINDS, USEFUL, Goodput, parts_of
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.goodput import Accounted
     from tuiadvisor.advisor.steps.wall_time import Life
 
-NS: Final = 1e-9
 START_SLACK_NS: Final = 1_000_000_000  # the kernel tells when it booted in whole seconds
 MIN_KNOWN: Final = 0.5  # of the time since the watcher came: where less could be judged there is no figure
 

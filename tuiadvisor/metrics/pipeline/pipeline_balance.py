@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import UNKNOWN, EventKind
+from tuiadvisor.metrics.steps.step_table import NS
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
 
-NS: Final = 1e-9
 CHUNK_KINDS: Final = (EventKind.STAGE_FORWARD, EventKind.STAGE_BACKWARD, EventKind.STAGE_WEIGHT_GRAD)
 
 

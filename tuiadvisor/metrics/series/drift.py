@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.series.change_points import NUM_STANDARD_ERRORS
 from tuiadvisor.metrics.steps.arrays import median
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ MIN_RISES: Final = (
     6  # of the 7 from part to part; by lot that happens in 6 % of the series, so the jump is asked too
 )
 MAX_JUMP: Final = 0.5  # of the growth between two parts
-NUM_STANDARD_ERRORS: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)

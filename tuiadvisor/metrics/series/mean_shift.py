@@ -14,21 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NUM_STANDARD_ERRORS, Change
 from tuiadvisor.metrics.series.periodic_onset import first_hit
 from tuiadvisor.metrics.steps.arrays import mad_sigma, median
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats
 
-NUM_STANDARD_ERRORS: Final = 4.0
 MIN_STRETCHES: Final = 8
 NUM_NOISE_SIGMAS: Final = 4.0  # beyond the median: a step that is long for a reason
 MIN_SIDE_STEPS: Final = 3 * MIN_SEGMENT_STEPS  # a share of the steps is less sure than a level
 MIN_LONG_STEPS: Final = 5  # fewer of them are chance
 MAX_CHANGES: Final = 8
-FEWER_ERRORS: Final = 3.0  # do, where long steps begin on one side more often than ...
-MAX_LOG_CHANCE: Final = math.log(1e-2)  # ... chance allows
+MAX_LOG_CHANCE: Final = math.log(1e-2)  # below it long steps begin on one side more often than chance allows
 
 
 def find_mean_changes(values: Floats, min_shift: float) -> tuple[Change, ...]:

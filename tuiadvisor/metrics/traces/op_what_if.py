@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.traces.op_graph import OpGraph
     from tuiadvisor.metrics.traces.op_table import OpGrid
 
-SLOWEST_WORKERS: Final = 0.03
 CLOCK_ERROR_S: Final = 1e-2  # a transfer that ends this long before its last start: clocks disagree, count 0
 LEAST_EXCESS: Final = 1e-6  # of the ideal step: below that, no share of the slowdown is defined
 SHOWN_AS: Final = {

@@ -17,7 +17,7 @@ from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, Change, f
 from tuiadvisor.metrics.series.mean_shift import MIN_SIDE_STEPS, find_mean_changes
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, median, medians
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
-from tuiadvisor.metrics.window.phase_levels import alternates
+from tuiadvisor.metrics.window.phase_levels import COMPARED_STEPS, SETTLED_STEPS, alternates
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 MIN_SHIFT_SHARE: Final = 0.03  # of the cycle: smaller changes of level are not looked for
 NEW_REGIME_SHARE: Final = 0.05  # of the cycle: smaller ones date an onset, but begin no new window
-SETTLED_STEPS: Final = 20
 ONE_PHASE: Final = 0.8  # of the growth in one phase: a change of the program, not of the machine
 SCREEN_SCORE: Final = 6.0  # standard errors at which a rank's series is searched for changes
 MAX_SEARCHED_RANKS: Final = 32
@@ -34,7 +33,6 @@ MAX_RESTLESS_RANKS: Final = 4  # searched for a change of their mean alone
 MIN_QUIET_GAPS: Final = (
     3  # bursts that come back after a while: three times as long without one, and they had not begun
 )
-COMPARED_STEPS: Final = 64
 OWN_GROWTH: Final = 0.5  # of a longer step: so much of it the transfer itself must have grown
 
 
