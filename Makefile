@@ -7,7 +7,7 @@ KINDS := not extended
 # The suite starts some thousand Pythons: where nothing may be kept compiled, each of them compiles us anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast test-all steady frameworks gpu lint format package bundle docs release bench fuzz accuracy versus strangers native-check clean
+.PHONY: demo test test-fast coverage test-all steady frameworks gpu lint format package bundle docs release bench fuzz accuracy versus strangers native-check clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -34,6 +34,17 @@ test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, clus
 
 test-fast: $(VENV)/.dev-installed  ## unit tests that answer at once, while you write; a minute
 	$(BIN)/python -m pytest --quiet --numprocesses 2 tests/unit -m "not slow and not extended"
+
+$(VENV)/.coverage-installed: $(VENV)/.dev-installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $$($(BIN)/python tests/dev_requirements.py coverage)
+	touch $@
+
+coverage: $(VENV)/.coverage-installed  ## branches that unit tests take, without the command line and devices; twenty minutes
+	rm -rf build/coverage
+	mkdir -p build/coverage
+	$(BIN)/coverage run -m pytest --quiet tests/unit -m "$(KINDS)"
+	$(BIN)/coverage combine
+	$(BIN)/coverage report
 
 # RUNS suites under each of the conditions in tests/steady.py; hours. One of them alone: make steady RUNS=1 CONDITIONS=half
 RUNS ?= 10

@@ -16,6 +16,9 @@ import skips
 # Rules of whoever runs the tests must not decide them; processes that tests start inherit this.
 os.environ["XDG_CONFIG_HOME"] = str(Path(__file__).parent / "no-config")
 os.environ.pop("TUIADVISOR_LOG", None)
+# Threads of OpenMP spin while they wait for each other: on two cores that tests share, a small model's training
+# took seven times its processor time. Ranks under torchrun have one thread each, too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A shell starts what runs in its background with ^C ignored, and so would every process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

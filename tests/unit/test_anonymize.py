@@ -125,6 +125,7 @@ def everything(parts: list[bytes]) -> str:
     return raw + "".join(json.dumps([decode(data).source, decode(data).payload]) for data in parts)
 
 
+@pytest.mark.slow
 def test_no_secret_is_left_in_any_byte() -> None:
     """Hosts, users, paths, commands, commits, serial numbers, process ids: none of them, anywhere."""
     before, after = everything(secret_frames()), everything(anonymized(secret_frames()))

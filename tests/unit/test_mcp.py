@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from patience import PATIENCE_S
@@ -18,9 +18,11 @@ from test_contents import recording
 
 from tuiadvisor.cli.commands import run as command
 
-pytest.importorskip("mcp")
-from mcp import Client, StdioServerParameters
-from mcp.types import CallToolResult
+if TYPE_CHECKING:  # a second of imports, for each who only collects these tests
+    from mcp import Client
+    from mcp.types import CallToolResult
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="needs mcp")
 
 READING = {"list_jobs", "list_runs", "diagnose", "compare", "explain", "scale"}
 
@@ -42,6 +44,8 @@ def folder(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def asked(folder: Path, *words: str) -> AsyncIterator[Client]:
     """A client of a server that was started in this folder."""
+    from mcp import Client, StdioServerParameters
+
     line = ["-P", "-m", "tuiadvisor", "mcp", *words]
     server = StdioServerParameters(command=sys.executable, args=line, cwd=folder)
     async with Client(server, read_timeout_seconds=PATIENCE_S) as client:

@@ -240,6 +240,7 @@ def test_placement_is_on_the_ranks_page_and_in_reports() -> None:
         assert "PCI Express specification" in text
 
 
+@pytest.mark.slow
 def test_an_anonymous_copy_keeps_distances_and_no_card_names() -> None:
     nics = [
         {

@@ -91,6 +91,7 @@ def test_interval_contains_expected(table: tuple[Array, Array], regime: Family) 
         assert 0 < found.low <= found.expected <= found.high < float("inf")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(tables(), REGIMES)
 def test_device_time_never_falls_with_devices(table: tuple[Array, Array], regime: Family) -> None:

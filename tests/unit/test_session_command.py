@@ -199,6 +199,7 @@ def test_a_person_is_asked_one_question_at_a_time(here: Path, capsys: pytest.Cap
     assert "tune" == session.decision.decision
 
 
+@pytest.mark.slow
 def test_price_deadline_and_remaining_steps_decide_in_the_dialogue(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
