@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import time
 from types import ModuleType, SimpleNamespace
@@ -13,6 +12,10 @@ import pytest
 
 from tuiadvisor.agent.gpu import GpuSampler, load_nvml
 from tuiadvisor.agent.nvml import MAX_XIDS, NvmlReader
+from tuiadvisor.agent.nvml_health import KEYS
+
+VALUE_TYPES = {"dVal": 0, "uiVal": 1, "ulVal": 2, "ullVal": 3, "sllVal": 4, "siVal": 5, "usVal": 6}
+ALL_LINKS = 0xFFFFFFFF
 
 
 class FakeNvml(ModuleType):
@@ -30,6 +33,8 @@ class FakeNvml(ModuleType):
         self.pending_xids: list[tuple[int, int]] = []
         self.watched: list[tuple[int, int]] = []
         self.parts: dict[int, str] = {}
+        self.field_values: dict[tuple[int, int], tuple[str, int]] = {}  # (field, scope): type and value
+        self.num_links = 0
 
     def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802
         return "550.54.15"
@@ -55,6 +60,20 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:  # noqa: N802
         self._only_first(handle)
         return SimpleNamespace(busId="FFFFFFFF:FF:1F.7")
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:  # noqa: N802
+        self._only_first(handle)
+        if link >= self.num_links:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        return 1
+
+    def nvmlDeviceGetPcieReplayCounter(self, handle: int) -> int:  # noqa: N802
+        self._only_first(handle)
+        return 7
+
+    def nvmlDeviceGetRemappedRows(self, handle: int) -> tuple[int, int, int, int]:  # noqa: N802
+        self._only_first(handle)
+        return 2, 1, 1, 0
 
     def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:  # noqa: N802
         self._only_first(handle)
@@ -137,13 +156,19 @@ class FakeNvml(ModuleType):
         self._only_first(handle)
         return [SimpleNamespace(pid=4711, usedGpuMemory=1 << 30)]
 
-    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[int]) -> Any:  # noqa: N802
+    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[int | tuple[int, int]]) -> Any:  # noqa: N802
+        """A bare field is of scope 0, as in nvidia-ml-py; each value says its type and whether it is there."""
+        self._only_first(handle)
         values = (pynvml.c_nvmlFieldValue_t * len(fields))()
         for value, field in zip(values, fields, strict=True):
-            value.fieldId = field
-            is_known = handle == 0 and field == pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES
-            value.nvmlReturn = pynvml.NVML_SUCCESS if is_known else pynvml.NVML_ERROR_NOT_SUPPORTED
-            value.value.ullVal = ctypes.c_ulonglong(self.pcie_bytes).value
+            value.fieldId, value.scopeId = field if isinstance(field, tuple) else (field, 0)
+            told = self.field_values.get((value.fieldId, value.scopeId))
+            if value.fieldId == pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES:
+                told = ("ullVal", self.pcie_bytes)
+            value.nvmlReturn = pynvml.NVML_SUCCESS if told else pynvml.NVML_ERROR_NOT_SUPPORTED
+            if told:
+                value.valueType = VALUE_TYPES[told[0]]
+                setattr(value.value, told[0], told[1])
         return values
 
     def _only_first(self, handle: int) -> None:
@@ -323,3 +348,85 @@ def test_silent_driver_leaves_names_only() -> None:
     assert sampler.driver == "550.54.15"
     assert sampler.latest()[0]["utilization"] == 0.87
     assert sampler.latest(time.monotonic() + 10)[0] == {"index": 0, "name": "NVIDIA H200", "uuid": "GPU-0"}
+
+
+def with_links(num_links: int = 18) -> FakeNvml:
+    """An H200 in the shape in which its driver answers: sums of all links, times in nanoseconds."""
+    nvml = FakeNvml()
+    nvml.num_links = num_links
+    nvml.field_values = {
+        (pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP, 0): ("ullVal", 12_500_000_000),
+        (pynvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN, 0): ("ullVal", 0),
+        (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS): ("ullVal", 1_000),
+        (pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL, 0): ("ullVal", 4),
+        **{
+            (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, link): ("ullVal", link == 3) for link in range(num_links)
+        },
+        (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY, 0): ("ullVal", 1),  # of one link alone
+    }
+    return nvml
+
+
+def test_what_a_device_has_suffered_is_told_and_what_it_does_not_tell_is_unknown() -> None:
+    """Held back for 12.5 s by its power cap, never by heat; errors of links as a sum or summed; one link is no sum."""
+    first, second = NvmlReader(with_links()).sample()
+
+    assert (12.5, 0.0, None) == (
+        first["held_power_s"],
+        first["held_heat_hardware_s"],
+        first["held_power_brake_s"],
+    )
+    assert (4, 1, None) == (
+        first["nvlink_replays"],
+        first["nvlink_crc_errors"],
+        first["nvlink_recoveries"],
+    )
+    assert (7, 2, 1, 1, 0) == (
+        first["pcie_replays"],
+        first["remapped_rows_corrected"],
+        first["remapped_rows_uncorrected"],
+        first["row_remap_pending"],
+        first["row_remap_failed"],
+    )
+    assert {None} == {second[key] for key in KEYS}
+
+
+def test_a_device_without_nvlink_has_no_errors_of_links() -> None:
+    """A counter of zero would say that there are links."""
+    first = NvmlReader(with_links(0)).sample()[0]
+
+    assert [None] * 3 == [first[key] for key in ("nvlink_replays", "nvlink_crc_errors", "nvlink_recoveries")]
+
+
+@pytest.mark.parametrize("has_sum", [True, False])
+def test_traffic_of_nvlink_is_that_of_all_links(has_sum: bool) -> None:
+    """A field without a scope is that of link 0: of eighteen links an eighteenth was shown."""
+    nvml, clock = with_links(), iter(at * 10**9 for at in range(1, 100))
+    reader = NvmlReader(nvml, lambda: next(clock))
+
+    def tell(kib: int) -> None:
+        field = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
+        nvml.field_values.update({(field, link): ("ullVal", kib) for link in range(18)})
+        if has_sum:
+            nvml.field_values[field, ALL_LINKS] = ("ullVal", 18 * kib)
+        else:
+            nvml.field_values.pop((field, ALL_LINKS), None)
+
+    tell(1_000)
+    reader.sample()
+    tell(2_000)
+    second = reader.sample()[0]
+    passed = second["nvlink_sent_bytes_s"]
+
+    assert isinstance(passed, float)
+    assert passed * 2 == pytest.approx(18 * 1_000 * 1024)  # the clock is asked twice a sample
+
+
+def test_an_older_driver_tells_the_time_at_a_clock_held_back_by_an_older_name() -> None:
+    """Fields 74 to 76 were called after the performance policy; the others did not exist."""
+    nvml = with_links()
+    for name in [name for name in vars(nvml) if name.startswith("NVML_FI_DEV_CLOCKS_EVENT")]:
+        delattr(nvml, name)
+    first = NvmlReader(nvml).sample()[0]
+
+    assert (12.5, None) == (first["held_power_s"], first["held_heat_hardware_s"])

@@ -105,6 +105,29 @@ def test_cards_have_rates_and_bytes_a_second(tmp_path: Path) -> None:
     assert "mlx5_0:1" not in {card["name"] for card in machine.traffic()}
 
 
+def test_amazons_cards_count_bytes_elsewhere_and_errors_are_those_since_the_last_look(tmp_path: Path) -> None:
+    """EFA has no port_xmit_data; what a card does not count is unknown, and so is the first look."""
+    root, now = two_sockets(tmp_path), [100.0]
+    efa, mlx = (root / f"class/infiniband/{name}/ports/1" for name in ("mlx5_1", "mlx5_0"))
+    for name in ("port_xmit_data", "port_rcv_data"):
+        (efa / "counters" / name).unlink()
+    for name, text in (("tx_bytes", "1000"), ("rx_bytes", "5000"), ("retrans_pkts", "3")):
+        write(efa / "hw_counters" / name, text)
+    write(mlx / "counters/symbol_error", "0")
+    write(mlx / "hw_counters/out_of_sequence", "40")
+    machine = Topology(root, lambda: now[0])
+    first = {card["name"]: card for card in machine.traffic()}
+    write(efa / "hw_counters/tx_bytes", "3000")
+    write(efa / "hw_counters/retrans_pkts", "8")
+    write(mlx / "hw_counters/out_of_sequence", "42")
+    now[0] += 2.0
+    later = {card["name"]: card for card in machine.traffic()}
+
+    assert [None, None] == [first[name]["new_errors"] for name in ("mlx5_1:1", "mlx5_0:1")]
+    assert (1000.0, 5) == (later["mlx5_1:1"]["sent_bytes_s"], later["mlx5_1:1"]["new_errors"])
+    assert (2, None) == (later["mlx5_0:1"]["new_errors"], later["eno1"]["new_errors"])
+
+
 def test_a_machine_that_shows_nothing_has_nothing(tmp_path: Path) -> None:
     bare = Topology(tmp_path)
     assert ({}, {}, []) == (bare.node_of_core, bare.distances, bare.traffic())
@@ -117,6 +140,7 @@ class PlacedNvml(FakeNvml):
     def __init__(self, address: str = GPU_2) -> None:
         super().__init__()
         self.address, self.near = address, 0b10
+        self.field_values[pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, 0] = ("uiVal", 26562)
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:  # noqa: N802  # NVML's own names, here and below
         self._only_first(handle)
@@ -148,13 +172,6 @@ class PlacedNvml(FakeNvml):
         self._only_first(handle)
         assert scope == pynvml.NVML_AFFINITY_SCOPE_NODE
         return (ctypes.c_ulonglong * size)(self.near)
-
-    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[int]) -> Any:  # noqa: N802
-        values = super().nvmlDeviceGetFieldValues(handle, fields)
-        for value in values:
-            if value.fieldId == pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON and handle == 0:
-                value.nvmlReturn, value.value.uiVal = pynvml.NVML_SUCCESS, 26562
-        return values
 
 
 def test_a_device_tells_its_node_its_nearest_card_and_its_links(machine: Topology) -> None:

@@ -10,6 +10,8 @@ import pytest
 from synthetic_run import Fault, Job, folded
 from test_advisor_deviceclocks import recorded
 
+from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks
+from tuiadvisor.advisor.cluster.device_counters import DeviceCounters
 from tuiadvisor.agent.gpm import METRICS, UNKNOWN, GpmReader
 from tuiadvisor.report.document import document
 
@@ -169,3 +171,70 @@ def test_high_utilization_with_little_useful_work_is_a_finding(
     for one in mine:
         assert one["severity"] == "info"
         assert ("multiprocessors work 30 %" in one["message"]) == (sm_active is not None)
+
+
+def counted(rank: int, at: int, **more: object) -> dict[str, Any]:
+    """Rank 1's device was held back for 0.2 s of each second, and never in the moment of a sample."""
+    errors = {"pcie_replays": 100 + 2 * at, "nvlink_replays": at, "nvlink_crc_errors": 7}
+    rows = {"remapped_rows_corrected": 2, "remapped_rows_uncorrected": 1, "row_remap_pending": 1}
+    held = {"held_power_s": 50 + 0.2 * at * rank, "held_heat_s": 3.0, "held_power_brake_s": None}
+    return gpu(0, **held, **errors, **rows, **more) | {"uuid": f"GPU-5f6a-{rank}", "pids": [100 + rank]}
+
+
+def grown() -> DeviceCounters:
+    found = DeviceCounters()
+    for at in range(11):
+        gpus = [counted(rank, at) for rank in range(2)]
+        nics = [{"name": "mlx5_0:1", "kind": "infiniband", "new_errors": at or None}]
+        found.take("node0", {"mono_ns": (100 + at) * 10**9, "gpus": gpus, "nics": nics})
+    return found
+
+
+def test_the_devices_own_count_of_time_held_back_misses_nothing_between_samples() -> None:
+    """Ten seconds watched: two of them held back, in no sample; errors are those of that time, rows of its life."""
+    first, second = grown().of_ranks([(0, "node0", "5f6a-0"), (1, "node0", "5f6a-1")])
+
+    assert (0.0, 10.0) == (first.throttle_s, first.watched_s)
+    assert second.throttle_s == pytest.approx(2.0)
+    assert (20, 10, 3, True) == (
+        second.pcie_replays,
+        second.nvlink_errors,
+        second.remapped_rows,
+        second.row_remap_pending,
+    )
+
+
+def test_errors_of_a_card_are_those_while_it_was_watched() -> None:
+    (card,) = [link for link in grown().links([]) if link.kind == "infiniband"]
+
+    assert card.errors == sum(range(1, 11))
+
+
+def test_a_reason_that_was_over_before_the_sample_is_a_reason() -> None:
+    """The second witness of a slow device: 1 s a sample, held back for 0.2 of each."""
+    clocks = DeviceClocks()
+    for at in range(11):
+        clocks.take(
+            "node0", {"mono_ns": (100 + at) * 10**9, "gpus": [counted(rank, at) for rank in range(2)]}
+        )
+    well, held = clocks.clocks([("node0", 100, "5f6a-0"), ("node0", 101, "5f6a-1")], 10.0)
+
+    assert well is not None
+    assert held is not None
+    assert (0.0, ()) == (well.held_back_share, well.reasons)
+    assert (("power cap",), True) == (held.reasons, held.held_back_share > 0.9)
+
+
+def test_counters_that_go_back_were_reset_and_unknown_ones_stay_so() -> None:
+    found = DeviceCounters()
+    for at, replays in enumerate((9, 12, 1, 2)):
+        entry = gpu(0, pcie_replays=replays, nvlink_replays=None)
+        found.take("node0", {"mono_ns": (100 + at) * 10**9, "gpus": [entry]})
+    (row,) = found.of_ranks([(0, "node0", "5f6a-0")])
+
+    assert (4, None, None, None) == (
+        row.pcie_replays,
+        row.nvlink_errors,
+        row.remapped_rows,
+        row.row_remap_pending,
+    )

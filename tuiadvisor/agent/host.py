@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
-from tuiadvisor.agent import cgroup, procfs
+from tuiadvisor.agent import cgroup, network_storage, procfs
 from tuiadvisor.agent.affinity import Affinities
 from tuiadvisor.agent.looks import STOPPED_STATES, StateLooks
 from tuiadvisor.agent.topology import Topology
@@ -31,6 +31,13 @@ _SWITCHES: Final = {
     "voluntary_switches": b"voluntary_ctxt_switches",
     "involuntary_switches": b"nonvoluntary_ctxt_switches",
 }
+_BYTES: Final = (
+    "disk_read_bytes",
+    "disk_write_bytes",
+    "net_bytes",
+    "server_read_bytes",
+    "server_write_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,8 @@ class Counters:
     disk_read_bytes: int | None
     disk_write_bytes: int | None
     net_bytes: int | None
+    server_read_bytes: int | None = None  # of network file systems
+    server_write_bytes: int | None = None
 
 
 def read_counters() -> Counters:
@@ -53,6 +62,7 @@ def read_counters() -> Counters:
     totals = [sum(core) - getattr(core, "guest", 0.0) - getattr(core, "guest_nice", 0.0) for core in cores]
     idles = [core.idle + getattr(core, "iowait", 0.0) for core in cores]
     read_bytes, write_bytes = _disk_bytes()
+    server_read_bytes, server_write_bytes = network_storage.bytes_moved()
     return Counters(
         mono_ns=time.monotonic_ns(),
         busy_s=tuple(total - idle for total, idle in zip(totals, idles, strict=True)),
@@ -61,14 +71,15 @@ def read_counters() -> Counters:
         disk_read_bytes=read_bytes,
         disk_write_bytes=write_bytes,
         net_bytes=_net_bytes(),
+        server_read_bytes=server_read_bytes,
+        server_write_bytes=server_write_bytes,
     )
 
 
 def rates(before: Counters | None, now: Counters) -> dict[str, object]:
     """Shares 0..1 and bytes a second between two readings; None where one is missing or a core came or went."""
     if before is None or len(before.total_s) != len(now.total_s) or now.mono_ns <= before.mono_ns:
-        names = ("cpu", "cpu_per_core", "iowait", "disk_read_bytes_s", "disk_write_bytes_s", "net_bytes_s")
-        return dict.fromkeys(names)
+        return dict.fromkeys(("cpu", "cpu_per_core", "iowait", *(f"{name}_s" for name in _BYTES)))
     elapsed_s = (now.mono_ns - before.mono_ns) / _NS
     total_s = [later - sooner for sooner, later in zip(before.total_s, now.total_s, strict=True)]
     busy_s = [later - sooner for sooner, later in zip(before.busy_s, now.busy_s, strict=True)]
@@ -76,9 +87,7 @@ def rates(before: Counters | None, now: Counters) -> dict[str, object]:
         "cpu": _share(sum(busy_s), sum(total_s)),
         "cpu_per_core": [_share(busy, total) for busy, total in zip(busy_s, total_s, strict=True)],
         "iowait": _share(now.iowait_s - before.iowait_s, sum(total_s)),
-        "disk_read_bytes_s": _rate(before.disk_read_bytes, now.disk_read_bytes, elapsed_s),
-        "disk_write_bytes_s": _rate(before.disk_write_bytes, now.disk_write_bytes, elapsed_s),
-        "net_bytes_s": _rate(before.net_bytes, now.net_bytes, elapsed_s),
+        **{f"{name}_s": _rate(getattr(before, name), getattr(now, name), elapsed_s) for name in _BYTES},
     }
 
 

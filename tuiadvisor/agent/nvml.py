@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.agent.gpm import GpmReader
+from tuiadvisor.agent.nvml_health import ALL_LINKS, fields, health
 from tuiadvisor.agent.topology import Topology
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ _THROTTLE_REASONS: Final = {
 }
 # NVML_TOPOLOGY_..., as `nvidia-smi topo -m` writes them.
 _LEVELS: Final = {0: "SAME", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+_NVLINK_TRAFFIC: Final = {  # in KiB
+    "nvlink_sent_bytes_s": "NVLINK_THROUGHPUT_DATA_TX",
+    "nvlink_received_bytes_s": "NVLINK_THROUGHPUT_DATA_RX",
+}
 _AFFINITY_WORDS: Final = 16  # of 64 nodes each: 1,024 is the most that Linux builds for
 MAX_PEERS: Final = 32
 MAX_XIDS: Final = 16  # kept of a device; the first ones name the cause, later ones follow from them
@@ -171,6 +176,7 @@ class NvmlReader:
             "pcie_width": self._ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
             **self._traffic(index, handle),
             **self._gpm.read(index, handle),
+            **health(nvml, self._ask, handle, self._num_links(index)),
             "parts": self._parts(handle),
         }
 
@@ -251,20 +257,27 @@ class NvmlReader:
 
         nvmlDeviceGetPcieThroughput would measure for 20 ms a call; it is not used.
         """
-        nvml = self._nvml
-        fields = {
-            "pcie_sent_bytes_s": (getattr(nvml, "NVML_FI_DEV_PCIE_COUNT_TX_BYTES", None), 1),
-            "pcie_received_bytes_s": (getattr(nvml, "NVML_FI_DEV_PCIE_COUNT_RX_BYTES", None), 1),
-            "nvlink_sent_bytes_s": (getattr(nvml, "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", None), 1024),
-            "nvlink_received_bytes_s": (getattr(nvml, "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", None), 1024),
+        sent, received = fields(self._nvml, self._ask, handle, ("PCIE_COUNT_TX_BYTES", "PCIE_COUNT_RX_BYTES"))
+        counts = {"pcie_sent_bytes_s": sent, "pcie_received_bytes_s": received}
+        for name, field in _NVLINK_TRAFFIC.items():
+            counts[name] = self._of_all_links(index, handle, field)
+        return {
+            name: None if count is None else self._rate(index, name, int(count))
+            for name, count in counts.items()
         }
-        asked = [(name, field, unit) for name, (field, unit) in fields.items() if field is not None]
-        values = self._ask("nvmlDeviceGetFieldValues", handle, [field for _, field, _ in asked]) or []
-        found: Gpu = dict.fromkeys(fields)
-        for (name, _, unit), value in zip(asked, values, strict=False):
-            if value.nvmlReturn == nvml.NVML_SUCCESS:
-                found[name] = self._rate(index, name, int(value.value.ullVal) * unit)
-        return found
+
+    def _of_all_links(self, index: int, handle: Any, field: str) -> float | None:
+        """Bytes; summed over the links where the driver has no sum of its own."""
+        links = range(self._num_links(index))
+        (total,) = fields(self._nvml, self._ask, handle, [field], [ALL_LINKS])
+        if total is None and links:
+            each = fields(self._nvml, self._ask, handle, [field], links)
+            total = sum(value for value in each if value is not None) if None not in each else None
+        return None if total is None else total * 1024
+
+    def _num_links(self, index: int) -> int:
+        told = self._known[index].get("nvlink_links")
+        return told if isinstance(told, int) else 0
 
     def _rate(self, index: int, name: str, num_bytes: int) -> float | None:
         now = (self._clock_ns(), num_bytes)

@@ -21,8 +21,21 @@ MAX_CARDS: Final = 64
 CARDS_EVERY_S: Final = 60.0  # a card's speed is asked under a lock that network changes take, too
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _RATE: Final = re.compile(r"([0-9.]+)\s*Gb/sec")
-_IB_WORD_BYTES: Final = (
-    4  # port_xmit_data and port_rcv_data count these: Documentation/ABI/stable/sysfs-class-infiniband
+# Sent, received, and the bytes that one of it is: Documentation/ABI/stable/sysfs-class-infiniband.
+_IB: Final = ("counters/port_xmit_data", "counters/port_rcv_data", 4)
+# Amazon's cards count in bytes, and elsewhere: drivers/infiniband/hw/efa/efa_verbs.c.
+_EFA: Final = ("hw_counters/tx_bytes", "hw_counters/rx_bytes", 1)
+_RDMA_ERRORS: Final = (
+    "counters/symbol_error",
+    "counters/link_error_recovery",
+    "counters/link_downed",
+    "counters/port_rcv_errors",
+    "counters/local_link_integrity_errors",
+    "hw_counters/out_of_sequence",
+    "hw_counters/packet_seq_err",
+    "hw_counters/local_ack_timeout_err",
+    "hw_counters/rnr_nak_retry_err",
+    "hw_counters/retrans_pkts",
 )
 # From near to far, as `nvidia-smi topo -m` writes them; the first is two functions of one device.
 PATHS: Final = ("SAME", "PIX", "PXB", "PHB", "NODE", "SYS")
@@ -46,6 +59,7 @@ class Card:
     rate_bits_s: int | None  # each way
     counters: tuple[Path, Path]  # sent, received
     unit_bytes: int
+    errors: tuple[Path, ...] = ()  # packets lost, repeated or spoilt; those that this card has
 
 
 def path_between(one: PciPlace, other: PciPlace) -> str | None:
@@ -88,6 +102,7 @@ class Topology:
         self._cards: tuple[Card, ...] = ()
         self._cards_read_s: float | None = None
         self._before: dict[str, tuple[float, tuple[int | None, int | None]]] = {}
+        self._errors_before: dict[str, int] = {}
 
     def _read_node(self, folder: Path) -> None:
         node = int(folder.name.removeprefix("node"))
@@ -144,6 +159,7 @@ class Topology:
                 "numa_node": card.place.numa_node if card.place else None,
                 "rate_bits_s": card.rate_bits_s,
                 **self._rates(card),
+                "new_errors": self._new_errors(card),
             }
             for card in self.cards()
         ]
@@ -164,6 +180,15 @@ class Topology:
             for name, old, new in zip(names, before[1], now, strict=True)
         }
 
+    def _new_errors(self, card: Card) -> int | None:
+        """Since the last call; None at the first one, and where the card counts none."""
+        told = [count for path in card.errors if (count := _number(path)) is not None]
+        if not told:
+            return None
+        before = self._errors_before.get(card.name)
+        now = self._errors_before[card.name] = sum(told)
+        return now - before if before is not None and now >= before else None
+
     def _rdma(self) -> list[Card]:
         found = []
         for port in sorted(self._folders("class/infiniband", "*/ports/[0-9]*")):
@@ -171,14 +196,17 @@ class Topology:
             if (_text(port / "state") or "").partition(":")[2].strip() != "ACTIVE":
                 continue
             rate = _RATE.match(_text(port / "rate") or "")
+            is_efa = (port / "hw_counters/tx_bytes").exists()
+            sent, received, unit_bytes = _EFA if is_efa else _IB
             found.append(
                 Card(
                     f"{device.name}:{port.name}",
                     "infiniband",
                     self._place(device / "device"),
                     round(float(rate[1]) * 1e9) if rate else None,
-                    (port / "counters/port_xmit_data", port / "counters/port_rcv_data"),
-                    _IB_WORD_BYTES,
+                    (port / sent, port / received),
+                    unit_bytes,
+                    tuple(path for name in _RDMA_ERRORS if (path := port / name).exists()),
                 )
             )
         return found

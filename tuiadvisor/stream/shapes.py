@@ -193,6 +193,7 @@ SHAPES: Final[dict[FrameKind, Check]] = {
             "host": _text,
             **_fields(_integer, "mono_ns wall_ns num_cpus run_queue"),
             **_fields(_number, "cpu memory load_1m disk_read_bytes_s disk_write_bytes_s net_bytes_s iowait"),
+            **_fields(_number, "server_read_bytes_s server_write_bytes_s"),
             "cpu_per_core": _list_of(_number),
             "gpus": _list_of(_object({})),
             "nics": _list_of(_object({})),

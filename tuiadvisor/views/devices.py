@@ -21,6 +21,10 @@ class RankDevice:
     power_w: float | None = None  # mean
     throttle_s: float | None = None  # in which the device held its clock back, for another reason than idling
     watched_s: float | None = None  # in which it was looked at
+    pcie_replays: int | None = None  # packets that were sent again while it was watched
+    nvlink_errors: int | None = None  # replays, recoveries and CRC errors of all its links meanwhile
+    remapped_rows: int | None = None  # of its memory, for errors, in its life
+    row_remap_pending: bool | None = None  # rows wait for a reset to be remapped
     why: str = ""
 
 
@@ -31,7 +35,8 @@ class Link:
     share, most_share: of the ceiling, the busier way's; the second of the busiest second.
     """
 
-    kind: str  # "pcie", "nvlink" of a rank's device; "infiniband", "ethernet", "network", "storage" of a host
+    # "pcie", "nvlink" of a rank's device; "infiniband", "ethernet", "network", "storage", "network_storage" of a host
+    kind: str
     host: str
     rank: int | None
     bytes_s: float | None  # both ways together
@@ -42,4 +47,5 @@ class Link:
     ceiling_source: str = ""
     share: float | None = None
     most_share: float | None = None
+    errors: int | None = None  # of a card: packets lost, repeated or spoilt while it was watched
     why: str = ""

@@ -23,6 +23,13 @@ MAX_SAMPLES: Final = 64  # at one a second
 MIN_SAMPLES: Final = 3
 MAX_DEVICES: Final = 1 << 13
 MAX_REASONS: Final = 16
+HELD_BACK: Final = {  # the device's own counters of seconds at a clock held back, and the reason in NVML's words
+    "held_power_s": "power cap",
+    "held_sync_boost_s": "sync boost",
+    "held_heat_s": "thermal (software)",
+    "held_heat_hardware_s": "thermal (hardware)",
+    "held_power_brake_s": "power brake",
+}
 NOT_HELD_BACK: Final = frozenset({"idle"})  # a reason for a low clock, but nobody waits for an idle device
 
 Sample = tuple[int, float, frozenset[str] | None]  # mono ns, SM clock in MHz, why it is held back
@@ -34,6 +41,9 @@ class DeviceClocks:
     def __init__(self) -> None:
         self._samples: dict[tuple[str, str], deque[Sample]] = {}  # (host, device)
         self._by_pid: dict[tuple[str, int], str] = {}
+        self._held: dict[
+            tuple[str, str], dict[str, float]
+        ] = {}  # the counters of HELD_BACK at the last sample
 
     def take(self, host: str, payload: Payload) -> None:
         """Fold one sample of a host's devices."""
@@ -69,10 +79,19 @@ class DeviceClocks:
         why = None
         if isinstance(reasons, list):
             words = (word for word in reasons[:MAX_REASONS] if isinstance(word, str))
-            why = frozenset(words) - NOT_HELD_BACK
+            why = frozenset(words) - NOT_HELD_BACK | self._counted(host, device, entry)
             if samples and why == samples[-1][2]:
                 why = samples[-1][2]  # a set of its own for every sample would be most of the memory
         samples.append((now_ns, clock_mhz, why))
+
+    def _counted(self, host: str, device: str, entry: Payload) -> frozenset[str]:
+        """Reasons whose time has grown since the last sample: what was over before this one is seen, too."""
+        now = {name: value for name in HELD_BACK if (value := number(entry, name)) is not None}
+        before = self._held.get((host, device), {})
+        self._held[host, device] = now
+        return frozenset(
+            HELD_BACK[name] for name, value in now.items() if 0 <= before.get(name, -1.0) < value
+        )
 
     def clocks(
         self, ranks: Iterable[tuple[str, int | None, str | None]], last_s: float
@@ -122,6 +141,8 @@ def device_line(entry: Payload) -> str:
         ]
     if number(entry, "ecc_uncorrected"):
         words.append(f"{number(entry, 'ecc_uncorrected'):.0f} uncorrected ECC errors")
+    if number(entry, "row_remap_pending"):
+        words.append("memory rows wait for a reset to be remapped")
     words += [f"XID {xid}" for xid in _integers(entry.get("xids"))[:4]]
     return " · ".join(words)[:200]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.cluster.device_clocks import MAX_DEVICES, NOT_HELD_BACK, plain_uuid
+from tuiadvisor.advisor.cluster.device_clocks import HELD_BACK, MAX_DEVICES, NOT_HELD_BACK, plain_uuid
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
 from tuiadvisor.efficiency.links import Ceiling, card_ceiling, nvlink_ceiling, pcie_ceiling
 from tuiadvisor.views.devices import NO_DEVICE, Link, RankDevice
@@ -26,7 +26,14 @@ TRAFFIC: Final = {
 }
 CARD: Final = ("sent_bytes_s", "received_bytes_s")
 CARD_KINDS: Final = ("infiniband", "ethernet")
-OF_HOST: Final = {"network": ("net_bytes_s",), "storage": ("disk_read_bytes_s", "disk_write_bytes_s")}
+OF_HOST: Final = {
+    "network": ("net_bytes_s",),
+    "storage": ("disk_read_bytes_s", "disk_write_bytes_s"),
+    "network_storage": ("server_read_bytes_s", "server_write_bytes_s"),
+}
+ALWAYS: Final = ("network", "storage")  # a host without network file systems has no such link
+NVLINK_ERRORS: Final = ("nvlink_replays", "nvlink_recoveries", "nvlink_crc_errors")
+REMAPPED: Final = ("remapped_rows_corrected", "remapped_rows_uncorrected")
 NOT_TOLD: Final = "the device, its driver or this container does not tell it"
 NO_CEILING: Final = {
     "pcie": "generation and lanes of the link are not told",
@@ -35,6 +42,7 @@ NO_CEILING: Final = {
     "ethernet": "the card tells no speed",
     "network": "all cards of the host together: each has its own ceiling",
     "storage": "nothing tells it: tuiadvisor import fio FILE --save says what it can do",
+    "network_storage": "nothing tells it: tuiadvisor import fio FILE --save says what it can do",
 }
 NO_UNITS: Final = "its units' counters (GPM) are not told: an older device, or not permitted here"
 
@@ -59,17 +67,55 @@ class _Means:
         return total / num if num else None
 
 
+class _Growth:
+    """By how much counters have grown since they were first seen; one that went back was reset and begins anew."""
+
+    __slots__ = ("_before", "_by")
+
+    def __init__(self) -> None:
+        self._before: dict[str, float] = {}
+        self._by: dict[str, float] = {}
+
+    def take(self, name: str, now: float | None) -> float | None:
+        """What it has grown by since the last look; None at the first one."""
+        if now is None:
+            return None
+        before = self._before.get(name)
+        self._before[name] = now
+        if before is None:
+            return None
+        step = max(now - before, 0.0)
+        self._by[name] = self._by.get(name, 0.0) + step
+        return step
+
+    def total(self, *names: str) -> int | None:
+        """Of those that were seen at least twice; None without one."""
+        known = [self._by[name] for name in names if name in self._by]
+        return round(sum(known)) if known else None
+
+
 class _Card:
-    __slots__ = ("kind", "means", "rate_bits_s")
+    __slots__ = ("errors", "kind", "means", "rate_bits_s")
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.means = _Means()
+        self.errors: int | None = None
         self.rate_bits_s: int | None = None
 
 
 class _Device:
-    __slots__ = ("before_ns", "ceilings", "held_s", "means", "tells_reasons", "watched_s")
+    __slots__ = (
+        "before_ns",
+        "ceilings",
+        "growth",
+        "held_s",
+        "is_remap_pending",
+        "means",
+        "remapped_rows",
+        "tells_reasons",
+        "watched_s",
+    )
 
     def __init__(self) -> None:
         self.means = _Means()
@@ -77,6 +123,9 @@ class _Device:
         self.before_ns = 0
         self.held_s = self.watched_s = 0.0
         self.tells_reasons = False
+        self.growth = _Growth()
+        self.remapped_rows: int | None = None
+        self.is_remap_pending: bool | None = None
 
 
 class DeviceCounters:
@@ -121,6 +170,9 @@ class DeviceCounters:
         for name in CARD:
             card.means.add(name, number(entry, name), MAX_RATE)
         card.means.add("both", _sum(entry, CARD), MAX_RATE)
+        new = integer(entry, "new_errors")
+        if new is not None and new >= 0:
+            card.errors = (card.errors or 0) + new
 
     def of_ranks(self, ranks: Iterable[tuple[int, str, str]]) -> tuple[RankDevice, ...]:
         """Of each rank (number, host, its device or ""); none where no device was seen at all."""
@@ -143,11 +195,12 @@ class DeviceCounters:
                 ]
         for (host, name), card in sorted(self._cards.items()):
             ceiling = card_ceiling(card.kind, card.rate_bits_s)
-            link = Link(card.kind, host, None, card.means.mean("both"), name=name)
+            link = Link(card.kind, host, None, card.means.mean("both"), name=name, errors=card.errors)
             found.append(_link(link, card.means, CARD, ceiling))
         for host in sorted(self._hosts):
             means = self._hosts[host]
-            found += [_link(Link(kind, host, None, means.mean(kind)), means, (), None) for kind in OF_HOST]
+            kinds = [kind for kind in OF_HOST if kind in ALWAYS or means.mean(kind) is not None]
+            found += [_link(Link(kind, host, None, means.mean(kind)), means, (), None) for kind in kinds]
         return tuple(found)
 
     def _of_rank(self, rank: int, host: str, name: str) -> RankDevice:
@@ -166,6 +219,10 @@ class DeviceCounters:
             power_w=device.means.mean("power_w"),
             throttle_s=throttle_s,
             watched_s=device.watched_s or None,
+            pcie_replays=device.growth.total("pcie_replays"),
+            nvlink_errors=device.growth.total(*NVLINK_ERRORS),
+            remapped_rows=device.remapped_rows,
+            row_remap_pending=device.is_remap_pending,
             why="; ".join(whys),
         )
 
@@ -187,13 +244,27 @@ def _take(device: _Device, entry: Payload, now_ns: int) -> None:
         }
     passed_s = (now_ns - device.before_ns) / 1e9 if device.before_ns else 0.0
     device.before_ns = now_ns
+    for name in ("pcie_replays", *NVLINK_ERRORS):
+        device.growth.take(name, number(entry, name))
+    rows = _sum(entry, REMAPPED)
+    device.remapped_rows = device.remapped_rows if rows is None else round(rows)
+    pending = integer(entry, "row_remap_pending")
+    device.is_remap_pending = device.is_remap_pending if pending is None else bool(pending)
+    # By the device's own count of nanoseconds where it has one; reasons overlap, so the longest is the least it can be.
+    grown = [device.growth.take(name, number(entry, name)) for name in HELD_BACK]
+    counted_s = max((step for step in grown if step is not None), default=None)
     reasons = entry.get("throttle_reasons")
-    if not isinstance(reasons, list):
+    told = reasons if isinstance(reasons, list) else None
+    if told is None and all(number(entry, name) is None for name in HELD_BACK):
         return
     device.tells_reasons = True
-    if 0 < passed_s <= LONGEST_S:  # backwards: another boot
-        device.watched_s += passed_s
-        device.held_s += passed_s * any(isinstance(one, str) and one not in NOT_HELD_BACK for one in reasons)
+    if not 0 < passed_s <= LONGEST_S:  # backwards: another boot
+        return
+    device.watched_s += passed_s
+    if counted_s is not None:
+        device.held_s += min(counted_s, passed_s)
+    elif told is not None:
+        device.held_s += passed_s * any(isinstance(one, str) and one not in NOT_HELD_BACK for one in told)
 
 
 def _sum(payload: Payload, names: tuple[str, ...]) -> float | None:
