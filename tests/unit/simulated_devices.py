@@ -44,6 +44,7 @@ COMM = BORDERS.index("comm_exposed")
 HOOKED = ("data_wait", "forward", "backward", "comm_exposed", "optimizer", "other")
 MAX_PENDING = 32
 MAX_RESOLVED = 2
+MEETING_S = 50e-6  # of a few numbers
 EVENT_S = 5e-6  # from the record of a border to its passing on an idle device
 START_S = 1.0
 
@@ -54,7 +55,10 @@ class Fault:
 
     kind: device (factor on kernels), data (host waits for its batch), copy (copy to the device takes longer), host
     (factor on all launches), link (factor on the transfer), rotate (kernels of one rank after another, 20 steps each),
-    spikes (kernels of whoever it hits, with that chance a rank and step).
+    spikes (kernels of whoever it hits, with that chance a rank and step), forward, backward, optimizer (their kernels
+    alone), save (the thread does something else after the step), lengths (kernels of every rank and step by a factor
+    that is drawn anew; `factor` is its spread).
+    every: in one step of so many. turns: the ranks take turns, so many steps each; 0: all of them at once.
     """
 
     kind: str
@@ -64,6 +68,8 @@ class Fault:
     onset: int = 0
     until: int = 1 << 40
     chance: float = 1.0
+    every: int = 1
+    turns: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,11 @@ class DeviceJob:
     host_clock_s: dict[int, float] = field(default_factory=dict, hash=False)  # host index -> clock offset
     mhz: tuple[int, ...] = ()  # of each rank's device, as NVML tells; (): nobody asks
     samples: int = 32
+    micro_steps: int = 1  # forwards and backwards before the exchange, each of them as long as one alone
+    meetings: int = 0  # layers in whose forward and backward all ranks meet (SyncBatchNorm)
+    eval_every: int = 0  # steps; all ranks evaluate after such a step, as long as
+    eval_s: float = 2.0
+    logging_rank: int = -1  # looks at the loss in every step, whatever the others do
 
     def host(self, rank: int) -> str:
         """Host of a rank."""
@@ -126,6 +137,28 @@ class DeviceJob:
         """One step in 2^bits is measured."""
         return (self.period - 1).bit_length()
 
+    @property
+    def borders(self) -> tuple[str, ...]:
+        """The phase that each border of a step begins, in their order."""
+        forward = BORDERS[:3] + ("comm_exposed", "forward") * self.meetings + ("backward",)
+        evaluation = ("eval", "other") if self.eval_every else ()
+        return (*forward, "other") * (self.micro_steps - 1) + forward + BORDERS[COMM:] + evaluation
+
+    @property
+    def closing(self) -> int:
+        """The border that closes a step, which is the next one's first."""
+        return len(self.borders)
+
+    @property
+    def comm(self) -> int:
+        """The border at which a device has done its own backward."""
+        evaluation = 2 if self.eval_every else 0
+        return self.closing - evaluation - (CLOSING - COMM)
+
+    def evaluates(self, step: int) -> bool:
+        """Whether an evaluation follows on that step."""
+        return bool(self.eval_every) and (step + 1) % self.eval_every == 0
+
 
 @dataclass(frozen=True)
 class DeviceRun:
@@ -140,7 +173,7 @@ class DeviceRun:
     @cached_property
     def cycle_s(self) -> Floats:
         """From one step's end of the exchange to the next one's, on the device; step 0 has none."""
-        end = self.passed[:, COMM + 1].max(axis=1)
+        end = self.passed[:, self.job.comm + 1].max(axis=1)
         return np.diff(end, prepend=np.nan)
 
     def mean_cycle_s(self, first: int = 20, last: int | None = None) -> float:
@@ -153,7 +186,7 @@ class DeviceRun:
 
     def waits_s(self) -> Floats:
         """What each device waited in the exchange, K x R."""
-        return self.passed[:, COMM + 1] - self.passed[:, COMM]
+        return self.passed[:, self.job.comm + 1] - self.passed[:, self.job.comm]
 
     def ahead_s(self) -> Floats:
         """How far the thread was ahead of its device at most, K x R."""
@@ -182,6 +215,7 @@ def _simulated(job: DeviceJob) -> DeviceRun:
     seconds |= {f"{name}_host": noisy(getattr(job, f"{name}_host_s"), job.host_noise) for name in hosts}
     transfer = job.transfer_s * rng.lognormal(0.0, job.transfer_noise, job.num_steps)
     lots = rng.random(shape)
+    seconds["save"] = np.zeros(shape)
     for fault in job.faults:
         transfer = _apply(fault, job, seconds, transfer, lots)
     return _run(job, seconds, transfer, rng.exponential(20e-6, shape))
@@ -191,20 +225,28 @@ def _apply(
     fault: Fault, job: DeviceJob, seconds: dict[str, Floats], transfer: Floats, lots: Floats
 ) -> Floats:
     steps, ranks = np.arange(job.num_steps)[:, None], np.arange(job.num_ranks)[None, :]
-    hit = (steps >= fault.onset) & (steps < fault.until) & (lots <= fault.chance)
-    if fault.kind == "rotate":
+    hit = (steps >= fault.onset) & (steps < fault.until) & (lots <= fault.chance) & (steps % fault.every == 0)
+    if fault.turns and fault.ranks:
+        hit &= ranks == np.array(fault.ranks)[steps // fault.turns % len(fault.ranks)]
+    elif fault.kind == "rotate":
         hit &= steps // 20 % job.num_ranks == ranks
     elif fault.ranks is not None:
         hit &= np.isin(ranks, fault.ranks)
     if fault.kind == "link":
         return np.where(hit.any(axis=1), transfer * fault.factor, transfer)
+    if fault.kind == "lengths":
+        # Its own lots, so that the noise is the healthy twin's.
+        drawn = np.random.default_rng(job.seed + 1).lognormal(0.0, fault.factor, hit.shape)
+        for name in ("copy", "forward", "backward"):
+            seconds[name] = np.where(hit, seconds[name] * drawn / np.exp(fault.factor**2 / 2), seconds[name])
+        return transfer
     names: tuple[str, ...]
     if fault.kind in ("device", "rotate"):
         names = ("copy", "forward", "backward", "optimizer")
     elif fault.kind == "host":
         names = ("copy_host", "forward_host", "backward_host", "optimizer_host", "other_host")
     else:
-        names = ({"data": "data_host", "copy": "copy", "spikes": "backward"}[fault.kind],)
+        names = ({"data": "data_host", "spikes": "backward", "save": "save"}.get(fault.kind, fault.kind),)
     for name in names:
         seconds[name] = np.where(hit, seconds[name] * fault.factor + fault.amount_s, seconds[name])
     return transfer
@@ -229,56 +271,89 @@ class _Ranks:
         self.num_launched += 1
 
 
-def _run(job: DeviceJob, seconds: dict[str, Floats], transfer: Floats, late: Floats) -> DeviceRun:
+def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
+    job: DeviceJob, seconds: dict[str, Floats], transfer: Floats, late: Floats
+) -> DeviceRun:
     ranks = _Ranks(job)
-    recorded = np.empty((job.num_steps, CLOSING + 1, job.num_ranks))
+    recorded = np.empty((job.num_steps, job.closing + 1, job.num_ranks))
     passed = np.empty_like(recorded)
     arrive = np.empty((job.num_steps, job.num_ranks))
     release = np.empty_like(arrive)
     at = {round((index + 1) * job.num_backward / job.num_buckets) for index in range(job.num_buckets)}
     exchanged = START_S
+    index = 0  # of the next border
 
-    def border(k: int, index: int) -> None:
+    def border(k: int) -> None:
+        nonlocal index
         recorded[k, index] = ranks.host
         passed[k, index] = np.maximum(ranks.host + EVENT_S, ranks.free)
         ranks.free = passed[k, index].copy()
+        index += 1
+
+    def meet() -> None:
+        """All devices wait for the last one, within a phase."""
+        ranks.free = np.full(job.num_ranks, ranks.free.max() + MEETING_S)
 
     for k in range(job.num_steps):
         part = {name: values[k] for name, values in seconds.items()}
-        border(k, 0)
+        index = 0
+        border(k)
         if k:
-            recorded[k - 1, CLOSING], passed[k - 1, CLOSING] = recorded[k, 0], passed[k, 0]
-        ranks.host = ranks.host + part["data_host"]
-        border(k, 1)
-        ranks.launch(part["copy_host"], part["copy"])
-        if job.is_copy_blocking:
-            ranks.host = np.maximum(ranks.host, ranks.free)
-        border(k, 2)
-        for _ in range(job.num_forward):
-            ranks.launch(part["forward_host"] / job.num_forward, part["forward"] / job.num_forward)
-        border(k, 3)
-        for piece in range(1, job.num_backward + 1):
-            ranks.launch(part["backward_host"] / job.num_backward, part["backward"] / job.num_backward)
-            if (
-                piece in at
-            ):  # the slowest rank's compute has reached the bucket, and the one before is through
-                exchanged = max(exchanged, float(ranks.free.max())) + transfer[k] / job.num_buckets
+            recorded[k - 1, job.closing], passed[k - 1, job.closing] = recorded[k, 0], passed[k, 0]
+        for micro_step in range(job.micro_steps):
+            is_last = micro_step == job.micro_steps - 1
+            if micro_step:
+                border(k)
+            ranks.host = ranks.host + part["data_host"]
+            border(k)
+            ranks.launch(part["copy_host"], part["copy"])
+            if job.is_copy_blocking:
+                ranks.host = np.maximum(ranks.host, ranks.free)
+            border(k)
+            for layer in range(job.meetings + 1):
+                if layer:  # the border before it is passed when the device is there
+                    border(k)
+                    meet()
+                    border(k)
+                num = job.num_forward / (job.meetings + 1)
+                for _ in range(round(num * (layer + 1)) - round(num * layer)):
+                    ranks.launch(part["forward_host"] / job.num_forward, part["forward"] / job.num_forward)
+            border(k)
+            layers = {round((n + 1) * job.num_backward / (job.meetings + 1)) for n in range(job.meetings)}
+            for piece in range(1, job.num_backward + 1):
+                ranks.launch(part["backward_host"] / job.num_backward, part["backward"] / job.num_backward)
+                if piece in layers:
+                    meet()
+                if is_last and piece in at:
+                    # The slowest rank's compute has reached the bucket, and the one before is through.
+                    exchanged = max(exchanged, float(ranks.free.max())) + transfer[k] / job.num_buckets
+            if not is_last:
+                border(k)
         arrive[k] = ranks.host
-        border(k, COMM)
+        border(k)
         ranks.free = np.maximum(ranks.free, exchanged + late[k])
         ranks.host = ranks.host + 0.02 * part["backward_host"]
         release[k] = ranks.host
-        border(k, COMM + 1)
+        border(k)
         ranks.host = ranks.host + 0.2 * part["other_host"]
-        border(k, COMM + 2)
+        border(k)
         for _ in range(job.num_optimizer):
             ranks.launch(part["optimizer_host"] / job.num_optimizer, part["optimizer"] / job.num_optimizer)
-        border(k, COMM + 3)
+        border(k)
         if job.sync_every and (k + 1) % job.sync_every == 0:
             ranks.host = np.maximum(ranks.host, ranks.free + 2 * EVENT_S)
-        ranks.host = ranks.host + 0.8 * part["other_host"]
-    recorded[-1, CLOSING] = ranks.host
-    passed[-1, CLOSING] = np.maximum(ranks.host + EVENT_S, ranks.free)
+        elif job.logging_rank >= 0:
+            looks = np.arange(job.num_ranks) == job.logging_rank
+            ranks.host = np.where(looks, np.maximum(ranks.host, ranks.free + 2 * EVENT_S), ranks.host)
+        ranks.host = ranks.host + 0.8 * part["other_host"] + part.get("save", 0.0)
+        if job.eval_every:
+            border(k)
+            if job.evaluates(k):
+                ranks.launch(np.full(job.num_ranks, 0.1 * job.eval_s), np.full(job.num_ranks, job.eval_s))
+                ranks.host = np.maximum(ranks.host, ranks.free)
+            border(k)
+    recorded[-1, job.closing] = ranks.host
+    passed[-1, job.closing] = np.maximum(ranks.host + EVENT_S, ranks.free)
     return DeviceRun(job, recorded, passed, arrive, release)
 
 
@@ -305,14 +380,13 @@ def step_table(run: DeviceRun) -> Ints:
     job, recorded = run.job, run.recorded
     table = np.full((job.num_steps, job.num_ranks, len(STEP_NAMES)), -1, dtype=np.int64)
     shift_ns = np.array([_offset_ns(job, rank) for rank in range(job.num_ranks)])
-    begin, end = recorded[:, 0], recorded[:, CLOSING]
-    spent = {
-        "data_wait": recorded[:, 1] - recorded[:, 0],
-        "forward": recorded[:, 3] - recorded[:, 2],
-        "backward": run.arrive - recorded[:, 3],
-        "comm_exposed": run.release - run.arrive,
-        "optimizer": recorded[:, COMM + 3] - recorded[:, COMM + 2],
-    }
+    begin, end = recorded[:, 0], recorded[:, job.closing]
+    spans = np.diff(recorded, axis=1)
+    spent: dict[str, Floats] = {}
+    for index, name in enumerate(job.borders):
+        if name in HOOKED or name == "eval":
+            spent[name] = spent.get(name, 0.0) + spans[:, index]
+    evaluates = np.array([job.evaluates(step) for step in range(job.num_steps)])[:, None]
     steps = np.arange(job.num_steps)[:, None]
     local = steps - attached(job)[None, :]
     clocks = {"begin_ns": begin, "end_ns": end, "arrive_ns": run.arrive, "release_ns": run.release}
@@ -326,9 +400,9 @@ def step_table(run: DeviceRun) -> Ints:
         "step": local,
         "group_seq": seq_at_end(job, 0) + job.num_buckets * steps,
         "num_collectives": job.num_buckets,
-        "micro_steps": 1,
+        "micro_steps": job.micro_steps,
         "samples": job.samples,
-        "flags": np.where(local == 0, int(StepFlag.FIRST), 0),
+        "flags": np.where(local == 0, int(StepFlag.FIRST), 0) | np.where(evaluates, int(StepFlag.EVAL), 0),
         "observed": sum(1 << PHASES.index(name) for name in HOOKED),
         "probe_cost_ns": 20_000,
         "gc_ns": 0,
@@ -360,11 +434,11 @@ def measured_rows(run: DeviceRun) -> list[Measured]:
     found: list[Measured] = []
     for rank, attach in enumerate(attached(job).tolist()):
         mine = [step for step in steps if step - attach >= 2]
-        closing = run.recorded[:, CLOSING, rank]
+        closing = run.recorded[:, job.closing, rank]
         written: list[int] = []
         for step in mine:
             pending = sum(1 for at in written[-MAX_PENDING:] if at > step - 1)
-            last = float(run.passed[step, CLOSING, rank])
+            last = float(run.passed[step, job.closing, rank])
             at = max(step, int(np.searchsorted(closing, last)))
             if written:
                 at = max(at, written[-1])
@@ -394,20 +468,23 @@ def _rows_of(run: DeviceRun, step: int, rank: int, local: int, asked: float, *, 
     times = np.rint((passed + earliest) * 1e9).astype(np.int64)
     on_host = np.rint(recorded * 1e9).astype(np.int64)
     shift = _offset_ns(run.job, rank)
-    rows = np.empty((CLOSING, len(EVENT_NAMES)), dtype=np.int64)
+    borders = run.job.borders
+    rows = np.empty((len(borders), len(EVENT_NAMES)), dtype=np.int64)
     columns: dict[str, Any] = {
         "rank": rank,
         "kind": int(EventKind.DEVICE_PHASE),
         "step": local,
         "begin_ns": times[:-1] + shift,
         "end_ns": times[1:] + shift,
-        "group": [PHASES.index(name) for name in BORDERS],
+        "group": [PHASES.index(name) for name in borders],
         "seq": round((latest - earliest) * 1e9),
         "num_bytes": -1,
         "detail": np.maximum(0, times[1:] - on_host[1:]),
     }
     for index, name in enumerate(EVENT_NAMES):
         rows[:, index] = columns[name]
+    if run.job.eval_every and not run.job.evaluates(step):
+        rows = rows[[name != "eval" for name in borders]]
     return rows
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.causes.cause import Measured
 from tuiadvisor.causes.checkpoint_in_step import CHECKPOINT_IN_STEP
 from tuiadvisor.causes.communication_bound import COMMUNICATION_BOUND
+from tuiadvisor.causes.copy_in_step import COPY_IN_STEP
 from tuiadvisor.causes.crowded_host import CPU_LIMIT, CROWDED_HOST
 from tuiadvisor.causes.device_use import DEVICE_USE
 from tuiadvisor.causes.framework import FRAMEWORK
@@ -47,6 +48,7 @@ CAUSES: Final = (
     INPUT_BOUND,
     LOADER_DECAYS,
     CHECKPOINT_IN_STEP,
+    COPY_IN_STEP,
     COMMUNICATION_BOUND,
     TAKING_TURNS,
     UNEVEN_LENGTHS,

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.series.what_if import Gain
 
 
-def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
+def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     """What is lost to it."""
     turns = diagnosis.turn_taking
     return {
+        "on_device_clock": float(facts.device is not None),
         "turn_taking_s": turns.loss_s if turns else None,
         "turn_taking_share": turns.loss_s / turns.step_s if turns else None,
     }
@@ -30,6 +31,7 @@ def gain(diagnosis: Diagnosis, _facts: Facts) -> Gain | None:
 TAKING_TURNS: Final = Cause(
     rules=("taking_turns",),
     metrics="""
+job on_device_clock flag 1 if steps are told by the devices' own clocks, which nothing else makes late
 job turn_taking_share share of the step lost to stragglers that vary from step to step
 job turn_taking_s s a step, gone if each step's work were spread evenly over the ranks
 """,

@@ -15,6 +15,7 @@ from tuiadvisor import phases
 from tuiadvisor.metrics.lateness.job_losses import (
     CommonLoss,
     checkpoint_loss,
+    copy_loss,
     input_loss,
     transfer_loss,
     turn_taking_loss,
@@ -111,6 +112,7 @@ class Diagnosis:
     )
     input: CommonLoss | None
     checkpoint: CommonLoss | None  # that is a part of the steps
+    copies: CommonLoss | None  # of batches to the devices
     transfer: CommonLoss | None
     turn_taking: Gain | None
     turns_of_one: float  # the largest part of it that one rank has
@@ -248,6 +250,7 @@ def without_device(found: Diagnosis) -> Diagnosis:
         compared_rows=np.zeros(0, dtype=np.int64),
         input=None,
         checkpoint=None,
+        copies=None,
         transfer=None,
         turn_taking=None,
         wandering=None,
@@ -347,6 +350,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         compared_rows=rows,
         input=data,
         checkpoint=checkpoint_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
+        copies=copy_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
         num_not_compared=num_not_compared,
         transfer=transfer_loss(steady_barrier)
         if window.size and asked.all_ranks_seen and not num_not_compared

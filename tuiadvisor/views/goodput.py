@@ -28,6 +28,7 @@ NAMES: Final = {
     "comm_exposed": "exposed communication",
     "eval": "evaluation, rollout",
     "checkpoint_in_step": "checkpoints within steps",
+    "h2d": "copies to the device",
 }
 
 

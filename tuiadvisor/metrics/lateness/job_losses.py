@@ -52,6 +52,11 @@ def checkpoint_loss(table: StepTable, barrier: Barrier, peers: Ints) -> CommonLo
     return found if found is not None and found.share >= CHECKPOINT_SHARE else None
 
 
+def copy_loss(table: StepTable, barrier: Barrier, peers: Ints) -> CommonLoss | None:
+    """Copies of batches to the devices, on all peers; None where no hook or clock saw one."""
+    return _phase_loss("h2d", table, barrier, peers, None)
+
+
 def _phase_loss(
     phase: str, table: StepTable, barrier: Barrier, peers: Ints, thread_s_P: Floats | None
 ) -> CommonLoss | None:

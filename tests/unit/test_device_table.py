@@ -1,0 +1,60 @@
+"""Situations on devices, by simulation: what is said is right, too small or, with a reason, unknown; never wrong.
+
+`tests/accuracy/device_table.py` asks all of them at 2, 4, 8 and 64 ranks; here each is asked once.
+"""
+
+from __future__ import annotations
+
+import pytest
+from device_worlds import FURTHER, TABLE, World, judged, said_of
+from simulated_devices import DeviceJob, Fault, view_of
+
+pytestmark = pytest.mark.slow
+
+NOT_RIGHT = {
+    "FSDP2, healthy": "unknown",
+    "FSDP2, one device slow": "unknown",
+    "SyncBatchNorm, one device slow": "size",  # half of it is seen in forward, the other half in no border of backward
+}
+# A third of them beside the situations of test_device_situations; the others run with `make test-all`.
+ALWAYS = {
+    "two devices slow, by 20 and by 10 %",
+    "slow device alternates between two ranks, step by step",
+    "well for fifty steps, slow for fifty, in turn",
+    "accumulation over four micro-steps, one device slow",
+    "thread five steps ahead, data late on one",
+    "evaluation of 0.5 s every sixty steps, one device slow",
+    "link six times slower and one device slow",
+    "batches of very different lengths",
+    "copy slow on all ranks",
+    "slow device and slow data on another rank",
+}
+
+
+def parameters() -> list[object]:
+    """Every situation by name."""
+    return [
+        pytest.param(name, id=name, marks=() if name in ALWAYS else pytest.mark.extended)
+        for name in (*TABLE, *FURTHER)
+    ]
+
+
+@pytest.mark.parametrize("name", parameters())
+def test_nothing_that_is_said_of_a_situation_is_wrong(name: str) -> None:
+    """With 4 ranks and a look at the loss in every tenth step."""
+    said = said_of(name, 4, 10)
+
+    assert said.word == NOT_RIGHT.get(name, "right"), said.words
+
+
+def test_an_innocent_rank_or_a_wrong_reason_is_scored_as_wrong() -> None:
+    """What scores is held to what it must not let pass."""
+    job = DeviceJob().with_faults(Fault("device", (2,), factor=1.2))
+    view = view_of(job)
+
+    assert judged(World(lambda job: job, lambda _job: (2,), frozenset({"device"})), job, view).word == "right"
+    assert judged(World(lambda job: job, lambda _job: (1,), frozenset({"device"})), job, view).is_wrong
+    assert judged(World(lambda job: job, lambda _job: (2,), frozenset({"data_wait"})), job, view).is_wrong
+    assert judged(World(lambda job: job, lambda _job: (1, 2), frozenset({"device"})), job, view).is_wrong
+    healthy = view_of(DeviceJob())
+    assert judged(World(lambda job: job, lambda _job: (2,), frozenset({"device"})), job, healthy).is_wrong
