@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -16,8 +17,9 @@ from unit.test_contents import recording
 from unit.test_import_kineto import job as traced_job
 from unit.test_import_recording import marked
 
+from tuiadvisor.app.opening import OpeningDesk
 from tuiadvisor.app.whole_recording import whole_view
-from tuiadvisor.cli import commands, main, open_
+from tuiadvisor.cli import main, open_
 
 NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 64
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
@@ -164,19 +166,21 @@ def unmarked(folder: Path) -> Path:
 def test_a_trace_on_a_terminal_opens_its_screens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, with_steps: bool
 ) -> None:
-    """Through a recording that is gone afterwards; without steps its summary, and why."""
+    """At once, and through a recording that is gone afterwards; without steps its summary, and why."""
     folder = marked(tmp_path / "traces", 2) if with_steps else unmarked(tmp_path / "traces")
     shown = []
-    real = commands.run
 
-    def run(words: list[str]) -> int:
-        if words[0] == "replay":
-            shown.append((Path(words[1]), whole_view(words[1])))
-            return 0
-        return real(words)
+    def begin(options: argparse.Namespace, _sizing: object, _stack: object) -> tuple[None, Any]:
+        shown.append((Path(options.file), whole_view(options.file)))
+        return None, argparse.Namespace(failure=None)
+
+    def show_opened(make: Any, mode: str, phase: str, path: str) -> None:
+        assert ("replay", "reading", str(folder)) == (mode, phase, path)
+        make(OpeningDesk(make, "replay", phase, path))
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("tuiadvisor.cli.commands.run", run)
+    monkeypatch.setattr("tuiadvisor.cli.replay.show_opened", show_opened)
+    monkeypatch.setattr("tuiadvisor.cli.replaying.begin", begin)
     options = argparse.Namespace(path=str(folder), json=False, once=False)
     assert 0 == open_.run(options)
     out = capsys.readouterr()

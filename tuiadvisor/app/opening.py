@@ -19,22 +19,37 @@ if TYPE_CHECKING:
     from tuiadvisor.app.desk import Desk
     from tuiadvisor.tui.contract.desk import DeskCommand, DeskState
     from tuiadvisor.tui.contract.feed import FeedCommand, Mode
+    from tuiadvisor.views.run_view import RunView
 
 logger: Final = Logger(__name__)
+
+
+class LeftError(Exception):
+    """The user has left before there was anything to show."""
 
 
 class OpeningDesk:
     """Feed and desk of the screens from their first frame on. `begin` once, `stop` at the end."""
 
-    def __init__(self, make: Callable[[], Desk], mode: Mode, phase: str, path: str = "") -> None:
-        """make: the desk, not started; runs in a thread of its own."""
+    def __init__(self, make: Callable[[OpeningDesk], Desk], mode: Mode, phase: str, path: str = "") -> None:
+        """make: the desk, not started; runs in a thread of its own and may `tell` this one how far it is."""
         self._make = make
         self._desk: Desk | None = None
         self._state = FeedState(None, mode, phase, path, None, None, 0)
         self._early: list[FeedCommand | DeskCommand] = []  # commands that came before there was a desk
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._open, name="tuiadvisor-open", daemon=True)
+        self._has_left = threading.Event()
         self.failure: BaseException | None = None
+
+    def tell(self, phase: str, message: str, progress: tuple[int, int] | None, view: RunView | None) -> None:
+        """What is shown until the desk is there. LeftError where nobody looks any more: then make nothing."""
+        if self._has_left.is_set():
+            raise LeftError
+        former = self._state
+        self._state = replace(
+            former, phase=phase, message=message, progress=progress, view=view, version=former.version + 1
+        )
 
     def begin(self) -> None:
         """Make the desk: the first frame is out."""
@@ -43,6 +58,7 @@ class OpeningDesk:
 
     def stop(self) -> None:
         """Wait until the desk is made, then end it: a session half begun could not be ended whole."""
+        self._has_left.set()
         if self._thread.ident is not None:
             self._thread.join()
         if self._desk is not None:
@@ -69,8 +85,10 @@ class OpeningDesk:
 
     def _open(self) -> None:
         try:
-            desk = self._make()
+            desk = self._make(self)
             desk.start()
+        except LeftError:
+            return
         except BaseException as error:
             logger.exception("the screens could not be opened")
             self.failure = error

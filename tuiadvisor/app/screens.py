@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 def show_opened(
-    make: Callable[[], Desk], mode: Mode, phase: str, path: str = "", *, first_page: str = ""
+    make: Callable[[OpeningDesk], Desk], mode: Mode, phase: str, path: str = "", *, first_page: str = ""
 ) -> bool:
     """The screens at once; whether they were left by q.
 
-    make: gives the desk, not started, from a thread when the first frame is out; phase: what is said until then.
+    make: gives the desk, not started, from a thread when the first frame is out; phase: what is said until then, or
+    until it tells what to show meanwhile.
     Whatever `make` raises ends the screens and comes out here. Raises TuiadvisorError where there is no usable
     terminal.
     """

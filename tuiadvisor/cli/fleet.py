@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         for job, key in open_jobs(folder):
             print(f"live: {job}: tuiadvisor watch --key {shell_word(str(key))}")
     else:
-        show_opened(lambda: _replaying().begin_list(folder), "replay", "no run is open", first_page="runs")
+        show_opened(lambda _: _replaying().begin_list(folder), "replay", "no run is open", first_page="runs")
     return 0
 
 

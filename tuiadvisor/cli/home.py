@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
     from tuiadvisor.app.desk import Desk
+    from tuiadvisor.app.opening import OpeningDesk
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def _choice(folder: Path, said: str) -> tuple[str, ...]:
     """Options of `watch` for what was chosen at home; none when the user left. said: what came of the last one."""
     desks: list[Desk] = []
 
-    def make() -> Desk:
+    def make(_opening: OpeningDesk) -> Desk:
         desks.append(_replaying().begin_home(folder, said))
         return desks[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 import time
@@ -19,12 +20,12 @@ from tuiadvisor.exporters.rewrite import refuse_existing
 from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
-    from tuiadvisor.importers.imported import ImportedRun
+    from tuiadvisor.importers.imported import ImportedRun, Progress, Reading
 
 TOLD_EVERY_S: Final = 2.0
+LONG: Final = frozenset({"kineto", "nsys"})  # that may be gigabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,8 @@ def run(options: argparse.Namespace) -> int:
     module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
     read = show if kind.what else show_ceiling
     document = getattr(module, kind.document)
+    if options.kind in LONG:
+        document = partial(document, progress=Told())
     if options.kind == "kineto":
         document = partial(document, measured=measured_peaks())
     return read(options, document, summary_of(kind))
@@ -183,6 +186,15 @@ def write(options: argparse.Namespace, kind: Kind) -> int:
     return 0
 
 
+def say_document(kind: Kind, path: Path, document: dict[str, Any] | None) -> int:
+    """Print what the import says of a source without steps: what was read already, or read again."""
+    if document is None:
+        module = importlib.import_module(f"tuiadvisor.importers.{kind.module}")
+        document = getattr(module, kind.document)(path)
+    print_import(argparse.Namespace(json=False), document, summary_of(kind))
+    return 0
+
+
 def summary_of(kind: Kind) -> Callable[[dict[str, Any]], str]:
     """The function that tells people what is in the document."""
     if kind.module == "kinetoreport":
@@ -196,26 +208,29 @@ def summary_of(kind: Kind) -> Callable[[dict[str, Any]], str]:
     return found
 
 
-def read_run(kind: Kind, path: Path) -> tuple[dict[str, Any], ImportedRun]:
-    """What the import says, and the run; files that take long are named on standard error while they are read."""
+def read_run(kind: Kind, path: Path, progress: Progress | None = None) -> tuple[dict[str, Any], ImportedRun]:
+    """What the import says, and the run; progress: who is told how far it is; None: standard error."""
     module, function = kind.run.split(".")
     read = getattr(importlib.import_module(f"tuiadvisor.importers.{module}"), function)
     more = {"measured": measured_peaks()} if kind.module == "kinetoreport" else {}
-    found: tuple[dict[str, Any], ImportedRun] = read(path, progress=Told(), **more)
+    found: tuple[dict[str, Any], ImportedRun] = read(path, progress=progress or Told(), **more)
     return found
 
 
 class Told:
-    """Says on standard error which file is read, where reading takes long enough to wonder."""
+    """Says on standard error what is read and how far it is, where reading takes long enough to wonder."""
 
     def __init__(self) -> None:
         self._begin = self._last = time.monotonic()
 
-    def __call__(self, name: str, number: int, total: int) -> None:
-        """Before file `number` of `total` is read."""
+    def __call__(self, reading: Reading) -> None:
+        """Before each file and within it."""
         now = time.monotonic()
         if now - self._last >= TOLD_EVERY_S:
             self._last = now
+            share = "" if reading.share is None else f", {reading.share:.0%}"
             print(
-                f"reading {one_line(name)}, {number} of {total}, {now - self._begin:.0f} s", file=sys.stderr
+                f"reading {one_line(reading.name)}, {reading.number} of {reading.total}{share}, "
+                f"{now - self._begin:.0f} s",
+                file=sys.stderr,
             )

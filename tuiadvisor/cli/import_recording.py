@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor import __version__
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN
 from tuiadvisor.exporters.rewrite import write_recording
+from tuiadvisor.importers.imported import PART
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, encode, pack_columns
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ END_AT: Final = STEP_COLUMNS.index("end_ns")
 
 def write_imported(path: str, run: ImportedRun) -> int:
     """Write the recording; its bytes."""
-    return write_recording(path, _frames(run))
+    return write_recording(path, imported_frames(run))
 
 
-def _frames(run: ImportedRun) -> Iterator[bytes]:
+def imported_frames(run: ImportedRun) -> Iterator[bytes]:
+    """The run as frames in order; of a part of one nothing says that it ends."""
     start = min(row[BEGIN_AT] + (rank.shift_ns or 0) for rank in run.ranks for row in rank.steps)
     yield encode(FrameKind.RUN, HUB_SOURCE, 0, BASE_NS, _about(run, start))
     by_host: dict[str, list[ImportedRank]] = {}
@@ -65,7 +67,7 @@ def _frames(run: ImportedRun) -> Iterator[bytes]:
         for rows in _slices(ranks, shifts):
             packed = pack_columns(rows, ("rank", "kind", *EVENT_COLUMNS))
             yield frame(host, FrameKind.EVENTS, last, packed)
-    for host in by_host:
+    for host in () if run.kind == PART else by_host:
         yield frame(host, FrameKind.BYE, last, {"reason": "end of the imported trace"})
 
 
@@ -83,7 +85,7 @@ def _about(run: ImportedRun, start_ns: int) -> dict[str, object]:
     about: dict[str, object] = {
         "schema": 1,
         "tuiadvisor": __version__,
-        "label": f"{run.source} (imported)",
+        "label": f"{run.source} ({'read so far' if run.kind == PART else 'imported'})",
         "imported": imported,
     }
     if start_ns > EPOCH_NS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import sys
@@ -15,9 +16,10 @@ from tuiadvisor.cli.recognizing import RECORDING, WORDS, Sniffed, sniff
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.imported import NoStepsError
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
-    import argparse
+    from tuiadvisor.app.opening import OpeningDesk
 
 WITH_STEPS: Final = frozenset({"kineto", "nsys", "ops", "steplog"})  # whose screens can be shown
 
@@ -39,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     if path.is_dir() and (held := folder_list(path)).is_several:
         return _listed(path, held, options)
     found = sniff(path)
-    if not (options.json or options.once) and sys.stdout.isatty() and found.kind in WITH_STEPS:
+    if not (options.json or options.once) and shows_screens() and found.kind in WITH_STEPS:
         return _shown(found, options)
     words = command(found, options, is_folder=path.is_dir())
     said = f"{one_line(options.path)}: {_taken_for(found, path)}; as: tuiadvisor {' '.join(words[:-1])}"
@@ -61,20 +63,27 @@ def _listed(path: Path, held: FolderList, options: argparse.Namespace) -> int:
 def _shown(found: Sniffed, options: argparse.Namespace) -> int:
     """The screens of a trace, through a recording that goes with them; its summary where it has no steps."""
     imports = importlib.import_module("tuiadvisor.cli.import_")
-    commands = importlib.import_module("tuiadvisor.cli.commands")
+    replay = importlib.import_module("tuiadvisor.cli.replay")
     kind = imports.KINDS[found.kind]
     print(f"{one_line(options.path)}: {WORDS[found.kind]}; reading it", file=sys.stderr)
-    try:
-        _, run = imports.read_run(kind, found.path)
-    except NoStepsError as error:
-        print(f"{one_line(str(error))}; its summary:", file=sys.stderr)
-        code: int = commands.run(["import", found.kind, str(found.path)])
-        return code
+    name = found.path.resolve().name.replace(os.sep, "_") or "trace"
     with tempfile.TemporaryDirectory(prefix="tuiadvisor-") as folder:
-        path = str(Path(folder, f"{run.source}.tuirec".replace(os.sep, "_")))
-        imports.write_imported(path, run)
-        shown: int = commands.run(["replay", path])
-    return shown
+        replayed = argparse.ArgumentParser()
+        replay.add_options(replayed)
+        words = replayed.parse_args([str(Path(folder, f"{name}.tuirec"))])
+
+        def prepare(opening: OpeningDesk) -> None:
+            picture = importlib.import_module("tuiadvisor.cli.first_picture").FirstPicture(opening)
+            _, run = imports.read_run(kind, found.path, picture)
+            imports.write_imported(words.file, run)
+
+        try:
+            replay.show(words, None, prepare, ("reading", one_line(options.path)))
+        except NoStepsError as error:
+            print(f"{one_line(str(error))}; its summary:", file=sys.stderr)
+            code: int = imports.say_document(kind, found.path, error.document)
+            return code
+    return 0
 
 
 def command(found: Sniffed, options: argparse.Namespace, *, is_folder: bool) -> list[str]:

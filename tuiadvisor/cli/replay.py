@@ -15,7 +15,11 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.text.terminal import shows_screens
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuiadvisor.app.desk import Desk
+    from tuiadvisor.app.opening import OpeningDesk
+    from tuiadvisor.app.sizing import Sizing
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,20 +40,31 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not Path(options.file).is_file():
         raise TuiadvisorError(f"{options.file}: no such recording; tuiadvisor runs lists those of a folder")
+    show(options, sizing, lambda _: None, (f"opening {Path(options.file).name}", options.file))
+    return 0
+
+
+def show(
+    options: argparse.Namespace,
+    sizing: Sizing | None,
+    prepare: Callable[[OpeningDesk], None],
+    first: tuple[str, str],
+) -> None:
+    """The screens at once; prepare: makes the recording meanwhile; first: phase and message until it tells others."""
     feeds = []
     with ExitStack() as stack:
 
-        def make() -> Desk:
+        def make(opening: OpeningDesk) -> Desk:
+            prepare(opening)
             desk: Desk
             desk, feed = _replaying().begin(options, sizing, stack)
             feeds.append(feed)
             return desk
 
-        show_opened(make, "replay", f"opening {Path(options.file).name}", options.file)
+        show_opened(make, "replay", *first)
     for feed in feeds:
         if feed.failure is not None:
             raise feed.failure
-    return 0
 
 
 def _replaying() -> Any:

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     if options.once or not shows_screens():
         _replaying().print_list(folder)
     else:
-        show_opened(lambda: _replaying().begin_list(folder), "replay", "no run is open", first_page="runs")
+        show_opened(lambda _: _replaying().begin_list(folder), "replay", "no run is open", first_page="runs")
     return 0
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import argparse
 
     from tuiadvisor.app.desk import Desk
+    from tuiadvisor.app.opening import OpeningDesk
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +56,7 @@ def watch(options: argparse.Namespace, *, leads_home: bool = False) -> bool:
         sizing = sizes_of(options)
         feeds = []
 
-        def make() -> Desk:
+        def make(_opening: OpeningDesk) -> Desk:
             _, feed = _watching().begin(options, stack)
             feeds.append(feed)
             desk: Desk = _watching().Desk(

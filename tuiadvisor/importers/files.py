@@ -30,8 +30,11 @@ OTHER_RANK: Final = re.compile(r"(?:local|node|group|host|role|[dtpce]p)[-_.]?ra
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file's bytes, decompressed if it is gzip or zstd by its content. Errors of reading are one line."""
+def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[bytes]]:
+    """The file's bytes, decompressed if it is gzip or zstd by its content. Errors of reading are one line.
+
+    packed: is given the file as it lies there, whose position tells how much of it was read.
+    """
     try:
         # O_NONBLOCK: a named pipe must not hang us before we can see what it is.
         raw = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
@@ -44,6 +47,8 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             raise TuiadvisorError(f"{path} is not a regular file: name a file")
         magic = raw.read(4)
         raw.seek(0)
+        if packed is not None:
+            packed.append(raw)
         try:
             if magic.startswith(GZIP_MAGIC):
                 with gzip.GzipFile(fileobj=raw) as unpacked:

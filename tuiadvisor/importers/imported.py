@@ -6,7 +6,7 @@ What the source did not observe is unknown in it, never 0: columns that no row h
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.errors import TuiadvisorError
 
@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.steps.arrays import Ints
 
-    # (path that is read next, its number from 1, how many there are)
-    Progress = Callable[[str, int, int], None]
+    Progress = Callable[["Reading"], None]
 
 Row = tuple[int, ...]
+PART: Final = "part"  # kind of a run of which the source is still being read
 
 
 class NoStepsError(TuiadvisorError):
-    """The source is sound and has no steps."""
+    """The source is sound and has no steps; document: what the import says of it, where that was made."""
+
+    def __init__(self, said: str, document: dict[str, Any] | None = None) -> None:
+        super().__init__(said)
+        self.document = document
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +58,19 @@ class ImportedRun:
     parallel: dict[str, int] = field(default_factory=dict)
     schedule: str | None = None
     device: dict[str, Any] | None = None  # what the devices did: ranks, kinds, kernels, says
+
+
+def _nothing() -> ImportedRun | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where reading is, told before each file and now and then within one."""
+
+    name: str  # of the file
+    number: int  # its, from 1
+    total: int  # how many files there are
+    share: float | None = None  # of the bytes of all files, 0..1
+    num_events: int = 0  # that were read
+    part: Callable[[], ImportedRun | None] = _nothing  # the steps that were read so far; None: no step yet

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from array import array
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from tuiadvisor.importers.kernelnames import (
 )
 from tuiadvisor.importers.nsys import PROCESS_OF, NsysProcess, is_nsys, processes
 from tuiadvisor.importers.opflops import OpShapes
+from tuiadvisor.importers.partread import FilePart, PartRead
 from tuiadvisor.importers.processes import Processes
 from tuiadvisor.importers.traceevents import TraceFile
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, GpuEvents
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tuiadvisor.efficiency.roofline import OpWork
     from tuiadvisor.importers.imported import Progress
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
+
+    Told = Callable[[FilePart], None]
 
 MAX_EVENTS: Final = 50_000_000
 MAX_RANK: Final = 1 << 24
@@ -107,8 +109,9 @@ def read_kineto(
     traces: list[RankTrace] = []
     losses = []
     paths = listed(folder, (".json", ".sqlite"))
-    for number, path in enumerate(paths, 1):
-        told = None if progress is None else partial(progress, path.name, number, len(paths))
+    part = None if progress is None else PartRead(folder, paths, progress)
+    for path in paths:
+        told = None if part is None else part.begin(path)
         try:
             if is_nsys(path):
                 traces += [measure(trace) for trace in read_nsys(path, told, with_work=with_work)]
@@ -124,17 +127,15 @@ def read_kineto(
     return TraceFolder(tuple(traces), tuple(losses))
 
 
-def read_trace(path: Path, told: Callable[[], None] | None = None, *, with_work: bool = False) -> RankTrace:
+def read_trace(path: Path, told: Told | None = None, *, with_work: bool = False) -> RankTrace:
     """One file; with_work: also what its training thread did. TuiadvisorError when it is damaged or no trace.
 
-    told: called now and then while it is read.
+    told: called now and then while it is read, with what was read of it.
     """
     return _read(TraceFile(path), path.name, told, with_work=with_work)
 
 
-def read_nsys(
-    path: Path, told: Callable[[], None] | None = None, *, with_work: bool = False
-) -> list[RankTrace]:
+def read_nsys(path: Path, told: Told | None = None, *, with_work: bool = False) -> list[RankTrace]:
     """Each process of an export of Nsight Systems. TuiadvisorError when it is damaged or holds no kernel."""
     found = processes(path)
     if len(found) == 1:
@@ -151,17 +152,21 @@ def read_nsys(
     return traces
 
 
-def _read(
-    source: TraceFile | NsysProcess, name: str, told: Callable[[], None] | None, *, with_work: bool
-) -> RankTrace:
+def _read(source: TraceFile | NsysProcess, name: str, told: Told | None, *, with_work: bool) -> RankTrace:
     columns = _Columns(work=HostWork() if with_work else None)
     for batch in source.batches():
-        if told is not None:
-            told()
         columns.take(batch)
+        if told is not None:
+            told(_part(source, name, columns))
         if columns.num_events > MAX_EVENTS:
             raise TuiadvisorError(f"{source.path} has more than {MAX_EVENTS} events: trace fewer steps")
     return columns.trace(name, source)
+
+
+def _part(source: TraceFile | NsysProcess, name: str, columns: _Columns) -> FilePart:
+    """What was read of a file so far; its rank is what stands before its events, or in its name."""
+    rank, _, world = _about(source.rest, name)
+    return FilePart(rank, world or None, columns.steps, columns.num_events, source.position())
 
 
 def _wide() -> array[int]:
@@ -316,11 +321,7 @@ class _Columns:
         begin, end = _column(self.begin), _column(self.end)
         linked, launch = self._launches()
         events = GpuEvents(begin, end, _column(self.kind), _column(self.stream), launch)
-        info = source.rest.get("distributedInfo")
-        info = info if isinstance(info, dict) else {}
-        world = _integer(info.get("world_size"), -1)
-        world = world if 0 < world <= MAX_RANK else 0
-        rank, why_no_rank = _rank(_integer(info.get("rank"), -1), rank_in_name(file), world)
+        rank, why_no_rank, world = _about(source.rest, file)
         together = np.isin(
             _column(self.collective), [index for name, index in self.names.items() if all_wait(name)]
         )
@@ -411,6 +412,15 @@ def _device_name(properties: Any) -> str | None:
 def _threads(told: Any) -> int | None:
     found = _integer(told.get("threads"), -1) if isinstance(told, dict) else -1
     return found if 0 < found < 1 << 16 else None
+
+
+def _about(rest: dict[str, Any], file: str) -> tuple[int | None, str, int]:
+    """(the rank, why there is none, ranks of the job or 0)."""
+    info = rest.get("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    world = _integer(info.get("world_size"), -1)
+    world = world if 0 < world <= MAX_RANK else 0
+    return *_rank(_integer(info.get("rank"), -1), rank_in_name(file), world), world
 
 
 def _rank(written: int, named: int | None, world: int) -> tuple[int | None, str]:

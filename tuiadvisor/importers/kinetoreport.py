@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 NS: Final = 1e9
 
 
-def kineto_document(path: Path, measured: tuple[MeasuredPeak, ...] = ()) -> dict[str, Any]:
+def kineto_document(
+    path: Path, measured: tuple[MeasuredPeak, ...] = (), progress: Progress | None = None
+) -> dict[str, Any]:
     """Read all traces, split every rank's time, and say who arrives last. measured: peaks of a CPU at hand."""
-    return look_at(path, measured).document
+    return look_at(path, measured, progress=progress).document
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from tuiadvisor.importers.devicework import recorded_work
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun, NoStepsError
 from tuiadvisor.importers.kinetoreport import look_at
 from tuiadvisor.importers.slices import MAX_SLICES, DeviceSlices, device_slices, with_slices
-from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, numbered, rank_rows
+from tuiadvisor.importers.stepmarks import numbered
+from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, rank_rows
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.op_table import named
 
@@ -42,7 +43,7 @@ def kineto_run(
     def keep(trace: RankTrace) -> None:
         if trace.num_processes == 1 and trace.work is not None:
             rows[trace.file] = rank_rows(trace, trace.work.runs())
-            slices[trace.file] = device_slices(trace, numbered(trace), names, MAX_SLICES)
+            slices[trace.file] = device_slices(trace, numbered(trace.steps), names, MAX_SLICES)
             if trace.comm or trace.linked.any():
                 launched.add(trace.file)
 
@@ -62,7 +63,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     traces, document = looked.folder.traces, looked.document
     with_steps = [trace for trace in traces if trace.file in rows and rows[trace.file].steps]
     if not with_steps:
-        raise NoStepsError(f"{path}: {NO_STEPS}")
+        raise NoStepsError(f"{path}: {NO_STEPS}", document)
     notes = []
     counts = Counter(trace.rank for trace in traces)
     chosen = [trace for trace in with_steps if trace.rank is not None and counts[trace.rank] == 1]

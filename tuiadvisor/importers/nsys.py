@@ -58,6 +58,10 @@ class NsysProcess:
     rest: dict[str, Any] = field(default_factory=dict)
     num_bytes: int = 0
 
+    def position(self) -> int:
+        """How much was read is not known of a database."""
+        return 0
+
     def batches(self) -> Iterator[list[Any]]:
         """Launches and ranges first, then what ran. TuiadvisorError for what is damaged."""
         with _opened(self.path) as database:

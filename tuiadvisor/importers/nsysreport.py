@@ -27,17 +27,17 @@ BY_DEVICE: Final = (
 )
 
 
-def nsys_document(path: Path) -> dict[str, Any]:
+def nsys_document(path: Path, progress: Progress | None = None) -> dict[str, Any]:
     """As of profiler traces."""
-    return _told(kineto_document(path))
+    return _told(kineto_document(path, progress=progress))
 
 
 def nsys_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, Any], ImportedRun]:
     """(the import's document, the run). NoStepsError where no range is a step."""
     try:
         document, run = kineto_run(path, (), progress)
-    except NoStepsError:
-        raise NoStepsError(f"{path}: {NO_STEPS}") from None
+    except NoStepsError as error:
+        raise NoStepsError(f"{path}: {NO_STEPS}", error.document and _told(error.document)) from None
     document = _told(document)
     notes = (*run.notes, BY_DEVICE) if BY_DEVICE in document["losses"] else run.notes
     return document, replace(run, kind="nsys", words=WORDS, notes=notes)

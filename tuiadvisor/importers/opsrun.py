@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind, StepFlag
-from tuiadvisor.importers.imported import ImportedRank, ImportedRun
+from tuiadvisor.importers.imported import ImportedRank, ImportedRun, Reading
 from tuiadvisor.importers.opsreport import analysed
 from tuiadvisor.metrics.series.intervals import union
 from tuiadvisor.metrics.traces.op_graph import BACKWARD, COMPUTE, FORWARD, P2P
@@ -33,7 +33,7 @@ CHUNKS: Final = {FORWARD: EventKind.STAGE_FORWARD, BACKWARD: EventKind.STAGE_BAC
 def ops_run(path: Path, progress: Progress | None = None) -> tuple[dict[str, Any], ImportedRun]:
     """(the import's document, the run)."""
     if progress is not None:
-        progress(path.name, 1, 1)
+        progress(Reading(path.name, 1, 1))
     cells, document = analysed(path)
     places = sorted(cells.rank_of.items(), key=lambda entry: entry[1])
     steps = _steps(cells)

@@ -15,7 +15,7 @@ import numpy as np
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, StepFlag
 from tuiadvisor.importers.files import opened, plain_name
-from tuiadvisor.importers.imported import ImportedRank, ImportedRun
+from tuiadvisor.importers.imported import ImportedRank, ImportedRun, Reading
 from tuiadvisor.importers.step_logs import StepLog, read_step_log
 from tuiadvisor.importers.textlogs import read_lines
 from tuiadvisor.importers.titanlog import PHASES as LOGGED_PHASES
@@ -72,7 +72,7 @@ def _read(path: Path, progress: Progress | None) -> _Log:
     if path.is_dir() or plain_name(path.name).endswith(".jsonl"):
         return _titan(path, read_titan(path, progress))
     if progress is not None:
-        progress(path.name, 1, 1)
+        progress(Reading(path.name, 1, 1))
     with opened(path) as file:
         head = file.read(HEAD_BYTES)
     if head.lstrip()[:1] == b"{" and b'"log_type_name"' in head:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from tuiadvisor.importers.files import listed, opened, rank_in_name
+from tuiadvisor.importers.imported import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,7 @@ def read_titan(path: Path, progress: Progress | None = None) -> list[LoggedRank]
     paths = listed(path, (".jsonl",))
     for number, file in enumerate(paths, 1):
         if progress is not None:
-            progress(file.name, number, len(paths))
+            progress(Reading(file.name, number, len(paths)))
         rank = _read(file)
         if rank.steps:
             found.append(rank)

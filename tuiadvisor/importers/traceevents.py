@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -43,6 +43,14 @@ class TraceFile:
     path: Path
     rest: dict[str, Any] = field(default_factory=dict)
     num_bytes: int = 0
+    _packed: list[IO[bytes]] = field(default_factory=list)
+    _position: int = 0
+
+    def position(self) -> int:
+        """Bytes of the file, as it lies there, that were read."""
+        if self._packed and not self._packed[0].closed:
+            self._position = self._packed[0].tell()
+        return self._position
 
     def batches(self) -> Iterator[list[Any]]:
         """Lists of parsed events in file order. TuiadvisorError for what is no whole trace."""
@@ -60,7 +68,7 @@ class TraceFile:
             yield self._whole()
 
     def _chunked(self) -> Iterator[list[Any]]:
-        with opened(self.path) as file:
+        with opened(self.path, self._packed) as file:
             head = b""
             while not (start := self._start(head)):
                 piece = file.read(CHUNK_BYTES)
@@ -87,6 +95,7 @@ class TraceFile:
                 )  # one large event is not looked through at each piece
                 if batch:
                     yield batch
+            self.position()
         last = _parse(b'{"traceEvents":[' + buffer)
         del buffer
         if not isinstance(last, dict):

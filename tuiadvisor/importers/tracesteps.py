@@ -8,14 +8,13 @@ in: a phase that the trace does not show is unknown.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind, StepFlag
+from tuiadvisor.importers.stepmarks import numbered
 from tuiadvisor.metrics.series.intervals import cover
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, COMPUTE
 from tuiadvisor.phases import PHASES
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
 
 Row = tuple[int, ...]
-NUMBER: Final = re.compile(r"#(\d{1,9})\b")
 CALLS_A_STEP: Final = 1 << 16  # a call's number within its step is the lower part of its sequence number
 MAX_CALLS: Final = 20_000  # of a rank, one by one; the sums of steps count all
 KINDS: Final = {
@@ -49,21 +47,9 @@ class RankRows:
     num_left_out: int = 0  # collectives beyond MAX_CALLS
 
 
-def numbered(trace: RankTrace) -> list[tuple[int, int, int]]:
-    """(number, begin, end) of each step, as the marks count them; in their order where they do not rise."""
-    marks = [(name, begin, begin + dur) for name, begin, dur in trace.steps if dur > 0]
-    found = [NUMBER.search(name) for name, _, _ in marks]
-    numbers = [int(one[1]) for one in found if one]
-    if len(numbers) < len(marks) or any(a >= b for a, b in pairwise(numbers)):
-        numbers = list(range(len(marks)))
-    steps = [(number, begin, end) for number, (_, begin, end) in zip(numbers, marks, strict=True)]
-    # A mark within another one is of no step of its own.
-    return [step for at, step in enumerate(steps) if at == 0 or step[1] >= steps[at - 1][2]]
-
-
 def rank_rows(trace: RankTrace, runs: Runs) -> RankRows:
     """runs: what its training thread did. Empty where the trace has no step."""
-    steps = numbered(trace)
+    steps = numbered(trace.steps)
     if not steps:
         return RankRows((), ())
     on_device = trace.host is None and bool(trace.events.begin_ns.size)

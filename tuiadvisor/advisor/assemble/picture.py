@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.cluster.membership import GONE, STEPLESS, Roster
+from tuiadvisor.advisor.judge.imports import is_part
 from tuiadvisor.causes.communication_bound import overlap_seconds
 from tuiadvisor.events import NOTHING_GIVEN, StepFlag
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
@@ -43,6 +44,7 @@ MAX_NAMED_RANKS: Final = 64
 # How a scheduler, a launcher or a person ends a process.
 ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 END_OF_TRACE: Final = "end of the imported trace"
+NOT_READ: Final = "worked out once the traces are read to their end; its time is in other until then"
 NOT_SHOWN: Final = "the imported source does not show it; its time is in other"
 NOT_STEADY: Final = "no steady step has one; what its pauses cost is under findings"
 
@@ -252,7 +254,7 @@ def unknowns(
         return (Unknown("step", "no step was seen yet"),)
     device = next((f.texts.get("device") for f in roster.ranks.values() if f.texts.get("device")), None)
     seconds = diagnosis.job_seconds
-    not_shown = "" if roster.imported is None else NOT_SHOWN
+    not_shown = "" if roster.imported is None else NOT_READ if is_part(roster.imported) else NOT_SHOWN
     paused = {pause.kind for pause in diagnosis.steadiness.pauses}
     result = [
         Unknown(name, NOT_STEADY if name in paused else not_shown or _why_phase(name, device))
@@ -359,7 +361,7 @@ def _by_rank(facts: list[RankFacts]) -> list[RankFacts]:
 
 def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
     """Ranks of the job that were never heard of."""
-    world_size = roster.world_size() or 0
+    world_size = 0 if is_part(roster.imported) else roster.world_size() or 0
     seen = set(roster.ranks) | set(store.ranks())
     if world_size - len(seen) > 1 << 20:
         return ()
@@ -374,7 +376,7 @@ def num_without_steps(roster: Roster, store: StepStore) -> int:
 
 def ended(roster: Roster) -> str:
     """Why nothing more will come; empty while the run goes on."""
-    states = [fact.state for fact in roster.ranks.values()]
+    states = [] if is_part(roster.imported) else [fact.state for fact in roster.ranks.values()]
     if states and all(state in GONE for state in states):
         if all(state == "exited" for state in states):
             return RUN_FINISHED

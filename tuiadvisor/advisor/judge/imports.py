@@ -17,12 +17,20 @@ if TYPE_CHECKING:
 
 
 MORE_TO_COME: Final = re.compile(r"^Not enough yet: ([^.,]+)(?:, about .*?)?\.(?=\s|$)")
-NO_PARTS: Final = "a log of steps tells how long they were, not what they waited for"
+WHY_BLIND: Final = {
+    "steplog": "a log of steps tells how long they were, not what they waited for",
+    "part": "only a part of the traces was read so far",
+}
 
 
 def why_blind(imported: Imported | None) -> str:
     """Why the steps of an import decide nothing, however many they are; empty where they may."""
-    return NO_PARTS if imported is not None and imported.kind == "steplog" else ""
+    return "" if imported is None else WHY_BLIND.get(imported.kind, "")
+
+
+def is_part(imported: Imported | None) -> bool:
+    """Whether the source is still being read: what is not there yet is not missing."""
+    return imported is not None and imported.kind == "part"
 
 
 def not_contradicted(judged: list[Judged], imported: Imported | None) -> list[Judged]:
