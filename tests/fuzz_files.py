@@ -17,6 +17,7 @@ import test_import_chakra as chakra
 import test_import_communication_logs as logs
 import test_import_flight_recorder as dumps
 import test_import_nsys as nsys
+import test_import_steplog as steplogs
 import zstandard
 from fuzz_target import CSV_ODD, Target, from_file, hurt_json, with_odd
 from fuzzing import TOML_ODD, damaged
@@ -27,6 +28,7 @@ from tuiadvisor.importers.chakra import chakra_document, chakra_summary
 from tuiadvisor.importers.hangreport import hang_document, hang_summary
 from tuiadvisor.importers.kineto import read_trace
 from tuiadvisor.importers.nsysreport import nsys_document, nsys_summary
+from tuiadvisor.importers.steplog import steplog_document, steplog_summary
 from tuiadvisor.preferences import Preferences, toml
 from tuiadvisor.scaling.table import read_table
 from tuiadvisor.session.intent import Intent, read_intent, write_intent
@@ -167,6 +169,12 @@ def file_targets(folder: Path) -> list[Target]:
             from_file(
                 _own(folder / "chakra") / "et.json", lambda path: chakra_summary(chakra_document(path))
             ),
+        ),
+        Target(
+            "mllog",
+            [steplogs.mlperf(folder, tracked=tracked).read_bytes() for tracked in (True, False)],
+            damaged,
+            from_file(folder / "result.txt", lambda path: steplog_summary(steplog_document(path))),
         ),
         Target("kineto, gzip", [trace], damaged, from_file(folder / "rank3.json.gz", read_trace)),
         hang_target(folder / "hang"),

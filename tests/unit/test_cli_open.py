@@ -89,6 +89,7 @@ def test_traces_of_a_folder_and_one_of_them(tmp_path: Path, capsys: pytest.Captu
             "serving",
         ),
         ("rank0.json", json.dumps(DUMP), "flight-recorder"),
+        ("result_0.txt", '+ srun\n0: :::MLLOG {"key": "run_start", "time_ms": 5}\n', "steplog"),
         ("t.json", json.dumps([{"ph": "X", "name": "k", "ts": 1}]), "kineto"),
         ("t.json", json.dumps({"deviceProperties": [{}], "traceEvents": []}), "kineto"),
     ],

@@ -147,6 +147,107 @@ def test_lines_some_steps_apart_are_means_and_say_so(tmp_path: Path) -> None:
     assert document["step"]["median_s"] is None
 
 
+def mllog(key: str, at_ms: int, value: Any = None, **metadata: Any) -> str:
+    """A line as mlperf_logging writes it, behind a launcher's prefix."""
+    fields = {"namespace": "", "time_ms": at_ms, "event_type": "POINT_IN_TIME", "key": key, "value": value}
+    return "0: :::MLLOG " + json.dumps({**fields, "metadata": {"file": "train.py", "lineno": 9, **metadata}})
+
+
+def mlperf(folder: Path, *, tracked: bool, every: int = 1) -> Path:
+    """40 steps of 2 s of 16 samples, the 17th of 6 s, an evaluation of 30 s after the 20th."""
+    lines = [
+        "+ srun train",
+        mllog("submission_benchmark", 1, "llama31_405b"),
+        mllog("global_batch_size", 1, 16),
+    ]
+    lines += [mllog("init_start", 1_000), mllog("init_stop", 61_000), mllog("run_start", 61_000)]
+    lines.append(mllog("block_start", 61_000, samples_count=0))
+    at = 61_000
+    for step in range(1, 41):
+        took = 6_000 if step == 17 else 2_000
+        at += took
+        if step % every == 0:
+            stats = {"train_step_time": took / 1000, "throughput": 16} if tracked else {"throughput": 8.0}
+            lines.append(mllog("tracked_stats", at, stats, samples_count=16 * step))
+            lines.append(mllog("train_loss", at, 2.5, samples_count=16 * step, lr=1e-4))
+        if step == 20:
+            lines += [
+                mllog("eval_start", at, samples_count=320),
+                mllog("eval_stop", at + 30_000, samples_count=320),
+            ]
+            at += 30_000
+            lines.append(mllog("block_start", at, samples_count=320))
+    lines += ["0: :::MLLOG {broken", mllog("run_stop", at, status="success")]
+    path = folder / "result_0.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_result_log_of_mlperf_tells_its_steps_and_the_runs_other_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, tracked: bool
+) -> None:
+    """By lengths that it tracks, else by points between which no evaluation lies: that is of no step."""
+    path = mlperf(tmp_path, tracked=tracked)
+    told, view = imported(path, capsys, "steplog")
+    assert "a result log of MLPerf" == told["source"]["words"]
+    assert (2.0, 6.0, 40, 1) == (
+        told["step"]["median_s"],
+        told["step"]["max_s"],
+        told["window"]["steps"],
+        told["window"]["first_step"],
+    )
+    assert [17] == [one["step"] for one in told["step"]["slow"]]
+    assert {
+        "benchmark": "llama31_405b",
+        "status": "success",
+        "global_batch_size": 16,
+        "evaluations": 1,
+        "init_s": 60.0,
+        "run_s": 114.0,
+        "eval_s": 30.0,
+    } == told["mlperf"]
+    assert 2.0 == pytest.approx(view.step.median_s)
+    assert view.step.throughput_samples_s == pytest.approx(16 / view.step.mean_with_pauses_s, rel=0.01)
+    assert view.verdict.decision is None
+    assert "1 lines are no JSON and were left out" in told["losses"]
+    assert tracked is ("lengths are the time between two points of the log" not in told["losses"])
+
+
+def test_points_some_steps_apart_are_means(tmp_path: Path) -> None:
+    """Of five steps of which one took 6 s the mean is 2.8."""
+    document = steplog_document(mlperf(tmp_path, tracked=False, every=5))
+    assert (8, 5) == (document["window"]["steps"], document["window"]["first_step"])
+    assert any("mean of the steps since" in loss for loss in document["losses"])
+    run = steplog_run(tmp_path / "result_0.txt")[1]
+    at = STEP_COLUMNS.index("begin_ns"), STEP_COLUMNS.index("end_ns")
+    assert [2.0, 2.0, 2.0, 2.8] == [(row[at[1]] - row[at[0]]) / 1e9 for row in run.ranks[0].steps[:4]]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [mllog("run_start", 5)],
+        [":::MLLOG {"],
+        [
+            mllog("tracked_stats", 10, {"train_step_time": value}, samples_count=3)
+            for value in (True, -1, 1e9, "2")
+        ],
+        [mllog("train_loss", 1000 * n, 1.0, samples_count=16 * n) for n in range(9)],  # no batch size
+        [
+            mllog("global_batch_size", 1, 7),
+            *(mllog("train_loss", n, 1.0, samples_count=16 * n) for n in range(5)),
+        ],
+    ],
+)
+def test_a_log_of_mlperf_without_lengths_says_what_would_tell_them(tmp_path: Path, lines: list[str]) -> None:
+    """In one line."""
+    path = tmp_path / "result.txt"
+    path.write_text("\n".join(lines))
+    with pytest.raises(TuiadvisorError, match=r"no step's length in it.*global_batch_size"):
+        steplog_document(path)
+
+
 def test_a_table_of_lightning_has_rows_without_a_time(tmp_path: Path) -> None:
     """Rows of the validation; the numbers of steps are the log's."""
     path = tmp_path / "metrics.csv"

@@ -67,7 +67,8 @@ KINDS: Final = {
         run="opsrun.ops_run",
     ),
     "steplog": Kind(
-        "step times: torchtitan's structured logs, Megatron-LM's and NeMo's output, CSV of Lightning or MLPerf",
+        "step times: torchtitan's structured logs, Megatron-LM's and NeMo's output, MLPerf's result logs, CSV of "
+        "Lightning",
         "PATH",
         "steplog",
         "steplog_document",

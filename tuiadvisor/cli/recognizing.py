@@ -64,6 +64,7 @@ METRICS_PAGE: Final = re.compile(
 # A line of Megatron-LM's or NeMo's output, and columns of step times.
 PRINTED: Final = re.compile(rb"\belapsed time per iteration \(ms\): \d|\btrain_step_timing in s[:=]\s*\d")
 STEP_TIMES: Final = tuple(name.encode() for name in TIMES)
+MLLOG: Final = b":::MLLOG "
 PICKLED: Final = b"\x80"
 
 
@@ -135,7 +136,7 @@ def _of_text(head: bytes) -> str | None:
         return "deepspeed"
     if NCCL.search(head):
         return "nccl-tests"
-    if PRINTED.search(head) or any(name in head.split(b"\n", 1)[0] for name in STEP_TIMES):
+    if PRINTED.search(head) or MLLOG in head or any(name in head.split(b"\n", 1)[0] for name in STEP_TIMES):
         return "steplog"
     return "ops" if _is_table(head) else None
 

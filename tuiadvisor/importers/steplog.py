@@ -1,12 +1,13 @@
 """Step logs as a run: torchtitan's structured logs of each rank, or the step times of a whole job.
 
-In: a folder of .jsonl, the text that Megatron-LM or NeMo printed, or CSV (MLPerf's step times, Lightning's metrics).
+In: a folder of .jsonl, the text that Megatron-LM or NeMo printed, a result log of MLPerf, or CSV (step times,
+Lightning's metrics).
 Out: the document with its slow steps, and ImportedRun. A job's log is of no rank: it stands as rank 0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +17,9 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, StepFlag
 from tuiadvisor.importers.files import opened, plain_name
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun, Reading
+from tuiadvisor.importers.mllog import INTERVALS, MllogRun, read_mllog
 from tuiadvisor.importers.step_logs import StepLog, read_step_log
-from tuiadvisor.importers.textlogs import read_lines
+from tuiadvisor.importers.textlogs import LoggedLine, read_lines
 from tuiadvisor.importers.titanlog import PHASES as LOGGED_PHASES
 from tuiadvisor.importers.titanlog import TOGETHER, LoggedRank, LoggedStep, read_titan
 from tuiadvisor.metrics.traces.op_table import named
@@ -34,6 +36,7 @@ SHOWN: Final = 6
 HEAD_BYTES: Final = 1 << 16
 JOB: Final = "the log is of the whole job, of no rank: it stands as rank 0"
 END_TO_END: Final = "what lies between two logged steps is not in the log: they are laid end to end"
+MEANS: Final = "lines are some steps apart: each is the mean of the steps since the one before"
 BOTH: Final = "forward and backward are one span in the log: their time is in other"
 LAUNCHED: Final = "spans are the host's: work launched for a device is not waited for"
 
@@ -46,6 +49,7 @@ class _Log:
     ranks: tuple[tuple[int, str, tuple[Row, ...]], ...]  # rank, host, rows of STEP_COLUMNS
     seconds: dict[int, float]  # of each step: the longest of its ranks'
     notes: tuple[str, ...]
+    mlperf: MllogRun | None = None
 
 
 def steplog_document(path: Path) -> dict[str, Any]:
@@ -79,14 +83,33 @@ def _read(path: Path, progress: Progress | None) -> _Log:
         return _titan(path, read_titan(path, progress))
     tool, lines = read_lines(path)
     if lines:
-        apart = {later.number - line.number for line, later in pairwise(lines)}
-        notes = [JOB, END_TO_END]
-        if apart and max(apart) > 1:
-            notes.append("lines are some steps apart: each is the mean of the steps since the one before")
-        rows = _rows([(line.number, line.seconds, line.samples) for line in lines])
-        seconds = {line.number: line.seconds for line in lines}
-        return _Log(f"step times that {tool} printed", ((0, "", rows),), seconds, tuple(notes))
-    return _table(read_step_log(path))
+        return _of_lines(f"step times that {tool} printed", lines)
+    mlperf = read_mllog(path)
+    return _table(read_step_log(path)) if mlperf is None else _mlperf(path, mlperf)
+
+
+def _of_lines(words: str, lines: list[LoggedLine]) -> _Log:
+    apart = {later.number - line.number for line, later in pairwise(lines)}
+    notes = [JOB, END_TO_END]
+    if apart and max(apart) > 1:
+        notes.append(MEANS)
+    rows = _rows([(line.number, line.seconds, line.samples) for line in lines])
+    return _Log(words, ((0, "", rows),), {line.number: line.seconds for line in lines}, tuple(notes))
+
+
+def _mlperf(path: Path, run: MllogRun) -> _Log:
+    if not run.lines:
+        raise TuiadvisorError(
+            f"{path}: no step's length in it: MLPerf's log tells one by tracked_stats with train_step_time, or by "
+            "global_batch_size and samples_count"
+        )
+    log = _of_lines("a result log of MLPerf", run.lines)
+    notes = list(log.notes)
+    if run.is_of_points and MEANS not in notes:
+        notes.append("lengths are the time between two points of the log")
+    if run.num_bad:
+        notes.append(f"{run.num_bad} lines are no JSON and were left out")
+    return replace(log, notes=tuple(notes), mlperf=run)
 
 
 def _table(log: StepLog) -> _Log:
@@ -194,9 +217,29 @@ def _document(path: Path, log: _Log) -> dict[str, Any]:
             "lost_s": found and found.lost_s,
             "slow": [{"step": numbers[at], "seconds": took} for at, took in found.slow] if found else [],
         },
+        "mlperf": None if log.mlperf is None else _mlperf_document(log.mlperf),
         "unknown": [] if found else [{"metric": "slow steps", "why": few}],
         "losses": list(log.notes),
     }
+
+
+def _mlperf_document(run: MllogRun) -> dict[str, Any]:
+    """Null for an interval that the log does not close."""
+    return {
+        "benchmark": run.benchmark,
+        "status": run.status,
+        "global_batch_size": run.batch,
+        "evaluations": run.num_evals,
+        **{f"{name}_s": run.seconds.get(name) for name in INTERVALS},
+    }
+
+
+def _mlperf_words(found: dict[str, Any]) -> str:
+    run = "unknown" if found["run_s"] is None else f"{found['run_s']:.4g} s"
+    ended = f" ({found['status']})" if found["status"] else ""
+    init = "" if found["init_s"] is None else f", start-up before it {found['init_s']:.4g} s"
+    evals = "" if found["eval_s"] is None else f", {found['evaluations']} evaluations {found['eval_s']:.4g} s"
+    return f"MLPerf {found['benchmark'] or 'of a benchmark it does not name'}: run {run}{ended}{evals}{init}"
 
 
 def steplog_summary(document: dict[str, Any]) -> str:
@@ -209,6 +252,8 @@ def steplog_summary(document: dict[str, Any]) -> str:
             f"step {step['median_s']:.4g} s, 95th percentile {step['p95_s']:.4g} s, longest {step['max_s']:.4g} s; "
             f"slow steps cost {step['lost_s']:.4g} s"
         )
+    if document["mlperf"] is not None:
+        lines.append(_mlperf_words(document["mlperf"]))
     slow = [f"{one['step']} ({one['seconds']:.4g} s)" for one in step["slow"]]
     if slow:
         lines.append(
