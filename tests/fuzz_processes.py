@@ -10,6 +10,7 @@ import os
 import random
 import re
 import struct
+from binascii import crc32
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -123,6 +124,7 @@ def hurt_records(good: bytes, chance: random.Random) -> bytes:
         info = hurt_json(INFO, chance)[: ring.INFO_BYTES]
         data[ring.INFO_OFFSET : ring.INFO_OFFSET + len(info)] = info
         struct.pack_into("<Q", data, ring.OFFSET_INFO_LEN, len(info))
+        struct.pack_into("<Q", data, ring.OFFSET_INFO_SUM, crc32(info))
     for offset in range(ring.OFFSET_NOW, ring.OFFSET_INFO_LEN, 8):
         if chance.random() < 0.3:
             struct.pack_into("<Q", data, offset, chance.choice(WORDS))

@@ -33,7 +33,8 @@ enum { STEPPED = 1, GONE = 2, BROKEN = 4, DEVICE = 8, EVALUATING = 16, MEASURING
 enum { STOPPED = GONE | BROKEN, RARE = STOPPED | DEVICE | EVALUATING };
 enum { SPOT_CHECK = 32, SPOT_CHECK_AT = 5, CPU_PERIOD = 8, LONG_GC_NS = 1000000 };
 enum { FLAG_GC = 32, FLAG_DETAIL = 64, FLAG_NO_SYNC = 128 };
-enum { HEADER_BYTES = 4096, WORDS = 32, RECORD_WORDS = 30, WORD_HEAD = 6, WORD_NOW = 10, WORD_STEP = 12 };
+enum { HEADER_BYTES = 4096, WORDS = 32, RECORD_WORDS = 30 };
+enum { WORD_HEAD = 6, WORD_NOW = 10, WORD_STEP = 12, WORD_SUMMED = 20 };
 #define COUNTS_MICRO_STEP ((int64_t)1 << 16)
 #define BEGINS_ITERATION (1 << DATA_WAIT | 1 << FORWARD | 1 << BACKWARD | 1 << EVAL | 1 << 8)
 #define ABSORBS(phase) ((phase) == CHECKPOINT || (phase) == EVAL)
@@ -295,12 +296,33 @@ static int prices_of(PyObject *cost, int64_t *light, int64_t *detail, int64_t *c
            price_of(cost, "closing_ns", closing);
 }
 
+/* CRC-32 as zlib's, of whole words; only rings of machines that may reorder stores carry it. Idempotent, under the GIL. */
+static uint32_t crc_of_byte[256];
+
+static void prepare_crc(void) {
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t value = byte;
+        for (int bit = 0; bit < 8; bit++)
+            value = value >> 1 ^ (value & 1 ? 0xEDB88320u : 0);
+        crc_of_byte[byte] = value;
+    }
+}
+
+static uint32_t crc_of(const int64_t *words, int count) {
+    uint32_t sum = 0xFFFFFFFFu;
+    for (int i = 0; i < count; i++)
+        for (int shift = 0; shift < 64; shift += 8)
+            sum = sum >> 8 ^ crc_of_byte[(sum ^ (uint64_t)words[i] >> shift) & 0xFF];
+    return ~sum;
+}
+
 /* As step_record.write: own cost, flags, the ring's record. ring: the whole mapping, writable. */
 static int put_row(const Row *row, char *ring, int64_t capacity, int64_t index, int64_t own, int64_t peak) {
     int64_t *slot = (int64_t *)(ring + HEADER_BYTES + index % capacity * (RECORD_WORDS * 8)), at = 0;
     const int64_t *rest = row->rest;
     int64_t flags = rest[5] | (row->arrive == UNKNOWN ? FLAG_NO_SYNC : 0) | (rest[6] > LONG_GC_NS ? FLAG_GC : 0);
-    int64_t values[RECORD_WORDS - 2];
+    int64_t values[RECORD_WORDS - 1];
+    values[at++] = index + 1;
     values[at++] = row->step, values[at++] = row->begin, values[at++] = row->end;
     for (int i = 0; i < NUM_PHASES; i++)
         values[at++] = row->totals[i];
@@ -309,11 +331,15 @@ static int put_row(const Row *row, char *ring, int64_t capacity, int64_t index, 
     values[at++] = rest[0], values[at++] = rest[1], values[at++] = rest[2], values[at++] = row->micro_steps;
     values[at++] = rest[3], values[at++] = rest[4], values[at++] = flags, values[at++] = row->observed | 1 << OTHER;
     values[at++] = own, values[at++] = rest[6], values[at++] = peak, values[at++] = rest[7];
+    int64_t end = index + 1;
+    if (((int64_t *)ring)[WORD_SUMMED])
+        end = (int64_t)((uint64_t)crc_of(values, RECORD_WORDS - 1) << 32 | ((uint64_t)end & 0xFFFFFFFFu));
+    /* The fences hold the compiler; where the machine reorders for the reader, the sum tells (ring.closing). */
     slot[0] = index + 1;
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* the reader may be on a machine that does not keep stores in order */
-    memcpy(slot + 1, values, sizeof values);
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    slot[RECORD_WORDS - 1] = index + 1;
+    memcpy(slot + 1, values + 1, sizeof values - sizeof *values);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    slot[RECORD_WORDS - 1] = end;
     __atomic_store_n((int64_t *)ring + WORD_HEAD, index + 1, __ATOMIC_RELEASE);
     return 0;
 }
@@ -970,6 +996,7 @@ static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type) {
 
 static int core_exec(PyObject *module) {
     Types *types = PyModule_GetState(module);
+    prepare_crc();
     if (PyInterpreterState_GetID(PyInterpreterState_Get())) {
         PyErr_SetString(PyExc_ImportError, "the native core is for the main interpreter alone");
         return -1;

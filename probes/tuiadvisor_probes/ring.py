@@ -21,12 +21,18 @@ It outlives the writer: after SIGKILL the last records are still there. Layout, 
     120   disabled    u64   bit i: hook i was disabled after an error
     128   errors      u64   exceptions caught by the guard
     136   info_len    u64   bytes of JSON in the info area
+    144   budget      u64   written by the AGENT: share of step time for detail (duty)
+    152   burst       u64   written by the AGENT: monotonic clock until which each step is in detail
+    160   summed      u64   1: records end in a sum; written by whoever creates the file
+    168   info_sum    u64   CRC-32 of the info area
     256   info        3840s JSON: rank, world size, versions, hooks
     4096  step ring   step_cap x 240 bytes:  index+1 u64, 28 x i64, index+1 u64
     ...   event ring  event_cap x 80 bytes:  index+1 u64, kind u64, 7 x i64, index+1 u64
 
 The index is written before and after each record's body, so a torn or overwritten record never passes for a
-good one. x86-64 keeps stores in order; the head moves after the body.
+good one. x86-64 keeps stores in order; the head moves after the body. On other machines a reader may see the marks
+before the body, and no barrier can be had from Python: there the last word is the lower half of the index and, above
+it, a CRC-32 of all that comes before. What does not match is looked at once more a moment later, then it is lost.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ import errno
 import mmap
 import os
 import struct
+from binascii import crc32
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -61,6 +68,10 @@ _RESERVE_BYTES = 1 << 18
 _RECORDS_A_READ = 1024
 _PREFIX = struct.Struct("<8sIIQQ")
 _U64 = struct.Struct("<Q")
+_STEP_BODY = struct.Struct("<Q28q")
+_EVENT_BODY = struct.Struct("<QQ7q")
+_KEEPS_STORES_IN_ORDER = frozenset({"x86_64"})
+_LOW = 0xFFFFFFFF
 _NOW = struct.Struct("<q8xQ")  # since ns << 4 | phase, step
 
 OFFSET_PID = 32
@@ -77,6 +88,8 @@ OFFSET_ERRORS = 128
 OFFSET_INFO_LEN = 136
 OFFSET_BUDGET = 144
 OFFSET_BURST = 152
+OFFSET_SUMMED = 160
+OFFSET_INFO_SUM = 168
 
 
 class RingError(ValueError):
@@ -92,17 +105,28 @@ def ring_bytes(step_capacity: int, event_capacity: int) -> int:
     return HEADER_BYTES + step_capacity * STEP_STRUCT.size + event_capacity * EVENT_STRUCT.size
 
 
+def needs_sums() -> bool:
+    """Whether this machine's processors may see another one's stores in another order than they were made."""
+    return os.uname().machine not in _KEEPS_STORES_IN_ORDER
+
+
 def create_ring_file(
     path: str,
     step_capacity: int = DEFAULT_STEP_CAPACITY,
     event_capacity: int = DEFAULT_EVENT_CAPACITY,
+    *,
+    summed: bool | None = None,
 ) -> None:
-    """Create an empty ring, owner-only, with room for all of it; refuses an existing path or a symlink (OSError)."""
+    """Create an empty ring, owner-only, with room for all of it; refuses an existing path or a symlink (OSError).
+
+    summed: whether its records end in a sum; None where this machine needs it.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _reserve(descriptor, ring_bytes(step_capacity, event_capacity))
         prefix = _PREFIX.pack(MAGIC, VERSION, HEADER_BYTES, step_capacity, event_capacity)
         os.pwrite(descriptor, prefix, 0)
+        os.pwrite(descriptor, _U64.pack(needs_sums() if summed is None else summed), OFFSET_SUMMED)
     finally:
         os.close(descriptor)
 
@@ -151,6 +175,11 @@ def _checked(descriptor: int, path: str) -> tuple[int, int, int]:
     return size, step_capacity, event_capacity
 
 
+def closing(mark: int, before: bytes) -> int:
+    """The last word of a record that says what must lie before it."""
+    return crc32(before) << 32 | mark & _LOW
+
+
 class RingWriter:
     """The probe's end. The caller hands over complete tuples; nothing is allocated beyond them."""
 
@@ -166,6 +195,7 @@ class RingWriter:
         self.num_steps: int = _U64.unpack_from(self.map, OFFSET_STEP_HEAD)[0]
         self.num_events: int = _U64.unpack_from(self.map, OFFSET_EVENT_HEAD)[0]
         self._event_start = HEADER_BYTES + self.step_capacity * STEP_STRUCT.size
+        self.is_summed = bool(self.get_u64(OFFSET_SUMMED))
         self.put_u64(OFFSET_PID, os.getpid())
 
     def put_step(self, slots: tuple[int, ...]) -> None:
@@ -173,7 +203,8 @@ class RingWriter:
         index = self.num_steps
         mark = index + 1
         offset = HEADER_BYTES + index % self.step_capacity * 240
-        STEP_STRUCT.pack_into(self.map, offset, mark, *slots, mark)
+        end = closing(mark, _STEP_BODY.pack(mark, *slots)) if self.is_summed else mark
+        STEP_STRUCT.pack_into(self.map, offset, mark, *slots, end)
         self.num_steps = mark
         self.words[OFFSET_STEP_HEAD // 8] = mark
 
@@ -181,7 +212,8 @@ class RingWriter:
         """Append one event record, 7 integers. One writing thread, as for steps."""
         self.num_events = mark = self.num_events + 1
         offset = self._event_start + (mark - 1) % self.event_capacity * 80
-        EVENT_STRUCT.pack_into(self.map, offset, mark, kind, *slots, mark)
+        end = closing(mark, _EVENT_BODY.pack(mark, kind, *slots)) if self.is_summed else mark
+        EVENT_STRUCT.pack_into(self.map, offset, mark, kind, *slots, end)
         self.words[OFFSET_EVENT_HEAD // 8] = mark
 
     def put_u64(self, offset: int, value: int) -> None:
@@ -198,6 +230,7 @@ class RingWriter:
         if len(text) > INFO_BYTES:
             raise ValueError(f"info of {len(text)} bytes exceeds {INFO_BYTES}")
         self.put_u64(OFFSET_INFO_LEN, 0)
+        self.put_u64(OFFSET_INFO_SUM, crc32(text))
         self.map[INFO_OFFSET : INFO_OFFSET + len(text)] = text
         self.put_u64(OFFSET_INFO_LEN, len(text))
 
@@ -222,6 +255,8 @@ class RingReader:
         self.num_lost_steps = 0
         self.num_lost_events = 0
         self._event_start = HEADER_BYTES + self.step_capacity * STEP_STRUCT.size
+        self._is_summed = bool(self.get_u64(OFFSET_SUMMED))
+        self._unmatched: set[tuple[int, int]] = set()
 
     def get_u64(self, offset: int) -> int:
         """Read one header word."""
@@ -245,9 +280,10 @@ class RingReader:
         return self.get_u64(OFFSET_THREAD)
 
     def info(self) -> bytes:
-        """The JSON info area, empty until the probe has written it."""
+        """The JSON info area, empty until the probe has written it, and while it is being replaced."""
         length = min(self.get_u64(OFFSET_INFO_LEN), INFO_BYTES)
-        return self._read(INFO_OFFSET, length)
+        text = self._read(INFO_OFFSET, length)
+        return text if crc32(text) == self.get_u64(OFFSET_INFO_SUM) else b""
 
     def take_steps(self) -> list[tuple[int, ...]]:
         """All whole step records not yet taken, oldest first, 28 integers each."""
@@ -274,23 +310,32 @@ class RingReader:
         lost = max(0, head - capacity - index)
         index += lost
         rows: list[tuple[int, ...]] = []
-        for row in self._records(record, start, capacity, index, head):
-            if row[0] == row[-1] == index + 1:
+        waited = (start, index) in self._unmatched
+        self._unmatched.discard((start, index))
+        for raw in self._records(record, start, capacity, index, head):
+            row = record.unpack(raw)
+            mark, end = row[0], row[-1]
+            if mark == index + 1 and end == (closing(mark, raw[:-8]) if self._is_summed else mark):
                 rows.append(row)
-            elif row[0] <= index and head - index < capacity // 2:
+            elif mark <= index and head - index < capacity // 2:
                 break  # another thread of the writer took this slot and has not filled it yet
+            elif self._is_summed and mark == index + 1 and not waited and head - index < capacity // 2:
+                self._unmatched.add((start, index))
+                break  # its other words are still on their way to us
             else:
                 lost += 1
             index += 1
+            waited = False
         return rows, index, lost
 
     def _records(
         self, record: struct.Struct, start: int, capacity: int, index: int, head: int
-    ) -> Iterator[tuple[int, ...]]:
+    ) -> Iterator[bytes]:
         while index < head:
             slot = index % capacity
             num = min(head - index, capacity - slot, _RECORDS_A_READ)
-            yield from record.iter_unpack(self._read(start + slot * record.size, num * record.size))
+            part = self._read(start + slot * record.size, num * record.size)
+            yield from (part[at : at + record.size] for at in range(0, len(part), record.size))
             index += num
 
     def _read(self, offset: int, num_bytes: int) -> bytes:

@@ -101,7 +101,7 @@ def test_same_notes_make_the_same_records(core: Any, seed: int, tmp_path: Path) 
     files, decisions = [], []
     for name, kept in (("python", books.Books(1_000)), ("native", core.Books(1_000))):
         path = tmp_path / name
-        ring.create_ring_file(str(path), 8, 8)
+        ring.create_ring_file(str(path), 8, 8, summed=seed % 2 == 1)
         writer, cost = ring.RingWriter(str(path)), step_record.OwnCost()
         cost.unbooked_ns = 12_345
         cost.closing_ns.add(77)

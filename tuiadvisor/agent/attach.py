@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
+from binascii import crc32
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -57,7 +58,7 @@ import sys
 torch = sys.modules.get("torch")
 if torch is None or getattr(getattr(torch, "__spec__", None), "_initializing", False):
     with open({ring!r}, "r+b", buffering=0) as ring:
-        for offset, value in (({info_offset}, {info!r}), ({length_offset}, {length!r}), ({state_offset}, {state!r})):
+        for offset, value in {words!r}:
             ring.seek(offset)
             ring.write(value)
 else:
@@ -82,14 +83,15 @@ class Injector:
 def attach_unless_importing(ring_path: str, folder: str | None) -> str:
     """Code that attaches, except while torch is half imported: the ring then says so, and we come again."""
     info = orjson.dumps({"error": IMPORTING})
+    words = [
+        (ring_file.INFO_OFFSET, info),
+        (ring_file.OFFSET_INFO_SUM, crc32(info).to_bytes(8, "little")),
+        (ring_file.OFFSET_INFO_LEN, len(info).to_bytes(8, "little")),
+        (ring_file.OFFSET_STATE, ring_file.STATE_FAILED.to_bytes(8, "little")),
+    ]
     return _UNLESS_IMPORTING.format(
         ring=ring_path,
-        state_offset=ring_file.OFFSET_STATE,
-        state=ring_file.STATE_FAILED.to_bytes(8, "little"),
-        info_offset=ring_file.INFO_OFFSET,
-        info=info,
-        length_offset=ring_file.OFFSET_INFO_LEN,
-        length=len(info).to_bytes(8, "little"),
+        words=words,
         code=attach_code(ring_path, folder),
         private=PRIVATE_NAME,
     )
