@@ -181,6 +181,12 @@ def test_the_recipe_asks_for_what_pip_asks_for() -> None:
         assert extras[name] == bounds
 
 
+def project_hook() -> str:
+    """File of the build's own hook."""
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return str(document["tool"]["hatch"]["build"]["hooks"]["custom"]["path"])
+
+
 def test_the_recipe_is_of_this_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     recipe = yaml.safe_load(RECIPE.read_text())
@@ -188,4 +194,9 @@ def test_the_recipe_is_of_this_project() -> None:
     assert recipe["about"]["license"] == project["license"]
     points = [f"{name} = {target}" for name, target in project["scripts"].items()]
     assert recipe["build"]["python"]["entry_points"] == points
+    # A package for every machine: what the build would compile where a compiler is does not belong into it.
+    assert recipe["build"]["noarch"] == "python"
+    hook = (ROOT / project_hook()).read_text()
+    assert 'environ.get("TUIADVISOR_PURE") == "1"' in hook
+    assert recipe["build"]["script"]["env"] == {"TUIADVISOR_PURE": "1"}
     assert (RECIPE.parent / recipe["source"]["path"] / recipe["about"]["license_file"]).is_file()
