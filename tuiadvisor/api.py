@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import html
+import logging
 import threading
 import time
 from contextlib import ExitStack
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     StrPath = str | os.PathLike[str]
 
+logger: Final = logging.getLogger("tuiadvisor")
 FRAME_HEIGHT: Final = 640  # pixels of a report in a notebook
 LOOK_S: Final = 0.2
 
@@ -173,9 +175,7 @@ class LiveRun:
         with self._stack as stack:
             self._session, self._feed = watching.begin(parser.parse_args(self._arguments), stack)
             self._stack = stack.pop_all()
-        if self._on_finding is not None:
-            self._thread = threading.Thread(target=self._tell, name="tuiadvisor-findings", daemon=True)
-            self._thread.start()
+        self._begin_telling()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -202,15 +202,23 @@ class LiveRun:
             time.sleep(LOOK_S)
         return None
 
-    def _tell(self) -> None:
+    def _begin_telling(self) -> None:
+        if self._on_finding is not None:
+            told = partial(self._tell, self._on_finding)
+            self._thread = threading.Thread(target=told, name="tuiadvisor-findings", daemon=True)
+            self._thread.start()
+
+    def _tell(self, on_finding: Callable[[dict[str, Any]], None]) -> None:
         from tuiadvisor.outlets.notices import Notices  # noqa: PLC0415
 
         notices = Notices()
         while not self._stopped.wait(LOOK_S):
             view = self.view
             for notice in notices.look(view, time.monotonic()) if view is not None else ():
-                if self._on_finding is not None:
-                    self._on_finding(notice.document())
+                try:
+                    on_finding(notice.document())
+                except Exception:  # the user's own: it ends neither the watching nor what is told later
+                    logger.exception("on_finding failed")
 
 
 def watch(
@@ -221,7 +229,7 @@ def watch(
     """Watch the training of these processes, or the only one on this machine, for as long as the `with` block lasts.
 
     output: keep the recording there. on_finding: called from a thread with the JSON of `--on-finding`, once when a
-    finding opens, changes severity or closes.
+    finding opens, changes severity or closes; what it raises is logged by the logger `tuiadvisor`.
     """
     return LiveRun(pids, output, on_finding)
 

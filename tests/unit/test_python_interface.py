@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import sys
+import threading
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from synthetic_run import MS, Fault, Job
+from patience import PATIENCE_S
+from synthetic_run import MS, Fault, Job, final_view
 from test_contents import recording
 
 import tuiadvisor
 from tuiadvisor.cli.commands import run as command
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.outlets import notices
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+NOTEBOOK = PAGE.parent / "tour.ipynb"
 
 
 @pytest.fixture
@@ -106,6 +112,84 @@ def test_the_page_does_what_it_says(folder: Path) -> None:
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102
     assert names["late"]
+
+
+def cells(kind: str) -> list[str]:
+    """Of the notebook."""
+    document = json.loads(NOTEBOOK.read_text())
+    return ["".join(cell["source"]) for cell in document["cells"] if cell["cell_type"] == kind]
+
+
+def shown(source: str, names: dict[str, object]) -> object:
+    """Run a cell; what its last line is worth, which a notebook shows."""
+    body = ast.parse(source, str(NOTEBOOK)).body
+    last = body.pop() if isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), str(NOTEBOOK), "exec"), names)  # noqa: S102
+    if not isinstance(last, ast.Expr):
+        return None
+    return eval(compile(ast.Expression(last.value), str(NOTEBOOK), "eval"), names)  # noqa: S307
+
+
+def test_the_notebook_runs_from_top_to_bottom(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each cell in order, as a kernel would; outputs are not kept in it."""
+    pytest.importorskip("pyarrow")
+    names: dict[str, object] = {}
+    values = [shown(source, names) for source in cells("code")]
+    printed = capsys.readouterr().out
+    assert isinstance(values[0], tuiadvisor.Run)
+    assert printed.startswith("Tune: rank 2 ")
+    assert "critical straggler, ranks [2]" in printed
+    assert re.search(r"^2 data_wait .* backward 1\d\.\d+ ms", printed, re.MULTILINE)
+    assert values[3] == "regressed"
+    assert isinstance(values[4], list)
+    assert [one["devices"] for one in values[4]] == [16]
+    kept = json.loads(NOTEBOOK.read_text())["cells"]
+    assert all(cell["outputs"] == [] for cell in kept if cell["cell_type"] == "code")
+
+
+class _Feed:
+    """Of a training in which a finding opens."""
+
+    failure = None
+
+    def __init__(self, view: object) -> None:
+        self.view = view
+
+    def latest(self) -> _Feed:
+        return self
+
+
+def test_a_callback_that_fails_is_said_and_called_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is the user's: a mistake in it ends neither the watching nor what is told later."""
+    told: list[str] = []
+    two = threading.Event()
+
+    def callback(document: dict[str, object]) -> None:
+        told.append(str(document["event"]))
+        if len(told) == 2:
+            two.set()
+        raise KeyError("a mistake of the user")
+
+    monkeypatch.setattr(notices, "SETTLE_S", 0.0)
+    monkeypatch.setattr(notices, "GONE_S", 0.0)
+    late = final_view(Job(faults=(Fault("backward", (2,), 8 * MS),)))
+    live = tuiadvisor.watch(on_finding=callback)
+    feed = _Feed(late)
+    live._feed = feed  # type: ignore[assignment]
+    live._begin_telling()
+    try:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not told:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        feed.view = final_view(Job())  # it is over: told again, although the callback failed
+        assert two.wait(PATIENCE_S)
+    finally:
+        live.__exit__(None, None, None)
+    assert told[:2] == ["opened", "closed"]
+    assert "a mistake of the user" in caplog.text
 
 
 def test_importing_it_loads_nothing(folder: Path) -> None:
