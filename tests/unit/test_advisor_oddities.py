@@ -314,6 +314,18 @@ def test_what_all_ranks_lose_to_a_crowded_host_is_neither_the_loaders_nor_the_ne
     assert "19 % of the time" in found["crowded_host"].message
 
 
+def test_a_window_that_has_just_begun_anew_is_no_less_crowded() -> None:
+    """Others' work changes the job's pace, so its window is short just when the cores are wanted most."""
+    job = Job(num_ranks=2, num_steps=400, faults=(Fault("comm", None, 4 * MS, onset=350),))
+    alone = folded(frames(job)).view()
+    assert ["communication_bound"] == [entry[0] for entry in above_info(alone)]
+    assert (alone.window.first_step, alone.window.num_steps * (alone.step.median_s or 9.0) < 1.5) == (
+        350,
+        True,
+    )
+    assert [] == above_info(folded([*frames(job), *crowd_frames(job, run_queue=13, wait_share=0.19)]).view())
+
+
 def test_a_crowded_host_does_not_excuse_input_that_takes_half_of_the_step() -> None:
     """Six threads a core explain a tenth."""
     job = Job(num_ranks=2, num_steps=400, faults=(Fault("data", None, 16 * MS),))

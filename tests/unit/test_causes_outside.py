@@ -13,6 +13,7 @@ import pytest
 from synthetic_run import MS, Fault, Job, above_info, folded, frames
 from test_advisor_oddities import host_frames
 
+from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.agent import cgroup, procfs
 from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.metrics.lateness.off_core import OffCore, least_throttled
@@ -302,3 +303,43 @@ def test_a_few_long_stalls_elsewhere_leave_the_phase_its_name() -> None:
     stalls = Fault("other", (1,), 50 * MS, chance=0.05)
     job = replace(JOB, num_steps=300).with_faults(late, stalls)
     assert ("straggler", (1,), "backward") in above_info(folded(frames(job)).view())
+
+
+CROWDED = dict.fromkeys(range(4), 0.4)  # nobody has a core whenever it wants one
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "waits", "named"),
+    [
+        (60, CROWDED, False),  # 1.6 s of steps
+        (100, CROWDED, False),
+        (400, CROWDED, True),  # it stayed the same rank
+        (100, QUIET, True),  # no core was lacking
+        (100, {}, True),  # nobody counts: nothing to wait for
+    ],
+)
+def test_a_lateness_of_a_moment_is_nobodys_where_all_want_the_cores(
+    num_steps: int, waits: dict[int, float], named: bool
+) -> None:
+    """Who is last there changes within seconds; the kernel's count needs some before it tells."""
+    job = Job(num_steps=num_steps, faults=(Fault("backward", (1,), 6 * MS),))
+    view = folded([*frames(job), *host_frames(job, waits)]).view()
+    assert named == (("straggler", (1,), "backward") in above_info(view))
+    assert named == any(row.is_culprit for row in view.ranks)
+    if not named:
+        assert view.verdict.decision is None
+        assert "rank 1" in view.verdict.sentence
+        assert "lacks a core" in view.verdict.sentence
+        assert not view.window.enough
+
+
+def test_what_a_count_that_is_too_short_can_be_at_most() -> None:
+    """From the sample before the span on; of a span within one sample nothing is known."""
+    seen = CoreWait()
+    for second in range(5):
+        seen.take({"mono_ns": second * 10**9, "ranks": [{"rank": 0, "run_delay_s": 0.5 * second}]})
+    assert seen.most_share(0, 2.0) == pytest.approx(0.5)
+    assert seen.most_share(0, 1.6) == pytest.approx(1.0 / 1.6)  # all of two seconds' waiting may lie in it
+    assert [None, None] == [seen.most_share(0, 1.0), seen.most_share(1, 2.0)]
+    assert seen.most_share(0, 4.5) is None  # it began before anybody counted
+    assert [True, False] == [seen.counted(0), seen.counted(1)]

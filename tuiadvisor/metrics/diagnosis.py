@@ -123,6 +123,7 @@ class Diagnosis:
     input_since: int | None
     input_drift: Drift | None  # over all steady steps: a drift has no level
     transfer_since: int | None
+    open_late: tuple[LateRank, ...] = ()  # late, but perhaps for want of a core: too soon to name them
 
     @property
     def window_start(self) -> int:
@@ -223,7 +224,22 @@ def diagnose_table(
                 for entry in found.stragglers
             ),
         )
+    found = _without_open(found)
     return replace(found, steadiness=_explained(found, witnesses, from_beginning=from_beginning))
+
+
+def _without_open(found: Diagnosis) -> Diagnosis:
+    """Nobody is named whose lateness the kernel's count may still explain; what they cost is nobody's either."""
+    still_open = tuple(entry for entry in found.stragglers if entry.cause.is_open)
+    if not still_open:
+        return found
+    loss_K = found.straggler_loss_K - np.sum([entry.late.loss_K for entry in still_open], axis=0)
+    return replace(
+        found,
+        stragglers=tuple(entry for entry in found.stragglers if not entry.cause.is_open),
+        straggler_loss_K=np.maximum(loss_K, 0.0),
+        open_late=still_open,
+    )
 
 
 def without_device(found: Diagnosis) -> Diagnosis:
@@ -246,6 +262,7 @@ def without_device(found: Diagnosis) -> Diagnosis:
         seconds_PR=seconds_PR,
         job_seconds=job_seconds(seconds_PR),
         stragglers=(),
+        open_late=(),
         straggler_loss_K=np.zeros_like(found.straggler_loss_K),
         compared_rows=np.zeros(0, dtype=np.int64),
         input=None,

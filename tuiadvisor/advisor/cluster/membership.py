@@ -42,6 +42,7 @@ OTHER_HOSTS: Final = "further hosts"  # one agent could name a million
 MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
+LEAST_CROWD_S: Final = 5.0  # of samples a second that are late: a share of three of them at least
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
 STEPLESS: Final = "no step is measured"
 NO_STEP: Final = "attached, but no training step was seen"
@@ -462,8 +463,12 @@ class Roster:
         return min(shares, default=None)
 
     def crowd(self, diagnosis: Diagnosis) -> Crowd:
-        """How crowded the hosts of these ranks were over the window."""
-        last_s = float(diagnosis.steady_barrier.cycle_K.sum())
+        """How crowded the hosts of these ranks were over the window, or the last seconds where that is shorter.
+
+        A window begins anew wherever the job changes its pace, which others' work makes it do: not to be asked then
+        would be to blame loader or network for what the hosts do.
+        """
+        last_s = max(float(diagnosis.steady_barrier.cycle_K.sum()), LEAST_CROWD_S)
         table = diagnosis.table
         stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
         seen = self.outside.seen(table.ranks[::stride], last_s)

@@ -7,7 +7,7 @@ they say why a rank that is slow in everything was not run.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects
@@ -76,7 +76,14 @@ class Outside:
     def seen(self, ranks: Sequence[int], last_s: float) -> list[OffCore]:
         """Of each rank over its last so many seconds."""
         waits = self._core_wait.shares(ranks, last_s)
-        return [self._seen(rank, wait, last_s) for rank, wait in zip(ranks, waits, strict=True)]
+        return [
+            replace(
+                self._seen(rank, wait, last_s),
+                is_counted=self._core_wait.counted(rank),
+                most_wait=self._core_wait.most_share(rank, last_s),
+            )
+            for rank, wait in zip(ranks, waits, strict=True)
+        ]
 
     def _seen(self, rank: int, wait: float | None, last_s: float) -> OffCore:
         looks = self._looks.get(rank)

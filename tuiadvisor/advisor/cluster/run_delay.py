@@ -6,7 +6,7 @@ In: HOST payloads' cumulative run delay by rank.  Out: seconds of waiting a seco
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_SAMPLES: Final = 64  # at one a second
 MIN_SPAN_S: Final = 3.0  # a share from less is chance
+MIN_BOUND_S: Final = 1.5  # of less the newest sample, up to a second old, has seen next to nothing
 MAX_RANKS: Final = 1 << 13  # 20 MB; of the ranks beyond nothing is said
 
 
@@ -49,6 +50,19 @@ class CoreWait:
     def shares(self, ranks: Sequence[int], last_s: float) -> list[float | None]:
         """Seconds of waiting a second over the last so many seconds of each rank; None where too little was seen."""
         return [self._share(self._samples.get(rank), last_s) for rank in ranks]
+
+    def counted(self, rank: int) -> bool:
+        """Whether the kernel's count of a rank is read at all."""
+        return rank in self._samples
+
+    def most_share(self, rank: int, last_s: float) -> float | None:
+        """What `shares` can be at most, of a span that is too short for it; None where even that is not known."""
+        samples = self._samples.get(rank)
+        if samples is None or not last_s >= MIN_BOUND_S:
+            return None
+        times, delays = samples
+        begin = bisect_right(times, times[-1] - last_s * 1e9) - 1  # the newest sample before it began
+        return (delays[-1] - delays[begin]) / last_s if begin >= 0 else None
 
     @staticmethod
     def _share(samples: tuple[array[int], array[float]] | None, last_s: float) -> float | None:

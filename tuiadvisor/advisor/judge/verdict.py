@@ -22,6 +22,7 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.views.run_view import Clock
     from tuiadvisor.views.shares import Shares
 
@@ -60,6 +61,8 @@ def verdict(
             diagnosis.num_missing_steps, bool(diagnosis.table.num_steps), clock, diagnosis.missing_s
         )
     above = [entry for entry in judged if entry.finding.severity != "info"]
+    if not above and diagnosis.open_late:
+        return _undecided(_too_soon(diagnosis.open_late))
     if not above and clock == "device" and (why := _not_told(diagnosis, num_not_compared)):
         return _undecided(why)
     if not above and clock == "host" and (why := _unseen(diagnosis, job_seconds)):
@@ -80,6 +83,16 @@ def verdict(
         because=chosen.finding.message,
         verify=chosen.rule.verify,
         at_best=gain is not None and (_is_order_unknown(diagnosis) or _at_best(chosen)),
+    )
+
+
+def _too_soon(late: tuple[LateRank, ...]) -> str:
+    """Ranks whose lateness may be chance: others want their cores, and who is last changes within seconds."""
+    worst = max(late, key=lambda entry: entry.late.mean_excess_s)
+    also = f", {_ranks(len(late) - 1)} too" if len(late) > 1 else ""
+    return (
+        f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; whether it lacks a core for that "
+        "long is known after 4 seconds of such steps"
     )
 
 

@@ -90,6 +90,7 @@ class Cause:
     peers_mhz: float | None = None
     is_launching: bool = False  # its device waits for its thread's launches
     more: MoreWork | None = None  # its batches are larger than its peers', and that explains the delay
+    is_open: bool = False  # a core that it lacked may explain it, and the kernel's count is too short to tell
 
     @property
     def is_collecting(self) -> bool:

@@ -48,6 +48,8 @@ class OffCore:
     num_stopped: int = 0  # looks
     throttled: float | None = None  # of the periods of its CPU limit; None without one
     limit_cores: float | None = None
+    is_counted: bool = False  # the kernel's run delay is being read, if too briefly yet for `wait`
+    most_wait: float | None = None  # then: `wait` is no more than that
 
 
 def least_throttled(seen: list[OffCore]) -> float | None:
@@ -84,6 +86,10 @@ def _explained(cause: Cause, own: OffCore, peers: list[OffCore], step_s: float, 
         return cause  # what it does then was seen
     if own.num_stopped >= MIN_STOPS and stopped_s is not None and stopped_s >= MIN_STOPPED * excess_s:
         return _from_outside(cause, "stopped", own)
+    if cause.name in _ON_HOST and own.wait is None and own.is_counted:
+        # Who is last is chance where many want the cores, until each had its turn.
+        is_ruled_out = own.most_wait is not None and own.most_wait * step_s < MIN_COVER * excess_s
+        return cause if is_ruled_out else replace(cause, is_open=True)
     if cause.name not in _ON_HOST or wait_s is None or wait_s < MIN_COVER * excess_s:
         return cause
     is_limited = own.limit_cores is not None and (own.throttled or 0.0) >= MIN_THROTTLED
