@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.ceilings import MEASURE_LINK, link
-from tuiadvisor.session.decide import best_move, tuning, why_not
-from tuiadvisor.session.economics import SECONDS_PER_HOUR, break_even_steps, step_without, warmup_share
+from tuiadvisor.session.cost_station import NOT_STATED, cost_conclusion, cost_evidence, device_hours, lost_to
+from tuiadvisor.session.decide import tuning, why_not
+from tuiadvisor.session.economics import break_even_steps, step_without, warmup_share
 from tuiadvisor.session.evidence import (
     compute_to_communication,
     fixed_and_growing,
@@ -17,9 +18,9 @@ from tuiadvisor.session.evidence import (
     part_words,
     share_of_step,
 )
-from tuiadvisor.session.intent import not_stated
+from tuiadvisor.session.intent import PRESET
 from tuiadvisor.session.measured import measured_answers
-from tuiadvisor.session.remaining import MAX_LOST, startup
+from tuiadvisor.session.remaining import startup
 from tuiadvisor.session.seven import seven_questions
 from tuiadvisor.session.sizes import ranking, sizes
 from tuiadvisor.views.goodput import waterfall_words
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 
     from tuiadvisor.session.candidates import Candidate
     from tuiadvisor.session.evidence import Facts
+    from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.material import Item, Material
 
 RECORD: Final = "tuiadvisor record --for 60s -o run.rec"
-NOT_STATED: Final = "not stated"
 EXPOSED: Final = 0.1  # of the step: the kineto plugin's "deserves a look"
 
 
@@ -91,8 +92,32 @@ def _p2(material: Material) -> list[Item]:
     items.append(
         item("one checkpoint", None if lost is None else seconds(lost), "record across two checkpoints")
     )
+    once = once_words(material)
+    items += [item("overhead by length", once)] if once else []
     items += _goodput(material)
     return items
+
+
+LENGTHS: Final = (1, 10, 100)
+LITTLE: Final = 0.01  # of a run: what is paid once and takes less is amortized
+
+
+def once_words(material: Material) -> str:
+    """What is paid once as a share of runs of growing length, and from where on it hardly counts. "": not known."""
+    run, intent = material.run, material.intent
+    once_s = sum(cost for cost in (_warmup_s(run), startup(run, material.answers)) if cost)
+    if not once_s or not run.step_s:
+        return ""
+    num_steps, unit = (
+        (intent.steps_per_epoch, "epoch") if intent.steps_per_epoch else (1000.0, "thousand steps")
+    )
+    unit_s = num_steps * run.step_s
+    shares = ", ".join(f"{100 * once_s / (once_s + length * unit_s):.2g} % of {length}" for length in LENGTHS)
+    enough = once_s * (1 - LITTLE) / LITTLE / unit_s
+    return (
+        f"{seconds(once_s)} of start-up and warm-up are {shares} {unit.removesuffix('s')}s; "
+        f"below {100 * LITTLE:.0f} % from {enough:.3g} on: twice the data halve the share"
+    )
 
 
 def _goodput(material: Material) -> list[Item]:
@@ -108,16 +133,9 @@ def _goodput(material: Material) -> list[Item]:
         items.append(item("where it went", waterfall_words(run.wall)))
     ahead = pace.goodput(material.remaining_steps)
     if ahead is not None and (pace.lost or material.remaining_steps is not None):
-        why = f", {100 * pace.lost:.2g} % lost to {_lost_to(material)} as stated" if pace.lost else ""
+        why = f", {100 * pace.lost:.2g} % lost to {lost_to(material)} as stated" if pace.lost else ""
         items.append(item("goodput of the rest", f"{100 * ahead:.0f} %{why}"))
     return items
-
-
-def _lost_to(material: Material) -> str:
-    fails = bool(material.intent.failures_per_day)
-    if material.pace.has_checkpoints:
-        return "restarts, work done again and checkpoints" if fails else "checkpoints"
-    return "restarts (work done again not counted: the checkpoint interval is unknown)"
 
 
 def _p2_concludes(material: Material) -> str:
@@ -180,10 +198,22 @@ def _paid_back(material: Material, name: str, lost_s: float, saved_s: float) -> 
 
 
 def _p3(material: Material) -> list[Item]:
-    items = [material.item("objective", material.intent.objective or NOT_STATED)]
+    items = [material.item("objective", _objective_words(material.intent))]
     items += [material.item(row.name, row.words()) for row in sizes(material)]
     items += [material.item(name, f"no alternative: {reason}") for name, reason in material.refused]
     return items
+
+
+def _objective_words(intent: Intent) -> str:
+    """And what it is preset by: a stated one has no purpose beside it that decides."""
+    if intent.objective is None:
+        return NOT_STATED
+    is_preset = intent.purpose is not None and intent.objective == PRESET[intent.purpose]
+    return (
+        f"{intent.objective}, as a purpose that is {intent.purpose} asks for"
+        if is_preset
+        else intent.objective
+    )
 
 
 def _p3_concludes(material: Material) -> str:
@@ -245,19 +275,13 @@ def workload_words(run: Facts, price: float | None, stated_power_w: float | None
         "goodput unknown" if run.goodput is None else f"goodput {100 * run.goodput:.0f} %",
         "MFU unknown" if run.mfu is None else f"MFU {100 * run.mfu:.0f} %",
     ]
-    spent = _device_hours(run, 1000.0)
+    spent = device_hours(run, 1000.0)
     if spent is not None:
         parts.append(f"1000 steps take {spent:.3g} device-hours")
         parts += [f"cost {spent * price:,.2f}"] if price is not None else []
         power_w = run.device_power_w if run.device_power_w is not None else stated_power_w
         parts.append("energy unknown" if power_w is None else f"{spent * power_w / 1000:.3g} kWh")
     return ", ".join(parts)
-
-
-def _device_hours(run: Facts, num_steps: float) -> float | None:
-    if run.step_s is None or run.num_devices is None:
-        return None
-    return run.num_devices * run.step_s * num_steps / SECONDS_PER_HOUR
 
 
 def _ceilings(material: Material) -> list[Item]:
@@ -345,154 +369,10 @@ def _p5_concludes(material: Material) -> str:
     return "The change pays on what is known."
 
 
-def _p6(material: Material) -> list[Item]:
-    run, case = material.run, material.case
-    hours = case.hours_now
-    devices = run.num_devices
-    spent = None if hours is None or devices is None else hours * devices
-    rows = [
-        (
-            "rest of the run",
-            None if hours is None else f"{hours:.4g} h",
-            "tuiadvisor intent --set remaining_steps=N",
-        ),
-        (
-            "device-hours",
-            None if spent is None else f"{spent:.4g}",
-            "tuiadvisor intent --set remaining_steps=N",
-        ),
-        (
-            "cost of the rest",
-            None if spent is None or material.price is None else f"{spent * material.price:,.2f}",
-            "tuiadvisor intent --set price_per_device_hour=X",
-        ),
-    ]
-    if run.step_s and devices:
-        rows.append(("device-hours of 1000 steps", f"{devices * run.step_s / 3.6:.3g}", ""))
-    if devices and run.samples_per_step and run.step_s:
-        rows.append(
-            (
-                "device-hours of a million samples",
-                f"{devices * run.step_s / run.samples_per_step * 1e6 / 3600:.3g}",
-                "",
-            )
-        )
-    rows += _epoch(material)
-    rows += _energy(material, spent)
-    items = [material.item(*row) for row in rows]
-    for entry in case.moves:
-        price = ""
-        if entry.cost_saved is not None and entry.hours_saved > 0 > entry.cost_saved:
-            price = f"; each hour saved costs {-entry.cost_saved / entry.hours_saved:,.2f}"
-        saved = f"{abs(entry.hours_saved):.3g} h {'sooner' if entry.hours_saved > 0 else 'later'}"
-        items.append(
-            material.item(
-                f"{entry.num_devices} devices", f"{saved}, {entry.device_hours:.4g} device-hours{price}"
-            )
-        )
-    missing = [name for name in not_stated(material.intent) if name != "currency"]
-    items.append(material.item(NOT_STATED, ", ".join(missing) or "nothing"))
-    return items
-
-
-def _epoch(material: Material) -> list[tuple[str, str | None, str]]:
-    """What one epoch takes, where its steps were stated."""
-    num_steps = material.intent.steps_per_epoch
-    spent = None if num_steps is None else _device_hours(material.run, num_steps)
-    if spent is None:
-        return []
-    cost = "" if material.price is None else f", {spent * material.price:,.2f}"
-    return [("device-hours of an epoch", f"{spent:.4g}{cost}", "")]
-
-
-def _energy(material: Material, spent_h: float | None) -> list[tuple[str, str | None, str]]:
-    """Of the rest and of a sample, by the devices' own meters, else by the power that was stated."""
-    run, intent = material.run, material.intent
-    power_w = run.device_power_w if run.device_power_w is not None else intent.device_power_w
-    if power_w is None:
-        return []
-    whose = "measured" if run.device_power_w is not None else "stated"
-    rows: list[tuple[str, str | None, str]] = [("power of a device", f"{power_w:.4g} W, {whose}", "")]
-    if spent_h is not None:
-        kwh = spent_h * power_w / 1000
-        price = intent.energy_price_per_kwh
-        rows.append(
-            (
-                "energy of the rest",
-                f"{kwh:.4g} kWh" + (f", {kwh * price:,.2f}" if price is not None else ""),
-                "",
-            )
-        )
-    if run.samples_per_step and run.step_s and run.num_devices:
-        joule = run.step_s * run.num_devices * power_w
-        rows.append(("samples a joule", f"{run.samples_per_step / joule:.3g}", ""))
-    return rows
-
-
-def _p6_concludes(material: Material) -> str:
-    case, intent = material.case, material.intent
-    if material.pace.lost >= MAX_LOST:
-        return "With the restarts and the checkpoint interval that are stated nothing would ever be finished."
-    if case.hours_now is None:
-        return "Open: how much of the run remains is not stated, so neither cost nor break-even can be told."
-    said = []
-    if intent.deadline_h is not None:
-        met = "met" if case.hours_now <= intent.deadline_h else "missed"
-        said.append(
-            f"At this speed the deadline in {intent.deadline_h:.3g} h is {met} ({case.hours_now:.3g} h)."
-        )
-    else:
-        said.append(f"The rest takes {case.hours_now:.3g} h; no deadline is stated.")
-    said += _reckoning(material)
-    if material.price is None:
-        said.append("Without a price costs stay in device-hours.")
-    said += _within_limits(material)
-    best = best_move(case)
-    if best is not None:
-        said.append(f"Of the measured sizes {best.num_devices} devices serve the objective best.")
-    elif not case.moves:
-        said.append("The price of more speed needs a recording at another size.")
-    return " ".join(said)
-
-
-def _reckoning(material: Material) -> list[str]:
-    """What the hours hold beside the steps."""
-    pace, steps = material.pace, material.remaining_steps
-    parts = []
-    if pace.startup_s:
-        parts.append(f"{seconds(pace.startup_s)} to start again")
-    if pace.lost:
-        parts.append(f"{100 * pace.lost:.2g} % lost to {_lost_to(material)}")
-    if not parts or steps is None or pace.step_s is None:
-        return []
-    alone = steps * pace.step_s / SECONDS_PER_HOUR
-    return [f"That is {alone:.3g} h of steps and {', '.join(parts)}."]
-
-
-def _within_limits(material: Material) -> list[str]:
-    """The cheapest measured size in time, and the fastest within the budget; where a limit is stated."""
-    case, intent, said = material.case, material.intent, []
-    if case.hours_now is None or case.num_devices is None:
-        return []
-    sizes_now = [(case.num_devices, case.hours_now, case.num_devices * case.hours_now)]
-    rows = sizes_now + [(entry.num_devices, entry.hours, entry.device_hours) for entry in case.moves]
-    if intent.deadline_h is not None:
-        met = [row for row in rows if row[1] <= intent.deadline_h]
-        cheapest = min(met, key=lambda row: (row[2], row[0]), default=None)
-        size = "none of the measured ones" if cheapest is None else f"{cheapest[0]} devices"
-        said.append(f"Cheapest size that meets the deadline: {size}.")
-    if intent.budget is not None and material.price is not None:
-        met = [row for row in rows if row[2] * material.price <= intent.budget]
-        fastest = min(met, key=lambda row: (row[1], row[0]), default=None)
-        size = "none of the measured ones" if fastest is None else f"{fastest[0]} devices"
-        said.append(f"Fastest size within the budget: {size}.")
-    return said
-
-
 EVIDENCE: Final[dict[str, Callable[[Material], list[Item]]]] = {
-    "P1": _p1, "P2": _p2, "P3": _p3, "P4": _p4, "P5": _p5, "P6": _p6,
+    "P1": _p1, "P2": _p2, "P3": _p3, "P4": _p4, "P5": _p5, "P6": cost_evidence,
 }  # fmt: skip
 CONCLUSIONS: Final[dict[str, Callable[[Material], str]]] = {
     "P1": _p1_concludes, "P2": _p2_concludes, "P3": _p3_concludes,
-    "P4": _p4_concludes, "P5": _p5_concludes, "P6": _p6_concludes,
+    "P4": _p4_concludes, "P5": _p5_concludes, "P6": cost_conclusion,
 }  # fmt: skip

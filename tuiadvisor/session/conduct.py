@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tuiadvisor.session.answer import Why
+    from tuiadvisor.session.decide import Case
     from tuiadvisor.session.dialogue import Dialogue
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.machine import Machine
@@ -184,10 +185,7 @@ def _would_change(material: Material, decision: Decision, questions: tuple[Quest
         said.append("The length of the remaining run: a change must pay within it.")
     if decision.decision == "tune":
         said += _tune_limits(material, decision)
-    if not case.moves:
-        said.append("A recording at another number of devices: only measured sizes can be moved to.")
-    elif intent.restart_min is None:
-        said.append("What a restart costs (restart_min): it is not stated and counted as nothing.")
+    said += _of_moves(case)
     if decision.decision == "rescale" and any(row.regime in {"weak", "mixed"} for row in sizes(material)):
         said.append(
             "Progress by sample: the total batch differs between the sizes, a larger one may need more samples."
@@ -200,6 +198,16 @@ def _would_change(material: Material, decision: Decision, questions: tuple[Quest
                 f"Your answer to {question.id} ({answer}) speaks for {hint}; measure it: {question.measure}."
             )
     return tuple(said)
+
+
+def _of_moves(case: Case) -> list[str]:
+    if not case.moves:
+        return ["A recording at another number of devices: only measured sizes can be moved to."]
+    counted = {
+        "restart_min": "What a restart costs (restart_min): it is not stated and counted as nothing.",
+        "queue_h": "The wait in the queue for other devices (queue_h): it is not stated and counted as nothing.",
+    }
+    return [text for name, text in counted.items() if getattr(case.intent, name) is None]
 
 
 def _tune_limits(material: Material, decision: Decision) -> list[str]:

@@ -47,6 +47,7 @@ class Case:
     effort_hours: float | None = None
     change_complexity: str | None = None
     result_as_good_now: bool = False
+    paid_anyway: bool = False  # nobody else can use the devices that a smaller size would free
     why_undecided: str = ""  # although there were steps enough
     pace: Pace | None = None  # with start-up, restarts and checkpoints; None: steps alone
 
@@ -248,7 +249,7 @@ def best_move(case: Case) -> Move | None:
             if entry.hours_saved > NOISE * case.hours_now and _is_worth(entry, case)
         ]
         return min(faster, key=lambda entry: (entry.hours, entry.num_devices), default=None)
-    if case.intent.objective in {"cost", "efficiency"}:
+    if case.intent.objective in {"cost", "efficiency"} and not case.paid_anyway:
         least = NOISE * case.hours_now * case.num_devices
         cheaper = [entry for entry in allowed if entry.device_hours_saved > least]
         return min(cheaper, key=lambda entry: (entry.device_hours, entry.num_devices), default=None)
@@ -272,6 +273,8 @@ def _is_worth(entry: Move, case: Case) -> bool:
 def _moved(case: Case, best: Move) -> Decision:
     hours = case.hours_now or 0.0
     restart = "restart included" if case.intent.restart_min is not None else "restart not stated, not counted"
+    if case.intent.queue_h:
+        restart += f", after {case.intent.queue_h:.3g} h in the queue"
     why = (
         f"{best.num_devices} devices finish in {best.hours:.3g} h and {best.device_hours:.3g} device-hours, "
         f"{restart}; {case.num_devices} would take {hours:.3g} h and {hours * (case.num_devices or 0):.3g}"

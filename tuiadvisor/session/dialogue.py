@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_ANSWERS: Final = 7
 HANG: Final = "hang"
+OTHER_WORDS: Final = frozenset({"purpose"})  # for the objective, which is asked itself
 OF_PIPELINES: Final = frozenset({"uneven-stages", "pipeline-bubble"})
 OF_THE_REST: Final = frozenset({"run_worth_finishing", "restart_min", "restarts_per_day", "checkpoint_every"})
 # Numbers to try: small and large enough that whatever could depend on them does. Nothing is concluded from them.
@@ -142,7 +143,7 @@ def _open(
     return [
         one
         for one in questions
-        if one.id not in {*answers, *skipped, *seen, *stated, *over}
+        if one.id not in {*answers, *skipped, *seen, *stated, *over, *OTHER_WORDS}
         and one.kind != "text"
         and one.concerns(material.values)
         and ((run.num_stages or 0) > 1 or not OF_PIPELINES & {*one.covers})

@@ -67,7 +67,7 @@ class Move:
     """Going on at another number of devices. Positive savings are good; None: a price is missing."""
 
     num_devices: int
-    hours: float  # of the rest of the run, restart included
+    hours: float  # of the rest of the run, restart and queue included
     hours_saved: float
     device_hours: float
     device_hours_saved: float
@@ -75,21 +75,26 @@ class Move:
     cost_saved: float | None
     break_even_work: (
         float | None
-    )  # share of the remaining work after which the restart is earned back in time
+    )  # share of the remaining work after which restart and queue are earned back in time
 
 
 def move(
-    now: tuple[int, float], then: tuple[int, float], restart_h: float, price_per_device_hour: float | None
+    now: tuple[int, float],
+    then: tuple[int, float],
+    restart_h: float,
+    price_per_device_hour: float | None,
+    queue_h: float = 0.0,
 ) -> Move:
-    """What changing to another size does to the rest of the run; the restart is paid for at the new size.
+    """What changing to another size does to the rest of the run.
 
-    now, then: (devices, hours of the remaining work without the restart).
+    now, then: (devices, hours of the remaining work alone). The restart is paid for at the new size; the wait in the
+    queue takes time and no device.
     """
     (devices_now, hours_now), (devices_then, hours_then) = now, then
-    hours = hours_then + restart_h
-    device_hours = devices_then * hours
+    device_hours = devices_then * (hours_then + restart_h)
+    hours = hours_then + restart_h + queue_h
     saved = hours_now - hours_then
-    earned = restart_h / saved if saved > 0 else None
+    earned = (restart_h + queue_h) / saved if saved > 0 else None
     return Move(
         num_devices=devices_then,
         hours=hours,

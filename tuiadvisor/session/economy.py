@@ -12,8 +12,10 @@ from tuiadvisor.session.decide import tuning
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.material import gather
+from tuiadvisor.session.remaining import device_power, samples_a_joule
 
 if TYPE_CHECKING:
+    from tuiadvisor.session.material import Material
     from tuiadvisor.views.run_view import RunView
 
 ASKED: Final = ("objective", "price_per_device_hour", "deadline_h", "budget", "remaining_steps")
@@ -30,7 +32,7 @@ def economy(view: RunView, intent: Intent) -> dict[str, Any]:
     pace = material.pace
     an_hour = None if devices is None or price is None else devices * price
     return {
-        "objective": intent.objective,
+        "objective": material.intent.objective,
         "remaining_steps": material.remaining_steps,
         "remaining_h": hours,
         "remaining_goodput": pace.goodput(material.remaining_steps),
@@ -45,7 +47,21 @@ def economy(view: RunView, intent: Intent) -> dict[str, Any]:
         "break_even_cost": tuned.saved_money.expected if tuned and tuned.saved_money else None,
         "meets_deadline": None if hours is None or intent.deadline_h is None else hours <= intent.deadline_h,
         "within_budget": None if cost is None or intent.budget is None else cost <= intent.budget,
+        **_energy(material, spent),
         "not_stated": [name for name in ASKED if getattr(intent, name) is None],
+    }
+
+
+def _energy(material: Material, spent_h: float | None) -> dict[str, Any]:
+    """Of the rest, and what a sample takes; by the devices' own meters, else by the power that was stated."""
+    run, price = material.run, material.intent.energy_price_per_kwh
+    power_w = device_power(run, material.intent)
+    kwh = None if spent_h is None or power_w is None else spent_h * power_w / 1000
+    return {
+        "device_power_w": power_w,
+        "remaining_kwh": kwh,
+        "remaining_energy_cost": None if kwh is None or price is None else kwh * price,
+        "samples_per_joule": samples_a_joule(run, power_w),
     }
 
 
@@ -63,6 +79,11 @@ def economy_lines(table: dict[str, Any], intent: Intent) -> list[str]:
     if table["remaining_device_hours"] is not None:
         shown += f", {table['remaining_device_hours']:.4g} device-hours"
     lines.append(f"rest of the run: {shown}, cost {'unknown' if cost is None else format(cost, ',.2f')}")
+    if table["remaining_kwh"] is not None:
+        money = table["remaining_energy_cost"]
+        lines.append(
+            f"energy of the rest: {table['remaining_kwh']:.4g} kWh" + (f", {money:,.2f}" if money else "")
+        )
     if (saved := table["saved_h"]) is not None:
         lines.append(
             f"the verdict saves: {saved['expected']:.3g} h ({saved['low']:.3g} to {saved['high']:.3g})"

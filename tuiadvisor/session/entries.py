@@ -13,7 +13,7 @@ from tuiadvisor.scaling.cost import Intent
 from tuiadvisor.scaling.oneruncurves import MODES
 from tuiadvisor.scaling.picture import Entry
 from tuiadvisor.scaling.table import MAX_DEVICES
-from tuiadvisor.session.intent import checked, price_of_device_hour, stated_steps
+from tuiadvisor.session.intent import checked, preset, price_of_device_hour, stated_steps
 
 if TYPE_CHECKING:
     from tuiadvisor.scaling.columns import Quantity
@@ -40,7 +40,7 @@ def stated_in(project: Project, efficiency_floor: float) -> Stated:
     """What the project's file says of it."""
     return Stated(
         Intent(
-            objective=project.objective,
+            objective=preset(project).objective,
             price_per_device_hour=price_of_device_hour(project),
             deadline_h=project.deadline_h,
             budget=project.budget,

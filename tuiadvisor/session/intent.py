@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
 
@@ -22,10 +22,27 @@ FILE_NAME: Final = ".tuiadvisor.toml"
 MAX_FILE_BYTES: Final = 64 << 10
 MAX_TEXT: Final = 400
 LARGEST: Final = 1e18
-CHOICES: Final = {"objective": ("time", "efficiency", "cost"), "max_complexity": ("low", "medium", "high")}
+CHOICES: Final = {
+    "objective": ("time", "efficiency", "cost"),
+    "purpose": ("exploratory", "shared", "production"),
+    "max_complexity": ("low", "medium", "high"),
+}
+# What decides where only the purpose is stated: who explores waits for the result, who shares owes the others an
+# efficient use, and what is produced is paid for by the unit. A stated objective wins.
+PRESET: Final[dict[str, Literal["time", "efficiency", "cost"]]] = {
+    "exploratory": "time",
+    "shared": "efficiency",
+    "production": "cost",
+}
 TEXTS: Final = ("workload", "currency")
 HOURS_PER_UNIT: Final = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
-MAY_BE_ZERO: Final = {"restart_min", "failures_per_day", "energy_price_per_kwh", "engineer_hour_price"}
+MAY_BE_ZERO: Final = {
+    "restart_min",
+    "queue_h",
+    "failures_per_day",
+    "energy_price_per_kwh",
+    "engineer_hour_price",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +50,7 @@ class Intent:
     """None: not stated. Money is in the user's own currency throughout."""
 
     objective: Literal["time", "efficiency", "cost"] | None = None
+    purpose: Literal["exploratory", "shared", "production"] | None = None
     deadline_h: float | None = None  # hours from now
     budget: float | None = None  # for the rest of the run
     price_per_device_hour: float | None = None
@@ -48,6 +66,7 @@ class Intent:
     planned_runs: float | None = None  # after this one, each as long as the rest of it
     max_complexity: Literal["low", "medium", "high"] | None = None
     restart_min: float | None = None  # end, queue, start again
+    queue_h: float | None = None  # no device is held meanwhile
     failures_per_day: float | None = None
     workload: str | None = None  # model, data, global batch, unit of useful work, in the user's words
     currency: str | None = None
@@ -55,6 +74,7 @@ class Intent:
 
 MEANINGS: Final = {
     "objective": "what decides: time, efficiency or cost",
+    "purpose": "exploratory, shared or production: presets the objective where none is stated",
     "deadline_h": "hours until the result is needed (12h, 3d)",
     "budget": "what the rest of the run may cost",
     "price_per_device_hour": "price of one device for an hour",
@@ -69,7 +89,8 @@ MEANINGS: Final = {
     "engineer_hour_price": "price of an engineer's hour",
     "planned_runs": "further runs that a change would serve, each as long as the rest of this one",
     "max_complexity": "most complex change you would accept: low, medium or high",
-    "restart_min": "minutes that ending, queueing and starting again take",
+    "restart_min": "minutes that ending and starting again take, with the devices held",
+    "queue_h": "hours that a request for other devices waits in the queue",
     "failures_per_day": "how often a day the job fails",
     "workload": "model, data, global batch and unit of useful work, in words",
     "currency": "currency of all prices, for display only",
@@ -161,6 +182,13 @@ def toml_value(value: object) -> str:
     if isinstance(value, float):
         return repr(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def preset(intent: Intent) -> Intent:
+    """With the objective that its purpose stands for, where none is stated."""
+    if intent.objective is not None or intent.purpose is None:
+        return intent
+    return replace(intent, objective=PRESET[intent.purpose])
 
 
 def not_stated(intent: Intent) -> tuple[str, ...]:

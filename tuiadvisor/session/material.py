@@ -12,7 +12,7 @@ from tuiadvisor.session.candidates import candidates
 from tuiadvisor.session.decide import Case, Prospect
 from tuiadvisor.session.economics import checkpoint_plan, move
 from tuiadvisor.session.evidence import Facts, named_values
-from tuiadvisor.session.intent import changed, price_of_device_hour, stated_steps
+from tuiadvisor.session.intent import changed, preset, price_of_device_hour, stated_steps
 from tuiadvisor.session.levers import levers
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.measured import with_measured
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SAME_WORK: Final = 0.01  # samples a step may differ by this share and still be the same batch
 ANSWERS_OF_INTENT: Final = {
     "objective": "objective",
+    "purpose": "purpose",
     "price": "price_per_device_hour",
     "restart_min": "restart_min",
     "restarts_per_day": "failures_per_day",
@@ -103,7 +104,7 @@ def gather(
     }
     if any(getattr(intent, name) is not None for name in OTHER_REMAINS):
         stated.pop("remaining_steps", None)  # the intent says it in another unit
-    intent = changed(intent, stated)
+    intent = preset(changed(intent, stated))
     steps = stated_steps(intent, run.samples_per_step, run.tokens_per_step)
     price = price_of_device_hour(intent)
     different = tuple(other for other in others if _is_another_model(run, other))
@@ -125,6 +126,7 @@ def gather(
         effort_hours=_number(answers.get("effort_hours")),
         change_complexity=None if complexity is None else str(complexity),
         result_as_good_now=answers.get("run_worth_finishing") == "as good",
+        paid_anyway=answers.get("queue_and_others") == "no",
         pace=paces[id(run)],
     )
     refused = (*((other.name, _models(run, other)) for other in different), *refused)
@@ -189,9 +191,9 @@ def _moves(
         ) is None:
             refused.append((other.name, "with the restarts stated nothing would ever be finished"))
         else:
-            restart_h = (intent.restart_min or 0.0) / 60
-            price = price_of_device_hour(intent)
-            moves.append(move((run.num_devices, now_h), (other.num_devices, then_h), restart_h, price))
+            sizes = (run.num_devices, now_h), (other.num_devices, then_h)
+            restart_h, price = (intent.restart_min or 0.0) / 60, price_of_device_hour(intent)
+            moves.append(move(*sizes, restart_h, price, intent.queue_h or 0.0))
     return tuple(moves), tuple(refused)
 
 

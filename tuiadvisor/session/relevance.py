@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Answers = dict[str, str | float]
     Gather = Callable[[Intent, Answers], Material]
 
-ALWAYS: Final = frozenset({"objective"})  # what the session is for: P3 and P6 conclude by it
+ALWAYS: Final = frozenset({"objective", "purpose"})  # what the session is for: P3 and P6 conclude by it
 NUMBERS: Final = (1.0, 45.0)
 # As if stated, only to see whether an answer beside it would matter; nothing is concluded from it.
 SUPPOSED: Final = {
@@ -51,6 +51,7 @@ def moving(
         question.id
         for question in questions
         if not (is_stated and question.id == "remaining_steps")
+        and not (question.id == "purpose" and intent.objective is not None)
         if question.id in ALWAYS
         or _moves(question, intent, answers, gather)
         or _moves(question, _supposed(question, intent), _with_supposed(question, answers), gather)

@@ -80,6 +80,18 @@ def pace(run: Facts, intent: Intent, answers: dict[str, str | float], checkpoint
     )
 
 
+def device_power(run: Facts, intent: Intent) -> float | None:
+    """Watts of one device: as its own meter says, else as stated."""
+    return run.device_power_w if run.device_power_w is not None else intent.device_power_w
+
+
+def samples_a_joule(run: Facts, power_w: float | None) -> float | None:
+    """Work for the energy of all devices."""
+    if not power_w or not (run.samples_per_step and run.step_s and run.num_devices):
+        return None
+    return run.samples_per_step / (run.step_s * run.num_devices * power_w)
+
+
 def startup(run: Facts, answers: dict[str, str | float]) -> float | None:
     """Seconds from the start of the process to the first step: measured, else answered."""
     if run.startup_s is not None:
