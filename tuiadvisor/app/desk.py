@@ -41,6 +41,7 @@ from tuiadvisor.tui.contract.desk import (
     ListJobs,
     ListRuns,
     LookAt,
+    LookAtJob,
     NudgeSize,
     OpenRun,
     Report,
@@ -210,6 +211,8 @@ class Desk:
                 self._go_live()
             case Compare(before, after):
                 self._compare(before, after)
+            case LookAtJob():
+                self._look_at_job()
             case Report():
                 self._report()
             case Bookmark(step, note):
@@ -294,6 +297,39 @@ class Desk:
                 self._change(comparison_note=str(error))
                 return
         self._change(comparison=compare(sides[0], sides[1]), comparison_note="")
+
+    def _look_at_job(self) -> None:
+        """The run that is shown, as a whole, and what of the folder may be of its job."""
+        from tuiadvisor.app.job_of_run import job_of, worth_reading  # noqa: PLC0415
+
+        path, view = self._state.open_path, self.latest().view
+        if view is None:
+            self._change(job=None, job_note="No run is open: 8 lists the recordings, enter opens one.")
+            return
+        self._change(job=None, job_note="reading …")
+        self._list()
+        try:
+            own = (path, self._whole(path)) if path else (view.run.label or "the live run", view)
+            wanted = worth_reading(self._state.runs, view.run.label, {path, self.live_path})
+            others = [(each, other) for each in wanted if (other := self._readable(each)) is not None]
+            self._change(job=job_of(own, others), job_note="")
+        except TuiadvisorError as error:
+            self._change(job_note=str(error))
+
+    def _readable(self, path: str) -> RunView | None:
+        """None of a file that is no recording: its row among the runs says why."""
+        try:
+            return self._whole(path)
+        except TuiadvisorError:
+            return None
+
+    def _whole(self, path: str) -> RunView:
+        from tuiadvisor.advisor.fold import diagnose  # noqa: PLC0415
+
+        return diagnose(self._frames(path, f"reading {Path(path).name}", self._note_job))
+
+    def _note_job(self, text: str) -> None:
+        self._change(job_note=text)
 
     def _report(self) -> None:
         from tuiadvisor.app.reporting import write_report  # noqa: PLC0415

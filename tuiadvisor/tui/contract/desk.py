@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.views.comparison import Comparison
+    from tuiadvisor.views.job import JobView
     from tuiadvisor.views.job_list import JobEntry
     from tuiadvisor.views.run_list import RunEntry
     from tuiadvisor.views.timeline import Timeline
@@ -52,6 +53,11 @@ class Compare:
 
     before: str
     after: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtJob:
+    """The job of the run that is shown, over all its recordings in the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,7 @@ DeskCommand = (
     | OpenRun
     | GoLive
     | Compare
+    | LookAtJob
     | Report
     | Bookmark
     | Advise
@@ -175,6 +182,8 @@ class DeskState:
     open_path: str = ""  # the recording that is shown; "" for a live run
     comparison: Comparison | None = None
     comparison_note: str = ""
+    job: JobView | None = None
+    job_note: str = ""
     session: Guided | None = None
     session_note: str = ""
     scaling: Picture | None = None

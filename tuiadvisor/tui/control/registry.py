@@ -34,6 +34,7 @@ from tuiadvisor.tui.pages.goodput import GoodputPage
 from tuiadvisor.tui.pages.guidance import Guidance
 from tuiadvisor.tui.pages.help import HelpPage, PalettePage
 from tuiadvisor.tui.pages.home import Home
+from tuiadvisor.tui.pages.job import JobPage
 from tuiadvisor.tui.pages.journal import LogPage
 from tuiadvisor.tui.pages.overlap import OverlapPage
 from tuiadvisor.tui.pages.overview import Overview
@@ -59,6 +60,7 @@ PAGES: Final[tuple[type[Page], ...]] = (
     DialoguePage,
     ScalingPage,
     GoodputPage,
+    JobPage,
     ComparePage,
     Runs,
     Home,
