@@ -47,6 +47,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="what two runs of the same code may differ by; smaller changes are never a verdict",
     )
     parser.add_argument(
+        "--repeat",
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="another recording of BEFORE's code, twice or more: a change must exceed what these differ by",
+    )
+    parser.add_argument(
         "--same-work",
         action="store_true",
         help="you vouch that a step does the same work in both, where that was not observed",
@@ -62,7 +69,10 @@ def run(options: argparse.Namespace) -> int:
     """Compare, print, and tell CI."""
     before = measure(options.before, read_frames(options.before))
     after = measure(options.after, read_frames(options.after))
-    asked = ComparisonOptions(options.noise, options.fail_if_slower, options.same_work, options.ignore_load)
+    repeats = tuple(measure(path, read_frames(path)) for path in options.repeat)
+    asked = ComparisonOptions(
+        options.noise, options.fail_if_slower, options.same_work, options.ignore_load, repeats
+    )
     comparison = compare(before, after, asked)
     if options.tui:
         desk = Desk(None, Path(options.after).parent)

@@ -164,6 +164,17 @@ class GoodputChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """Runs of the same code beside each other; a change within `margin` may be theirs."""
+
+    files: tuple[str, ...]  # the first is the comparison's `before`
+    step_s: tuple[float, ...]  # mean steady step of each
+    deviation: float  # relative: the standard deviation of the logarithms
+    margin: float  # share that two single runs of them may differ by, at 95 %
+    differing: tuple[str, ...]  # what of the environment is not the same in all of them
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Two runs and the verdict on the change between them."""
 
@@ -187,3 +198,4 @@ class Comparison:
     smallest_detectable: float | None  # a smaller change could not be told from noise here
     gate: Gate | None
     goodput: GoodputChange | None = None
+    spread: Spread | None = None  # None: no repeats were given

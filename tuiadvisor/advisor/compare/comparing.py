@@ -14,6 +14,7 @@ import numpy as np
 from tuiadvisor.advisor.compare.bottlenecks import bottleneck, finding_changes
 from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, terms
 from tuiadvisor.advisor.compare.goodput_change import goodput_change
+from tuiadvisor.advisor.compare.repeats import spread_of, spread_words
 from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
 from tuiadvisor.advisor.fold import STEP_NAMES, Advisor
 from tuiadvisor.advisor.steps.step_series import SeriesCollector, StepSeries
@@ -62,6 +63,7 @@ class ComparisonOptions:
     fail_if_slower: float | None = None
     same_work: bool = False  # the user vouches that a step does the same work where it could not be observed
     ignore_load: bool = False  # busy machines are reported, but do not withhold the verdict
+    repeats: tuple[Measured, ...] = ()  # of the code of `before`: a change must exceed what they differ by
 
 
 def measure(path: str, frames: Iterable[bytes], given: GivenWork = NOTHING_GIVEN) -> Measured:
@@ -119,7 +121,9 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
     if found.basis is not None and (short := _too_short(before, after)):
         reasons += short
         found = replace(found, basis=None)
-    floor = options.noise_floor
+    spread = spread_of(before, options.repeats, same_work=options.same_work) if options.repeats else None
+    floor = max(options.noise_floor, spread.margin if spread else 0.0)
+    cautions += [spread_words(spread)] if spread else []
     steady = _change(before.series.steady_s, after.series.steady_s, found, floor)
     every = _change(before.series.step_s_K, after.series.step_s_K, found, floor)
     change = _deciding(steady, every)
@@ -168,6 +172,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         smallest_detectable=detectable,
         gate=gate,
         goodput=goodput_change(before.view, after.view, floor),
+        spread=spread,
     )
 
 
