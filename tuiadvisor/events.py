@@ -97,6 +97,10 @@ class EventKind(IntEnum):
     # Work of a traced device (group: stream; seq: index into the names of kernels; num_bytes: how many of one kind
     # are joined in it, which lie closer than can be shown; detail: kind of work, as metrics.traces.gpu_timeline).
     DEVICE_SLICE = 51
+    # A batch that the training thread asked its DataLoader for (begin: asked; end: it came; group: worker processes;
+    # with them seq: batches ready for this thread when it asked, num_bytes: made and not yet pinned, unknown without a
+    # thread that pins, detail: held because it is not their turn; without them detail: ns in collate).
+    LOADER_BATCH = 52
     # Pipeline, one a chunk (group: stage index, seq: micro-batch). Detail of a backward: 1 with the weights'
     # gradients, 0 input gradients only. A wait (group and seq unknown) belongs to the chunk after it.
     STAGE_FORWARD = 64

@@ -23,6 +23,7 @@ from . import (
     deepspeed_pipeline,
     framework_hooks,
     iterator_hook,
+    loader_stages,
     mark_hooks,
     model_facts,
     model_hooks,
@@ -56,6 +57,7 @@ COMMAND_WORD, LEASE_WORD = ring_file.OFFSET_COMMAND // 8, ring_file.OFFSET_LEASE
 REASON_ASKED, REASON_LEASE, REASON_EXIT, REASON_ORPHAN = range(4)
 PARTS = (
     data_hook,
+    loader_stages,
     model_hooks,
     collective_hooks,
     deepspeed_pipeline,

@@ -43,6 +43,7 @@ from tuiadvisor.advisor.cluster.payload_fields import integer
 from tuiadvisor.advisor.detail.bucket_store import BucketStore
 from tuiadvisor.advisor.detail.collectives import Collectives
 from tuiadvisor.advisor.detail.device_times import DeviceTimes, of_job, paces
+from tuiadvisor.advisor.detail.loader_store import LoaderStore
 from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES, PipelineStore
 from tuiadvisor.advisor.detail.threads_beside import mean_step_s, thread_data_s, why_stale, why_unlike
 from tuiadvisor.advisor.judge.communication import find_exchange
@@ -110,6 +111,7 @@ class Advisor:
         self.store = StepStore()
         self.chunks = PipelineStore()
         self.buckets = BucketStore()
+        self.loaders = LoaderStore()
         self.trend = TrendHistory()
         self.wall = WallTime()
         self.device_times = DeviceTimes()
@@ -238,6 +240,7 @@ class Advisor:
         if agent is not None:
             self.chunks.add(columns, agent.host)
             self.buckets.add(columns, agent.host)
+            self.loaders.add(columns, agent.host)
 
     def _add_steps(self, waiting: Sequence[tuple[Ints, str, int]], owners: Ints) -> None:
         """owners: whose the ranks were when these frames came."""
@@ -463,6 +466,7 @@ class Advisor:
             device=of_job(seen.devices),
             pipelines=seen.pipelines,
             exchange=seen.exchange.view,
+            loaders=self.loaders.held(self.store, seen.diagnosis.table.ranks, seen.diagnosis.steady_steps),
             stack=seen.stack,
             efficiency=seen.efficiency,
             placements=self.roster.placements.of_ranks(places),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.metrics.lateness.off_core import MIN_THROTTLED
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
     from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits
     from tuiadvisor.metrics.series.memory_growth import Creep
+    from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.devices import RankDevice
     from tuiadvisor.views.efficiency import Efficiency, Stack
@@ -132,6 +133,7 @@ class Facts:
     device: DeviceView | None = None  # of the typical rank
     pipelines: Pipelines | None = None
     exchange: ExchangeView | None = None  # bucket by bucket
+    loaders: dict[int, LoaderBatches] = field(default_factory=dict)  # by rank, of steps seen in detail
     stack: Stack | None = None
     efficiency: Efficiency | None = None
     rank_devices: tuple[RankDevice, ...] = ()  # by rank

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.causes import loader_stages
 from tuiadvisor.causes.cause import Cause, Loss, share_of
 from tuiadvisor.metrics.steps.arrays import mean_or_none
 
@@ -23,8 +24,11 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     """The data wait of the quarter of ranks that waits least."""
     data = diagnosis.input
     workers = facts.stack.number("workers") if facts.stack is not None else None
-    wanted = workers_wanted(workers, data.gain) if data and workers is not None else None
+    seen, wait = loader_stages.measure(facts.loaders)
+    can_help = wait is None or wait.stage not in loader_stages.NO_MORE_WORKERS
+    wanted = workers_wanted(workers, data.gain) if data and workers is not None and can_help else None
     return {
+        **seen,
         "workers_wanted": wanted,
         "workers_words": _workers_words(workers, wanted, facts.cores_per_rank),
         "data_wait_share": data.share if data else None,
@@ -81,7 +85,8 @@ job data_wait_loss_s s a step, gone if no rank waited for data
 job workers_wanted count worker processes a rank with which its loader would keep up
 job workers_words text the same in words, empty where it is not known
 job data_wait_since steps job step since which the data wait has its level
-""",
+"""
+    + loader_stages.METRICS.lstrip(),
     measure_job=measure_job,
     gain=gain,
     loss=loss,

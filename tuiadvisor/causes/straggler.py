@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Loss, Measured, rank_words, share_of
+from tuiadvisor.causes.loader_stages import own_words
 from tuiadvisor.causes.tensor_mates import is_one_group, tensor_groups, waits_for
 from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.lateness.more_work import GROWS_WITH_THE_BATCH
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_phase import Cause as LatePhase
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.views.efficiency import Stack
     from tuiadvisor.views.run_view import Finding, RunView
 
@@ -79,7 +81,16 @@ def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
         (victims if leader else groups).setdefault(key, []).append(entry)
     outside, packed = outside_words(facts.stack), packed_words(facts.stack)
     return [
-        _measured(diagnosis, job, group, victims.get(key, []), mates=mates, outside=outside, packed=packed)
+        _measured(
+            diagnosis,
+            job,
+            group,
+            victims.get(key, []),
+            mates=mates,
+            outside=outside,
+            packed=packed,
+            loaders=facts.loaders,
+        )
         for key, group in groups.items()
     ]
 
@@ -114,6 +125,7 @@ def _measured(
     mates: list[tuple[int, ...]],
     outside: str,
     packed: str,
+    loaders: dict[int, LoaderBatches],
 ) -> Measured:
     cycle = diagnosis.steady_barrier.cycle_K
     worst = group[0]
@@ -124,6 +136,7 @@ def _measured(
     hosts = tuple(sorted({entry.host for entry in group}))
     words = (
         _words(worst)
+        + _loader_words(worst, loaders)
         + _packed_words(worst, packed)
         + _saving_words(diagnosis, group)
         + _mates_words(ranks, victims, mates)
@@ -239,6 +252,12 @@ def _words(entry: LateRank) -> str:
     words = OWN_CODE if is_own else PHASE_WORDS.get(entry.cause.name, f"in {entry.cause.name}")
     more = entry.cause.more
     return words if more is None else f"{words}, with {more.ratio:.2f} times the {more.unit} of the others"
+
+
+def _loader_words(entry: LateRank, loaders: dict[int, LoaderBatches]) -> str:
+    """Of a rank that is late while it waits for data: what its own loader waits for."""
+    is_by_time = entry.cause.name == "data_wait" and entry.cause.off_core is None
+    return own_words(loaders.get(entry.rank)) if is_by_time and not entry.whole_host else ""
 
 
 def _packed_words(entry: LateRank, packed: str) -> str:

@@ -323,6 +323,8 @@ EVIDENCE_NAMES = {
     "odd_weights_share": "weights in sides no multiple of 8",
     "loader_workers": "workers of the DataLoader",
     "workers_wanted": "workers that would keep up",
+    "loader_batches": "batches seen in detail",
+    "collate_share": "of making a batch in collate",
     "device_utilization": "GPU utilization: some kernel ran",
     "device_sm_active": "multiprocessors with work",
     "device_tensor_active": "tensor cores at work",

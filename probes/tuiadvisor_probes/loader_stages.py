@@ -1,0 +1,125 @@
+"""Which stage of the data loader a batch waits in, seen for the few steps of a burst and gone between them.
+
+How many batches lie in the loader's queues when the training thread asks for its next one tells who is behind: nothing
+anywhere, the workers; batches before the thread that pins them, that thread; a batch that lies ready and still takes
+its time, the handing over itself. A loader without workers tells how long it collated. Two lengths of queues a batch,
+2 us, and nothing that could wait.
+"""
+
+from __future__ import annotations
+
+from functools import update_wrapper
+from threading import get_ident
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+from .guard import attempt
+from .step_clock import GONE, UNKNOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .guard import Hook
+    from .host import Host
+
+KIND_LOADER_BATCH = 52
+SINGLE, MULTIPLE = "SingleProcessDataLoaderIter", "MultiProcessingDataLoaderIter"
+STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
+
+
+def install(probe: Host) -> None:
+    """In bursts, once a loader is there to be looked at."""
+
+    def patch(module: Any) -> None:
+        for prefix in ("_", "_Stateful"):
+            for name, told in ((SINGLE, told_alone), (MULTIPLE, told_of_queues)):
+                iterators = getattr(module, prefix + name, None)
+                if iterators is not None and "_next_data" in vars(iterators):
+                    probe.detail.only(iterators, "_next_data", _maker(probe, told))
+
+    for name in ("torch.utils.data.dataloader", STATEFUL):
+        probe.when_loaded(name, None, patch)
+
+
+def _maker(probe: Host, told: Any) -> Callable[[Any], Any]:
+    hook = probe.hook("loader_stages")
+
+    def make(original: Any) -> Any:
+        """Of one burst."""
+        seen = told(probe, original, hook)
+
+        def tuiadvisor_hook(iterator: Any) -> Any:
+            clock = probe.clock
+            if (
+                get_ident() != clock.own[0]
+                or not hook.active
+                or not clock.detail_flag
+                or clock.thin.alert & GONE
+            ):
+                return original(iterator)
+            return seen(iterator)
+
+        return update_wrapper(tuiadvisor_hook, original, updated=())
+
+    return make
+
+
+def told_of_queues(probe: Host, original: Any, hook: Hook) -> Callable[[Any], Any]:
+    """A batch that worker processes make: what lay in the queues when it was asked for."""
+    clock = probe.clock
+
+    def tuiadvisor_hook(iterator: Any) -> Any:
+        begin_ns = monotonic_ns()
+        lengths = attempt(hook, _queued, iterator)
+        asked_ns = monotonic_ns()
+        batch = original(iterator)  # raises at the end of an epoch: no batch, no event
+        came_ns = monotonic_ns()
+        if lengths is not None:
+            values = (clock.step, asked_ns, came_ns, *lengths)
+            attempt(hook, probe.ring.put_event, KIND_LOADER_BATCH, values)
+        clock.own_ns += asked_ns - begin_ns + monotonic_ns() - came_ns
+        return batch
+
+    return tuiadvisor_hook
+
+
+def told_alone(probe: Host, original: Any, hook: Hook) -> Callable[[Any], Any]:
+    """A batch that the training thread makes itself: how long it collated, where its fetcher lets that be seen."""
+    clock = probe.clock
+
+    def tuiadvisor_hook(iterator: Any) -> Any:
+        fetcher = getattr(iterator, "_dataset_fetcher", None)
+        held = getattr(fetcher, "__dict__", {})
+        collate: Any = held.get("collate_fn")
+        spent: list[int] = []
+
+        def tuiadvisor_hook(samples: Any) -> Any:
+            begin_ns = monotonic_ns()
+            batch = collate(samples)
+            spent.append(monotonic_ns() - begin_ns)
+            return batch
+
+        asked_ns = monotonic_ns()
+        if callable(collate):
+            held["collate_fn"] = tuiadvisor_hook
+        try:
+            batch = original(iterator)
+        finally:
+            if callable(collate):
+                held["collate_fn"] = collate
+        came_ns = monotonic_ns()
+        values = (clock.step, asked_ns, came_ns, 0, UNKNOWN, UNKNOWN, sum(spent) if spent else UNKNOWN)
+        attempt(hook, probe.ring.put_event, KIND_LOADER_BATCH, values)
+        clock.own_ns += monotonic_ns() - came_ns
+        return batch
+
+    return tuiadvisor_hook
+
+
+def _queued(iterator: Any) -> tuple[int, int, int, int]:
+    """(workers, batches ready for this thread, made but not yet pinned or UNKNOWN, held as not in turn)."""
+    ready = iterator._data_queue
+    made = iterator._worker_result_queue
+    num_behind = UNKNOWN if made is ready else made.qsize()
+    num_held = sum(len(info) == 2 for info in iterator._task_info.values())
+    return iterator._num_workers, ready.qsize(), num_behind, num_held

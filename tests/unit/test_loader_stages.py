@@ -1,0 +1,119 @@
+"""Which stage of a data loader is behind: named beside slow input and beside a rank late in data, or not at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_run import MS, Fault, Job, folded, frames, simulate
+
+from tuiadvisor.advisor.detail.loader_store import LoaderStore
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind
+from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES, batches_of, loader_wait
+from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
+from tuiadvisor.views.run_view import Finding
+
+NAMES = ("rank", "kind", *EVENT_COLUMNS)
+BATCH = int(EventKind.LOADER_BATCH)
+BEGIN = 1 + STEP_COLUMNS.index("begin_ns")
+SLOW_INPUT = Job(num_ranks=2, data_s=12 * MS, spike_chance=0.0)
+ONE_LATE = Job(num_ranks=4, faults=(Fault("data_wait", (1,), 12 * MS),))
+DETAIL = range(60, 180, 6)
+EMPTY, PIN, READY, TURN = (0, 0, 0), (0, 3, 0), (2, UNKNOWN, 0), (0, UNKNOWN, 2)
+Queues = tuple[int, int, int]  # ready, before the pinning thread, not in turn
+
+
+def finding(
+    job: Job, name: str, queues: Queues | None, *, workers: int = 2, collate_s: float = 0.0
+) -> Finding:
+    """Of a job whose loaders were seen like this in some steps; queues None: they were not seen."""
+    sequence = frames(job)
+    rows = []
+    for rank, records in simulate(job).rows.items() if queues is not None else ():
+        for step in DETAIL:
+            begin = records[step][BEGIN]
+            ready, unpinned, held = queues or EMPTY
+            detail = held if workers else round(collate_s * 1e9)
+            took = round(11e6 if rank == 1 or job is SLOW_INPUT else 2e5)
+            rows.append((rank, BATCH, step, begin, begin + took, workers, ready, unpinned, detail))
+    if rows:
+        sequence.append(Frame(FrameKind.EVENTS, "node0/1/1", 900, 10**10, pack_columns(rows, NAMES)))
+    (found,) = [one for one in folded(sequence).view().findings if one.id == name]
+    return found
+
+
+def test_workers_that_are_behind_are_said() -> None:
+    """No batch ready anywhere: the usual levers, more workers first."""
+    said = finding(SLOW_INPUT, "input_bound", EMPTY)
+    assert (
+        "in 100 % of that time no batch was ready anywhere: its worker processes are behind" in said.message
+    )
+    assert "40 batches seen" in said.message
+    assert "more worker processes" in said.actions[0].text
+
+
+@pytest.mark.parametrize(
+    ("queues", "words", "lever"),
+    [
+        (PIN, "before the thread that pins memory: that thread is behind", "pins memory less to do"),
+        (READY, "a batch lay ready: taking it over", "cheaper to take over"),
+        (TURN, "one worker is slower than the others", "in_order=False"),
+    ],
+)
+def test_finished_batches_that_wait_want_no_more_workers(queues: Queues, words: str, lever: str) -> None:
+    """Another stage is behind: said, with its own lever and without a number of workers."""
+    said = finding(SLOW_INPUT, "input_bound", queues)
+    assert words in said.message
+    assert lever in said.actions[0].text
+    assert "would keep up" not in said.message
+
+
+def test_what_was_not_seen_is_not_said() -> None:
+    """Without events, and with queues that nobody could count."""
+    for queues in (None, (UNKNOWN, UNKNOWN, UNKNOWN)):
+        assert "of that time" not in finding(SLOW_INPUT, "input_bound", queues).message
+
+
+def test_a_late_ranks_own_loader_is_named() -> None:
+    """The rank's queues, not those of its peers, whose batches were ready."""
+    said = finding(ONE_LATE, "straggler", EMPTY)
+    assert said.ranks == (1,)
+    assert "in 100 % of it no batch was ready anywhere" in said.message
+    alone = finding(ONE_LATE, "straggler", EMPTY, workers=0, collate_s=5.5 * MS)
+    assert "makes the batches itself, without workers, 50 % of it in collate" in alone.message
+
+
+def waits(stages: list[Queues], wait_s: list[float]) -> tuple[str, float] | None:
+    """(stage, share) of batches of a loader with workers."""
+    ready, unpinned, held = np.array(stages, dtype=np.int64).T
+    took = np.round(np.array(wait_s) * 1e9).astype(np.int64)
+    found = loader_wait(batches_of(took, np.full_like(ready, 2), ready, unpinned, held))
+    return None if found is None else (found.stage, round(found.share, 3))
+
+
+def test_time_decides_not_the_number_of_batches() -> None:
+    """Many batches that came at once say nothing against the few that were waited for."""
+    assert waits([READY] * 12 + [EMPTY] * 4, [0.0001] * 12 + [0.05] * 4) == ("workers", 0.994)
+
+
+def test_no_stage_is_named_where_none_holds_most_of_the_time() -> None:
+    """Half and half, and too few batches."""
+    assert waits([EMPTY] * 8 + [PIN] * 8, [0.01] * 16) == ("", 0.5)
+    assert waits([EMPTY] * (MIN_BATCHES - 1), [0.01] * (MIN_BATCHES - 1)) is None
+
+
+COLUMN = st.one_of(st.integers(-(1 << 62), 1 << 62), st.sampled_from((UNKNOWN, 0, 1, 2, 1 << 20)))
+
+
+@given(st.lists(st.tuples(*[COLUMN] * 7), min_size=1, max_size=12))
+def test_rows_that_cannot_be_true_are_left_out(rows: list[tuple[int, ...]]) -> None:
+    """From a stranger's recording: counted, never believed."""
+    store = LoaderStore()
+    columns = dict(zip(EVENT_COLUMNS, np.array(rows, dtype=np.int64).T, strict=True))
+    store.add({"rank": np.ones(len(rows), np.int64), "kind": np.full(len(rows), BATCH), **columns}, "node0")
+    assert store.num_bad_rows + store._held.num_rows == len(rows)
+    if store._held.num_rows:
+        table = store._held.table()
+        assert (table[3] >= table[2]).all()
+        assert (table[4] >= 0).all()

@@ -1,0 +1,109 @@
+"""Which stage of the data loaders the training threads wait for, from what lay in their queues when they asked.
+
+In: batches seen in bursts, one column each.  Out: LoaderWait. Time is given to the stage that the queues name; a stage
+is named where most of the time is its own, else none is. What was not seen is nobody's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from tuiadvisor.events import UNKNOWN
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
+
+Stage = Literal["workers", "turn", "pin", "ready", "own", ""]
+# Chosen: fewer batches are chance, and a stage that does not hold most of the time is not what is waited for.
+MIN_BATCHES: Final = 8
+MOST: Final = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderBatches:
+    """B batches that were asked for; counts are UNKNOWN where they were not seen."""
+
+    wait_s_B: Floats  # from asking to having it
+    workers_B: Ints  # worker processes of its loader
+    ready_B: Ints  # in the queue that the training thread reads
+    unpinned_B: Ints  # made by workers, before the thread that pins; UNKNOWN without one
+    held_B: Ints  # read already, and not yet in turn
+    collate_s_B: Floats  # of a loader without workers; NaN where it was not seen
+
+    def __len__(self) -> int:
+        """Batches."""
+        return int(self.wait_s_B.size)
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderWait:
+    """What those batches say together."""
+
+    num_batches: int
+    workers: int  # of the loader that most batches came from
+    stage: Stage  # empty: none holds most of the time
+    share: float  # of the time until the batches were there
+    collate_share: float | None  # of that time; None with workers, or where it was not seen
+
+
+def loader_wait(batches: LoaderBatches) -> LoaderWait | None:
+    """None with too few batches, or without any time."""
+    total_s = float(batches.wait_s_B.sum())
+    if len(batches) < MIN_BATCHES or total_s <= 0:
+        return None
+    shares = {
+        stage: float(batches.wait_s_B[rows].sum()) / total_s for stage, rows in _stages(batches).items()
+    }
+    stage = max(shares, key=lambda one: shares[one])
+    named = shares[stage] >= MOST
+    seen = ~np.isnan(batches.collate_s_B)
+    own_s = float(batches.wait_s_B[seen].sum())
+    return LoaderWait(
+        num_batches=len(batches),
+        workers=int(np.bincount(np.maximum(batches.workers_B, 0)).argmax()),
+        stage=stage if named else "",
+        share=shares[stage],
+        collate_share=float(batches.collate_s_B[seen].sum()) / own_s if own_s > 0 else None,
+    )
+
+
+def _stages(batches: LoaderBatches) -> dict[Stage, Bools]:
+    """Which batches waited in which stage. Of a batch with unknown queues no stage is said."""
+    has_workers = batches.workers_B > 0
+    is_empty = has_workers & (batches.ready_B == 0)
+    is_pinning = is_empty & (batches.unpinned_B > 0)
+    is_held = is_empty & ~is_pinning & (batches.held_B > 0)
+    return {
+        "workers": is_empty & ~is_pinning & (batches.held_B == 0),
+        "turn": is_held,
+        "pin": is_pinning,
+        "ready": has_workers & (batches.ready_B > 0),
+        "own": batches.workers_B == 0,
+    }
+
+
+def joined(parts: list[LoaderBatches]) -> LoaderBatches | None:
+    """Batches of several ranks as one; None without any."""
+    if not parts:
+        return None
+    return LoaderBatches(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in LoaderBatches.__slots__)
+    )
+
+
+def batches_of(took_ns: Ints, workers: Ints, ready: Ints, unpinned: Ints, detail: Ints) -> LoaderBatches:
+    """From an event's columns; `detail` is nanoseconds of collate without workers, batches held with them."""
+    has_workers = workers > 0
+    wait_s: Floats = took_ns.astype(np.float64) * 1e-9
+    collate_s = np.where(has_workers | (detail < 0), np.nan, detail * 1e-9)
+    return LoaderBatches(
+        wait_s_B=wait_s,
+        workers_B=workers,
+        ready_B=ready,
+        unpinned_B=unpinned,
+        held_B=np.where(has_workers, detail, UNKNOWN),
+        collate_s_B=np.minimum(collate_s, wait_s),
+    )
