@@ -179,6 +179,7 @@ NANOGPT = (
     "train.py", "--dataset=noise", "--compile=False", "--n_layer=3", "--n_head=4", "--n_embd=128",
     "--block_size=64", "--batch_size=8", "--gradient_accumulation_steps=4", "--eval_iters=1", "--dtype=float32",
     f"--eval_interval={ENDLESS}", f"--max_iters={ENDLESS}",
+    "--log_interval=1",  # else it tells the time of one step in ten
 )  # fmt: skip
 NANOGPT_LOG = r"iter \d+: loss (?P<loss>[\d.]+), time (?P<ms>[\d.]+)ms"
 WORD_MODEL = (

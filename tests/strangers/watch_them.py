@@ -34,13 +34,13 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "accuracy")]
 import psutil
 from disturbances import DISTURBANCES, VICTIM
 from programs import PROGRAMS, Program
+from recorded_steps import step_ms
 from training import end
 
+from tuiadvisor.agent.cgroup import counters
 from tuiadvisor.agent.discovery import find_ranks
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.stream.columns import unpack_columns
-from tuiadvisor.stream.frames import FrameKind, decode
-from tuiadvisor.stream.recording import RecordingReader
+from tuiadvisor.metrics.lateness.off_core import MIN_THROTTLED
 
 TUIADVISOR = (sys.executable, "-m", "tuiadvisor")
 START_S = 180.0  # until a program trains; DeepSpeed compiles an optimizer the first time
@@ -64,6 +64,15 @@ class Line:
     at_s: float
     text: str
     ms: float | None
+
+
+@dataclass(frozen=True)
+class LoggedStep:
+    """Mean step that a log tells, and the first and last of the lines that tell it."""
+
+    ms: float
+    first_s: float
+    last_s: float
 
 
 @dataclass
@@ -98,15 +107,15 @@ class Run:
         errors = [line for line in self.tail if re.search(r"\b\w*(Error|Exception): ", line)]
         return (errors[:1] or self.tail[-1:] or ["nothing"])[0].strip()[-300:]
 
-    def step_ms(self, since_s: float, until_s: float) -> float | None:
+    def step_ms(self, since_s: float, until_s: float) -> LoggedStep | None:
         """Mean step between these moments by the program's own figures, or by when its lines came."""
         some = [line for line in self.lines if since_s <= line.at_s <= until_s]
-        own = [line.ms for line in some[1:] if line.ms is not None]
-        if own:
-            return sum(own) / len(own)
         if len(some) < 3:
             return None
-        return 1e3 * (some[-1].at_s - some[0].at_s) / ((len(some) - 1) * self.program.every)
+        first_s, last_s = some[0].at_s, some[-1].at_s
+        own = [line.ms for line in some[1:] if line.ms is not None]
+        by_lines = 1e3 * (last_s - first_s) / ((len(some) - 1) * self.program.every)
+        return LoggedStep(sum(own) / len(own) if own else by_lines, first_s, last_s)
 
 
 class AbsentError(Exception):
@@ -237,23 +246,6 @@ def recorded(run: Run, seconds: int, path: Path) -> tuple[Any, float, float]:
     return ((done.stderr or done.stdout).strip().splitlines() or ["nothing"])[-1], began, ended
 
 
-def step_ms(path: Path, since_s: float, until_s: float) -> float | None:
-    """Mean step of the recorded steps of one rank that ended between these moments."""
-    ends: dict[int, list[int]] = {}
-    if not path.exists():
-        return None
-    with RecordingReader(str(path)) as reader:
-        for located in reader.frames():
-            frame = decode(located.data)
-            if frame.kind == FrameKind.STEPS:
-                columns = unpack_columns(frame.payload, ("rank", "end_ns"))
-                for rank, end_ns in zip(columns["rank"].tolist(), columns["end_ns"].tolist(), strict=True):
-                    if since_s <= end_ns / 1e9 <= until_s:  # both are the host's monotonic clock
-                        ends.setdefault(rank, []).append(end_ns)
-    some = sorted(next(iter(ends.values()), []))
-    return (some[-1] - some[0]) / 1e6 / (len(some) - 1) if len(some) > 2 else None
-
-
 def above_info(document: Any) -> list[Any]:
     """Findings that ask for something."""
     return [finding for finding in document["findings"] if finding["severity"] != "info"]
@@ -314,20 +306,25 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
     wrong: list[str] = []
     faulty: dict[str, Any] = {}
     fault_ms: dict[str, float | None] = {}
+    held_back: dict[str, float | None] = {}  # by a CPU limit: share of the kernel's periods
     with running(program, strangers, python) as run:
         pids = wait_until_training(run)
         attached_s = time.monotonic()
         first_s, sentence = first_sentence(run)
         healthy, began, ended = recorded(run, program.seconds, keep / f"{name}_healthy.tuirec")
         span = (began + EDGE_S, ended - EDGE_S)
-        theirs, ours = run.step_ms(*span), None
+        logged, ours = run.step_ms(*span), None
+        theirs = logged.ms if logged is not None else None
+        compared = (logged.first_s, logged.last_s) if logged is not None else span
         if not isinstance(healthy, str):
-            ours = step_ms(keep / f"{name}_healthy.tuirec", *span)
+            ours = step_ms(keep / f"{name}_healthy.tuirec", *compared)
         victim = pids.get(VICTIM, next(iter(pids.values())))
         for fault in program.disturbances:
             with DISTURBANCES[fault]({**pids, VICTIM: victim}):
                 path = keep / f"{name}_{fault}.tuirec"
+                before = counters(victim)
                 faulty[fault], fault_began, fault_ended = recorded(run, program.seconds, path)
+                held_back[fault] = throttled_share(before, counters(victim)) if fault == "limit" else None
             fault_ms[fault] = step_ms(path, fault_began + EDGE_S, fault_ended - EDGE_S)
         if not run.alive():
             wrong.append(f"it ended: {run.last_words()}")
@@ -336,7 +333,8 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
         "sentence": sentence, "attached": "no",
         "step ours / log, ms": f"— / {_ms(theirs)}", "healthy": told(healthy),
         "under the fault": ". ".join(
-            f"{fault} ({_ms(fault_ms[fault])} ms): {told(one, program.expected)}" for fault, one in faulty.items()
+            f"{fault} ({_ms(fault_ms[fault])} ms{_held(held_back[fault])}): {told(one, program.expected)}"
+            for fault, one in faulty.items()
         ),
         "log with us = alone": "no log",
     }  # fmt: skip
@@ -354,6 +352,8 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
         for fault, document in faulty.items():
             ms = fault_ms[fault]
             is_felt = ours is None or ms is None or ms / ours - 1 > LEAST_EFFECT
+            share = held_back[fault]
+            is_felt = is_felt and (share is None or share >= MIN_THROTTLED)
             wrong += [f"{fault}: {one}" for one in judged_faulty(program, document, is_felt=is_felt)]
     is_open = all(one.endswith(UNDECIDED) for one in wrong)
     row["right"] = (
@@ -392,6 +392,21 @@ def judged_faulty(program: Program, faulty: Any, *, is_felt: bool) -> list[str]:
     if named != set(guilty):
         return [f"ranks {sorted(named)} named, not {list(guilty)}"]
     return [] if said[0] is found[0] else [f"said after {said[0]['id']}"]
+
+
+def throttled_share(before: dict[str, float], after: dict[str, float]) -> float | None:
+    """Of the periods of a CPU limit meanwhile, those in which the kernel held the process back; None without any.
+
+    Beside others that leave it less than its limit a process never reaches it: then there is no fault to be found.
+    """
+    periods, throttled = (
+        after.get(name, 0.0) - before.get(name, 0.0) for name in ("cpu_periods", "throttled_periods")
+    )
+    return throttled / periods if before and after and periods > 0 else None
+
+
+def _held(share: float | None) -> str:
+    return "" if share is None else f", held back in {100 * share:.0f} % of the periods"
 
 
 def _ms(value: float | None) -> str:
