@@ -618,3 +618,82 @@ def test_all_trainings_are_found_with_what_means_each(machine: Machine) -> None:
     assert [2, 2] == [len(training.ranks) for training in listed]
     assert [(100,), (200,)] == [training.pids for training in listed]
     assert 1 == num_unreadable
+
+
+RAY_WORKER = ["ray::RayTrainWorker"]
+HERE, HEAD, OTHER = b"0A000005", b"0A000001", b"0A000006"
+Sockets = dict[int, list[list[bytes]]]
+
+
+def connected(sockets: Sockets, one: int, other: int, port: int) -> None:
+    """Two processes of this machine hold the ends of a connection."""
+    here, there = b"%s:%04X" % (HERE, port), b"%s:%04X" % (b"0" * 16 + b"FFFF0000" + HERE, 29500)
+    sockets.setdefault(one, []).append([b"0:", here, there, b"01"])
+    sockets.setdefault(other, []).append([b"0:", there, here, b"01"])
+
+
+def reaching(sockets: Sockets, pid: int, address: bytes, port: int) -> None:
+    """A process is connected to another machine."""
+    local = b"%s:%04X" % (HERE, 30000 + pid)
+    sockets.setdefault(pid, []).append([b"0:", local, b"%s:%04X" % (address, port), b"01"])
+
+
+@pytest.fixture
+def sockets(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Sockets:
+    """Two Ray trainings below one raylet: all of them know the cluster's head, the ranks of each know each other."""
+    held: Sockets = {}
+    monkeypatch.setattr(candidates, "_tcp_sockets", lambda pid: iter(held.get(pid, [])))
+    machine.add(50, 1, ["/ray/raylet"], torch=False, comm="raylet")
+    for pid in (100, 101, 200, 201):
+        machine.add(pid, 50, RAY_WORKER, threads=GLOO)
+        reaching(held, pid, HEAD, 6379)
+    reaching(held, 50, HEAD, 6379)
+    return held
+
+
+def test_two_ray_trainings_on_one_node_are_two(machine: Machine, sockets: Sockets) -> None:
+    """By the connections of their ranks: one raylet is the parent of all."""
+    connected(sockets, 101, 100, 40001)
+    connected(sockets, 201, 200, 40002)
+    with pytest.raises(TuiadvisorError, match="2 trainings run here") as refused:
+        find_ranks()
+    assert "(--pid 100 101)" in str(refused.value)
+    with pytest.raises(TuiadvisorError, match="2 trainings run below it"):
+        find_ranks([50])
+    assert [100, 101] == sorted(process.pid for process in find_ranks([100, 101]))
+
+
+def test_ranks_whose_rendezvous_is_on_another_node_belong_together(
+    machine: Machine, sockets: Sockets
+) -> None:
+    """They are connected to the same place there; that all know the cluster's head tells nothing."""
+    for pid, port in ((100, 5001), (101, 5001), (200, 5002), (201, 5002)):
+        reaching(sockets, pid, OTHER, port)
+    listed, _ = trainings()
+    assert [(100, 101), (200, 201)] == sorted(training.pids for training in listed)
+
+
+def test_one_ray_training_stays_one(machine: Machine, sockets: Sockets) -> None:
+    """Through its first rank, and where the sockets of any cannot be seen."""
+    for number, pid in enumerate((101, 200, 201)):
+        connected(sockets, pid, 100, 40001 + number)
+    assert 4 == len(find_ranks())
+    for pid in (101, 200, 201):
+        sockets[pid] = sockets[pid][:1]
+    sockets[100] = []
+    assert 4 == len(find_ranks())
+
+
+def test_a_second_ray_training_does_not_join_the_one_that_is_watched(
+    machine: Machine, sockets: Sockets
+) -> None:
+    """It starts later below the same raylet; a new rank of the first one does join."""
+    connected(sockets, 101, 100, 40001)
+    machine.remove(200, 201)
+    finder = RankFinder((50,))
+    assert [100, 101] == sorted(process.pid for process in finder.first())
+    for pid, other in ((200, 201), (102, 100)):
+        machine.add(pid, 50, RAY_WORKER, threads=GLOO)
+        connected(sockets, pid, other, 40000 + pid)
+    machine.add(201, 50, RAY_WORKER, threads=GLOO)
+    assert [102] == [process.pid for process in finder.again()]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
+from tuiadvisor.agent.ray_trainings import RAYLET, apart, ends_of
 from tuiadvisor.log import Logger
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class Scanner:
         self._workers: set[tuple[int, int]] = set()
         self._said: set[tuple[int, int]] = set()  # that they are no ranks
         self._candidates: dict[int, Candidate] = {}
+        self.mates: dict[int, frozenset[int]] = {}  # workers of Ray that were told apart, by process
         self._joined: dict[Life, Candidate] = {}  # those whose training their connections have told
 
     def scan(self) -> None:
@@ -132,6 +134,7 @@ class Scanner:
                 self._candidates[found.pid] = candidate
         present = {(found.pid, found.start_ticks) for found in self.table.values()}
         self._join()
+        self._part()
         self._workers &= present
         self._said &= present
 
@@ -152,6 +155,23 @@ class Scanner:
                 )
             if found is not None:
                 self._joined[one.life] = self._candidates[pid] = found
+
+    def _part(self) -> None:
+        """Workers below one raylet that are of several trainings; their parent alone says nothing."""
+        self.mates = {}
+        below: dict[int, list[Candidate]] = {}
+        for one in self._candidates.values():
+            parent = self.table.get(one.ppid)
+            if one.source == "threads" and not one.master and parent is not None and parent.comm == RAYLET:
+                below.setdefault(one.ppid, []).append(one)
+        for raylet, workers in below.items():
+            if len(workers) > 1:
+                ends = {one.pid: ends_of(_tcp_sockets(one.pid)) for one in workers}
+                groups = apart(ends, ends_of(_tcp_sockets(raylet)))
+                for group in groups if len(groups) > 1 else ():
+                    self.mates |= dict.fromkeys(group, group)
+                    job = f"parent {raylet}, with process {min(group)}"
+                    self._candidates |= {pid: replace(self._candidates[pid], job=job) for pid in group}
 
     def ranks(self) -> list[Candidate]:
         """The candidates that are ranks: the topmost of each, without launchers and workers."""

@@ -160,6 +160,9 @@ class RankFinder:
             return False
         if self._users.get((candidate.pid, candidate.start_ticks)) == candidate.uid:
             return True  # it has replaced itself by exec
+        mates = self._scanner.mates.get(candidate.pid)
+        if mates is not None and not mates.intersection(pid for pid, _ in self._users):
+            return False  # of another training below the same raylet
         if self.pids:
             return any(self._launched(pid) for pid in family(candidate.pid, self._scanner.table))
         return candidate.training in self._trainings or self._launched(candidate.ppid)
