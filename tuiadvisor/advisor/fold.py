@@ -271,7 +271,7 @@ class Advisor:
     def view_of_stretch(self, steps: tuple[int, int]) -> RunView:
         """As `view_of` for who looks at a stretch: its trend, too, and nothing of what ranks do at this moment."""
         view, table = self._view(steps), self.steps_of_job(*steps)
-        ranks = tuple(replace(row, now="") for row in view.ranks)
+        ranks = tuple(replace(row, now="", so_far=()) for row in view.ranks)
         if table is None:
             return replace(view, ranks=ranks)
         return replace(view, ranks=ranks, trend=of_steps(table[0], steps, view.trend.marks))

@@ -21,6 +21,7 @@ from tuiadvisor.agent.info import ProbeInfo, parse_info
 from tuiadvisor.agent.ownfolder import new_session, present_session
 from tuiadvisor.agent.payload import PRIVATE_NAME, attach_code, detach_code, write_bundle, write_native
 from tuiadvisor.agent.session import LEASE_NS, RingSession, mapped_rings
+from tuiadvisor.agent.step_under_way import StepUnderWay
 from tuiadvisor.agent.stepless import Stepless
 from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
 from tuiadvisor.agent.training_thread import StandingThread, TrainingThread
@@ -224,6 +225,7 @@ class RankLink:
         self.clock = OUR_CLOCK  # until it is attached to
         self.standing = StandingThread()
         self.stepless = Stepless(process.pid)
+        self.under_way = StepUnderWay()
         self.training_thread = TrainingThread()
         self.assumed_rank: int | None = None  # of a training that is not distributed
         self.detach_reason: int | None = None
@@ -454,6 +456,7 @@ class RankLink:
         if state == ring_file.STATE_LIVE:
             self.state, self.detail = RankState.LIVE, self.session.place_note if self.session else ""
             self.stepless.look(reader, self.info, now_ns, self.clock.to_rank(now_ns))
+            self.under_way.look(*reader.now())
         elif state == ring_file.STATE_EMPTY and now_ns >= self._retry_at_ns:
             self._retry_at_ns = now_ns + RETRY_NS
             self._share_if_late(now_ns)

@@ -70,20 +70,21 @@ def status_of(link: RankLink) -> dict[str, object]:
     phase, since_ns, step = reader.now()
     since_ns = link.clock.to_us(since_ns)
     why = link.stepless.of_rank(link.rank)
+    now_ns = time.monotonic_ns()
+    so_far = link.under_way.so_far_ms(link.clock.to_rank(now_ns)) if link.state == RankState.LIVE else {}
     # A fresh ring is all zeros: no clock, no phase.
     is_inside = link.state == RankState.LIVE and 0 <= phase < len(PHASES) and since_ns > 0
     return {
         **status,
         "phase": PHASES[phase] if is_inside else None,
         "phase_since_ns": _bounded(since_ns) if is_inside else None,
-        "thread": link.standing.state(link.process.pid, since_ns, time.monotonic_ns(), link.thread)
-        if is_inside
-        else None,
+        "thread": link.standing.state(link.process.pid, since_ns, now_ns, link.thread) if is_inside else None,
         "step": _bounded(step) if reader.get_u64(ring_file.OFFSET_CLOCKS) else None,
         "lost_steps": reader.num_lost_steps,
         "lost_events": reader.num_lost_events,
         "hooks_disabled": reader.get_u64(ring_file.OFFSET_DISABLED).bit_count(),
         "errors": _bounded(reader.get_u64(ring_file.OFFSET_ERRORS)),
+        **({"so_far_ms": so_far} if so_far else {}),  # of a long step alone
         **({"no_step": why} if why and link.state == RankState.LIVE else {}),  # said only where it is so
     }
 

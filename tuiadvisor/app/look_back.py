@@ -69,7 +69,7 @@ class Lookback:
             return advisor.view()
         self.is_drawn = True
         view = advisor.view_at(self.step)
-        return replace(view, ranks=tuple(replace(row, now="") for row in view.ranks))
+        return replace(view, ranks=tuple(replace(row, now="", so_far=()) for row in view.ranks))
 
     def state(self, advisor: Advisor) -> PastState | None:
         """Where one looks; None at the live edge."""

@@ -37,6 +37,7 @@ _LEFT_OUT = {
     "partial": "not seen whole",
 }
 
+SEEN_S = 0.1  # a look of the agent: shorter times of a step under way are chance
 PHASE_NAMES = {phase.name: phase.label for phase in phases.TABLE}
 
 
@@ -49,6 +50,14 @@ def activity(now: str) -> str:
     """What a rank is doing, its phase in words: 'data_wait 3.1 s' is 'data wait 3.1 s'."""
     first, blank, rest = now.partition(" ")
     return f"{PHASE_NAMES.get(first, first)}{blank}{rest}"
+
+
+def so_far(phases: Sequence[tuple[str, float]]) -> str:
+    """Phases of the step under way: 'forward 12.3 s, data wait 3.1 s'; those that a look cannot tell apart left out."""
+    shown = [
+        f"{PHASE_NAMES.get(name, name)} {spent_s:.1f} s" for name, spent_s in phases if spent_s >= SEEN_S
+    ]
+    return ", ".join(shown)
 
 
 def significant(value: float) -> str:

@@ -210,6 +210,7 @@ class RankRow:
     is_culprit: bool
     lateness_levels: bytes  # one byte a recent step: 0 in time .. 7 very late, 255 unknown; oldest first
     device: DeviceView | None = None
+    so_far: tuple[tuple[str, float], ...] = ()  # seconds by phase of a long step under way, longest first
     phase_levels: bytes = (
         b""  # one byte a phase of PHASES: how much longer than its peers, scaled like lateness
     )

@@ -224,6 +224,7 @@ def _row(
         state=facts.state if facts else "live",
         state_detail=(facts.detail or facts.no_step) if facts else "",
         now=_now(facts),
+        so_far=_so_far(facts),
         last_step=last_step,
         step_s=step_s,
         shares=share,
@@ -241,6 +242,12 @@ def _row(
         phase_levels=phases,
         is_outlier=is_culprit or is_late or (facts is not None and facts.state in odd),
     )
+
+
+def _so_far(facts: RankFacts | None) -> tuple[tuple[str, float], ...]:
+    if facts is None or facts.state != "live":
+        return ()
+    return tuple(sorted(facts.so_far_s.items(), key=lambda one: (-one[1], one[0])))
 
 
 def _now(facts: RankFacts | None) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_STARTS: Final = 64
 _COUNTS: Final = ("lost_steps", "lost_events", "hooks_disabled")
 _PHASES: Final = frozenset(PHASES)
+MAX_SO_FAR_MS: Final = 10**9  # eleven days
 _STATES: Final = frozenset(state.name.lower() for state in RankState)
 _TEXTS: Final = (
     "python",
@@ -50,6 +51,7 @@ class RankFacts:
     no_step: str = ""  # why it makes no steps, or none that can be told; what was said last while it was live
     phase: str | None = None
     phase_for_s: float | None = None
+    so_far_s: dict[str, float] = field(default_factory=dict)  # of a long step under way, by phase
     step: int | None = None
     lost_steps: int = 0
     lost_events: int = 0
@@ -106,6 +108,7 @@ class RankFacts:
         phase, since_ns = entry.get("phase"), integer(entry, "phase_since_ns")
         self.phase = phase if isinstance(phase, str) and phase in _PHASES else None
         self.phase_for_s = None
+        self.so_far_s = _so_far(entry)
         if now_ns is not None and since_ns is not None and 0 < since_ns <= now_ns:
             self.phase_for_s = (now_ns - since_ns) / 1e9
         if "step" in entry and (step := integer(entry, "step")) is not None:
@@ -126,3 +129,13 @@ class RankFacts:
         if isinstance(state, str) and state in _STATES:
             self.state = state
             self.detail = (text(entry, "detail") or "") if "detail" in entry else ""
+
+
+def _so_far(entry: Payload) -> dict[str, float]:
+    """Seconds by phase, as far as they can be true."""
+    told = entry.get("so_far_ms")
+    return {
+        name: value / 1000
+        for name, value in (told.items() if isinstance(told, dict) else ())
+        if name in _PHASES and type(value) is int and 0 <= value < MAX_SO_FAR_MS
+    }

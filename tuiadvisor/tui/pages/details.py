@@ -158,6 +158,7 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
         line((f"rank {rank.rank}", "strong"), "  ", (glyph, role), ("  " + place, "dim")),
         *(line((text, role)) for text in wrap(rank.state_detail, width)),
         *([line(("now in ", "dim"), text_of.activity(rank.now))] if rank.now else []),
+        *([line(("its step so far ", "dim"), text_of.so_far(rank.so_far))] if rank.so_far else []),
         *[each for each in sections.culprits(view, width, 99) if each.target == ("rank", str(rank.rank))],
         BLANK,
         *(card_lines(card, width) if (card := card_of(view, rank.rank)) is not None else []),
