@@ -100,6 +100,24 @@ def test_an_exchange_is_not_blamed_while_a_rank_is_stopped_in_it_too() -> None:
     assert "rank 2 is stopped again and again, also inside the exchange" in exchange.message
 
 
+def test_an_exchange_is_not_blamed_while_a_rank_lacks_a_core_in_it_too() -> None:
+    """As under FSDP with one rank at a lower priority: its threads want that core inside the exchange as well."""
+    job = JOB.with_faults(Fault("forward", (2,), 9 * MS), Fault("comm", (0, 1, 2, 3), 30 * MS))
+    view = seen(job, {**QUIET, 2: 0.35}, {}, {})
+    assert [("straggler", (2,), "host")] == above_info(view)
+    exchange = next(finding for finding in view.findings if finding.id == "communication_bound")
+    assert (
+        "rank 2 is without a core much longer than the others, also inside the exchange" in exchange.message
+    )
+
+
+def test_an_exchange_is_blamed_beside_a_rank_that_lacks_a_core_now_and_then() -> None:
+    """Nor is it where all lack one alike."""
+    job = JOB.with_faults(Fault("forward", (2,), 9 * MS), Fault("comm", (0, 1, 2, 3), 30 * MS))
+    for waits in ({**QUIET, 2: 0.15}, dict.fromkeys(range(4), 0.08)):
+        assert "communication_bound" == above_info(seen(job, waits, {}, {}))[0][0]
+
+
 def test_one_look_that_finds_a_rank_stopped_is_chance() -> None:
     """And so is one of a rank that is not late."""
     job = JOB.with_faults(Fault("forward", (2,), 9 * MS))

@@ -17,13 +17,21 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.cause import Values
     from tuiadvisor.causes.facts import Facts
     from tuiadvisor.metrics.diagnosis import Diagnosis
+    from tuiadvisor.metrics.lateness.late_phase import Cause as LateCause
     from tuiadvisor.metrics.series.what_if import Gain
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.run_view import Finding, RunView
 
 MIN_CUT: Final = 0.9  # of the exposed time: where nearly all of it could be hidden, no limit is worth a word
-# What keeps a rank from its core for milliseconds wherever it is; waiting for a core is the host's (crowd_words).
-HOLDS_BACK: Final = {"stopped": "stopped again and again", "limit": "held back by a CPU limit"}
+# What keeps a rank from its core for milliseconds wherever it is; that all wait for one is the host's (crowd_words).
+HOLDS_BACK: Final = {
+    "stopped": "stopped again and again",
+    "limit": "held back by a CPU limit",
+    "core": "without a core much longer than the others",
+}
+MIN_CORE_WAIT: Final = (
+    0.2  # of the step, beyond the others: chosen, so much that its threads lack one in the exchange too
+)
 MIN_HELD_SHARE: Final = (
     0.05  # of the step that such ranks cost before the exchange: what makes them worth a warning
 )
@@ -86,8 +94,8 @@ def _hidden_by_compute(diagnosis: Diagnosis) -> Values:
 
 def _held_back(diagnosis: Diagnosis) -> Values:
     """Ranks that something outside stops do so inside the exchange too, which is then long on all."""
-    held = [entry for entry in diagnosis.stragglers if entry.cause.off_core in HOLDS_BACK]
     step_s = mean_or_none(diagnosis.steady_barrier.cycle_K)
+    held = [entry for entry in diagnosis.stragglers if _is_held(entry.cause, step_s or 0.0)]
     loss_s = sum(float(entry.late.loss_K.mean()) for entry in held)
     if not held or not step_s or loss_s < MIN_HELD_SHARE * step_s:
         return {"exchange_held_back": 0, "held_words": ""}
@@ -95,6 +103,13 @@ def _held_back(diagnosis: Diagnosis) -> Values:
     how = f"{'is' if len(ranks) == 1 else 'are'} {HOLDS_BACK[held[0].cause.off_core or '']}"
     words = f"; but {rank_words(ranks)} {how}, also inside the exchange, which is then long on all"
     return {"exchange_held_back": 1, "held_words": words}
+
+
+def _is_held(cause: LateCause, step_s: float) -> bool:
+    """Whether something outside keeps it from its core so long that it does in the exchange as well."""
+    if cause.off_core != "core":
+        return cause.off_core in HOLDS_BACK
+    return (cause.core_wait_s or 0.0) >= MIN_CORE_WAIT * step_s > 0
 
 
 def _hidden_by_buckets(view: ExchangeView, transfer_s: float | None) -> Values:
