@@ -2,8 +2,8 @@
 
 Run: python tests/benchmarks/surroundings.py [--only "LD_*"].  Each row is a training of two ranks under torchrun that
 is started in its surroundings, watched by `record` and left again: whether it ended with 0, whether its weights are
-bit for bit those of an unwatched twin in none of them, what `record` said, what is left in the ranks and on the
-machine. A row whose surroundings cannot be had here says so.
+bit for bit those of an unwatched twin in none of them, what `record` said, and what is left of us in its ranks and
+of its rings. A row whose surroundings cannot be had here says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kills import footprint
 from patience import PATIENCE_S, RECORD_FOR
-from soak import TUIADVISOR, is_equal_to_its_twin, rings
+from soak import TUIADVISOR, is_equal_to_its_twin
 from training import SCRIPT, end, launch, wait_for_ranks
 
 import tuiadvisor
@@ -38,6 +38,7 @@ from tuiadvisor.agent.discovery import RankProcess
 from tuiadvisor.agent.session import mapped_rings
 
 NUM_RANKS: Final = 2
+LOOK_S: Final = 0.05
 LIBRARIES: Final = ("/usr/lib", "/usr/local/lib", "/lib")
 Beside = Callable[[list[RankProcess]], "contextlib.AbstractContextManager[object]"]
 
@@ -158,22 +159,25 @@ SURROUNDINGS: Final = (
 )  # fmt: skip
 
 
-def record(training: subprocess.Popen[bytes], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Attach, see 20 steps, leave."""
-    arguments = [
-        "--pid",
-        str(training.pid),
-        "--steps",
-        "20",
-        "--for",
-        RECORD_FOR,
-        "-o",
-        str(folder / "run.tuirec"),
-    ]
-    return subprocess.run(
-        [*TUIADVISOR, "record", *arguments],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+def record(
+    training: subprocess.Popen[bytes], ranks: list[RankProcess], folder: Path
+) -> tuple[int, str, set[str]]:
+    """Attach, see 20 steps, leave: exit code, last line on standard error, the rings that the ranks mapped."""
+    arguments = ["--pid", str(training.pid), "--steps", "20", "--for", RECORD_FOR]
+    with (folder / "said").open("w+") as said:
+        process = subprocess.Popen(
+            [*TUIADVISOR, "record", *arguments, "-o", str(folder / "run.tuirec")],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+        )  # fmt: skip
+        mapped: set[str] = set()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while process.poll() is None and time.monotonic() < deadline_s:
+            mapped |= {path for rank in ranks for path, _ in mapped_rings(rank.pid)}
+            time.sleep(LOOK_S)
+        end(process)
+        said.seek(0)
+        lines = said.read().strip().splitlines()
+    return process.returncode, lines[-1] if lines else "", mapped
 
 
 def steps_in(recording: Path) -> int:
@@ -183,7 +187,7 @@ def steps_in(recording: Path) -> int:
 
 def row(surroundings: Surroundings, folder: Path) -> list[str]:
     """One training; its line of the table."""
-    stop, before = folder / "stop", rings()
+    stop = folder / "stop"
     arguments = [
         "--print-every",
         "0",
@@ -200,8 +204,9 @@ def row(surroundings: Surroundings, folder: Path) -> list[str]:
         ranks = wait_for_ranks(training, NUM_RANKS)
         held = [footprint(rank) for rank in ranks]
         with surroundings.beside(ranks) if surroundings.beside else contextlib.nullcontext():
-            done = record(training, folder)
-        left = [path for rank in ranks for path, _ in mapped_rings(rank.pid)] + sorted(rings() - before)
+            code_of_record, said, mapped = record(training, ranks, folder)
+        held_still = {path for rank in ranks for path, _ in mapped_rings(rank.pid)}
+        left = sorted(held_still | {path for path in mapped if Path(path).parent.exists()})
         grown = [
             (after[0] - first[0], after[1] - first[1])
             for first, after in zip(held, map(footprint, ranks), strict=True)
@@ -211,14 +216,13 @@ def row(surroundings: Surroundings, folder: Path) -> list[str]:
     finally:
         end(training)
     equal = "equal" if code == 0 and is_equal_to_its_twin(folder, NUM_RANKS) else "NOT EQUAL"
-    said = (done.stderr.strip().splitlines() or [""])[-1][:100]
     clean = "clean" if not left else f"LEFT {left}"
     more = "" if not any(map(any, grown)) else f", threads and descriptors {grown}"
     return [
         f"ended with {code}",
         equal,
         f"{steps_in(folder / 'run.tuirec')}",
-        f"exit {done.returncode}: {said}",
+        f"exit {code_of_record}: {said[:100]}",
         clean + more,
     ]
 
