@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, clean, crop, fit, length
 from tuiadvisor.tui.draw import bars
+from tuiadvisor.views.event import PAUSE_KINDS
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import StretchState
@@ -20,7 +21,6 @@ HEAD: Final = 8  # columns before it: what it is, the first step
 TAIL: Final = 10  # columns behind it: the newest step and its time
 # Letters double the colours; a finding's beginning is what one looks for, so it covers the others.
 GLYPHS: Final = {"checkpoint": "C", "eval": "E"}
-WORDS: Final = {"checkpoint": "checkpoint", "eval": "evaluation", "periodic": "pause", "irregular": "pause"}
 NUM_EVENTS: Final = 12
 
 
@@ -78,7 +78,7 @@ def _events(view: RunView, width: int) -> Line:
     """Return the newest events that fit, the oldest of them first."""
     known = [(step, clean(name)) for step, name in view.trend.marks]
     for pause in view.pauses:
-        what = WORDS.get(pause.kind, pause.kind)
+        what = PAUSE_KINDS.get(pause.kind, "pause")
         known += [(step, f"{what} {text_of.seconds(pause.length_s)}") for step in pause.steps[-NUM_EVENTS:]]
     said = [f"step {step:,} {name}" for step, name in sorted(known)[-NUM_EVENTS:]]
     if view.stall is not None:
