@@ -24,6 +24,7 @@ ALLOWED = {
     "tuiadvisor/loglimits.py": (),
     "tuiadvisor/loglines.py": ("tuiadvisor.loglimits", "tuiadvisor.errors", "platformdirs"),
     "tuiadvisor/shellword.py": (),
+    "tuiadvisor/small_file.py": ("tuiadvisor.errors",),
     "tuiadvisor/preferences.py": ("tuiadvisor.errors",),
     "tuiadvisor/views": (
         "tuiadvisor.views",
@@ -146,6 +147,7 @@ ALLOWED = {
         "tuiadvisor.errors",
         "tuiadvisor.events.MeasuredPeak",
         "tuiadvisor.shellword",
+        "tuiadvisor.small_file",
         "tuiadvisor.phases",
         "tuiadvisor_rules",
     ),
@@ -174,6 +176,7 @@ ALLOWED = {
             "tuiadvisor.preferences",
         ),
         *("tuiadvisor.ownpython", "tuiadvisor.shellword", "tuiadvisor.__version__", "tuiadvisor_rules"),
+        "tuiadvisor.small_file",
         *("tuiadvisor.metrics.steps", "tuiadvisor.metrics.traces", "numpy"),
         *("aiohttp", "orjson", "platformdirs", "textual", "textual_serve"),
     ),

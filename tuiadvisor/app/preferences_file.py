@@ -16,6 +16,7 @@ from platformdirs import user_config_path
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.preferences import AlertRules, Preferences, alert_rules, parsed, toml
+from tuiadvisor.small_file import read_small
 
 MAX_BYTES: Final = 64 << 10
 _held: list[Preferences] = [Preferences()]
@@ -71,14 +72,9 @@ def read(file: Path) -> Preferences:
     try:
         if not file.exists():
             return Preferences()
-        if not file.is_file():
-            raise TuiadvisorError(f"{file}: is no file; move it away to begin anew")
-        with file.open("rb") as opened:
-            raw = opened.read(MAX_BYTES + 1)
     except OSError as error:
         raise FailureError(f"{file}: cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_BYTES:
-        raise TuiadvisorError(f"{file}: larger than {MAX_BYTES >> 10} KiB; are these preferences?")
+    raw = read_small(file, MAX_BYTES, "move it away to begin anew")
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:

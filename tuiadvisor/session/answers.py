@@ -11,7 +11,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.small_file import read_small
 from tuiadvisor_rules.condition import nearest
 
 if TYPE_CHECKING:
@@ -28,12 +29,7 @@ WORDS: Final = {"y": "yes", "n": "no", "true": "yes", "false": "no", "yes": "yes
 def read_answers(path: str | Path, questions: tuple[Question, ...]) -> dict[str, str | float]:
     """A TOML or JSON file of id = answer."""
     where = Path(path)
-    try:
-        raw = where.read_bytes()
-    except OSError as error:
-        raise TuiadvisorError(f"{where}: cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_FILE_BYTES:
-        raise TuiadvisorError(f"{where}: {len(raw)} bytes exceed {MAX_FILE_BYTES}")
+    raw = read_small(where, MAX_FILE_BYTES, "are these answers?")
     try:
         table = json.loads(raw) if where.suffix == ".json" else tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as error:
@@ -89,12 +85,7 @@ def read_saved(path: Path) -> object:
     """What an earlier session saved; None when there is none yet."""
     if not path.exists():
         return None
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise FailureError(f"{path}: cannot be read: {error.strerror}") from error
-    if len(raw) > 16 * MAX_FILE_BYTES:
-        raise TuiadvisorError(f"{path}: {len(raw)} bytes are too many for a session")
+    raw = read_small(path, 16 * MAX_FILE_BYTES, "move it away or name another session")
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.small_file import read_small
 from tuiadvisor_rules.condition import nearest
 
 if TYPE_CHECKING:
@@ -103,12 +104,7 @@ def read_intent(path: str | Path) -> Intent:
     where = Path(path)
     if not where.exists():
         return Intent()
-    try:
-        raw = where.read_bytes()
-    except OSError as error:
-        raise FailureError(f"{where}: cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_FILE_BYTES:
-        raise TuiadvisorError(f"{where}: {len(raw)} bytes exceed {MAX_FILE_BYTES}: is this an intent file?")
+    raw = read_small(where, MAX_FILE_BYTES, "is this an intent file?")
     try:
         table = tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is only a ValueError

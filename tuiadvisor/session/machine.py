@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tuiadvisor.errors import FailureError, TuiadvisorError
 from tuiadvisor.events import MeasuredPeak
+from tuiadvisor.small_file import read_small
 
 FILE_NAME: Final = ".tuiadvisor-machine.json"
 MAX_FILE_BYTES: Final = 16 << 20
@@ -119,13 +120,7 @@ def _entries(where: Path) -> list[dict[str, Any]]:
     if not where.exists():
         return []
     again = "delete it and import again: tuiadvisor import nccl-tests FILE --save"
-    try:
-        with where.open("rb") as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise FailureError(f"{where}: cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_FILE_BYTES:
-        raise TuiadvisorError(f"{where}: exceeds {MAX_FILE_BYTES >> 20} MiB; {again}")
+    raw = read_small(where, MAX_FILE_BYTES, again)
     try:
         table = json.loads(raw)
     except (ValueError, RecursionError) as error:

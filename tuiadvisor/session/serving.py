@@ -16,6 +16,7 @@ from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.session.markdown import UNKNOWN, plain, stage_lines
 from tuiadvisor.session.material import Item
 from tuiadvisor.session.stages import PATTERNS, TITLES, Stage
+from tuiadvisor.small_file import read_small
 from tuiadvisor_rules.loader import DECISIONS, LAYERS, LEVELS, RISKS
 from tuiadvisor_rules.message import seconds
 
@@ -148,13 +149,9 @@ def serving_json(session: Served) -> dict[str, Any]:
 
 def _read(path: Path) -> _Page:
     again = f"save it by tuiadvisor import serving URL|FILE -o {path.name}"
+    raw = read_small(path, MAX_FILE_BYTES, again)
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise TuiadvisorError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        table = json.loads(raw) if len(raw) <= MAX_FILE_BYTES else None
+        table = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise TuiadvisorError(f"{path}: not JSON; {again}") from error
     if not isinstance(table, dict) or table.get("kind") != "serving" or table.get("schema") != 1:
