@@ -102,8 +102,8 @@ def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
     return np.flatnonzero(typical_R <= reference), reference
 
 
-def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[Ints, Floats, Bools]:
-    """Rows that may be late, every row's typical excess, and in which steps each was late.
+def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[Ints, Bools]:
+    """Rows that may be late, and in which steps each row was late.
 
     past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too, but
     noise may have grown since, on all ranks alike.
@@ -134,7 +134,7 @@ def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[
     often = _late_more_often(hit_RK, peers)
     peers = np.setdiff1d(peers, np.flatnonzero(often))
     rows = np.flatnonzero((excess_R > limit_R) | often)
-    return rows[~np.isin(rows, peers)], excess_R, np.asarray(hit_RK)
+    return rows[~np.isin(rows, peers)], np.asarray(hit_RK)
 
 
 def _late_more_often(hit_RK: Bools, peers: Ints) -> Bools:
@@ -348,19 +348,17 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
         return (), nothing
     whole_RK = deviations(work_RK)
     deviation_RK, past_RK = whole_RK[:, regime.start :], whole_RK[:, : regime.start]
-    rows, excess_R, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:])
+    rows, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:])
     stall_RK, times = _stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
     is_rare_R = np.asarray(stall_RK.any(axis=1))
     rows = np.union1d(rows, np.flatnonzero(is_rare_R))
     hit_RK = np.where(is_rare_R[:, None], stall_RK, hit_RK)
-    # Two ranks deviate from their own middle, each by half of what is between them.
-    apart_RK = deviation_RK * (2.0 if work.shape[0] == 2 else 1.0)
-    excess_RK = apart_RK - (medians(apart_RK, 1) - excess_R)[:, None]
     while rows.size:
-        cured = _all_cured(work, rows, excess_RK, stall_RK, is_rare_R)
+        excess_CK = _beyond_peers(work, rows)
+        cured = _all_cured(work, rows, excess_CK, stall_RK, is_rare_R)
         loss_K, parts = shared_loss(work, rows, cured)
-        worth = _worth(cycle, parts, excess_RK[rows], is_rare_R[rows])
+        worth = _worth(cycle, parts, excess_CK, is_rare_R[rows])
         if worth.all():
             break
         rows = rows[worth]  # the fewer are named, the more peers stand for what is normal
@@ -378,7 +376,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     late = [
         _late(
             int(row),
-            excess_RK[row],
+            excess_CK[index],
             hit_RK[row],
             parts[index],
             gains[index],
@@ -394,7 +392,13 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     return tuple(late), loss_K
 
 
-def _all_cured(work: Floats, rows: Ints, excess_RK: Floats, stall_RK: Bools, is_rare_R: Bools) -> Floats:
+def _beyond_peers(work_RK: Floats, rows: Ints) -> Floats:
+    """Work of the late rows beyond the middle of the others: of three ranks a late one moves the middle of all."""
+    peers = np.setdiff1d(np.arange(work_RK.shape[0]), rows)
+    return np.asarray(work_RK[rows] - medians(work_RK[peers], 0))
+
+
+def _all_cured(work: Floats, rows: Ints, excess_CK: Floats, stall_RK: Bools, is_rare_R: Bools) -> Floats:
     """The work of these rows if none was late: in rare stalls that of the peers, else its own without the excess."""
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
     noise_s = median(row_mad_sigma(work[peers[:MAX_PEERS]]))
@@ -402,7 +406,7 @@ def _all_cured(work: Floats, rows: Ints, excess_RK: Floats, stall_RK: Bools, is_
         [
             np.where(stall_RK[row], medians(work[peers], 0), work[row])
             if is_rare_R[row]
-            else _cured(work[row], excess_RK[row], work[peers], noise_s)
-            for row in rows
+            else _cured(work[row], excess_CK[index], work[peers], noise_s)
+            for index, row in enumerate(rows)
         ]
     )
