@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .host import Host
 
 STAY_OUT = -1
+MAX_AWAITED = 4  # modules at once
+MAX_PASSED = 8  # backwards: a module that none of them was of will have none
 SEEN = 1 << phases.FORWARD | 1 << phases.EVAL  # by the forward of a root
 
 
@@ -75,16 +77,50 @@ class Forwards:
             self.span.after_forward(begin_ns, end_ns)
 
 
-class PendingBarrier:
-    """What the last DDP forward left for the backward that follows it."""
+class Awaited:
+    """A DDP module whose forward has left gradients to exchange."""
 
-    __slots__ = ("arrival", "base_ns", "module", "ready_before")
+    __slots__ = ("base_ns", "module", "num_passed", "ready_before")
+
+    def __init__(self, module: Any, base_ns: int) -> None:
+        self.module = module
+        self.base_ns = base_ns
+        self.num_passed = 0  # backwards of others
+        self.ready_before: list[int] | None = None  # of the reducer, where that is asked
+
+    def looked(self) -> None:
+        """Keep what the reducer says of the backward before."""
+        self.ready_before = self.module.reducer.get_backward_stats()
+
+
+class PendingBarrier:
+    """What DDP's forwards left for the backwards that follow them: mostly one, of several modules several."""
+
+    __slots__ = ("arrival", "awaited")
 
     def __init__(self) -> None:
-        self.module: Any = None
-        self.base_ns = 0
+        self.awaited: list[Awaited] = []  # in the order of their first forwards
         self.arrival: Any = None  # the handle of what tells the device's arrival in this backward
-        self.ready_before: list[int] = []  # of the reducer, where that is asked
+
+    def add(self, module: Any, base_ns: int) -> None:
+        """A forward has ended. Of several modules it has to be seen whose backward it was, so their books are kept."""
+        for one in self.awaited:
+            if one.module is module:
+                one.base_ns = base_ns
+                return
+        self.awaited.append(Awaited(module, base_ns))
+        if len(self.awaited) > 1:
+            del self.awaited[:-MAX_AWAITED]
+            for one in self.awaited:
+                if one.ready_before is None:
+                    one.looked()
+
+    def passed(self, exchanged: list[Awaited]) -> None:
+        """A backward is over; who is still awaited is kept for a while, if it can be told from its books."""
+        kept = [one for one in self.awaited if one not in exchanged and one.ready_before is not None]
+        for one in kept:
+            one.num_passed += 1
+        self.awaited[:] = [one for one in kept if one.num_passed < MAX_PASSED]
 
     def remove(self) -> None:
         """Take out what was put into the backward's graph, as where the probe leaves in the middle of one."""
@@ -119,7 +155,7 @@ def _patch_ddp(probe: Host, ddp_class: Any, pending: PendingBarrier) -> None:
         # What decides in DDP itself, too: its mode says nothing of whether gradients are exchanged.
         if module.require_backward_grad_sync and forwards.is_grad_enabled():
             # prepare_for_backward, the reducer's time base, was the last thing forward did.
-            pending.module, pending.base_ns = module, end_ns
+            pending.add(module, end_ns)
             clock.alert(sc.BARRIER, True)
             if not probe.knows_ddp(module):
                 probe.found_ddp(module)
@@ -174,22 +210,25 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
         clock.alert(sc.BARRIER, False)
         is_asked = pending.arrival is not None
         pending.remove()
-        is_exchanged = _book_barrier(probe, pending, begin_ns, end_ns, is_asked=is_asked)
-        if is_exchanged or not is_asked:
-            pending.module = None
-        else:  # of another loss, or of a part of the model: the exchange is still to come
+        exchanged = _book_barrier(probe, pending, begin_ns, end_ns)
+        if (
+            is_asked and not exchanged
+        ):  # of another loss, or of a part of the model: the exchange is still to come
             clock.device.unasked()
+        pending.passed(exchanged)
+        if pending.awaited:
             clock.alert(sc.BARRIER, True)
 
     device_hook = probe.hook("device_barrier")
 
     def on_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         device = clock.device
-        if pending.module is not None and device_hook.active and device is not None and device.is_measuring:
+        if pending.awaited and device_hook.active and device is not None and device.is_measuring:
             pending.arrival = attempt(device_hook, ask, device, args, kwargs)
 
     def ask(device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        pending.ready_before = pending.module.reducer.get_backward_stats()
+        for one in pending.awaited:
+            one.looked()
         return device_barrier.ask(device_hook, device, args, kwargs)
 
     probe.registration(pending)
@@ -211,28 +250,31 @@ def _patch_backward(probe: Host, autograd: Any, pending: PendingBarrier) -> None
     )
 
 
-def _book_barrier(
-    probe: Host, pending: PendingBarrier, begin_ns: int, now: int, *, is_asked: bool = False
-) -> bool:
-    """Split the backward that ends now into compute and waiting for the all-reduce; False if it was not the one.
-
-    is_asked: whether all gradients became ready in it is looked at too.
-    """
+def _book_barrier(probe: Host, pending: PendingBarrier, begin_ns: int, now: int) -> list[Awaited]:
+    """Split the backward that ends now into compute and waiting for the all-reduces; the modules that it was of."""
+    exchanged: list[Awaited] = []
+    arrive, last, ready_of_last = 0, None, []
+    for one in pending.awaited:
+        ready = one.module.reducer.get_backward_stats()
+        at = one.base_ns + max(ready)
+        if not begin_ns <= at <= now:  # a graph without these parameters, or numbers of an earlier step
+            continue
+        if one.ready_before is not None and sum(map(eq, ready, one.ready_before)) > 1:
+            continue  # one may be equal by chance
+        exchanged.append(one)
+        if at >= arrive:
+            arrive, last, ready_of_last = at, one, ready
+    if last is None:
+        return exchanged
     clock = probe.clock
-    reducer = pending.module.reducer
-    ready = reducer.get_backward_stats()
-    arrive = pending.base_ns + max(ready)
-    if not begin_ns <= arrive <= now:  # a graph without these parameters, or numbers of an earlier step
-        return False
-    if is_asked and sum(map(eq, ready, pending.ready_before)) > 1:  # one may be equal by chance
-        return False
     clock.move(now - arrive, phases.BACKWARD, phases.COMM_EXPOSED)
     clock.said |= 1 << phases.COMM_EXPOSED
     probe.barrier.book(arrive, now)
     if clock.detail_flag:
-        layout = probe.buckets(pending.module, ready) if probe.bucket_hook.active else None
+        layout = probe.buckets(last.module, ready_of_last) if probe.bucket_hook.active else None
         if layout is not None and layout.first:
-            clock.later(clock.books.hide, max(ready) - max(ready[number] for number in layout.first))
-            moments = (pending.base_ns, begin_ns, now)
-            attempt(probe.bucket_hook, layout.tell, probe.ring.put_event, clock.step, ready, moments)
-    return True
+            hidden_ns = max(ready_of_last) - max(ready_of_last[number] for number in layout.first)
+            clock.later(clock.books.hide, hidden_ns)
+            moments = (last.base_ns, begin_ns, now)
+            attempt(probe.bucket_hook, layout.tell, probe.ring.put_event, clock.step, ready_of_last, moments)
+    return exchanged
