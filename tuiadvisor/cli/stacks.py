@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.agent import nccl_ras
 from tuiadvisor.agent.stacks import RankStacks, find_spy, stacks_of
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.options.rank_set import rank_set, said
@@ -61,10 +62,12 @@ def run(options: argparse.Namespace) -> int:
         if moving
         else stuck_calls([_place(one) for one in found if one.was_asked and one.rank is not None])
     )
+    ras = nccl_ras.ask_ranks([one.pid for one in found])
     if options.json:
-        print_document(_document(shown, calls, spy, stopped, moving=moving))
+        print_document(_document(shown, calls, spy, stopped, moving=moving) | {"nccl_ras": _ras(ras)})
     else:
-        print("\n".join(_lines(shown, calls, spy, stopped, moving=moving)))
+        said_by_nccl = [] if ras is None else [*ras.words(), *([f"unknown: {ras.why}"] if ras.why else [])]
+        print("\n".join([*said_by_nccl, *_lines(shown, calls, spy, stopped, moving=moving)]))
     return 0
 
 
@@ -111,6 +114,30 @@ def _document(
         ],
         "py_spy": spy,
         "unknown": [] if spy else [{"metric": "native frames", "why": NO_SPY}],
+    }
+
+
+def _ras(answer: nccl_ras.RasAnswer | None) -> dict[str, Any] | None:
+    """None: no rank of this machine has NCCL loaded."""
+    if answer is None:
+        return None
+    return {
+        "moving": answer.moved,
+        "behind": [
+            {
+                "communicator": one.communicator,
+                "size": one.size,
+                "collective": one.kind,
+                "most": one.most,
+                "ranks": one.ranks,
+            }
+            for one in answer.behind
+        ],
+        "silent": [
+            {"communicator": name, "size": size, "ranks": ranks} for name, size, ranks in answer.silent
+        ],
+        "words": answer.words(),
+        "why": answer.why or None,
     }
 
 
