@@ -138,6 +138,9 @@ def test_nothing_there_and_nothing_that_can_be_read(
     assert "nothing recognised" in said(capsys, "open", str(tmp_path))[2]
     os.mkfifo(tmp_path / "pipe")
     assert "not a regular file" in said(capsys, str(tmp_path / "pipe"))[2]
+    # A file whose first bytes cannot be read: nothing of this process is mapped at 0.
+    code, _, err = said(capsys, "/proc/self/mem")
+    assert (2, True) == (code, "cannot read /proc/self/mem" in err)
     (tmp_path / "a.csv").write_text(OPS)
     shutil.copy(tmp_path / "a.csv", tmp_path / "b.csv")
     code, _, err = said(capsys, str(tmp_path))
@@ -194,3 +197,14 @@ def test_a_trace_on_a_terminal_opens_its_screens(
     ((path, view),) = shown
     assert [2] == [one.rank for one in view.stragglers]
     assert ("traces.tuirec", False) == (path.name, path.parent.exists())
+
+
+def test_a_link_in_a_circle_hides_nothing_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was an error of the whole folder."""
+    folder = marked(tmp_path / "traces", 2)
+    (folder / "a.json").symlink_to("a.json")
+    code, out, err = said(capsys, "open", "--json", str(folder))
+    assert (0, 4) == (code, json.loads(out)["source"]["files"])
+    assert "PyTorch Profiler traces" in err

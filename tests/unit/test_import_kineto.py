@@ -670,3 +670,29 @@ def test_a_valid_trace_is_read_whatever_stands_where_it_is_cut(
     found, rest = batches_of(path)
     assert found == events
     assert {"schemaVersion": 1, **tail} == rest
+
+
+def test_traces_of_jobs_of_different_sizes_are_not_compared(tmp_path: Path) -> None:
+    """Rank 2 was late in its job; with a trace of another job among the others nobody is named, and it is said."""
+    job(tmp_path, 2, [0.0, 0.0, 0.0, 0.0])
+    assert [2] == culprits(tmp_path)
+    text = gzip.decompress((tmp_path / "rank3.json.gz").read_bytes())
+    (tmp_path / "rank3.json.gz").write_bytes(
+        gzip.compress(text.replace(b'"world_size": 4', b'"world_size": 8'))
+    )
+    document = kineto_document(tmp_path)
+    assert ([], None) == (document["stragglers"]["ranks"], document["run"]["world_size"])
+    assert "unknown late rank: traces of different jobs, of 4, 8 ranks" in kineto_summary(document)
+
+
+def test_a_world_beyond_any_job_is_not_believed(tmp_path: Path) -> None:
+    """Sixteen million ranks without a trace took 1.6 GB to list."""
+    trace(tmp_path / "rank0.json", [event("gemm", 1e9, 5.0)], 0, (1 << 24) - 1)
+    assert {"world_size": None, "missing_ranks": []} == kineto_document(tmp_path)["run"]
+
+
+def test_a_byte_order_mark_is_read_past(tmp_path: Path) -> None:
+    """As some shells put it before what they write."""
+    path = trace(tmp_path / "rank0.json", [event("gemm", 1e9, 5.0)] * 3, 0, 1)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert 3 == read_trace(path).num_events

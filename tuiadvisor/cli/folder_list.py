@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.cli.recognizing import ONE_FILE, RECORDING, WORDS, kind_of
 from tuiadvisor.errors import TuiadvisorError, one_line
+from tuiadvisor.importers.files import is_regular
 from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _size(file: os.DirEntry[str]) -> int:
 def _files(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return sorted((one for one in entries if one.is_file()), key=lambda one: one.name)
+            return sorted((one for one in entries if is_regular(one)), key=lambda one: one.name)
     except OSError:
         return []  # the folder that was named is read once more, and told, by whoever opens it
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import nsys
-from tuiadvisor.importers.files import MAX_FILES, opened
+from tuiadvisor.importers.files import MAX_FILES, is_regular, opened
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
 from tuiadvisor.stream.recording import FILE_MAGIC
@@ -153,7 +153,7 @@ def _is_table(head: bytes) -> bool:
 def _files(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_file())[:MAX_FILES]
+            names = sorted(entry.name for entry in entries if is_regular(entry))[:MAX_FILES]
     except OSError as error:
         raise TuiadvisorError(f"cannot open {folder}: {error.strerror}") from None
     return [folder / name for name in names]

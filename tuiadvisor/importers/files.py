@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES: Final = 8 << 30  # after decompression: beyond that it is no trace but a bomb
 MAX_WHOLE_BYTES: Final = 256 << 20  # for what must be parsed in one piece, ten times that in memory
 MAX_FILES: Final = 4096
+BOM: Final = b"\xef\xbb\xbf"  # as some editors and shells put before UTF-8
 GZIP_MAGIC: Final = b"\x1f\x8b"
 RANK_IN_NAME: Final = re.compile(r"rank[-_.]?(\d{1,8})(?!\d)", re.IGNORECASE)
 # Ranks of something smaller or larger than a process of the job.
@@ -45,11 +46,12 @@ def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[byt
     with raw:
         if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
             raise TuiadvisorError(f"{path} is not a regular file: name a file")
-        magic = raw.read(4)
-        raw.seek(0)
         if packed is not None:
             packed.append(raw)
+        magic = b""
         try:
+            magic = raw.read(4)
+            raw.seek(len(BOM) if magic.startswith(BOM) else 0)
             if magic.startswith(GZIP_MAGIC):
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     yield cast("IO[bytes]", unpacked)
@@ -81,7 +83,7 @@ def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     try:
         if folder.is_file():
             return [folder]
-        entries = sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
+        entries = sorted(entry.path for entry in os.scandir(folder) if is_regular(entry))
     except OSError as error:
         raise TuiadvisorError(f"cannot open {folder}: {error.strerror}; name a folder of traces") from None
     found = [Path(path) for path in entries if plain_name(path).endswith(suffixes)]
@@ -94,6 +96,14 @@ def listed(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
             f"{folder} has {len(found)} files, more than {MAX_FILES}: import a part of them"
         )
     return found
+
+
+def is_regular(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a file, or a link to one; a link that leads in a circle is none, and hides nothing beside it."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
 
 
 def plain_name(name: str) -> str:

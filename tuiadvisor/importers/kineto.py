@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Told = Callable[[FilePart], None]
 
 MAX_EVENTS: Final = 50_000_000
-MAX_RANK: Final = 1 << 24
+MAX_RANK: Final = 1 << 20  # ten times the largest job there was; ranks without a trace are listed
 MAX_STEPS: Final = 100_000
 MAX_KERNEL_NAMES: Final = 20_000  # of different names; those beyond are one
 MAX_NAME: Final = 160

@@ -60,20 +60,24 @@ def look_at(
         return replace(_measured(trace, times), work=None, name_of=None, kernel_names=())
 
     folder = read_kineto(path, measure, progress, with_work=True)
-    world = max((trace.world_size for trace in folder.traces if trace.world_size), default=None)
+    worlds = sorted({trace.world_size for trace in folder.traces if trace.world_size})
+    world = worlds[0] if len(worlds) == 1 else None
     counts = Counter(trace.rank for trace in folder.traces)
-    missing = _missing(folder, world)
-    found = _arrivals(folder, counts, world, missing)
+    missing = _missing(folder, world) if len(worlds) < 2 else []
+    found = _arrivals(folder, counts, world, missing) if len(worlds) < 2 else None
     rows = [_row(trace, times[trace.file], found, world) for trace in folder.traces]
     document = {
         "schema": 1,
         "source": {"kind": "kineto", "path": str(path), "files": len(folder.traces)},
         "run": {"world_size": world, "missing_ranks": missing},
         "per_rank": rows,
-        "stragglers": _stragglers(found, folder, missing),
+        "stragglers": _stragglers(found, folder, missing, worlds),
         "says": one_rank_says(rows, found is not None),
         "efficiency": trace_efficiency(folder.traces, world, measured),
-        "unknown": _unknown(folder, times, world, found, missing),
+        "unknown": [
+            *([{"metric": "late rank", "why": _of_jobs(worlds)}] if len(worlds) > 1 else []),
+            *_unknown(folder, times, world, found, missing),
+        ],
         "losses": [*folder.losses, *_losses(folder, counts, found)],
     }
     return Looked(folder, document, found, missing)
@@ -222,7 +226,15 @@ def _arrivals(
     return arrivals(calls, members, complete)
 
 
-def _stragglers(found: Arrivals | None, folder: TraceFolder, missing: list[int]) -> dict[str, Any]:
+def _of_jobs(worlds: list[int]) -> str:
+    return f"traces of different jobs, of {named(worlds)} ranks: not compared; name the folder of one job"
+
+
+def _stragglers(
+    found: Arrivals | None, folder: TraceFolder, missing: list[int], worlds: list[int]
+) -> dict[str, Any]:
+    if len(worlds) > 1:
+        return {"ranks": [], "late_rank_not_recorded": None, "because": _of_jobs(worlds)}
     if found is None and any(trace.host is not None for trace in folder.traces):
         because = "on the CPU: compute is operators, communication is calls from when their thread takes them"
         return {"ranks": [], "late_rank_not_recorded": None, "because": because}
