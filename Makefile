@@ -7,7 +7,7 @@ KINDS := not extended
 # The suite starts some thousand Pythons: where nothing may be kept compiled, each of them compiles us anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast coverage test-all steady frameworks gpu lint format package bundle docs release bench fuzz accuracy versus strangers native-check clean
+.PHONY: demo test test-fast coverage test-all steady frameworks gpu lint format package bundle docs release bench fuzz accuracy versus strangers native-check arm-check clean
 
 # torch first and pinned: anything that pulled it in later might choose a build with gigabytes of CUDA.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -125,6 +125,9 @@ fuzz: $(VENV)/.dev-installed  ## INPUTS hostile inputs at the decoders, then TIM
 
 native-check: $(VENV)/.dev-installed  ## the native core under ASan, UBSan and PYTHONMALLOC=debug, references over 100,000 steps, 1,000 attaches; ten minutes
 	$(BIN)/python tests/native_check.py
+
+arm-check: $(VENV)/.dev-installed  ## every way into a process inside an emulated aarch64 machine (qemu-system-aarch64, packages of Debian's); a quarter of an hour
+	$(BIN)/python tests/arm/check.py
 
 REPEAT ?= 1
 ONLY ?= *

@@ -203,8 +203,10 @@ class RingWriter:
         index = self.num_steps
         mark = index + 1
         offset = HEADER_BYTES + index % self.step_capacity * 240
-        end = closing(mark, _STEP_BODY.pack(mark, *slots)) if self.is_summed else mark
-        STEP_STRUCT.pack_into(self.map, offset, mark, *slots, end)
+        if self.is_summed:
+            self._put_summed(offset, mark, _STEP_BODY.pack(mark, *slots))
+        else:
+            STEP_STRUCT.pack_into(self.map, offset, mark, *slots, mark)
         self.num_steps = mark
         self.words[OFFSET_STEP_HEAD // 8] = mark
 
@@ -212,9 +214,16 @@ class RingWriter:
         """Append one event record, 7 integers. One writing thread, as for steps."""
         self.num_events = mark = self.num_events + 1
         offset = self._event_start + (mark - 1) % self.event_capacity * 80
-        end = closing(mark, _EVENT_BODY.pack(mark, kind, *slots)) if self.is_summed else mark
-        EVENT_STRUCT.pack_into(self.map, offset, mark, kind, *slots, end)
+        if self.is_summed:
+            self._put_summed(offset, mark, _EVENT_BODY.pack(mark, kind, *slots))
+        else:
+            EVENT_STRUCT.pack_into(self.map, offset, mark, kind, *slots, mark)
         self.words[OFFSET_EVENT_HEAD // 8] = mark
+
+    def _put_summed(self, offset: int, mark: int, body: bytes) -> None:
+        end = offset + len(body)
+        self.map[offset:end] = body
+        _U64.pack_into(self.map, end, closing(mark, body))
 
     def put_u64(self, offset: int, value: int) -> None:
         """Write one header word."""

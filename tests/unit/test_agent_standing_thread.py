@@ -60,7 +60,7 @@ def until(process: subprocess.Popen[bytes], state: str) -> None:
 
 def can_read_calls() -> bool:
     """Whether this kernel tells which system call a process is in."""
-    return platform.machine() == "x86_64" and bool(procfs.read(os.getpid(), "syscall"))
+    return platform.machine() in {"x86_64", "aarch64"} and bool(procfs.read(os.getpid(), "syscall"))
 
 
 def test_nothing_is_read_of_a_rank_that_moves() -> None:

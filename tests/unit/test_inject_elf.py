@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from tuiadvisor.inject import process
 from tuiadvisor.inject.elf import ElfFile, NotElfError, gnu_hash
+from tuiadvisor.inject.machines import AARCH64, HERE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,10 +84,11 @@ def test_instruction_is_found_near_a_function() -> None:
     with process.open_object(os.getpid(), _own_object("/libc.so")) as elf:
         getpid = elf.symbol("getpid")
         assert getpid is not None
-        found = elf.find(b"\x0f\x05", getpid, 32)
+        found = elf.find(re.escape(HERE.system_call), HERE.instruction_bytes, getpid, 32)
         assert found is not None
-        assert elf.read(found, 2) == b"\x0f\x05"
-        assert elf.find(b"\x00" * 4096, getpid, 32) is None
+        address, code = found
+        assert (HERE.system_call, code) == (code, elf.read(address, len(code)))
+        assert elf.find(b"\x00{4096}", 1, getpid, 32) is None
 
 
 @pytest.mark.parametrize(
@@ -94,16 +97,50 @@ def test_instruction_is_found_near_a_function() -> None:
         b"",
         b"#!/bin/sh\n",
         b"\x7fELF\x01\x01" + bytes(58),
-        b"\x7fELF\x02\x01" + bytes(12) + struct.pack("<H", 183) + bytes(44),
+        b"\x7fELF\x02\x02" + bytes(58),
     ],
-    ids=["empty", "script", "32-bit", "aarch64"],
+    ids=["empty", "script", "32-bit", "big-endian"],
 )
 def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
-    """Not ELF, 32-bit and other machines each end in NotElfError."""
+    """Not ELF, 32-bit and big-endian files each end in NotElfError."""
     path = tmp_path / "file"
     path.write_bytes(content)
     with path.open("rb") as file, pytest.raises(NotElfError):
         ElfFile(file.fileno())
+
+
+@pytest.mark.parametrize("machine", [183, 243, 258], ids=["aarch64", "riscv", "loongarch"])
+def test_names_are_found_whatever_the_machine(machine: int, tmp_path: Path) -> None:
+    """Tables are the same on all of them: an interpreter is recognised where nothing can be put into it."""
+    libc = _own_object("/libc.so")
+    with process.open_object(os.getpid(), libc) as elf:
+        expected = elf.symbol("getpid")
+    copy = bytearray(Path(libc.path).read_bytes())
+    copy[18:20] = machine.to_bytes(2, "little")
+    path = tmp_path / "libc.so"
+    path.write_bytes(copy)
+    with path.open("rb") as file:
+        elf = ElfFile(file.fileno())
+        assert (machine, expected) == (elf.machine, elf.symbol("getpid"))
+
+
+def test_instructions_of_fixed_length_are_found_where_they_begin(tmp_path: Path) -> None:
+    """The bytes of `svc #0` and `brk #1000` across two other instructions are neither."""
+    svc, brk = 0xD4000001, 0xD4207D00
+    code = struct.pack("<6I", 0x01000000, 0x01D40000, svc, 0x00AAAAAA, brk, 0)
+    crossed = code[:2] + struct.pack("<I", svc) + code[6:]
+    header = (
+        b"\x7fELF\x02\x01"
+        + bytes(10)
+        + struct.pack("<HHIQQQIHHHHHH", 3, 183, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+    )
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 256, 256, 4096)
+    path = tmp_path / "code"
+    path.write_bytes((header + segment).ljust(160, b"\0") + crossed.ljust(96, b"\0"))
+    with path.open("rb") as file:
+        elf = ElfFile(file.fileno())
+        assert (168, struct.pack("<I", svc)) == elf.find(re.escape(AARCH64.system_call), 4)
+        assert (176, struct.pack("<I", brk)) == elf.find(AARCH64.trap, 4)
 
 
 def test_version_of_our_own_interpreter() -> None:
@@ -122,7 +159,7 @@ def _opened(path: Path) -> None:
     with process.open_object(os.getpid(), mapping) as elf:
         elf.any_symbol("munmap")
         elf.load_bias(0, 0)
-        elf.find(b"\x0f\x05")
+        elf.find(re.escape(HERE.system_call), HERE.instruction_bytes)
 
 
 @pytest.mark.slow

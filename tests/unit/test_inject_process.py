@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tuiadvisor.inject import idle_thread, process
+from tuiadvisor.inject.machines import AARCH64, X86_64, Machine
 
 MAPS = """\
 00400000-00600000 r-xp 00000000 fe:00 1234 /usr/bin/python3.11
@@ -80,28 +81,48 @@ def test_sleep_is_read_from_the_system_call_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("system_call", "operation", "instruction", "rank"),
+    ("machine", "system_call", "operation", "instruction", "rank"),
     [
-        (202, 0x189, 0x7F0000410000, 0),  # condition variable or semaphore
-        (202, 0x80, 0x7F0000410000, None),  # a lock of libc, perhaps the allocator's
-        (202, 0x80, 0x1000, 1),  # a parked OpenMP worker
-        (7, 0, 0x7F0000410000, 2),  # poll
-        (232, 0, 0x7F0000410000, None),  # epoll_wait would return EINTR
-        (0, 0, 0x7F0000410000, None),  # read
+        (X86_64, 202, 0x189, 0x7F0000410000, 0),  # condition variable or semaphore
+        (X86_64, 202, 0x80, 0x7F0000410000, None),  # a lock of libc, perhaps the allocator's
+        (X86_64, 202, 0x80, 0x1000, 1),  # a parked OpenMP worker
+        (X86_64, 7, 0, 0x7F0000410000, 2),  # poll
+        (X86_64, 35, 0, 0x7F0000410000, 2),  # nanosleep: the kernel keeps what is left of it
+        (X86_64, 232, 0, 0x7F0000410000, None),  # epoll_wait would return EINTR
+        (X86_64, 0, 0, 0x7F0000410000, None),  # read
+        (AARCH64, 98, 0x189, 0x7F0000410000, 0),
+        (AARCH64, 98, 0x80, 0x7F0000410000, None),
+        (AARCH64, 98, 0x80, 0x1000, 1),
+        (AARCH64, 73, 0, 0x7F0000410000, 2),  # ppoll
+        (AARCH64, 115, 1, 0x7F0000410000, 2),  # clock_nanosleep until a moment, as time.sleep does
+        (AARCH64, 115, 0, 0x7F0000410000, None),  # for a span: it would begin anew
+        (AARCH64, 101, 0, 0x7F0000410000, None),  # nanosleep
+        (AARCH64, 22, 0, 0x7F0000410000, None),  # epoll_pwait
+        (AARCH64, 202, 0x189, 0x7F0000410000, None),  # accept there, and no futex
     ],
 )
 def test_only_harmless_sleepers_are_borrowed(
-    system_call: int, operation: int, instruction: int, rank: int | None
+    machine: Machine, system_call: int, operation: int, instruction: int, rank: int | None
 ) -> None:
     """The best sleeper waits for a condition; a thread that waits for a lock is left alone."""
     sleep = idle_thread.Sleep(system_call, operation, 0x7FFD1000, instruction)
-    assert rank == idle_thread.rank_of(sleep, main=False, libc_code=LIBC)
+    assert rank == idle_thread.rank_of(sleep, main=False, libc_code=LIBC, machine=machine)
+
+
+def test_a_futex_with_a_span_begins_anew_on_aarch64_only() -> None:
+    """There the kernel forgets what is left of it when its thread is made to call something."""
+    span = idle_thread.parse_sleep("98 0x7f1 0x80 0x0 0x7ffd2000 0x0 0x0 0x7ffd1000 0x1000\n")
+    assert span is not None
+    assert span.time_out
+    assert idle_thread.rank_of(span, main=False, libc_code=LIBC, machine=AARCH64) is None
+    on_x86 = span._replace(system_call=202)
+    assert 1 == idle_thread.rank_of(on_x86, main=False, libc_code=LIBC, machine=X86_64)
 
 
 def test_main_thread_is_borrowed_last() -> None:
     """Any other sleeper comes before the main thread."""
     sleep = idle_thread.Sleep(202, 0x189, 0x7FFD1000, 0x7F0000410000)
-    assert idle_thread.rank_of(sleep, main=True, libc_code=LIBC) == 3
+    assert idle_thread.rank_of(sleep, main=True, libc_code=LIBC, machine=X86_64) == 3
     for waits_for_event in (232, 0):  # where no pending call would run
         sleep = idle_thread.Sleep(waits_for_event, 0, 0x7FFD1000, 0x7F0000410000)
-        assert idle_thread.rank_of(sleep, main=True, libc_code=LIBC) == 9
+        assert idle_thread.rank_of(sleep, main=True, libc_code=LIBC, machine=X86_64) == 9

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 
 from tuiadvisor.inject import (
     InjectError,
@@ -23,6 +23,7 @@ from tuiadvisor.inject import (
     refusals,
     remote_exec,
 )
+from tuiadvisor.inject.armed import arm_environment
 from tuiadvisor.inject.refusals import ptrace_restriction
 
 if TYPE_CHECKING:
@@ -135,11 +136,65 @@ def test_owner_who_switched_it_off() -> None:
 
 
 def test_other_architecture(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machine code for x86-64 helps nobody else."""
-    monkeypatch.setattr(refusals.platform, "machine", lambda: "aarch64")
+    """Machine code helps nobody else."""
+    monkeypatch.setattr(refusals.machines, "IS_KNOWN", False)
     with pytest.raises(InjectError) as caught:
         preflight(sleeper.pid)
     assert caught.value.reason == "other_architecture"
+
+
+WAITING = "print(flush=True); input(); print('ran', flush=True)"
+
+
+@pytest.fixture
+def waiting(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python that waits for a line; armed if asked for."""
+    environment = dict(os.environ)
+    if getattr(request, "param", ""):
+        environment = arm_environment(environment)
+    started = subprocess.Popen(
+        [sys.executable, "-c", WAITING], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert started.stdout is not None
+    started.stdout.readline()
+    yield started
+    started.communicate(b"\n")
+
+
+@pytest.mark.parametrize("waiting", ["armed"], indirect=True)
+def test_armed_process_is_entered_on_any_machine(
+    waiting: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its listener runs the code: nothing of it depends on the machine."""
+    monkeypatch.setattr(refusals.machines, "IS_KNOWN", False)
+    marker = tmp_path / "marker"
+    injection = inject(waiting.pid, f"open({str(marker)!r}, 'w')", timeout_s=PATIENCE_S)
+    assert ("armed", 0) == (injection.way, injection.stopped_ns)
+    wait_until(marker.exists, "the code has run")
+
+
+def test_pythons_own_way_is_taken_on_any_machine(
+    waiting: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the interpreter has it, asleep or not: there is no other."""
+    monkeypatch.setattr(refusals.machines, "IS_KNOWN", False)
+    monkeypatch.setattr(remote_exec, "FIRST_VERSION", sys.version_info[:2])
+    told = outcome.Injection(waiting.pid, "remote_exec", 0, 1)
+    monkeypatch.setattr(remote_exec, "inject_remote_exec", lambda *_, **__: told)
+    assert told == inject(waiting.pid, "pass")
+
+
+def test_without_either_a_machine_that_is_not_known_is_refused(
+    waiting: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever way is asked for; the remedy is to start it armed."""
+    monkeypatch.setattr(refusals.machines, "IS_KNOWN", False)
+    monkeypatch.setattr(remote_exec, "FIRST_VERSION", (4, 0))
+    for way in (None, "thread", "pending_call"):
+        with pytest.raises(InjectError) as caught:
+            inject(waiting.pid, "pass", way=way)
+        assert caught.value.reason == "other_architecture"
+        assert "tuiadvisor arm --" in caught.value.remedy
 
 
 def test_program_of_32_bits(tmp_path: Path) -> None:

@@ -17,7 +17,10 @@ from tuiadvisor.agent import procfs
 STANDING_NS: Final = 2 * 10**9
 LOOK_EVERY_NS: Final = 10**9
 RUNNING_SHARE: Final = 0.5  # of the time between two looks
-_FUTEX: Final = frozenset({b"202", b"449"}) if platform.machine() == "x86_64" else frozenset[bytes]()
+# futex and futex_wait by the numbers of the machine; where those are not known nothing is said.
+_FUTEX: Final = {"x86_64": frozenset({b"202", b"449"}), "aarch64": frozenset({b"98", b"449"})}.get(
+    platform.machine(), frozenset[bytes]()
+)
 
 
 def host_thread(pid: int, inner: int) -> int | None:

@@ -23,6 +23,7 @@ from tuiadvisor.cli.measuring import measure_peak, measured_lines
 from tuiadvisor.cli.node_checks import Check, look_at_nccl, look_at_shared_file, look_at_way_back
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject.armed import taken_folder, waiting_processes
+from tuiadvisor.inject.machines import MACHINES
 from tuiadvisor.inject.permission import tracing_forbidden, yama_scope
 from tuiadvisor.inject.refusals import has_ptrace_capability
 from tuiadvisor.session.machine import FILE_NAME, save_ceiling
@@ -118,13 +119,14 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 def look_at_machine() -> Check:
-    """Linux on x86-64, and the Python we run on."""
+    """Linux, whether running processes of this kind of machine can be entered, and the Python we run on."""
     found = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    if platform.system() == "Linux" and platform.machine() == "x86_64":
+    if platform.system() != "Linux":
+        return Check("machine", "missing", found, "watching needs Linux; replay and diagnose work anywhere")
+    if platform.machine() in MACHINES:
         return Check("machine", "ok", found, "")
-    return Check(
-        "machine", "missing", found, "injection needs Linux on x86-64; replay and diagnose work anywhere"
-    )
+    remedy = "start the job armed (tuiadvisor arm -- CMD), or with Python 3.14: others cannot be entered here"
+    return Check("machine", "limited", found, remedy)
 
 
 def look_at_ptrace() -> Check:

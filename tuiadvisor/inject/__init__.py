@@ -11,7 +11,7 @@ from tuiadvisor.inject import armed, idle_thread, remote_exec, seccomp
 from tuiadvisor.inject.identity import Identity, OtherProcessError, confirm, identify
 from tuiadvisor.inject.outcome import InjectError, Injection
 from tuiadvisor.inject.plan import find_interpreter
-from tuiadvisor.inject.refusals import preflight, refusal
+from tuiadvisor.inject.refusals import is_traceable, preflight, refusal, refuse_architecture
 from tuiadvisor.inject.tracer_process import inject_by_tracing
 
 __all__ = ["Identity", "InjectError", "Injection", "identify", "inject", "preflight"]
@@ -49,7 +49,7 @@ def _inject(target: Identity, code: str, *, timeout_s: float, way: str | None) -
         caller = None  # our own way can read the filter
     if way == "remote_exec" and caller is None:
         raise refusal(pid, "remote_exec", "no interpreter of its version, 3.14 or later, is at hand")
-    if caller is not None and way == "remote_exec":
+    if caller is not None and (way == "remote_exec" or (way is None and not is_traceable(pid))):
         return remote_exec.inject_remote_exec(target, code, caller, timeout_s=timeout_s)
     if caller is not None and way is None and idle_thread.is_at_work(pid):
         try:
@@ -57,4 +57,5 @@ def _inject(target: Identity, code: str, *, timeout_s: float, way: str | None) -
         except InjectError as error:
             if error.reason == "remote_debug_disabled":  # the owner's wish binds our own way as well
                 raise
+    refuse_architecture(pid)
     return inject_by_tracing(target, code, timeout_s=timeout_s, way=way)

@@ -1,4 +1,4 @@
-"""Symbols and bytes of an x86-64 ELF file, by address.
+"""Symbols and bytes of a 64-bit little-endian ELF file, of whatever machine, by address.
 
 In: a file descriptor.  Out: addresses as linked (add `load_bias` for a running process). Exported names come
 from DT_GNU_HASH, a few reads each; names that were not exported from the section tables, if not stripped. Whoever may
@@ -8,6 +8,7 @@ map a file can have written it: whatever does not fit is one NotElfError, and no
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_EM_X86_64 = 62
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _PF_X = 1
 _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 5, 6, 0x6FFFFEF5
@@ -26,14 +26,14 @@ _STT_GNU_IFUNC = 10
 _SYMBOL = struct.Struct("<IBBHQQ")
 _PROGRAM = struct.Struct("<IIQQQQ")
 _SECTION = struct.Struct("<IIQQQQI")
-_PAGE = 4096
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _MAX_READ_BYTES = 1 << 29  # an executable segment of libtorch_cuda has a few hundred megabytes
 _MAX_SEGMENTS = 256
 _MAX_CHAIN = 1 << 16  # names with one hash in a row: a linker makes a handful
 
 
 class NotElfError(ValueError):
-    """No ELF file of this architecture, or one that contradicts itself."""
+    """No 64-bit little-endian ELF file, or one that contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,6 @@ class ElfFile:
         if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
             raise NotElfError("not a 64-bit little-endian ELF file")
         (self.machine,) = struct.unpack_from("<H", header, 18)
-        if self.machine != _EM_X86_64:
-            raise NotElfError(f"ELF machine {self.machine}, not x86-64")
         self._header = header
         self.segments: list[Segment] = []
         self._dynamic: dict[int, int] = {}
@@ -109,16 +107,22 @@ class ElfFile:
         address = self.symbol(name)
         return address if address is not None else self._from_sections(name, _SHT_SYMTAB)
 
-    def find(self, needle: bytes, start: int = 0, size: int | None = None) -> int | None:
-        """Linked address of the first such bytes in executable code, from `start` on."""
+    def find(
+        self, pattern: bytes, step: int, start: int = 0, size: int | None = None
+    ) -> tuple[int, bytes] | None:
+        """Linked address and bytes of the first such instruction in executable code, from `start` on.
+
+        pattern: a regular expression.  step: instructions begin at multiples of it.
+        """
         for segment in self.segments:
             if not segment.executable or start >= segment.address + segment.size:
                 continue
             begin = max(start, segment.address)
-            length = segment.address + segment.size - begin
-            position = self.read(begin, length if size is None else min(size, length)).find(needle)
-            if position >= 0:
-                return begin + position
+            room = segment.address + segment.size - begin
+            code = self.read(begin, room if size is None else min(size, room))
+            for found in re.finditer(pattern, code, re.DOTALL):
+                if not (begin + found.start()) % step:
+                    return begin + found.start(), found.group()
         return None
 
     def _read_program_headers(self) -> None:

@@ -11,28 +11,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tuiadvisor.inject.machines import HERE, begins_anew
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_FUTEX = 202
+    from tuiadvisor.inject.machines import Machine
+
 _FUTEX_WAIT, _FUTEX_WAIT_BITSET = 0, 9
 _FUTEX_COMMAND = 0x7F  # without the private and clock flags
-# The kernel restarts these unseen after a stop. Not so epoll_wait and socket reads with a time-out: they
-# would return EINTR to code that may not expect it.
-_RESTARTED_SLEEPS = {7: "poll", 271: "ppoll", 23: "select", 270: "pselect6", 35: "nanosleep"} | {
-    230: "clock_nanosleep",
-    61: "wait4",
-}
-# Of the main thread alone, and last of all: where it waits for an event no pending call runs either, and for that it
-# would be stopped in just the same way. epoll_wait returns EINTR then; Python and event loops ask again.
-_EVENT_WAITS = {
-    232: "epoll_wait",
-    281: "epoll_pwait",
-    0: "read",
-    45: "recvfrom",
-    43: "accept",
-    288: "accept4",
-}
 _LAST = 9
 _PARKED_S = 0.006  # longer than the 5 ms after which a thread waiting for the GIL wakes
 
@@ -44,6 +31,8 @@ class Sleep(NamedTuple):
     operation: int
     stack_pointer: int
     instruction: int
+    time_out: int = 0
+    """Its fourth argument, a futex's time-out."""
 
 
 class Candidate(NamedTuple):
@@ -69,22 +58,26 @@ def candidates(pid: int, libc_code: Iterable[tuple[int, int]]) -> list[Candidate
     return sorted(found)
 
 
-def rank_of(sleep: Sleep, *, main: bool, libc_code: Iterable[tuple[int, int]]) -> int | None:
+def rank_of(
+    sleep: Sleep, *, main: bool, libc_code: Iterable[tuple[int, int]], machine: Machine = HERE
+) -> int | None:
     """0 is best; None where the thread must be left alone.
 
     A plain FUTEX_WAIT inside libc is a thread waiting for a lock, perhaps the allocator's, which
     pthread_create needs as well; outside libc it is a parked OpenMP worker.
     """
     rank = None
-    if sleep.system_call == _FUTEX:
+    if begins_anew(machine, sleep.system_call, (0, sleep.operation, 0, sleep.time_out)):
+        return None
+    if sleep.system_call == machine.calls["futex"]:
         command = sleep.operation & _FUTEX_COMMAND
         if command == _FUTEX_WAIT_BITSET:
             rank = 0
         elif command == _FUTEX_WAIT and not _within(sleep.instruction, libc_code):
             rank = 1
-    elif sleep.system_call in _RESTARTED_SLEEPS:
+    elif sleep.system_call in machine.restarted:
         rank = 2
-    elif main and sleep.system_call in _EVENT_WAITS:
+    elif main and sleep.system_call in machine.event_waits:
         return _LAST
     return rank if rank is None or not main else rank + 3
 
@@ -94,7 +87,10 @@ def parse_sleep(line: str) -> Sleep | None:
     fields = line.split()
     if len(fields) != 9 or fields[0] == "-1":
         return None
-    return Sleep(int(fields[0]), int(fields[2], 16), int(fields[7], 16), int(fields[8], 16))
+    number, operation, time_out, stack_pointer, instruction = (fields[place] for place in (0, 2, 4, 7, 8))
+    return Sleep(
+        int(number), int(operation, 16), int(stack_pointer, 16), int(instruction, 16), int(time_out, 16)
+    )
 
 
 def _glance(pid: int, tid: int) -> tuple[str, str] | None:
@@ -121,6 +117,16 @@ def _threads(pid: int) -> list[int]:
 
 def _within(address: int, ranges: Iterable[tuple[int, int]]) -> bool:
     return any(start <= address < end for start, end in ranges)
+
+
+def waits_for_lock(tid: int) -> bool:
+    """Whether a thread sleeps on a futex, twice in a row: not one that only has no processor."""
+    before = _glance(tid, tid)
+    time.sleep(_PARKED_S)
+    if before is None or before != _glance(tid, tid):
+        return False
+    sleep = parse_sleep(before[0])
+    return sleep is not None and sleep.system_call in {HERE.calls["futex"], HERE.calls["futex_wait"]}
 
 
 def is_at_work(tid: int) -> bool:

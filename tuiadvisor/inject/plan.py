@@ -7,11 +7,13 @@ the same name, a process that changed its image) ends in a refusal and never in 
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tuiadvisor.inject import process
 from tuiadvisor.inject.elf import NotElfError
+from tuiadvisor.inject.machines import HERE
 from tuiadvisor.inject.outcome import InjectError
 from tuiadvisor.inject.payload import wrapped
 from tuiadvisor.inject.stubs import LIBC_FUNCTIONS, PYTHON_FUNCTIONS, build_block
@@ -23,8 +25,6 @@ _PENDING = "Py_AddPendingCall"
 _FREE_THREADED = "_Py_MergeZeroLocalRefcount"  # of builds with --disable-gil only
 _CREATE = "pthread_create"
 _NUM_PROOF_BYTES = 16
-_SYSCALL = b"\x0f\x05"
-_INT3 = b"\xcc"
 _LIBC = (*LIBC_FUNCTIONS, _CREATE, "getpid")
 # UCX and other memory hooks overwrite the start of munmap; their version is as good to call.
 _PATCHED_BY_OTHERS = {"munmap"}
@@ -43,9 +43,9 @@ class Plan:
     add_pending_call: int
     munmap: int
     syscall_at: int
-    """A `syscall` instruction of libc, to map memory with."""
+    """An instruction of libc that makes a system call, to map memory with."""
     trap_at: int
-    """A byte of libc that is a breakpoint when executed: where the remote call returns to."""
+    """Bytes of libc that are a breakpoint when executed: where the remote call returns to."""
     libc_code: list[tuple[int, int]]
     has_lock: bool
     proofs: list[tuple[int, bytes]]
@@ -107,8 +107,8 @@ def make_plan(target: Identity, code: str) -> Plan:
         pthread_create=found.addresses[_CREATE],
         add_pending_call=found.addresses[_PENDING],
         munmap=found.addresses["munmap"],
-        syscall_at=found.instruction(_SYSCALL, near="getpid", within=32),
-        trap_at=found.instruction(_INT3, near=_CREATE),
+        syscall_at=found.instruction("system call", re.escape(HERE.system_call), near="getpid", within=32),
+        trap_at=found.instruction("breakpoint", HERE.trap, near=_CREATE),
         libc_code=found.code_of_libc(),
         has_lock=interpreter.has_lock,
         proofs=list(found.proofs.items()),
@@ -142,18 +142,21 @@ class _Resolver:
         except NotElfError:
             return
 
-    def instruction(self, code: bytes, near: str, within: int | None = None) -> int:
+    def instruction(self, what: str, pattern: bytes, near: str, within: int | None = None) -> int:
         mapping = self._owner[near]
         with process.open_object(self._pid, mapping) as elf:
             bias = elf.load_bias(mapping.start, mapping.file_offset)
-            linked = elf.find(code, self.addresses[near] - bias, within)
-        if linked is None:
+            found = elf.find(pattern, HERE.instruction_bytes, self.addresses[near] - bias, within)
+            if found is None and within is None:
+                found = elf.find(pattern, HERE.instruction_bytes)
+        if found is None:
             raise InjectError(
                 self._pid,
                 "no_symbols",
-                f"no instruction {code.hex()} after {near} in {mapping.path}",
+                f"no {what} after {near} in {mapping.path}",
                 "start the job armed: tuiadvisor arm -- CMD",
             )
+        linked, code = found
         self.proofs[linked + bias] = code
         return linked + bias
 

@@ -1,4 +1,4 @@
-"""ptrace(2) on one thread, x86-64, by ctypes: the few requests an injection needs.
+"""ptrace(2) on one thread by ctypes: the few requests an injection needs.
 
 Runs in the tracer process only. Every call must come from the thread that seized. Errors are OSError.
 """
@@ -8,51 +8,30 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import struct
 import time
+
+from tuiadvisor.inject.machines import AARCH64, HERE
+from tuiadvisor.inject.registers import OURS, Registers
 
 _CONT, _SINGLESTEP, _DETACH = 7, 9, 17
 _GETREGSET, _SETREGSET = 0x4204, 0x4205
 _SEIZE, _INTERRUPT = 0x4206, 0x4207
 _GETSIGMASK, _SETSIGMASK = 0x420A, 0x420B
 _SECCOMP_GET_FILTER = 0x420C
-_NT_PRSTATUS, _NT_X86_XSTATE = 1, 0x202
+_NT_PRSTATUS, _NT_PRFPREG, _NT_X86_XSTATE = 1, 2, 0x202
+_NT_ARM_SVE, _NT_ARM_SSVE, _NT_ARM_ZA, _NT_ARM_GCS = 0x405, 0x40B, 0x40C, 0x410
+_SVE_HEADER = struct.Struct("<IIHHHH")  # struct user_sve_header: size, max_size, vl, max_vl, flags, reserved
+_SVE_REGISTERS = 1  # in its flags: what follows are SVE's registers, not FPSIMD's alone
+_GUARDED_STACK = 1
 _EVENT_STOP = 128
 _WAIT_ALL = 0x40000000  # __WALL: threads are waited for as well
 _FILTER_BYTES = 8  # struct sock_filter
-_XSTATE_ROOM = 64 * 1024  # AVX-512 needs 2.7 kB, AMX 11 kB
+_STATE_ROOM = 64 * 1024  # AVX-512 needs 2.7 kB, AMX 11 kB, SVE at 2,048 bits 8.7 kB, ZA at 2,048 bits 64 kB
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-
-
-class Registers(ctypes.Structure):
-    """struct user_regs_struct of <sys/user.h>."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_ulonglong)
-        for name in (
-            *("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx"),
-            *("rsi", "rdi", "orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base"),
-            *("ds", "es", "fs", "gs"),
-        )
-    )
-    orig_rax: int
-    rax: int
-    rcx: int
-    rdi: int
-    rdx: int
-    rip: int
-    rsi: int
-    rsp: int
-    r8: int
-    r9: int
-    r10: int
-    eflags: int
-
-    def copy(self) -> Registers:
-        """An independent copy to be changed."""
-        return Registers.from_buffer_copy(self)
 
 
 class _IoVector(ctypes.Structure):
@@ -69,6 +48,10 @@ class UnreadableError(Exception):
 
 class LateError(Exception):
     """The thread did not do in time what was asked of it."""
+
+
+class ShadowStackError(Exception):
+    """The processor compares each return with a stack of its own, on which our call would not be."""
 
 
 def seize(tid: int) -> None:
@@ -114,7 +97,7 @@ def wait_stop(tid: int, deadline_s: float) -> tuple[int, bool]:
 
 def registers(tid: int) -> Registers:
     """General registers of a stopped thread."""
-    found = Registers()
+    found = OURS()
     _register_set(_GETREGSET, tid, _NT_PRSTATUS, ctypes.addressof(found), ctypes.sizeof(found))
     return found
 
@@ -124,17 +107,52 @@ def set_registers(tid: int, wanted: Registers) -> None:
     _register_set(_SETREGSET, tid, _NT_PRSTATUS, ctypes.addressof(wanted), ctypes.sizeof(wanted))
 
 
-def extended_state(tid: int) -> bytes:
-    """Vector and floating-point registers: without them the target's arithmetic changes silently."""
-    room = ctypes.create_string_buffer(_XSTATE_ROOM)
-    length = _register_set(_GETREGSET, tid, _NT_X86_XSTATE, ctypes.addressof(room), _XSTATE_ROOM)
-    return room.raw[:length]
+def extended_state(tid: int) -> tuple[int, bytes]:
+    """Vector and floating-point registers, and their kind: without them the target's arithmetic changes silently."""
+    if HERE != AARCH64:
+        return _NT_X86_XSTATE, _whole_set(tid, _NT_X86_XSTATE)
+    sve = _set_if_there(tid, _NT_ARM_SVE)
+    return (_NT_ARM_SVE, sve) if sve else (_NT_PRFPREG, _whole_set(tid, _NT_PRFPREG))
 
 
-def set_extended_state(tid: int, state: bytes) -> None:
+def set_extended_state(tid: int, state: tuple[int, bytes]) -> None:
     """Put back what `extended_state` saved."""
-    room = ctypes.create_string_buffer(state, len(state))
-    _register_set(_SETREGSET, tid, _NT_X86_XSTATE, ctypes.addressof(room), len(state))
+    kind, content = state
+    room = ctypes.create_string_buffer(content, len(content))
+    _register_set(_SETREGSET, tid, kind, ctypes.addressof(room), len(content))
+
+
+def refuse_modes(tid: int) -> None:
+    """Raise where a function may not be called as if nothing was: ShadowStackError, or LateError if only for now."""
+    if HERE != AARCH64:
+        return  # /proc tells of a shadow stack there
+    if _set_if_there(tid, _NT_ARM_GCS)[:1] and _set_if_there(tid, _NT_ARM_GCS)[0] & _GUARDED_STACK:
+        raise ShadowStackError
+    if _is_in_use(_set_if_there(tid, _NT_ARM_SSVE), flagged=True) or _is_in_use(
+        _set_if_there(tid, _NT_ARM_ZA)
+    ):
+        raise LateError  # it computes in SME's modes, which no function that knows nothing of them may be entered in
+
+
+def _is_in_use(state: bytes, *, flagged: bool = False) -> bool:
+    """Whether one of SME's register sets holds more than its header."""
+    if len(state) < _SVE_HEADER.size:
+        return False
+    size, _, _, _, flags, _ = _SVE_HEADER.unpack_from(state)
+    return bool(flags & _SVE_REGISTERS) if flagged else size > _SVE_HEADER.size
+
+
+def _set_if_there(tid: int, kind: int) -> bytes:
+    try:
+        return _whole_set(tid, kind)
+    except OSError:  # EINVAL: this kernel or this processor has no such registers
+        return b""
+
+
+def _whole_set(tid: int, kind: int) -> bytes:
+    room = ctypes.create_string_buffer(_STATE_ROOM)
+    length = _register_set(_GETREGSET, tid, kind, ctypes.addressof(room), _STATE_ROOM)
+    return room.raw[:length]
 
 
 def signal_mask(tid: int) -> int:
@@ -148,6 +166,12 @@ def set_signal_mask(tid: int, blocked: int) -> None:
     """Block these signals and no others."""
     mask = ctypes.c_uint64(blocked)
     _request(_SETSIGMASK, tid, address=8, data=ctypes.addressof(mask))
+
+
+def pending_signals(tid: int) -> int:
+    """Signals that wait to be delivered to this very thread, bit n - 1 for signal n."""
+    with open(f"/proc/{tid}/status", "rb") as status:  # noqa: PTH123  pathlib costs more and says no more
+        return int(status.read().partition(b"\nSigPnd:")[2].split(None, 1)[0], 16)
 
 
 def seccomp_filters(tid: int) -> list[bytes]:

@@ -6,12 +6,11 @@ In: a process id.  Out: nothing, or InjectError with a short reason and a remedy
 from __future__ import annotations
 
 import os
-import platform
 import struct
 import time
 from pathlib import Path
 
-from tuiadvisor.inject import armed, process, seccomp
+from tuiadvisor.inject import armed, machines, process, remote_exec, seccomp
 from tuiadvisor.inject.outcome import InjectError
 from tuiadvisor.inject.plan import find_interpreter
 
@@ -39,7 +38,6 @@ REMEDIES = {
 }
 _UNSEEN = "the system keeps its memory from you (it changed its user, has more rights, or is in another user namespace)"
 _CAP_SYS_PTRACE = 19
-_EM_X86_64 = 62
 _OTHER_WATCHER_S = 0.05
 
 
@@ -52,7 +50,8 @@ def preflight(pid: int) -> None:
         _refuse_kernel_thread(pid)
         _refuse_disabled(pid)
         if not armed.is_armed(pid):
-            _refuse_architecture(pid)
+            if not is_traceable(pid) and not _takes_scripts(pid):
+                refuse_architecture(pid)
             _refuse_ptrace(pid, status)
         elif (harm := seccomp.harm_unread(pid, pid)) is not None:  # its listener is a thread like any other
             raise refusal(pid, "seccomp_unread", harm)
@@ -133,13 +132,27 @@ def _refuse_disabled(pid: int) -> None:
         raise refusal(pid, "remote_debug_disabled", "its owner switched remote debugging off")
 
 
-def _refuse_architecture(pid: int) -> None:
+def is_traceable(pid: int) -> bool:
+    """Whether there is machine code of ours for the process: its program is of this machine's kind and 64 bits wide."""
     with Path(f"/proc/{pid}/exe").open("rb") as program:
         header = program.read(20)
     (machine,) = struct.unpack_from("<H", header, 18)
-    is_64_bit = header[4] == 2
-    if machine != _EM_X86_64 or not is_64_bit or platform.machine() != "x86_64":
-        raise refusal(pid, "other_architecture", "only 64-bit x86-64 processes can be entered from outside")
+    return machines.IS_KNOWN and machine == machines.HERE.elf_machine and header[4] == 2
+
+
+def refuse_architecture(pid: int) -> None:
+    """Raise InjectError where nothing of ours runs in it."""
+    if not is_traceable(pid):
+        what = "only 64-bit processes of x86-64 and aarch64, as this machine is, can be entered from outside"
+        raise refusal(pid, "other_architecture", what)
+
+
+def _takes_scripts(pid: int) -> bool:
+    """Whether Python's own way, `sys.remote_exec`, is open: that needs no machine code of ours."""
+    try:
+        return remote_exec.caller_for(pid, find_interpreter(pid).version) is not None
+    except InjectError:
+        return False
 
 
 def _refuse_ptrace(pid: int, status: process.Status) -> None:

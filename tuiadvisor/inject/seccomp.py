@@ -13,6 +13,8 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.inject.machines import HERE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 _OFF, _STRICT = 0, 1
 _CAP_SYS_ADMIN: Final = 21
-_ARCHITECTURE: Final = 0xC000003E  # x86-64
 _DATA: Final = struct.Struct("<IIQ6Q")  # struct seccomp_data
 _INSTRUCTION: Final = struct.Struct("<HBBI")  # struct sock_filter
 _WORD: Final = 0xFFFFFFFF
@@ -32,33 +33,34 @@ _HARMLESS: Final = frozenset(
 )  # a call that fails is undone or said; all else may end it
 _SIZE, _RW, _NO_FD = 1 << 16, 3, _WORD
 
-# What the probe's code calls on any way in; numbers of x86-64.
+_NUMBERS: Final = HERE.calls
+# What the probe's code calls on any way in.
 INSIDE: Final[Calls] = (
-    ("openat", 257, (_WORD - 99, 0, 0o2000002)),
-    ("newfstatat", 262, ()),
-    ("fstat", 5, (9,)),
-    ("ioctl", 16, (9, 0x5451)),
-    ("lseek", 8, (9,)),
-    ("read", 0, (9, 0, _SIZE)),
-    ("fcntl", 72, (9, 1030)),
-    ("mmap of a file", 9, (0, _SIZE, _RW, 1, 9, 0)),
-    ("close", 3, (9,)),
-    ("clock_nanosleep", 230, (1,)),
-    ("getpid", 39, ()),
-    ("futex", 202, (0, 0x189)),
-    ("munmap", 11, (1 << 32, _SIZE)),
+    ("openat", _NUMBERS["openat"], (_WORD - 99, 0, 0o2000002)),
+    ("newfstatat", _NUMBERS["newfstatat"], ()),
+    ("fstat", _NUMBERS["fstat"], (9,)),
+    ("ioctl", _NUMBERS["ioctl"], (9, 0x5451)),
+    ("lseek", _NUMBERS["lseek"], (9,)),
+    ("read", _NUMBERS["read"], (9, 0, _SIZE)),
+    ("fcntl", _NUMBERS["fcntl"], (9, 1030)),
+    ("mmap of a file", _NUMBERS["mmap"], (0, _SIZE, _RW, 1, 9, 0)),
+    ("close", _NUMBERS["close"], (9,)),
+    ("clock_nanosleep", _NUMBERS["clock_nanosleep"], (1,)),
+    ("getpid", _NUMBERS["getpid"], ()),
+    ("futex", _NUMBERS["futex"], (0, 0x189)),
+    ("munmap", _NUMBERS["munmap"], (1 << 32, _SIZE)),
 )
-BY_TRACING: Final[Calls] = (("mmap of executable memory", 9, (0, _SIZE, 5, 0x22, _NO_FD, 0)),)
+BY_TRACING: Final[Calls] = (("mmap of executable memory", _NUMBERS["mmap"], (0, _SIZE, 5, 0x22, _NO_FD, 0)),)
 BY_THREAD: Final[Calls] = (
-    ("mmap of a stack", 9, (0, 1 << 23, 0, 0x20022, _NO_FD, 0)),
-    ("mprotect", 10, (1 << 32, 1 << 23, _RW)),
-    ("rt_sigprocmask", 14, (0,)),
-    ("clone3", 435, (0, 88)),
-    ("clone", 56, (0x3D0F00,)),
-    ("set_robust_list", 273, (1 << 32, 24)),
-    ("rseq", 334, (1 << 32, 32)),
-    ("madvise", 28, (1 << 32, 1 << 22, 4)),
-    ("exit", 60, (0,)),
+    ("mmap of a stack", _NUMBERS["mmap"], (0, 1 << 23, 0, 0x20022, _NO_FD, 0)),
+    ("mprotect", _NUMBERS["mprotect"], (1 << 32, 1 << 23, _RW)),
+    ("rt_sigprocmask", _NUMBERS["rt_sigprocmask"], (0,)),
+    ("clone3", _NUMBERS["clone3"], (0, 88)),
+    ("clone", _NUMBERS["clone"], (0x3D0F00,)),
+    ("set_robust_list", _NUMBERS["set_robust_list"], (1 << 32, 24)),
+    ("rseq", _NUMBERS["rseq"], (1 << 32, 32)),
+    ("madvise", _NUMBERS["madvise"], (1 << 32, 1 << 22, 4)),
+    ("exit", _NUMBERS["exit"], (0,)),
 )
 STRICT: Final = "it runs in seccomp's strict mode, where any new system call ends it"
 UNREADABLE: Final = "it has put itself under a seccomp filter that only root can read and that may end it"
@@ -109,7 +111,7 @@ def may_read() -> bool:
 
 def run(program: bytes, number: int, arguments: tuple[int, ...]) -> int:
     """What a filter, in classic BPF, answers to one system call."""
-    data = _DATA.pack(number, _ARCHITECTURE, 0, *arguments, *(0,) * (6 - len(arguments)))
+    data = _DATA.pack(number, HERE.audit, 0, *arguments, *(0,) * (6 - len(arguments)))
     code, a, x, memory, at = list(_INSTRUCTION.iter_unpack(program)), 0, 0, [0] * 16, 0
     while at < len(code):
         operation, if_true, if_false, k = code[at]

@@ -19,11 +19,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tuiadvisor.inject import identity, idle_thread, ptrace, remote_call, seccomp
+from tuiadvisor.inject.machines import HERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_MMAP, _MUNMAP = 9, 11
+    from tuiadvisor.inject.registers import Registers
+
+_MMAP, _MUNMAP = HERE.calls["mmap"], HERE.calls["munmap"]
 _PROT_READ_EXEC = 1 | 4
 _MAP_PRIVATE_ANONYMOUS = 2 | 32
 _NUM_SEARCHES = 3
@@ -79,6 +82,8 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
         reason, what = "gone", "it ended during the injection"
     except ptrace.LateError:
         reason, what = "busy_in_c", "its thread did not stop or answer in time"
+    except ptrace.ShadowStackError:
+        reason, what = "shadow_stack", "its shadow stack forbids calls from outside"
     except remote_call.StoppedByUserError:
         reason, what = "stopped", "it is being stopped"
     except remote_call.FaultError as fault:
@@ -172,6 +177,8 @@ def _by_pending_call(plan: dict[str, Any], target: _Target) -> dict[str, Any]:
         # it is abandoned and tried again a moment later.
         queued = False
         with _held(target.found.pid, plan, target) as thread:
+            if thread.sleeps_anew():
+                raise RefusedError("busy_in_c", "its main thread sleeps for a span that would begin anew")
             thread.answer_within(_PENDING_CALL_S)
             with suppress(ptrace.LateError):
                 _add_pending_call(plan, thread)
@@ -242,13 +249,9 @@ def _unmap_block(plan: dict[str, Any], thread: remote_call.HeldThread, block: in
     thread.system_call(plan["syscall_at"], _MUNMAP, block, len(plan["block"]))
 
 
-def _still_asleep(registers: ptrace.Registers, sleep: idle_thread.Sleep) -> bool:
+def _still_asleep(registers: Registers, sleep: idle_thread.Sleep) -> bool:
     """Nothing may have happened between the look and the stop."""
-    return (registers.orig_rax, registers.rsp, registers.rip) == (
-        sleep.system_call,
-        sleep.stack_pointer,
-        sleep.instruction,
-    )
+    return registers.is_asleep_in(sleep.system_call, sleep.stack_pointer, sleep.instruction)
 
 
 def _check_proofs(plan: dict[str, Any], target: _Target) -> None:
