@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -17,9 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.outlets.metrics import MAX_LABEL, MAX_RANKS, families
+from tuiadvisor.outlets.metrics import DEVICE_FIELDS, MAX_LABEL, MAX_RANKS, families
 from tuiadvisor.outlets.outlets import Outlets, Wishes
 from tuiadvisor.outlets.page import MetricsServer, is_loopback, registry_of, write_file
+from tuiadvisor.views.devices import RankDevice
 from tuiadvisor.views.run_view import RunView
 
 PROMTOOL = shutil.which("promtool") or ""
@@ -80,6 +82,21 @@ def test_a_large_job_has_series_of_those_that_stand_out_alone() -> None:
     )
     assert len(family.samples) == MAX_RANKS
     assert family.samples[0].labels["rank"] == "70"
+
+
+def test_devices_are_named_as_dcgm_names_them_and_unknown_ones_are_absent(view: RunView) -> None:
+    known = RankDevice(1, sm_active=0.75, clock_mhz=1410.0, utilization=1.0)
+    found = samples(replace(view, rank_devices=(RankDevice(0, why="no device"), known, RankDevice(99, 0.5))))
+    labels = (("host", view.ranks[1].host), ("job", "train.py"), ("rank", "1"))
+    told = {name: value for (name, key), value in found.items() if "_device_" in name and key == labels}
+    assert told == {
+        "tuiadvisor_device_gpu_utilization_ratio": 1.0,
+        "tuiadvisor_device_sm_active_ratio": 0.75,
+        "tuiadvisor_device_sm_clock_hertz": 1.41e9,
+    }
+    assert len(told) == sum("_device_" in name for name, _ in found)  # of no other rank
+    fields = {field.name for field in dataclasses.fields(RankDevice)}
+    assert {attribute for _, _, attribute, _ in DEVICE_FIELDS} <= fields
 
 
 def test_labels_from_outside_are_one_line_of_bounded_length(view: RunView) -> None:

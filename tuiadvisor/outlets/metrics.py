@@ -16,7 +16,7 @@ from tuiadvisor.errors import one_line
 from tuiadvisor.views.shown_ranks import shown_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from prometheus_client.core import Metric
 
@@ -27,6 +27,27 @@ MAX_RANKS: Final = 64  # a series a rank and metric: a job of thousands would fl
 MAX_LABEL: Final = 200  # characters; labels come from other people's command lines
 DECISIONS: Final = ("tune", "rescale", "stop", "keep", "hang", "undecided")
 UNNAMED: Final = "unnamed"
+
+# Name as DCGM's field, words, the field of RankDevice, and what makes base units of it.
+DEVICE_FIELDS: Final = (
+    (
+        "device_gpu_utilization_ratio",
+        "Time with any kernel at all (DCGM_FI_DEV_GPU_UTIL)",
+        "utilization",
+        1.0,
+    ),
+    ("device_sm_active_ratio", "Time in which SMs have work (DCGM_FI_PROF_SM_ACTIVE)", "sm_active", 1.0),
+    (
+        "device_pipe_tensor_active_ratio",
+        "Time in which tensor cores work (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE)",
+        "tensor_active",
+        1.0,
+    ),
+    ("device_dram_active_ratio", "Of the memory's peak rate (DCGM_FI_PROF_DRAM_ACTIVE)", "dram_active", 1.0),
+    ("device_sm_clock_hertz", "Clock of the SMs (DCGM_FI_DEV_SM_CLOCK)", "clock_mhz", 1e6),
+    ("device_power_usage_watts", "Power (DCGM_FI_DEV_POWER_USAGE)", "power_w", 1.0),
+    ("device_throttle_seconds", "Time in which the clock was held back", "throttle_s", 1.0),
+)
 
 _Sample = tuple[tuple[str, ...], float | None]  # label values behind `job`, and the value; None: not known
 
@@ -136,8 +157,21 @@ def _of_ranks(view: RunView) -> Iterator[_Spec]:
         each,
         of("caused_wait_s"),
     )
+    yield from _of_devices(view, {row.rank: row.host for row in shown})
     late = [((str(one.rank), one.cause), one.loss_s_per_step) for one in view.stragglers[:MAX_RANKS]]
     yield "straggler_loss_seconds", "What a rank that others wait for costs a step", ("rank", "cause"), late
+
+
+def _of_devices(view: RunView, hosts: Mapping[int, str]) -> Iterator[_Spec]:
+    """What each shown rank's device did, called as DCGM calls it, in base units; means over the recording."""
+    shown = [one for one in view.rank_devices if one.rank in hosts]
+    for name, text, attribute, factor in DEVICE_FIELDS:
+        told = [
+            ((str(one.rank), label(hosts[one.rank])), None if value is None else value * factor)
+            for one in shown
+            for value in (getattr(one, attribute),)
+        ]
+        yield name, text, ("rank", "host"), told
 
 
 def told_ranks(rows: tuple[RankRow, ...]) -> list[RankRow]:
