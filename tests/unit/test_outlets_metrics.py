@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
 import shutil
+import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from patience import PATIENCE_S
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.outlets import page
 from tuiadvisor.outlets.metrics import DEVICE_FIELDS, MAX_LABEL, MAX_RANKS, families
 from tuiadvisor.outlets.outlets import Outlets, Wishes
 from tuiadvisor.outlets.page import MetricsServer, is_loopback, registry_of, write_file
@@ -217,3 +223,42 @@ def test_a_file_of_the_users_is_never_overwritten(tmp_path: Path) -> None:
     assert script.read_text() == "print(1)\n"
     with pytest.raises(TuiadvisorError, match="No such file"):
         Outlets(Wishes(file=tmp_path / "no" / "run.prom"))
+
+
+@pytest.mark.slow
+def test_who_sends_a_byte_now_and_then_holds_no_place_for_long(
+    view: RunView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else sixteen of them shut out the server that collects the metrics for as long as they like."""
+    monkeypatch.setattr(page, "WHOLE_S", 1.0)
+    server = MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", 0)
+    address = ("127.0.0.1", urlsplit(server.url).port)
+    try:
+        with contextlib.ExitStack() as stack:
+            slow = [stack.enter_context(socket.create_connection(address)) for _ in range(page.MAX_READERS)]
+            deadline_s = time.monotonic() + PATIENCE_S
+            while not _answers(server.url):
+                assert time.monotonic() < deadline_s
+                for each in slow:
+                    with contextlib.suppress(OSError):  # it was hung up on
+                        each.sendall(b"G")
+                time.sleep(0.2)
+    finally:
+        server.close()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return fetched(url)[0] == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_an_accept_header_that_is_none_gets_the_plain_page(view: RunView) -> None:
+    server = MetricsServer(registry_of(lambda: view, "1.2"), "127.0.0.1", 0)
+    try:
+        status, body = fetched(server.url, Accept="application/openmetrics-text; version=zz;q=abc,,;;=")
+        assert (status, "tuiadvisor_step_median_seconds" in body) == (200, True)
+    finally:
+        server.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from synthetic_run import MS, Fault, Job, final_view
 from tuiadvisor.cli.options.outlets import add_outlets, outlets_of
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.outlets import delivery
-from tuiadvisor.outlets.delivery import CommandReceiver, Delivery, WebhookReceiver
+from tuiadvisor.outlets.delivery import CommandReceiver, Delivery, WebhookReceiver, slack_text
 from tuiadvisor.outlets.notices import GONE_S, SETTLE_S, Notice, Notices
 from tuiadvisor.views.run_view import RunView
 
@@ -195,6 +196,44 @@ def test_the_secret_of_a_url_is_in_no_line(late: RunView) -> None:
     (line,) = worker.close()
     assert "http://127.0.0.1" in line
     assert not any(word in line for word in ("verysecret", "k1", ":9"))
+
+
+def test_a_user_in_the_url_is_refused_without_repeating_it(late: RunView) -> None:
+    """Urllib would take it for the name of a host, fail at each notice, and say it in a traceback."""
+    with pytest.raises(TuiadvisorError, match="user or password") as found:
+        WebhookReceiver(f"https://me:{SECRET[-10:]}@hooks.example.com/x", "json")
+    assert SECRET[-10:] not in str(found.value)
+
+
+@pytest.mark.parametrize("answer", [b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200 + b"\r\n"])
+def test_a_receiver_that_speaks_no_http_is_tried_again_and_said(
+    late: RunView, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "PAUSES_S", (0.0, 0.0))
+    asked = []
+
+    def serve(listening: socket.socket) -> None:
+        for _ in range(3):
+            connection, _address = listening.accept()
+            with connection:
+                asked.append(connection.recv(1 << 16))
+                connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,), daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/{SECRET}"
+        why = WebhookReceiver(url, "json").deliver(Notice("opened", late.findings[0], None, late))
+        thread.join(PATIENCE_S)
+    assert (why, len(asked)) == ("no answer in HTTP", 3)
+
+
+def test_a_jobs_name_is_no_mark_up_in_slack(late: RunView) -> None:
+    """It is somebody else's words: it calls no channel, and makes no second line."""
+    named = replace(late, run=replace(late.run, label="<!channel>\n<https://example.com|log in> & co"))
+    text = slack_text(Notice("opened", late.findings[0], None, named))
+    assert text.startswith("&lt;!channel&gt;?&lt;https://example.com|log in&gt; &amp; co: critical: ")
+    assert not set(text) & set("<>\n")
 
 
 def test_a_receiver_that_hangs_holds_up_nobody(late: RunView, monkeypatch: pytest.MonkeyPatch) -> None:

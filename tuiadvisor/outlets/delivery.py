@@ -5,6 +5,8 @@ A URL may hold a secret: it is never logged or shown but for its scheme and host
 
 from __future__ import annotations
 
+import html
+import http.client
 import os
 import queue
 import shlex
@@ -116,6 +118,11 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """None: the answer counts as an error."""
 
 
+def slack_text(notice: Notice) -> str:
+    """One line in which nothing is a mark-up: a job's name, which is somebody else's, calls no channel."""
+    return html.escape(one_line(notice.text()), quote=False)
+
+
 class WebhookReceiver:
     """POSTs each notice as JSON, up to three times."""
 
@@ -130,6 +137,10 @@ class WebhookReceiver:
             is_usable = False
         if not is_usable or not url.isprintable() or " " in url:
             raise TuiadvisorError("--webhook: no URL of a receiver; write https://HOST/PATH")
+        if parts.username is not None:
+            raise TuiadvisorError(
+                "--webhook: a user or password in the URL is sent to nobody; use a receiver whose secret is in the path"
+            )
         self.name = f"--webhook {parts.scheme}://{parts.hostname}"
         self._url, self._kind = url, kind
         self._opener = urllib.request.build_opener(_NoRedirect())
@@ -137,7 +148,7 @@ class WebhookReceiver:
 
     def deliver(self, notice: Notice) -> str:
         """Send it; the reason of the last attempt where none succeeded."""
-        body = orjson.dumps({"text": notice.text()} if self._kind == "slack" else notice.document())
+        body = orjson.dumps({"text": slack_text(notice)} if self._kind == "slack" else notice.document())
         why = ""
         for pause_s in (0.0, *PAUSES_S):
             if self._ended.wait(pause_s) and pause_s:
@@ -164,6 +175,8 @@ class WebhookReceiver:
         except urllib.error.HTTPError as error:
             error.close()
             return f"answered {error.code}"
+        except http.client.HTTPException:  # its words may hold a part of the URL
+            return "no answer in HTTP"
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):

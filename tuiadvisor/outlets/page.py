@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 logger: Final = Logger(__name__)
 PATH: Final = "/metrics"
 REQUEST_S: Final = 5.0  # whoever connects and says nothing is let go
+WHOLE_S: Final = 20.0  # nor does anybody hold a place for longer, who sends or takes a byte now and then
 MAX_READERS: Final = 16  # at a time
 LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost."})
 
@@ -123,14 +124,24 @@ class _Server(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        limit = threading.Timer(WHOLE_S, _hang_up, (request,))
+        limit.daemon = True
+        limit.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            limit.cancel()
             self._readers.release()
 
     def handle_error(self, *_: Any) -> None:
         """Nothing on the terminal: readers come and go."""
         logger.debug("a reader of the metrics left early")
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """Whoever waits for it in another thread goes on."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -147,7 +158,10 @@ class _Handler(BaseHTTPRequestHandler):
         sent = self.headers.get("Authorization", "").encode("utf-8", "replace")
         if self.server.token and not hmac.compare_digest(sent, f"Bearer {self.server.token}".encode()):
             return self._refuse(401, "a token is needed: Authorization: Bearer TOKEN")
-        encode, kind = choose_encoder(self.headers.get("Accept", ""))
+        try:
+            encode, kind = choose_encoder(self.headers.get("Accept", ""))
+        except (TypeError, ValueError):  # a version that is none
+            encode, kind = choose_encoder("")
         body = encode(self.server.registry)
         self.send_response(200)
         self.send_header("Content-Type", kind)
