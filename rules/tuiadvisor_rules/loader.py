@@ -57,6 +57,7 @@ _KEYS: Final = {
     "phase",
     "decision",
     "loss",
+    "own_loss",
     "since",
     "final",
     "condition",
@@ -148,6 +149,7 @@ class Rule:
     phase: str | None
     decision: str
     loss: str | None  # metric: seconds a step that the finding costs
+    own_loss: bool  # goodput has this loss as a kind of its own, under the rule's id
     since: str | None  # metric: job step of its onset
     final: bool  # judged after all others: may use num_findings_above_info
     condition: Condition
@@ -271,6 +273,7 @@ def _rule(document: dict[str, Any], path: str) -> Rule:
         phase=_text(document, "phase") if "phase" in document else None,
         decision=_one_of(document, "decision", (*DECISIONS, HANG)),
         loss=_one_of(document, "loss", tuple(sorted(names))) if "loss" in document else None,
+        own_loss=_own_loss(document, scope),
         since=_one_of(document, "since", tuple(sorted(names))) if "since" in document else None,
         final=document.get("final", False) is True,
         condition=Condition(_text(document, "condition"), names, numbers),
@@ -295,6 +298,15 @@ def _rule(document: dict[str, Any], path: str) -> Rule:
     if not outcomes & set(LEVELS) or not outcomes & {"silent", "unknown"}:
         raise RuleError("'cases' needs at least one case that fires and one that stays silent")
     return rule
+
+
+def _own_loss(document: dict[str, Any], scope: str) -> bool:
+    value = document.get("own_loss", False)
+    if not isinstance(value, bool):
+        raise RuleError("'own_loss' must be true or false")
+    if value and (scope != "job" or "loss" not in document):
+        raise RuleError("'own_loss' needs scope \"job\" and 'loss', a metric of seconds a step")
+    return value
 
 
 def rule_id(document: dict[str, Any]) -> str:

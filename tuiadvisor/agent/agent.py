@@ -272,9 +272,7 @@ class Agent:
         gpus = (self._gpus.names(), self._gpus.driver)
         if (key, gpus) != self._hello_key:
             self._hello_key = (key, gpus)
-            self._hub.send(
-                FrameKind.HELLO, hello(self._host, self.links, *gpus, self._host_sampler.topology.distances)
-            )
+            self._hub.send(FrameKind.HELLO, hello(self._host, self.links, *gpus, self._host_sampler.topology))
         for kind, payload in self._drain.frames():
             self._hub.send(kind, payload)
         status = {

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tuiadvisor.agent import machine_facts
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from tuiadvisor.agent.attach import RankLink
+    from tuiadvisor.agent.topology import Topology
 
 
 def host_name() -> str:
@@ -31,10 +34,10 @@ def hello(
     links: Sequence[RankLink],
     gpus: Sequence[str],
     driver: str | None = None,
-    numa_distances: Mapping[int, list[int]] | None = None,
+    topology: Topology | None = None,
 ) -> dict[str, object]:
-    """The agent's introduction, replacing its former one. numa_distances: as Topology has them."""
-    distances = numa_distances or {}
+    """The agent's introduction, replacing its former one. topology: of this machine, where it was read."""
+    distances = topology.distances if topology is not None else {}
     return {
         "host": host,
         "agent_pid": os.getpid(),
@@ -48,6 +51,8 @@ def hello(
         "numa_nodes": sorted(distances),
         "numa_distances": [distances[node] for node in sorted(distances)],
         "memory_bytes": psutil.virtual_memory().total,
+        "network_cards": machine_facts.network_cards(topology) if topology is not None else [],
+        "storage": machine_facts.storage(),
         "gpus": list(gpus),
         "driver": driver,
         "ranks": [_introduction(link) for link in links],
@@ -80,6 +85,7 @@ def _introduction(link: RankLink) -> dict[str, object]:
         "device_uuid": info.device_uuid,
         "model": info.model,
         "budget_ppm": link.budget_ppm,
+        "container": machine_facts.container(process.pid),
         "core": info.core,
         "core_why": info.core_why,
         "attach_way": injection.way if injection else None,

@@ -11,7 +11,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
@@ -40,6 +40,13 @@ _BYTES: Final = (
 )
 
 
+RATES: Final = (
+    *("cpu", "cpu_per_core", "iowait"),
+    *(f"{name}_s" for name in _BYTES),
+    *("disk_reads_s", "disk_writes_s", "disk_busy"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Counters:
     """What only grows; the difference of two of these is a rate."""
@@ -53,6 +60,9 @@ class Counters:
     net_bytes: int | None
     server_read_bytes: int | None = None  # of network file systems
     server_write_bytes: int | None = None
+    disk_reads: int | None = None  # operations
+    disk_writes: int | None = None
+    disk_busy_s: tuple[tuple[str, float], ...] = ()  # of each disk
 
 
 def read_counters() -> Counters:
@@ -61,25 +71,30 @@ def read_counters() -> Counters:
     # guest time is part of user time; iowait is idle time with a reason.
     totals = [sum(core) - getattr(core, "guest", 0.0) - getattr(core, "guest_nice", 0.0) for core in cores]
     idles = [core.idle + getattr(core, "iowait", 0.0) for core in cores]
-    read_bytes, write_bytes = _disk_bytes()
     server_read_bytes, server_write_bytes = network_storage.bytes_moved()
+    disks = _disks()
     return Counters(
         mono_ns=time.monotonic_ns(),
         busy_s=tuple(total - idle for total, idle in zip(totals, idles, strict=True)),
         total_s=tuple(totals),
         iowait_s=sum(getattr(core, "iowait", 0.0) for core in cores),
-        disk_read_bytes=read_bytes,
-        disk_write_bytes=write_bytes,
+        disk_read_bytes=_total(disks, "read_bytes"),
+        disk_write_bytes=_total(disks, "write_bytes"),
         net_bytes=_net_bytes(),
         server_read_bytes=server_read_bytes,
         server_write_bytes=server_write_bytes,
+        disk_reads=_total(disks, "read_count"),
+        disk_writes=_total(disks, "write_count"),
+        disk_busy_s=tuple(
+            (name, found.busy_time / 1000) for name, found in disks.items() if hasattr(found, "busy_time")
+        ),
     )
 
 
 def rates(before: Counters | None, now: Counters) -> dict[str, object]:
     """Shares 0..1 and bytes a second between two readings; None where one is missing or a core came or went."""
     if before is None or len(before.total_s) != len(now.total_s) or now.mono_ns <= before.mono_ns:
-        return dict.fromkeys(("cpu", "cpu_per_core", "iowait", *(f"{name}_s" for name in _BYTES)))
+        return dict.fromkeys(RATES)
     elapsed_s = (now.mono_ns - before.mono_ns) / _NS
     total_s = [later - sooner for sooner, later in zip(before.total_s, now.total_s, strict=True)]
     busy_s = [later - sooner for sooner, later in zip(before.busy_s, now.busy_s, strict=True)]
@@ -88,6 +103,9 @@ def rates(before: Counters | None, now: Counters) -> dict[str, object]:
         "cpu_per_core": [_share(busy, total) for busy, total in zip(busy_s, total_s, strict=True)],
         "iowait": _share(now.iowait_s - before.iowait_s, sum(total_s)),
         **{f"{name}_s": _rate(getattr(before, name), getattr(now, name), elapsed_s) for name in _BYTES},
+        "disk_reads_s": _rate(before.disk_reads, now.disk_reads, elapsed_s),
+        "disk_writes_s": _rate(before.disk_writes, now.disk_writes, elapsed_s),
+        "disk_busy": _busiest(before.disk_busy_s, now.disk_busy_s, elapsed_s),
     }
 
 
@@ -206,16 +224,26 @@ def _rate(before: int | None, now: int | None, elapsed_s: float) -> float | None
     return (now - before) / elapsed_s if before is not None and now is not None and now >= before else None
 
 
-def _disk_bytes() -> tuple[int | None, int | None]:
-    """Bytes of the real disks: a partition, a mapper or a loop device would count them twice."""
+def _disks() -> dict[str, Any]:
+    """Counters of the real disks: a partition, a mapper or a loop device would count everything twice."""
     try:
         disks = psutil.disk_io_counters(perdisk=True) or {}
     except (OSError, RuntimeError, ValueError):  # psutil does not know every kernel's table
-        return None, None
-    real = [found for name, found in disks.items() if Path(f"/sys/block/{name}/device").exists()]
-    if not real:
-        return None, None
-    return sum(disk.read_bytes for disk in real), sum(disk.write_bytes for disk in real)
+        return {}
+    return {name: found for name, found in disks.items() if Path(f"/sys/block/{name}/device").exists()}
+
+
+def _total(disks: dict[str, Any], name: str) -> int | None:
+    return sum(getattr(found, name) for found in disks.values()) if disks else None
+
+
+def _busiest(
+    before: tuple[tuple[str, float], ...], now: tuple[tuple[str, float], ...], elapsed_s: float
+) -> float | None:
+    """Share of the time that the busiest disk had a request under way; of several at once the kernel counts one."""
+    former = dict(before)
+    spent = [busy_s - former[name] for name, busy_s in now if name in former and busy_s >= former[name]]
+    return _share(max(spent), elapsed_s) if spent else None
 
 
 def _net_bytes() -> int | None:

@@ -18,7 +18,7 @@ from tuiadvisor.session.conduct import Recorded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.advisor.compare.comparing import Measured
+    from tuiadvisor.advisor.compare.measured import Measured
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.views.comparison import Comparison

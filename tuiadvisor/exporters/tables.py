@@ -83,6 +83,9 @@ _HOST_FIGURES: Final = {
     "load_1m": ("load_1m", "load average of a minute"),
     "disk_read_bytes_s": ("disk_read_bytes_s", "read from disks"),
     "disk_write_bytes_s": ("disk_write_bytes_s", "written to disks"),
+    "disk_reads_s": ("disk_reads_s", "read operations a second"),
+    "disk_writes_s": ("disk_writes_s", "write operations a second"),
+    "disk_busy_share": ("disk_busy", "of the time, the busiest disk"),
     "net_bytes_s": ("net_bytes_s", "over the network"),
 }
 _RANK_TEXTS: Final = (

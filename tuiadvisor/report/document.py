@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.views.devices import NO_DEVICE, RankDevice
+from tuiadvisor.views.lost_by import by_layer, by_lens
 
 if TYPE_CHECKING:
     from tuiadvisor.views.job import JobView
@@ -69,7 +70,15 @@ def document(view: RunView) -> Document:
         "devices": {"per_rank": [asdict(row) for row in view.rank_devices or _no_devices(view)]},
         "links": [asdict(link) for link in view.links],
         "placement": [asdict(row) for row in view.placements],
-        "hosts": [{**asdict(row), "gpus": list(row.gpus)} for row in view.hosts],
+        "hosts": [
+            {
+                **asdict(row),
+                "gpus": list(row.gpus),
+                "network_cards": list(row.network_cards),
+                "storage": list(row.storage),
+            }
+            for row in view.hosts
+        ],
         "probe_cost": view.probe_cost,
         "probe": asdict(view.probe) if view.probe else None,
         "num_frames": view.num_frames,
@@ -125,6 +134,8 @@ def _goodput(view: RunView) -> Document:
         "steps_done_again": wall.steps_done_again if wall else None,
         "own_steps": list(wall.own_steps) if wall and wall.own_steps else None,
         "waterfall": [asdict(part) for part in wall.waterfall] if wall else [],
+        "by_layer": [asdict(row) for row in by_layer(view)],
+        "by_lens": [asdict(row) for row in by_lens(view)],
     }
 
 

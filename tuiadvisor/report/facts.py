@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DECISIONS: Final = {"tune": "tune", "rescale": "rescale", "stop": "stop", "keep": "keep", "hang": "hang"}
 MAX_RANKS: Final = 64
+MAX_PARTS: Final = 16  # cards and disks, each once
 
 
 def sentence(view: RunView) -> str:
@@ -192,6 +193,9 @@ def environment_facts(view: RunView) -> list[tuple[str, str]]:
     rows += [("layout", layout)] if layout else []
     models = dict.fromkeys(host.cpu_model for host in view.hosts if host.cpu_model)
     rows += [("processor", ", ".join(models))] if models else []
+    for name, field in (("network cards", "network_cards"), ("storage", "storage")):
+        told = dict.fromkeys(each for host in view.hosts for each in getattr(host, field))
+        rows += [(name, ", ".join(list(told)[:MAX_PARTS]))] if told else []
     return rows + sorted(info.software.items())
 
 

@@ -61,6 +61,8 @@ class Facts:
     checkpoint_every_s: float | None = None  # of work, without the checkpoint itself
     host_busy: float | None = None  # of the busiest host: share of all its processors, mean
     iowait: float | None = None
+    disk_busy: float | None = None  # of the busiest disk of any host
+    disk_reads_s: float | None = None  # operations, of the host that reads most
     device_busy: float | None = None  # mean over devices
     device_memory: float | None = None  # highest share of a device's memory
     alloc_retries: int | None = None
@@ -119,6 +121,8 @@ def facts(
         checkpoint_every_s=_checkpoint_every_s(checkpoints, step_s),
         host_busy=_most(host.cpu_mean for host in view.hosts),
         iowait=_most(host.iowait_mean for host in view.hosts),
+        disk_busy=_most(host.disk_busy_mean for host in view.hosts),
+        disk_reads_s=_most(host.disk_reads_s_mean for host in view.hosts),
         device_busy=_mean(host.device_busy_mean for host in view.hosts),
         device_memory=_most(host.device_memory_most for host in view.hosts),
         alloc_retries=view.alloc_retries,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CPUS_FULL, CPUS_FREE = 0.9, 0.8  # shares of all processors of the busiest host
 MEMORY_FULL, MEMORY_FREE = 0.9, 0.8  # 0.9: the kineto plugin's threshold
 DEVICE_BUSY, DEVICE_IDLE = 0.8, 0.5
+DISK_BUSY: Final = 0.9  # of the time: below it says nothing, for data may come over the network
 EXPOSED: Final = 0.1
 
 
@@ -31,6 +32,7 @@ def measured_answers(run: Facts) -> dict[str, Measured]:
     """By the question's id."""
     found = {
         "host_cpus_full": _host_cpus(run),
+        "storage_at_ceiling": _storage(run),
         "memory_nearly_full": _memory(run),
         "spins_in_collective": _spins(run),
     }
@@ -49,6 +51,16 @@ def _host_cpus(run: Facts) -> Measured | None:
     waits = "" if run.iowait is None else f", {100 * run.iowait:.0f} % of the time waiting for storage"
     because = f"processors of the busiest host {100 * busy:.0f} % busy in the mean{waits}"
     return Measured("yes" if busy >= CPUS_FULL else "no", because)
+
+
+def _storage(run: Facts) -> Measured | None:
+    """A disk that always has a request under way is at its limit; one that has not proves nothing."""
+    if run.disk_busy is None or run.disk_busy < DISK_BUSY:
+        return None
+    reads = "" if run.disk_reads_s is None else f", {run.disk_reads_s:.3g} reads a second"
+    return Measured(
+        "yes", f"the busiest disk had a request under way {100 * run.disk_busy:.0f} % of the time{reads}"
+    )
 
 
 def _memory(run: Facts) -> Measured | None:

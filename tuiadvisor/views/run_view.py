@@ -338,6 +338,11 @@ class HostRow:
     device_busy_mean: float | None = None
     device_memory_most: float | None = None  # highest share of a device's memory in use
     cpu_model: str | None = None
+    network_cards: tuple[str, ...] = ()  # each with what it may carry
+    storage: tuple[str, ...] = ()  # each disk
+    disk_busy_mean: float | None = None  # over the recording, of the busiest disk of each second
+    disk_reads_s_mean: float | None = None  # operations
+    disk_writes_s_mean: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def run_info(roster: Roster) -> RunInfo:
     parallel = dict(next((f.parallel for f in facts if f.parallel), {}))
     started = [f.start_wall_ns for f in facts if f.start_wall_ns]
     command = first("command") or roster.run.get("command", "")
-    software = {name: value for name in ("cuda", "nccl", "git_commit") if (value := first(name))}
+    software = {name: value for name in ("cuda", "nccl", "git_commit", "container") if (value := first(name))}
     if roster.driver:
         software["driver"] = roster.driver
     if "tuiadvisor" in roster.run:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Ints
 
 MAX_HOSTS: Final = 1 << 14
+MAX_OPERATIONS_S: Final = 1e9  # of all disks: beyond it a sample makes no sense
 
 
 @dataclass(slots=True)
@@ -23,8 +24,8 @@ class _Mean:
     total: float = 0.0
     num: int = 0
 
-    def take(self, value: float | None) -> None:
-        if value is not None and 0 <= value <= 1:
+    def take(self, value: float | None, most: float = 1.0) -> None:
+        if value is not None and 0 <= value <= most:
             self.total, self.num = self.total + value, self.num + 1
 
     @property
@@ -33,9 +34,10 @@ class _Mean:
 
 
 class _Host:
-    __slots__ = ("cpu", "device_busy", "device_memory", "iowait")
+    __slots__ = ("cpu", "device_busy", "device_memory", "disk_busy", "iowait", "reads", "writes")
 
     def __init__(self) -> None:
+        self.disk_busy, self.reads, self.writes = _Mean(), _Mean(), _Mean()
         self.cpu, self.iowait, self.device_busy = _Mean(), _Mean(), _Mean()
         self.device_memory: float | None = None  # highest share of any device
 
@@ -56,6 +58,9 @@ class HostUse:
             held = self._hosts[host] = _Host()
         held.cpu.take(number(payload, "cpu"))
         held.iowait.take(number(payload, "iowait"))
+        held.disk_busy.take(number(payload, "disk_busy"))
+        held.reads.take(number(payload, "disk_reads_s"), MAX_OPERATIONS_S)
+        held.writes.take(number(payload, "disk_writes_s"), MAX_OPERATIONS_S)
         for entry in objects(payload, "gpus"):
             held.device_busy.take(number(entry, "utilization"))
             used, total = number(entry, "memory_used_bytes"), number(entry, "memory_total_bytes")
@@ -74,3 +79,10 @@ class HostUse:
         if held is None:
             return None, None, None, None
         return held.cpu.value, held.iowait.value, held.device_busy.value, held.device_memory
+
+    def disks(self, host: str) -> tuple[float | None, float | None, float | None]:
+        """(busiest disk busy, reads a second, writes a second), means."""
+        held = self._hosts.get(host)
+        if held is None:
+            return None, None, None
+        return held.disk_busy.value, held.reads.value, held.writes.value

@@ -421,6 +421,7 @@ class Roster:
         lines = [device_line(entry) for entry in objects(payload, "gpus")]
         num_cpus = integer(payload, "num_cpus")
         cpu_mean, iowait_mean, busy_mean, memory_most = self.host_use.means(agent.host)
+        disk_busy, reads_s, writes_s = self.host_use.disks(agent.host)
         self.hosts[agent.host] = HostRow(
             host=agent.host,
             cpu=_latest(number(payload, "cpu"), former.cpu if former else None),
@@ -437,6 +438,11 @@ class Roster:
             iowait_mean=iowait_mean,
             device_busy_mean=busy_mean,
             device_memory_most=memory_most,
+            network_cards=_texts(payload, "network_cards") or (former.network_cards if former else ()),
+            storage=_texts(payload, "storage") or (former.storage if former else ()),
+            disk_busy_mean=disk_busy,
+            disk_reads_s_mean=reads_s,
+            disk_writes_s_mean=writes_s,
         )
 
     # -- what follows ----------------------------------------------------------------------------------------
@@ -546,3 +552,8 @@ def _unplaced(payload: Payload, former: tuple[str, ...]) -> tuple[str, ...]:
 
 def _latest(value: float | None, former: float | None) -> float | None:
     return former if value is None else value
+
+
+def _texts(payload: Payload, name: str) -> tuple[str, ...]:
+    value = payload.get(name)
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()

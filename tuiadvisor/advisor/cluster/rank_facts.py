@@ -31,6 +31,7 @@ _TEXTS: Final = (
     "cuda",
     "nccl",
     "git_commit",
+    "container",
     "device_uuid",
     "schedule",
 )

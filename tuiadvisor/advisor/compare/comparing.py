@@ -14,6 +14,7 @@ import numpy as np
 from tuiadvisor.advisor.compare.bottlenecks import bottleneck, finding_changes
 from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, terms
 from tuiadvisor.advisor.compare.goodput_change import goodput_change
+from tuiadvisor.advisor.compare.measured import Measured
 from tuiadvisor.advisor.compare.repeats import spread_of, spread_words
 from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
 from tuiadvisor.advisor.fold import STEP_NAMES, Advisor
@@ -25,7 +26,7 @@ from tuiadvisor.metrics.series.bootstrap import Ratio, difference_of_means, rati
 from tuiadvisor.metrics.steps.step_table import COMM
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, unpack_columns
-from tuiadvisor.views.comparison import Change, Comparison, Gate, MachineLoad, PhaseChange, Rates, RunSide
+from tuiadvisor.views.comparison import Change, Comparison, Gate, PhaseChange, Rates, RunSide
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Floats
-    from tuiadvisor.views.comparison import Outcome, WorkUnit
+    from tuiadvisor.views.comparison import Outcome
     from tuiadvisor.views.run_view import RunView
 
 SCHEMA: Final = 1
@@ -42,17 +43,6 @@ SCHEMA: Final = 1
 NOISE_FLOOR: Final = 0.02
 HICCUP_FACTOR: Final = 5.0  # a step this much longer than the median is a pause of its own, not a steady step
 NOTHING: Final = Change(None, None, None, None, None, significant=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One recording, read."""
-
-    path: str
-    view: RunView
-    series: StepSeries
-    unit: WorkUnit
-    load: MachineLoad | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tuiadvisor.views.comparison import Spread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.advisor.compare.comparing import Measured
+    from tuiadvisor.advisor.compare.measured import Measured
 
 MIN_RUNS: Final = 3  # of two runs the interval is 13 times their difference: no margin to judge by
 # 97.5 % quantiles of Student's t by degrees of freedom, to two digits; 1.96 beyond.

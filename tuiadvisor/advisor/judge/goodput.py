@@ -81,6 +81,7 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
         of_steps[kind] = of_steps.get(kind, 0.0) + loss_s * scale
     if idle_s:
         of_steps["pipeline_idle"] = idle_s * scale
+    of_steps |= _own_losses(judged, scale, 1 - sum(losses.values()) - sum(of_steps.values()))
     losses |= of_steps
     total = sum(losses.values())
     if total > 1:  # overlapping estimates may not claim more than there was
@@ -99,6 +100,18 @@ def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[s
         loss = cause.loss(diagnosis)
         if loss is not None:
             yield loss.name, loss.loss_s
+
+
+def _own_losses(judged: list[Judged], scale: float, left: float) -> dict[str, float]:
+    """Kinds of loss that rules bring, within what no other kind has claimed: what overlaps is not known."""
+    found: dict[str, float] = {}
+    for entry in judged:
+        loss_s = entry.finding.loss_s_per_step if entry.rule.own_loss else None
+        share = min((loss_s or 0.0) * scale, left)
+        if share > 0:
+            found[entry.rule.id] = share
+            left -= share
+    return found
 
 
 def _pause_name(diagnosis: Diagnosis, pause: Pause) -> str:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from tuiadvisor.text import format as text_of
 from tuiadvisor.text import goodput as words
 from tuiadvisor.text.line import BLANK, Line, indent, line, rule, wrap
 from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import waterfall
 from tuiadvisor.tui.pages.details import bullet
 from tuiadvisor.tui.pages.waiting import waiting
+from tuiadvisor.views.goodput import kind_words
+from tuiadvisor.views.lost_by import by_layer
 
 if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.views.goodput import Goodput
+    from tuiadvisor.views.run_view import RunView
 
 MARGIN = 1
 
@@ -45,7 +49,21 @@ class GoodputPage(Page):
         wall = state.view.wall
         why = words.NO_STEPS if state.view.last_step is None else words.EARLIER
         rows = goodput_lines(wall, room) if wall else [line((f"goodput unknown: {why}", "dim"))]
+        rows += layer_lines(state.view, room)
         return self.arranged([indent(each, MARGIN) if each.spans else each for each in rows], width, height)
+
+
+def layer_lines(view: RunView, width: int) -> list[Line]:
+    """Return what each layer of the stack takes of the wall time, a row each."""
+    told = by_layer(view)
+    if not told:
+        return []
+    rows = [BLANK, rule("the lost time by layer", width)]
+    for row in told:
+        kinds = ", ".join(kind_words(kind) for kind in row.kinds)
+        text = f"{text_of.share(row.share)} {row.name} ({text_of.seconds(row.seconds)}): {kinds}"
+        rows += bullet("▪", text, width)
+    return rows
 
 
 def goodput_lines(found: Goodput, width: int) -> list[Line]:

@@ -33,11 +33,12 @@ class Overview(Page):
     name = "overview"
     title = "Overview"
     about = (
-        "Top to bottom: the decision, the step's time over the last steps, what a step is spent on, "
+        "Top to bottom: the decision, the four lenses (what each takes of the wall time), the step's time over "
+        "the last steps, what a step is spent on, "
         "each rank, what was found. A rank that WAITS is a victim; the culprit arrives last (▶). "
         "Goodput is the share of "
-        "the time seen that none of the named losses takes. MFU is unknown: FLOPs per step and the device's peak were "
-        "not given."
+        "the time seen that none of the named losses takes. Where MFU is unknown FLOPs per step or the device's peak "
+        "are: F says which."
     )
     is_screen = True
     may_be_first = True
@@ -78,6 +79,7 @@ def _narrow(view: RunView, width: int, height: int) -> list[Line]:
     culprits = sections.culprits(view, width, 4 if roomy else 1 if tight else 2)
     # The sentence is what one came for: it takes the rows it needs, the chart gives way.
     verdict = sections.verdict(view, width, 4 if roomy else 2 if tight else 3)
+    verdict += [] if tight else sections.lenses(view, width)
     phases = sections.phases(view, width, 4 if roomy else 1 if tight else 3)
     found = [sections.finding(each, width) for each in view.findings]
     # Heads of four parts, the figures of the step, the source line; chart, ranks and findings share the rest.
@@ -127,7 +129,7 @@ def shared_rows(room: int, num_ranks: int, num_findings: int) -> tuple[int, int,
 def _wide(view: RunView, width: int, height: int) -> list[Line]:
     left_width = width * 62 // 100
     right_width = width - left_width - 3
-    verdict = sections.verdict(view, width, 3)
+    verdict = [*sections.verdict(view, width, 3), *sections.lenses(view, width)]
     body = height - len(verdict) - 2
     lost = sections.losses(view, right_width, 6)
     culprits = sections.culprits(view, left_width, 4)

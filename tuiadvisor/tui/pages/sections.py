@@ -13,6 +13,7 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, crop, fit, indent, length, line, spread, wrap
 from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.tui.draw import bars
+from tuiadvisor.views.lost_by import LENSES, by_lens
 
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import DeviceView, Finding, ProbeWork, RunView
@@ -59,6 +60,28 @@ def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
         )
         lines.append(indent(line((words, "dim")), len(badge) + 1))
     return _cut(lines, max_rows, width)
+
+
+def lenses(view: RunView, width: int) -> list[Line]:
+    """Return all four lenses in one row: what each takes of the wall time, or the figure that stands for it."""
+    if view.wall is None:
+        return []
+    lost = {row.name: row.share for row in by_lens(view)}
+    mfu = view.efficiency.mfu if view.efficiency is not None else None
+    codesign = [f"-{text_of.share(lost['L-CODESIGN'])}"] if lost.get("L-CODESIGN") else []
+    told = {
+        "L-BALANCE": f"-{text_of.share(lost.get('L-BALANCE', 0.0))}",
+        "L-AMORT": f"-{text_of.share(lost.get('L-AMORT', 0.0))}",
+        "L-CODESIGN": " ".join([*codesign, f"MFU {text_of.share(mfu)}"]),
+        "L-PURPOSE": f"goodput {text_of.share(view.useful_share)}",
+    }
+    spans: list[Span] = []
+    for name, text in told.items():
+        spans += [
+            ("  " * bool(spans) + f"{LENSES[name]} ", "dim"),
+            (text, "unknown" if text_of.UNKNOWN in text else "text"),
+        ]
+    return [crop(Line(tuple(spans)), width)]
 
 
 def _cut(lines: list[Line], max_rows: int, width: int) -> list[Line]:
@@ -302,6 +325,8 @@ def hosts(view: RunView, width: int, max_rows: int) -> list[Line]:
             parts.append(f"load {text_of.significant(host.load_1m)}{cores}")
         if host.disk_read_bytes_s is not None:
             parts.append(f"disk {text_of.num_bytes(host.disk_read_bytes_s)}/s")
+        if host.disk_reads_s_mean is not None:
+            parts.append(f"{text_of.significant(host.disk_reads_s_mean)} reads/s")
         if host.net_bytes_s is not None:
             parts.append(f"net {text_of.num_bytes(host.net_bytes_s)}/s")
         name = fit(host.host, min(max(len(each.host) for each in view.hosts), 16))

@@ -1,0 +1,158 @@
+"""The lost wall time by layer and by lens sums to what the waterfall calls lost; a rule may bring a kind of its own."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+
+import pytest
+from snapshot import views
+from synthetic_run import MS, Fault, Job, folded, frames
+from test_goodput_waterfall import born
+from unit.test_tui_pages import screen
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.report.document import document
+from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.goodput import layer_lines
+from tuiadvisor.views.lost_by import LENSES, NOWHERE, USUAL, by_layer, by_lens
+from tuiadvisor.views.run_view import RunView
+from tuiadvisor_rules.condition import RuleError
+from tuiadvisor_rules.loader import LAYERS, Rule, load_catalog, rule_of
+from tuiadvisor_rules.loader import LENSES as RULES_LENSES
+
+FAULTS = {
+    "healthy": (),
+    "slow data": (Fault("data", None, 9 * MS),),
+    "late rank": (Fault("forward", (2,), 6 * MS),),
+    "checkpoints": (Fault("checkpoint", None, 0.4, every=40),),
+    "exchange": (Fault("comm", None, 12 * MS),),
+}
+OWN = """
+id = "{name}"
+title = "Moving data"
+pattern = "P1"
+lens = "L-CODESIGN"
+layer = "network"
+decision = "tune"
+condition = "transfer_s > 0"
+{loss}
+headline = "data is moved"
+message = "Data is moved."
+why = "It is."
+verify = "It is less."
+evidence = ["transfer_s"]
+measure_next = []
+
+[[cases]]
+name = "some"
+expect = "info"
+[cases.metrics]
+transfer_s = 0.1
+
+[[cases]]
+name = "none"
+expect = "silent"
+[cases.metrics]
+transfer_s = 0.0
+"""
+
+
+@cache
+def view(name: str) -> RunView:
+    """Seen from its start."""
+    found: RunView = folded(born(frames(Job(num_steps=250, faults=FAULTS[name])), 20.0, young=True)).view()
+    return found
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_layers_and_lenses_sum_to_what_is_lost(name: str) -> None:
+    wall = view(name).wall
+    assert wall is not None
+    lost_s = sum(part.seconds for part in wall.waterfall if part.sort == "lost")
+    kinds = {part.kind for part in wall.waterfall if part.sort == "lost"}
+    for rows in (by_layer(view(name)), by_lens(view(name))):
+        assert sum(row.seconds for row in rows) == pytest.approx(lost_s)
+        assert {kind for row in rows for kind in row.kinds} == kinds
+        assert [row.seconds for row in rows] == sorted((row.seconds for row in rows), reverse=True)
+    told = document(view(name))["goodput"]
+    assert [row["name"] for row in told["by_layer"]] == [row.name for row in by_layer(view(name))]
+    assert sum(row["share"] for row in told["by_lens"]) == pytest.approx(lost_s / wall.span_s)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "kind"),
+    [
+        ("slow data", "storage", "data_wait"),
+        ("checkpoints", "storage", "checkpoint"),
+        ("exchange", "network", "comm_exposed"),
+    ],
+)
+def test_a_fault_is_in_its_layer(name: str, layer: str, kind: str) -> None:
+    row = next(row for row in by_layer(view(name)) if kind in row.kinds)
+    assert row.name == layer
+
+
+def test_the_layer_is_the_findings_where_there_is_one() -> None:
+    """A late rank's time is of the layer that its phase stands for, not of the usual one."""
+    found = next(one for one in view("late rank").findings if one.id == "straggler")
+    row = next(row for row in by_layer(view("late rank")) if "straggler" in row.kinds)
+    assert row.name == found.layer
+
+
+def test_usual_places_are_layers_and_lenses_of_the_rules() -> None:
+    assert {layer for layer, _ in USUAL.values()} <= set(LAYERS)
+    assert {lens for _, lens in USUAL.values()} <= set(RULES_LENSES)
+    assert set(LENSES) == set(RULES_LENSES)
+
+
+def test_all_four_lenses_stand_in_one_row_on_the_first_screen() -> None:
+    (row,) = sections.lenses(view("slow data"), 78)
+    assert all(f"{name} " in row.text for name in LENSES.values())
+    assert "MFU unknown" in row.text
+    assert len(row.text) <= 78
+    assert "co-design MFU" in "\n".join(screen(views.live(view("slow data")), 80, 24))
+    assert any("lost time by layer" in row.text for row in layer_lines(view("slow data"), 78))
+
+
+def test_without_wall_time_nothing_is_summed() -> None:
+    shown = views.too_early()
+    assert by_layer(shown) == ()
+    assert sections.lenses(shown, 78) == []
+    assert layer_lines(shown, 78) == []
+
+
+def own_rule(loss: str = 'loss = "transfer_s"\nown_loss = true') -> Rule:
+    text = OWN.format(name="moving", loss=loss)
+    return rule_of(tomllib.loads(text), text, "mine.toml")
+
+
+def test_a_rule_brings_a_kind_of_loss_of_its_own() -> None:
+    """With its seconds a step as a share of the time, its lens and layer; all shares still sum to 1."""
+    sequence = born(frames(Job(num_steps=250)), 20.0, young=True)
+    advisor = Advisor(rules=(*load_catalog(), own_rule()))
+    for frame in sequence:
+        advisor.feed_frame(frame)
+    found = advisor.view()
+    without = view("healthy")
+    lost = found.goodput_losses["moving"]
+    assert lost > 0
+    assert found.goodput == pytest.approx((without.goodput or 0) - lost)
+    assert sum(found.goodput_losses.values()) + (found.goodput or 0) == pytest.approx(1)
+    assert found.wall is not None
+    assert any(part.kind == "moving" for part in found.wall.waterfall)
+    assert any("moving" in row.kinds and row.name == "L-CODESIGN" for row in by_lens(found))
+    assert not any("moving" in row.kinds and row.name == NOWHERE for row in by_layer(found))
+
+
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        ("own_loss = true", "needs scope"),
+        ('loss = "transfer_s"\nown_loss = 1', "true or false"),
+        ('scope = "stage"\nloss = "transfer_s"\nown_loss = true', "."),
+    ],
+)
+def test_a_wrong_own_loss_is_refused(loss: str, why: str) -> None:
+    with pytest.raises(RuleError, match=why):
+        own_rule(loss=loss)

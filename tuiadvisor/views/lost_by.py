@@ -1,0 +1,101 @@
+"""The lost wall time summed by layer and by lens: which part of the stack takes it, and which kind of constraint it is.
+
+In: RunView.  Out: LostBy rows, largest first; together they are what the waterfall calls lost. A part belongs where the
+finding on it says; without one, where such time usually passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tuiadvisor.views.goodput import WallPart
+    from tuiadvisor.views.run_view import Finding, RunView
+
+NOWHERE: Final = "not known"
+# (layer, lens) in which such time usually passes.
+USUAL: Final = {
+    "startup": ("runtime", "L-AMORT"),
+    "warmup": ("runtime", "L-AMORT"),
+    "data_wait": ("storage", "L-BALANCE"),
+    "comm_exposed": ("network", "L-AMORT"),
+    "straggler": ("scheduler", "L-BALANCE"),
+    "pipeline_idle": ("application", "L-BALANCE"),
+    "checkpoint": ("storage", "L-AMORT"),
+    "checkpoint_in_step": ("storage", "L-AMORT"),
+    "background_save": ("storage", "L-AMORT"),
+    "eval": ("application", "L-AMORT"),
+    "periodic_pause": ("application", "L-AMORT"),
+    "pause": ("cpu-os", "L-BALANCE"),
+    "restart": ("scheduler", "L-AMORT"),
+    "gap": ("scheduler", "L-AMORT"),
+    "done_again": ("scheduler", "L-AMORT"),
+    "hang": ("runtime", "L-BALANCE"),
+}
+LENSES: Final = {
+    "L-BALANCE": "balance",
+    "L-AMORT": "amortize",
+    "L-CODESIGN": "co-design",
+    "L-PURPOSE": "purpose",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LostBy:
+    """What one layer or lens takes. share: of the span of the waterfall."""
+
+    name: str
+    seconds: float
+    share: float
+    kinds: tuple[str, ...]  # of the waterfall, largest first
+
+
+def by_layer(view: RunView) -> tuple[LostBy, ...]:
+    """Of each layer that takes anything; empty where no wall time is known."""
+    return _summed(view, 0)
+
+
+def by_lens(view: RunView) -> tuple[LostBy, ...]:
+    """Of each lens that takes anything."""
+    return _summed(view, 1)
+
+
+def _summed(view: RunView, column: int) -> tuple[LostBy, ...]:
+    lost = [part for part in view.wall.waterfall if part.sort == "lost"] if view.wall is not None else []
+    groups: dict[str, list[WallPart]] = {}
+    for part in sorted(lost, key=lambda part: -part.seconds):
+        groups.setdefault(_place(part.kind, view.findings)[column], []).append(part)
+    rows = [
+        LostBy(
+            name,
+            sum(part.seconds for part in parts),
+            sum(part.share for part in parts),
+            tuple(part.kind for part in parts),
+        )
+        for name, parts in groups.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.seconds, row.name)))
+
+
+def _place(kind: str, findings: Iterable[Finding]) -> tuple[str, str]:
+    """(layer, lens) of the finding that this time is of; the surest and costliest comes first."""
+    for found in findings:
+        is_loud = found.severity != "info"
+        if kind == found.id or (is_loud and kind in {found.phase, *_LATE.get(found.id, ())}):
+            return found.layer, found.lens
+    usual = USUAL.get(kind) or next(
+        (place for name, place in USUAL.items() if kind.startswith(f"{name}_rank")), None
+    )
+    return usual or (NOWHERE, NOWHERE)
+
+
+# Rules whose loss the waterfall has under another name.
+_LATE: Final = {
+    "slow_host": ("straggler",),
+    "wandering_lateness": ("straggler",),
+    "taking_turns": ("straggler",),
+    "checkpoint_pause": ("checkpoint",),
+}
