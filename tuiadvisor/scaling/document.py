@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.scaling.cost import Intent, cost_unit
 from tuiadvisor.scaling.predict import Range
+from tuiadvisor.scaling.text import lost_cost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,6 +110,7 @@ def _row(one: Measured) -> dict[str, Any]:
         "efficiency": _number(one.efficiency),
         "karp_flatt": _number(one.karp_flatt),
         "cost": _number(one.cost),
+        "lost_cost": _number(lost_cost(one)),
         "global_batch": one.row.global_batch,
         "layout": one.row.layout,
         "statistical_efficiency": _number(one.statistical_efficiency),

@@ -55,10 +55,27 @@ def _report(report: Report) -> str:
     lines += [f"refused: {sized(one.devices)}: {one.why}" for one in report.refused]
     lines += [f"note: {note}" for note in report.notes]
     lines += answers(report)
+    lines += lost_words(report)
     lines += classic_words(report.classic)
     lines += [batch_words(law) for law in report.batch_laws]
     lines.append(f"{decision_words(report)}: {report.decision.because}")
     return "\n".join(lines)
+
+
+def lost_cost(one: Measured) -> float | None:
+    """The part of a size's cost that bought no work, by its efficiency against the smallest size; 0: none of it."""
+    if one.cost is None or one.efficiency is None:
+        return None
+    return one.cost * max(1.0 - one.efficiency, 0.0)
+
+
+def lost_words(report: Report) -> list[str]:
+    """What the largest measured size pays for work that was not done, in the unit of the costs."""
+    largest = max(report.rows, key=lambda one: one.row.devices, default=None)
+    if largest is None or largest.cost is None or largest.efficiency is None or largest.efficiency >= 1:
+        return []
+    lost = f"{lost_cost(largest):.3g} of a cost of {largest.cost:.3g}"
+    return [f"at {sized(largest.row.devices)} {lost} buy no work: efficiency {largest.efficiency:.0%}"]
 
 
 def decision_words(report: Report) -> str:
