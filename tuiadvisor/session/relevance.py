@@ -26,6 +26,7 @@ ALWAYS: Final = frozenset({"objective", "purpose"})  # what the session is for: 
 NUMBERS: Final = (1.0, 45.0)
 # As if stated, only to see whether an answer beside it would matter; nothing is concluded from it.
 SUPPOSED: Final = {
+    "objective": "cost",
     "remaining_steps": 1e6,
     "price_per_device_hour": 1.0,
     "failures_per_day": 2.0,
