@@ -26,7 +26,9 @@ def view(transfer_s: float = 0.03, *, per_host: int = 4) -> RunView:
     """Eight ranks on two hosts of GPUs; the exchange takes so long. No finding that would come first."""
     job = Job(num_ranks=16, ranks_per_host=per_host, num_steps=150, faults=(Fault("comm", None, transfer_s),))
     found: RunView = final_view(job)
-    quiet = replace(found.verdict, decision="keep", finding=None, speedup=None, sentence="Keep: nothing.")
+    quiet = replace(
+        found.verdict, decision="keep", finding=None, speedup=None, sentence="Keep: nothing.", at_best=False
+    )
     return replace(found, run=replace(found.run, device="cuda"), verdict=quiet, findings=())
 
 
@@ -36,6 +38,32 @@ def test_a_run_that_mostly_waits_for_its_exchange_saves_by_fewer_devices() -> No
     assert decided.sentence.startswith("Rescale: 8 devices instead of 16 save ")
     assert "would change it" in decided.because
     assert decided.verify
+
+
+def as_found(transfer_s: float = 0.03, *faults: Fault) -> RunView:
+    """The same run with its own findings and verdict, as a live screen has it."""
+    job = Job(
+        num_ranks=16, ranks_per_host=4, num_steps=150, faults=(Fault("comm", None, transfer_s), *faults)
+    )
+    found: RunView = final_view(job)
+    return replace(found, run=replace(found.run, device="cuda"))
+
+
+def test_a_live_run_whose_exchange_could_be_less_at_best_is_rescaled_for_who_pays() -> None:
+    """An upper bound is no sure gain: who decides by cost hears of both, who decides by time of the tuning alone."""
+    run = as_found()
+    assert (run.verdict.decision, run.verdict.at_best) == ("tune", True)
+    decided = with_intent(run, SAVES).decided
+    assert decided.decision == "rescale"
+    assert "Of the steps themselves: Tune: " in decided.because
+    assert with_intent(run, replace(SAVES, objective="time")).decided.decision == "tune"
+    assert with_intent(run, Intent()).decided.decision == "tune"
+
+
+def test_a_late_rank_of_a_live_run_comes_before_any_other_size() -> None:
+    late = as_found(0.0, Fault("forward", (3,), 0.02))
+    assert (late.verdict.decision, late.verdict.at_best) == ("tune", False)
+    assert with_intent(late, SAVES).decided.decision == "tune"
 
 
 def test_where_compute_is_all_of_the_step_no_size_is_advised() -> None:

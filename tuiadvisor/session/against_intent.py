@@ -54,8 +54,13 @@ def with_intent(view: RunView, intent: Intent, machine: Machine | None = None) -
 
 
 def _is_sure(verdict: Verdict) -> bool:
-    """Whether there is a loss whose removal surely brings something: it comes before any other size."""
-    return verdict.decision == "tune" and (verdict.speedup is None or verdict.speedup.low > 1)
+    """Whether there is a loss whose removal surely brings something: it comes before any other size.
+
+    An upper bound is none: how much of a slow exchange can be hidden nobody has measured, fewer devices' saving is.
+    """
+    if verdict.decision != "tune" or verdict.at_best:
+        return False
+    return verdict.speedup is None or verdict.speedup.low > 1
 
 
 def _stop(material: Material, found: Verdict) -> Verdict | None:
@@ -137,6 +142,7 @@ def _rescaled(parts: Parts, fewer: _Fewer, found: Verdict, material: Material) -
         because=(
             f"Bounds from this run alone, the total batch as now; you decide by {material.intent.objective}. Time as "
             "the objective, or an earlier deadline, would change it; so would a batch that does not fit fewer devices."
+            + (f" Of the steps themselves: {found.sentence}" if found.decision == "tune" else "")
         ),
         verify=(
             f"Record at {fewer.devices} devices, then tuiadvisor advise RUN OTHER: device-hours a sample must fall by "
