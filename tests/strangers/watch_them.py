@@ -49,6 +49,7 @@ ALONE_LINES, ALONE_S = 300, 8.0  # of the log of the run that nobody watches
 EDGE_S = 1.5  # of a recording: the attach and the leaving are in no comparison of steps
 LEAST_EFFECT = 0.05  # longer steps: a fault that did less need not be found
 UNDECIDED = "undecided"  # too few steps in the time, or a rank that was not compared: said so, named nobody
+LONGER = 4  # times: what a verdict may take on a machine that others use too
 OTHERS_S = 2.0  # looked at others
 STEP_TOLERANCE = 0.1  # our steps against the log's over the same seconds
 # Words of a late rank's finding, and the fault in one or two.
@@ -232,7 +233,16 @@ def first_sentence(run: Run) -> tuple[float, str]:
     return time.monotonic() - began, text.splitlines()[0] if text else ""
 
 
-def recorded(run: Run, seconds: int, path: Path) -> tuple[Any, float, float]:
+def recorded(run: Run, path: Path) -> tuple[Any, float, float]:
+    """As `recorded_for` the program's seconds, and once longer where that many steps decided nothing."""
+    for seconds in (run.program.seconds, LONGER * run.program.seconds):
+        document, began, ended = recorded_for(run, seconds, path)
+        if isinstance(document, str) or document["verdict"]["decision"] is not None:
+            break
+    return document, began, ended
+
+
+def recorded_for(run: Run, seconds: int, path: Path) -> tuple[Any, float, float]:
     """(document, or what was said instead; when the recording began and ended)."""
     path.unlink(missing_ok=True)
     began = time.monotonic()
@@ -311,7 +321,7 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
         pids = wait_until_training(run)
         attached_s = time.monotonic()
         first_s, sentence = first_sentence(run)
-        healthy, began, ended = recorded(run, program.seconds, keep / f"{name}_healthy.tuirec")
+        healthy, began, ended = recorded(run, keep / f"{name}_healthy.tuirec")
         span = (began + EDGE_S, ended - EDGE_S)
         logged, ours = run.step_ms(*span), None
         theirs = logged.ms if logged is not None else None
@@ -323,7 +333,7 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
             with DISTURBANCES[fault]({**pids, VICTIM: victim}):
                 path = keep / f"{name}_{fault}.tuirec"
                 before = counters(victim)
-                faulty[fault], fault_began, fault_ended = recorded(run, program.seconds, path)
+                faulty[fault], fault_began, fault_ended = recorded(run, path)
                 held_back[fault] = throttled_share(before, counters(victim)) if fault == "limit" else None
             fault_ms[fault] = step_ms(path, fault_began + EDGE_S, fault_ended - EDGE_S)
         if not run.alive():

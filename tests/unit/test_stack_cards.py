@@ -100,6 +100,43 @@ def test_the_loaders_workers_stand_beside_the_rank() -> None:
     assert "1 of its loader's workers: permission denied" in found.notes
 
 
+TORCH = "/venv/lib/python3.11/site-packages/torch/utils/data/_utils/"
+WORKER_PLACES = [
+    ("_worker_loop", TORCH + "worker.py", 349),
+    ("fetch", TORCH + "fetch.py", 52),
+    ("fetch", TORCH + "fetch.py", 55),
+    ("<listcomp>", TORCH + "fetch.py", 52),
+    ("__getitem__", "/home/me/job/data.py", 12),
+    ("pad_batch", "/home/me/job/data.py", 30),
+    ("get", "/usr/lib/python3.11/multiprocessing/queues.py", 113),
+    ("poll", "/usr/lib/python3.11/multiprocessing/connection.py", 257),
+    ("put", "/usr/lib/python3.11/multiprocessing/queues.py", 88),
+    ("_ForkingPickler.dumps", "/usr/lib/python3.11/multiprocessing/reduction.py", 51),
+]
+READS, COLLATES, WAITS, PUTS = [4, 3, 1, 0], [5, 2, 0], [7, 6, 0], [9, 8, 0]
+
+
+def at_work(stacks: list[list[int]]) -> tuple[str, ...]:
+    """Notes of a card with one worker that was seen like this."""
+    worker = entry(2, [], worker=1) | packed(WORKER_PLACES, stacks, "py-spy")
+    return card(entry(2, [WAITING] * 60, subject="input"), worker | {"subject": "input"}).notes
+
+
+def test_the_stages_of_the_loaders_workers_are_told_apart() -> None:
+    """The dataset, somebody's own collate function, the queue to the rank, and the queue of work."""
+    notes = at_work([READS] * 50 + [COLLATES] * 25 + [WAITS] * 15 + [PUTS] * 10)
+    assert (
+        "its loader's workers: 50 % in the dataset, 25 % in collate, 15 % waiting for work, 10 % handing over"
+        in notes
+    )
+
+
+def test_workers_of_another_loop_have_no_stages() -> None:
+    """A dataset in C is the dataset; a stack without torch's loop is nobody's."""
+    assert "its loader's workers: 50 % in the dataset" in at_work([[1, 0]] * 10 + [[4]] * 10)
+    assert not any(note.startswith("its loader's workers:") for note in at_work([[4], [7, 6]]))
+
+
 def test_of_slow_input_the_workers_line_comes_first() -> None:
     """What the rank itself does is to wait for them."""
     subject = {"subject": "input"}

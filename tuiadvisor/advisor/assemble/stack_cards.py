@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.metrics.sampling.line_shares import LIMITS, compared, is_enough
+from tuiadvisor.metrics.sampling.worker_stages import worker_stages
 from tuiadvisor.views.stack_card import CardLine, StackCard, StandsAt
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _card(look: Look) -> StackCard:
         num_workers=len(workers),
         num_worker_samples=len(of_workers),
         stands=(),
-        notes=_notes(look, own, peer),
+        notes=(*_stage_notes(workers), *_notes(look, own, peer)),
     )
 
 
@@ -184,6 +185,13 @@ def _basis(own: Sampled | None, peer: Sampled | None, workers: Sequence[Sampled]
     if own is not None and own.step_s is not None:
         parts.append(f"{own.num_steps} steps meanwhile")
     return "; ".join(parts)
+
+
+def _stage_notes(workers: Sequence[Sampled]) -> tuple[str, ...]:
+    """Which stage of their loop the loader's workers are in."""
+    stages = worker_stages(workers)
+    told = ", ".join(f"{100 * share:.0f} % {stage}" for stage, share in stages.items())
+    return (f"its loader's workers: {told}",) if told else ()
 
 
 def _notes(look: Look, own: Sampled | None, peer: Sampled | None) -> tuple[str, ...]:
