@@ -187,6 +187,14 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
     ),
     "preferences": (desks.desk(), ("comma", "down")),
     "compare": (desks.desk(comparison=desks.comparison()), ("7",)),
+    "compare-worth": (
+        desks.desk(
+            comparison=desks.comparison(),
+            comparison_worth="Saves 3.1 to 3.42 hours over the 1,000,000 steps that remain (12.4 to 13.7 device-hours, "
+            "24.8 to 27.3 EUR).",
+        ),
+        ("7",),
+    ),
     "compare-none": (desks.desk(), ("7",)),
     "compare-reading": (desks.desk(comparison_note="reading before.tuirec: 43 %"), ("7",)),
 }

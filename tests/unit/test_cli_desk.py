@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,12 +12,15 @@ from patience import PATIENCE_S
 from synthetic_run import Fault, Job
 from unit.test_contents import recording
 
+from tuiadvisor.app.before_mark import FILE_NAME, mark_before, marked_before
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.sizing import Sizing
 from tuiadvisor.cli import main
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.cost import Intent
 from tuiadvisor.session.entries import Stated
+from tuiadvisor.session.intent import Intent as Intended
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.desk import (
     Advise,
@@ -23,17 +28,17 @@ from tuiadvisor.tui.contract.desk import (
     Compare,
     GoLive,
     ListRuns,
+    MarkBefore,
     NudgeSize,
     OpenRun,
     Scale,
     StateSize,
     WantRuns,
 )
-from tuiadvisor.tui.contract.feed import Pause
+from tuiadvisor.tui.contract.feed import End, Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tuiadvisor.views.run_list import RunEntry
 
@@ -117,6 +122,67 @@ def test_two_recordings_are_compared(desk: Desk, folder: Path) -> None:
     assert "improved" == comparison.verdict
     desk.command(Compare(before, str(folder / "torn.tuirec")))
     wait_until(lambda: "torn.tuirec" in desk.desk().comparison_note and desk.desk().comparison is None)
+
+
+def test_the_run_after_a_marked_one_is_compared_with_it_by_itself(folder: Path) -> None:
+    """B on the run before; the job's next run, once it has the steps, stands on screen 7 with what it saved."""
+    recording(folder / "next.tuirec", Job(num_steps=250, seed=3))
+    first = Desk(None, folder)
+    first.start()
+    first.command(OpenRun(str(folder / "before.tuirec")))
+    wait_until(lambda: first.latest().view is not None)
+    first.command(MarkBefore())
+    wait_until(lambda: "before.tuirec is the state before the change" in first.desk().answer)
+    first.stop()
+    live = ReplayFeed(ReplaySource(folder / "next.tuirec"))
+    live.start()
+    live.command(End())
+    stated = Intended(remaining_steps=1e6, price_per_device_hour=2.0, currency="EUR")
+    desk = Desk(live, folder, live_path=str(folder / "next.tuirec"), intent=stated)
+    desk.start()
+    try:
+        wait_until(lambda: desk.desk().comparison is not None and "7 shows" in desk.desk().answer)
+        comparison, worth = desk.desk().comparison, desk.desk().comparison_worth
+        assert comparison is not None
+        assert ("improved", "before.tuirec") == (comparison.verdict, Path(comparison.before.path).name)
+        # 15 ms a step less on 4 ranks over a million steps: about 4.2 h, 16.7 device-hours, 33 EUR.
+        hours, device_hours, money = (float(each) for each in re.findall(r"([\d.]+) to", worth))
+        assert 3.0 < hours < 5.0
+        assert device_hours == pytest.approx(4 * hours, rel=0.01)
+        assert money == pytest.approx(8 * hours, rel=0.01)
+        assert "EUR" in worth
+    finally:
+        desk.stop()
+        live.stop()
+
+
+def test_another_job_is_not_compared_and_a_run_that_is_not_kept_says_so(folder: Path) -> None:
+    """The mark is of a job; without a recording there is nothing to hold against it."""
+    mark_before(folder, str(folder / "before.tuirec"), "another.py", 3)
+    live = ReplayFeed(ReplaySource(folder / "old" / "after.tuirec"))
+    desk = Desk(live, folder, live_path=str(folder / "old" / "after.tuirec"))
+    assert desk.due_comparison() is None  # nothing was seen yet
+    live.start()
+    live.command(End())
+    try:
+        wait_until(lambda: (view := live.latest().view) is not None and view.window.enough)
+        assert desk.due_comparison() is None
+    finally:
+        live.stop()
+    unkept = Desk(None, folder)
+    unkept.start()
+    unkept.command(MarkBefore())
+    wait_until(lambda: "only a recorded run" in unkept.desk().answer)
+    unkept.stop()
+
+
+def test_a_mark_that_is_damaged_is_said(folder: Path) -> None:
+    """Nothing is compared with what was guessed."""
+    assert marked_before(folder) is None
+    for text in ("[]", "{", '{"recording": 3}', '{"recording": "a", "label": "b", "step": -1}'):
+        (folder / FILE_NAME).write_text(text)
+        with pytest.raises(TuiadvisorError, match="no mark of a run"):
+            marked_before(folder)
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_text_fits_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert 4 == len(sizes)
     assert max(len(line) for line in sizes) <= 100
     assert out.splitlines()[-1].startswith(
-        "STOP: go back to 768 devices: going from 768 to 1536 devices makes the run no faster for 2.00 x"
+        "STOP: go back to 768 devices: going from 768 to 1536 devices makes the run no faster at 2.00 times the cost"
     )
 
 

@@ -14,7 +14,7 @@ from test_cli_lookback import Watch
 from test_tui_navigator import Keyboard
 
 from tuiadvisor.app.replay_feed import ReplayFeed
-from tuiadvisor.app.stretch import LEAST_STEPS, moved, zoomed
+from tuiadvisor.app.stretch import LEAST_STEPS, chosen, moved, zoomed
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.feed import End, FeedState, Pause, SeekStep, Step, StretchState, Zoom
@@ -54,6 +54,14 @@ def test_moving_goes_by_half_of_it_and_stays_within_the_run() -> None:
     assert moved((500, 599), -1, (0, 999)) == (450, 549)
     assert moved((10, 109), -1, (0, 999)) == (0, 99)
     assert moved((900, 999), 1, (0, 999)) == (900, 999)
+
+
+def test_what_is_drawn_is_chosen_as_far_as_it_can_be() -> None:
+    """In either direction; widened to what a verdict wants, the newest part of what is longer than a view."""
+    assert chosen(200, 299, (0, 999), 2048) == (200, 299)
+    assert chosen(299, 200, (0, 999), 2048) == (200, 299)
+    assert chosen(995, 999, (0, 999), 2048) == (1000 - LEAST_STEPS, 999)
+    assert chosen(0, 9_999, (0, 9_999), 2048) == (7_952, 9_999)
 
 
 @pytest.fixture

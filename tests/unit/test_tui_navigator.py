@@ -55,6 +55,9 @@ class FakeShell:
     def redraw(self) -> None:
         self.redrawn += 1
 
+    def to_shell(self) -> str:
+        return "no shell"
+
     def next_theme(self) -> str:
         return "light"
 
@@ -165,9 +168,12 @@ def test_the_cursor_moves_over_ranks_and_findings(live: Keyboard) -> None:
     live.press("down")
     assert ("rank", "2") == live.place.page.cursor
     live.press("G")
-    assert ("finding", "warmup") == live.place.page.cursor
-    live.press("up")
+    assert ("finding", "straggler_data") == live.place.page.cursor
+    live.press("n")
     assert ("finding", "exposed_comm") == live.place.page.cursor
+    assert (
+        "Communication is not hidden" in live.draw()
+    )  # the one that is chosen is drawn, however little room
     assert "Communication is not hidden" in live.press("enter")
     live.press("escape", "g", "enter")
     assert "rank" == live.page
@@ -241,15 +247,15 @@ def test_filter_can_be_edited() -> None:
 def test_a_long_table_scrolls_with_its_cursor() -> None:
     """Page keys, ends, and the wheel; the cursor stays in sight."""
     keyboard = Keyboard(views.live(views.many(1024)))
-    # Two rows below the table belong to rank 612, which is late and out of sight.
-    assert "1\u201317 of 1,024" in keyboard.press("2")
-    assert "1,008\u20131,024 of 1,024" in keyboard.press("G")
+    # Two rows below the table belong to rank 612, which is late and out of sight; two above it to the whole run.
+    assert "1\u201315 of 1,024" in keyboard.press("2")
+    assert "1,010\u20131,024 of 1,024" in keyboard.press("G")
     assert ("rank", "1023") == keyboard.place.page.cursor
-    assert "1\u201317 of 1,024" in keyboard.press("g")
+    assert "1\u201315 of 1,024" in keyboard.press("g")
     keyboard.press("pagedown")
-    assert ("rank", "18") == keyboard.place.page.cursor
+    assert ("rank", "16") == keyboard.place.page.cursor
     keyboard.place.page.scroll(3)
-    assert "6\u201322 of 1,024" in keyboard.draw()
+    assert "6\u201320 of 1,024" in keyboard.draw()
 
 
 def test_a_rank_opens_with_its_phases_and_neighbours(live: Keyboard) -> None:
@@ -426,9 +432,9 @@ def test_theme_and_redraw(live: Keyboard) -> None:
 def test_a_click_opens_what_is_there(live: Keyboard) -> None:
     """Rank rows, findings, commands of the palette; elsewhere nothing."""
     rows = live.draw().splitlines()
-    live.place.click(next(index for index, row in enumerate(rows) if "3.10 ms/step" in row))
+    live.place.click(next(index for index, row in enumerate(rows) if "critical P1" in row))
     assert "finding" == live.page
-    assert "Communication is not hidden" in live.draw()
+    assert "Rank 2 reads its data late" in live.draw()
     live.press("escape")
     live.place.click(0)
     live.place.click(99)
@@ -501,3 +507,57 @@ def test_a_recording_shows_the_lines_that_were_sampled() -> None:
     """The card is part of it."""
     keyboard = Keyboard(replace(views.replay(), view=views.with_card()))
     assert "dataset.py:118  __getitem__ → loads" in keyboard.press("2", "j", "j", "j", "enter")
+
+
+def test_each_numbered_screen_is_a_tab_that_a_click_opens(live: Keyboard) -> None:
+    """By name where there is room; on 80 columns the open one by name, the others by number; on 60 none."""
+    for width, names in ((160, ["1 Overview", "2 Ranks", "6 Scaling", "8 Runs"]), (80, ["1 Overview"])):
+        head = live.place.rows(width, 24)[0]
+        assert [name for name in names if name in head.text] == names
+        assert "step 341" in head.text
+        for number, _, command in ((3, "", "pipeline"), (8, "", "runs"), (1, "", "overview")):
+            start = next(start for start, _, name in live.place.drawn[0].spots if name == command)
+            assert str(number) == live.place.drawn[0].text[start : start + 2].strip()
+            live.place.click(0, start + 1)
+            assert command == live.page
+            live.place.rows(width, 24)
+    assert not live.place.rows(60, 16)[0].spots
+
+
+def test_the_job_is_said_whole_or_not_at_all_beside_the_tabs(live: Keyboard) -> None:
+    """No half of a host's name."""
+    for width in range(60, 220):
+        head = live.place.rows(width, 24)[0].text
+        assert len(head) == width
+        assert "…" not in head
+
+
+def test_a_key_of_the_footer_can_be_clicked(live: Keyboard) -> None:
+    """It does what the key does; a prompt that is open is taken back."""
+    live.press("2", "/", "x")
+    live.press("escape")
+    foot = live.place.drawn[-1]
+    for name, shown in (("sort", "s Sort"), ("open", "enter Open")):
+        start, end, _ = next(spot for spot in foot.spots if spot[2] == name)
+        assert shown == foot.text[start:end]
+    before = live.place.at(Ranks).sort
+    live.place.click(len(live.place.drawn) - 1, foot.text.index("Sort"))
+    assert before != live.place.at(Ranks).sort
+
+
+def test_a_click_on_the_line_of_a_replay_goes_to_that_step(replaying: Keyboard) -> None:
+    """Its ends are the ends of the recording."""
+    row = len(replaying.place.drawn) - 2
+    text = replaying.place.drawn[row].text
+    state = replaying.place.state.replay
+    assert state is not None
+    track = [place for place, glyph in enumerate(text) if glyph in "━─●▲" and place > 14]
+    replaying.place.click(row, track[0])
+    replaying.place.click(row, track[-1])
+    replaying.place.click(row, 1)
+    assert [SeekStep(state.first_step or 0), SeekStep(state.last_step or 0)] == replaying.shell.asked
+
+
+def test_control_z_goes_to_the_shell_or_says_why_not(live: Keyboard) -> None:
+    """Nothing happens in silence."""
+    assert "no shell" in live.press("ctrl+z")

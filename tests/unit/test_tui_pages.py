@@ -93,8 +93,11 @@ def test_a_screen_too_small_says_what_it_needs(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (160, 45)])
 def test_the_verdict_is_never_cut_off_the_overview(size: tuple[int, int]) -> None:
-    """Badge and sentence stand on top, whatever else there is."""
-    assert "◆ TUNE  rank 2 reads its data" in screen(STATES["lost ranks"], *size)[1]
+    """Badge and sentence stand on top, below the whole run, whatever else there is; then what to do first."""
+    rows = screen(STATES["lost ranks"], *size)
+    first = next(number for number, row in enumerate(rows) if "◆ TUNE  rank 2 reads its data" in row)
+    assert first <= 4
+    assert any("Give rank 2 more loader workers" in row for row in rows[first : first + 9])
 
 
 def test_not_enough_yet_names_how_many_steps() -> None:

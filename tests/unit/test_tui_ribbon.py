@@ -8,7 +8,7 @@ import pytest
 from snapshot import views
 from test_tui_navigator import Keyboard
 
-from tuiadvisor.tui.contract.feed import SeekStep
+from tuiadvisor.tui.contract.feed import ChooseSteps, SeekStep
 from tuiadvisor.tui.control import ribbon
 from tuiadvisor.tui.draw import bars
 
@@ -18,20 +18,28 @@ def live() -> Keyboard:
     return Keyboard(views.live(views.straggler()))
 
 
-def test_the_ribbon_comes_and_goes_with_its_key(live: Keyboard) -> None:
-    """Three rows on every screen of the run; none on those of no run."""
+def test_the_whole_run_stands_on_every_screen_of_it_and_goes_with_its_key(live: Keyboard) -> None:
+    """On 80x24 two rows; none on screens of no run, nor above a text that lies over a screen."""
     before = live.draw()
-    assert "events" in live.press("H")
-    for key in ("2", "3", "4", "W"):
-        assert " run  " in live.press(key).splitlines()[1]
+    for key in ("1", "2", "3", "4", "W"):
+        has_it = live.press(key).splitlines()[1].startswith(" run  ")
+        assert has_it == live.place.page.is_screen
     assert " run  " not in live.press("8").splitlines()[1]
-    assert live.press("1", "H") == before
+    assert " run  " not in live.press("1", "H")
+    assert live.press("H") == before
 
 
-def test_a_tall_screen_has_it_by_itself(live: Keyboard) -> None:
-    """There is room for it."""
+def test_on_a_low_screen_it_is_the_chart_of_the_step(live: Keyboard) -> None:
+    """Nothing is drawn twice on 24 rows; without it the chart comes back."""
+    assert not any("███" in row for row in live.draw().splitlines()[3:])
+    assert any("███" in row for row in live.press("H").splitlines()[1:])
+
+
+def test_a_tall_screen_names_the_events(live: Keyboard) -> None:
+    """There is room for it; a very low one has no ribbon."""
     assert any(row.text.startswith(" events") for row in live.place.rows(200, ribbon.TALL))
     assert not any(row.text.startswith(" events") for row in live.place.rows(200, ribbon.TALL - 1))
+    assert not any(row.text.startswith(" run ") for row in live.place.rows(200, ribbon.LOWEST - 1))
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -73,7 +81,6 @@ def test_a_column_leads_to_the_step_that_is_drawn_there() -> None:
 
 def test_a_click_on_the_ribbon_goes_to_that_step(live: Keyboard) -> None:
     """On the mark it goes to where the finding began."""
-    live.press("H")
     row = next(
         number for number, each in enumerate(live.place.drawn) if "▲" in each.text and "[" in each.text
     )
@@ -81,6 +88,21 @@ def test_a_click_on_the_ribbon_goes_to_that_step(live: Keyboard) -> None:
     (asked,) = live.shell.asked
     assert isinstance(asked, SeekStep)
     assert abs(asked.step - 222) <= live.place.state.view.trend.steps_per_bucket * 2  # type: ignore[union-attr]
+
+
+def test_a_drag_over_the_ribbon_chooses_the_steps_below_it(live: Keyboard) -> None:
+    """Either way; within one column it is a click, and beside the ribbon nothing."""
+    view = live.place.state.view
+    assert view is not None
+    row = live.place.ribbon_row
+    for begin, end in ((20, 40), (40, 20)):
+        assert live.place.drag((row, begin), (row + 1, end))
+    assert live.shell.asked[0] == live.shell.asked[1]
+    asked = live.shell.asked[0]
+    assert isinstance(asked, ChooseSteps)
+    assert view.trend.first_step < asked.first_step < asked.last_step <= (view.last_step or 0)
+    assert not live.place.drag((row, 20), (row, 21))
+    assert not live.place.drag((row, 20), (row + 9, 40))
 
 
 def test_a_click_on_a_cell_of_the_heat_map_goes_to_its_step_and_elsewhere_opens_the_rank(

@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from tuiadvisor.app import preferences_file
+from tuiadvisor.app.before_mark import STEPS_AFTER, mark_before, marked_before
 from tuiadvisor.app.bookmarks import bookmarks, save_bookmark
 from tuiadvisor.app.job_reader import JobReader
 from tuiadvisor.app.recordings import MAX_RUNS, recordings
@@ -42,6 +43,7 @@ from tuiadvisor.tui.contract.desk import (
     ListRuns,
     LookAt,
     LookAtJob,
+    MarkBefore,
     NudgeSize,
     OpenRun,
     Report,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 
 logger: Final = Logger(__name__)
 PROGRESS_S: Final = 0.1
+LOOK_S: Final = 2.0  # how often a live run is looked at: may it be compared with what was marked before?
 NO_RUN: Final = FeedState(
     None, "replay", "no run is open", "8 lists the recordings here; enter opens one of them.", None, None, 0
 )
@@ -77,6 +80,13 @@ NO_RUN: Final = FeedState(
 @dataclass(frozen=True, slots=True)
 class ReadSizes:
     """Of the desk itself: read the next recording for the screen of scaling."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareWithBefore:
+    """Of the desk itself: the live run has enough steps to be held against the one before the change."""
+
+    path: str
 
 
 class Desk:
@@ -117,7 +127,10 @@ class Desk:
         self._feed = feed
         self._opened: ReplayFeed | None = None  # by the user, here; it ends with the next one
         self._opening: FeedState | None = None
-        self._commands: queue.SimpleQueue[DeskCommand | ReadSizes | None] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[DeskCommand | ReadSizes | CompareWithBefore | None] = (
+            queue.SimpleQueue()
+        )
+        self._awaits_after = self.home is not None and bool(live_path)  # nothing was compared yet
         self._lock = threading.Lock()  # state and rows: two threads change them
         self._state = DeskState(
             folder=str(folder),
@@ -180,11 +193,17 @@ class Desk:
 
     def _obey_all(self) -> None:
         while not self._stopped.is_set():
-            command = self._commands.get()
+            try:
+                command = self._commands.get(timeout=LOOK_S)
+            except queue.Empty:
+                command = self.due_comparison()
             if command is None:
                 continue
             try:
-                self._obey(command)
+                if isinstance(command, CompareWithBefore):
+                    self._compare_with_before(command.path)
+                else:
+                    self._obey(command)
             except TuiadvisorError as error:
                 self._opening = None
                 self._say(str(error))
@@ -213,6 +232,8 @@ class Desk:
                 self._compare(before, after)
             case LookAtJob():
                 self._look_at_job()
+            case MarkBefore():
+                self._mark_before()
             case Report():
                 self._report()
             case Bookmark(step, note):
@@ -286,6 +307,7 @@ class Desk:
     def _compare(self, before: str, after: str) -> None:
         # Here and below: what only some keys need is loaded with the first of them, not before the first frame.
         from tuiadvisor.advisor.compare.comparing import compare, measure  # noqa: PLC0415
+        from tuiadvisor.session.saved import saved_words  # noqa: PLC0415
 
         self._change(comparison=None, comparison_note=f"reading {Path(before).name} …")
         sides = []
@@ -296,7 +318,52 @@ class Desk:
             except TuiadvisorError as error:
                 self._change(comparison_note=str(error))
                 return
-        self._change(comparison=compare(sides[0], sides[1]), comparison_note="")
+        comparison = compare(sides[0], sides[1])
+        worth = saved_words(comparison, self._stated_intent())
+        self._change(comparison=comparison, comparison_note="", comparison_worth=worth)
+
+    def _stated_intent(self) -> Intent:
+        from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent  # noqa: PLC0415
+
+        if self._intent is not None:
+            return self._intent
+        try:
+            return read_intent(FILE_NAME)
+        except TuiadvisorError as error:  # a mistake in it stops nobody who compares
+            self._say(str(error))
+            return Intent()
+
+    def _mark_before(self) -> None:
+        recording, view = self._state.open_path or self.live_path, self.latest().view
+        if not recording or view is None:
+            self._say("B: only a recorded run can be compared with later: -o FILE keeps this one")
+            return
+        self._awaits_after = bool(self._state.open_path) and self.home is not None and bool(self.live_path)
+        self._say(mark_before(self.folder, recording, view.run.label or "", view.last_step or 0))
+
+    def due_comparison(self) -> CompareWithBefore | None:
+        """The live run after a change, once it has as many judged steps as a comparison wants."""
+        view = self.home.latest().view if self.home is not None and self._awaits_after else None
+        if view is None or not view.window.enough or view.window.num_steps < STEPS_AFTER:
+            return None
+        self._awaits_after = False
+        try:
+            before = marked_before(self.folder)
+        except TuiadvisorError as error:
+            self._say(str(error))
+            return None
+        if before is None or before.label != (view.run.label or ""):
+            return None
+        same = Path(before.recording).resolve() == Path(self.live_path).resolve()
+        return None if same else CompareWithBefore(before.recording)
+
+    def _compare_with_before(self, before: str) -> None:
+        """The comparison of itself, and what it says in a line."""
+        self._compare(before, self.live_path)
+        comparison = self._state.comparison
+        if comparison is not None:
+            outcome = comparison.sentence.partition(":")[0]
+            self._say(f"after the change, against {Path(before).name}: {outcome.lower()}; 7 shows both runs")
 
     def _look_at_job(self) -> None:
         """The run that is shown, as a whole, and what of the folder may be of its job."""

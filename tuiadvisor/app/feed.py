@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.app.event_log import EventLog
-from tuiadvisor.app.stretch import Steps, moved, zoomed
+from tuiadvisor.app.stretch import Steps, chosen, moved, zoomed
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.log import Logger
@@ -217,6 +217,11 @@ class Feed:
         """What the stretch would be after zooming."""
         whole = self._choosable()
         return None if whole is None else zoomed(self.stretch, by, whole, self.advisor.most_steps())
+
+    def _chosen(self, first: int, last: int) -> Steps | None:
+        """What the stretch would be that was drawn."""
+        whole = self._choosable()
+        return None if whole is None else chosen(first, last, whole, self.advisor.most_steps())
 
     def _moved(self, by: int) -> Steps | None:
         """What the stretch would be after moving it."""

@@ -18,6 +18,7 @@ from tuiadvisor.events import NOTHING_GIVEN, GivenWork
 from tuiadvisor.stream.probe_request import ProbeRequest
 from tuiadvisor.tui.contract.feed import (
     Capture,
+    ChooseSteps,
     Detail,
     End,
     NextFinding,
@@ -118,7 +119,7 @@ class LiveFeed(Feed):
             self.answers.append(subcommand.sentence)
         return subcommand.sentence
 
-    def _obey(self, command: FeedCommand | AddMark) -> None:
+    def _obey(self, command: FeedCommand | AddMark) -> None:  # noqa: C901 - one row a command
         match command:
             case Pause():
                 self.frozen = True
@@ -128,6 +129,8 @@ class LiveFeed(Feed):
                 self._detail(ranks)
             case Zoom(by):
                 self._choose(self._zoomed(by), by)
+            case ChooseSteps(first, last):
+                self._choose(self._chosen(first, last), 1)
             case Step(by) if self.stretch is not None:
                 self._choose(self._moved(by), by)
             case Stacks(rank, subject):

@@ -13,6 +13,7 @@ from tuiadvisor.app.whole_recording import finding_marks
 from tuiadvisor.events import NOTHING_GIVEN
 from tuiadvisor.tui.contract.feed import (
     Capture,
+    ChooseSteps,
     Detail,
     End,
     NextFinding,
@@ -160,6 +161,9 @@ class ReplayFeed(Feed):
             case Zoom(by):
                 self.events.jump()
                 self._choose(self._zoomed(by))
+            case ChooseSteps(first, last):
+                self.events.jump()
+                self._choose(self._chosen(first, last))
             case Step(by) if self.stretch is not None:
                 self._choose(self._moved(by))
             case Pause():

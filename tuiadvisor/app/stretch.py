@@ -27,6 +27,13 @@ def zoomed(current: Steps | None, by: int, whole: Steps, most: int) -> Steps | N
     return _within(first, size, whole)
 
 
+def chosen(first: int, last: int, whole: Steps, most: int) -> Steps:
+    """These steps, in either order: as many as a verdict wants, as few as a view is made of."""
+    low, high = sorted((first, last))
+    size = min(max(high - low + 1, LEAST_STEPS), most)
+    return _within(low if size >= high - low + 1 else high - size + 1, size, whole)
+
+
 def moved(current: Steps, by: int, whole: Steps) -> Steps:
     """On or back by half of its length."""
     size = current[1] - current[0] + 1

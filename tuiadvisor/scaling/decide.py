@@ -185,20 +185,22 @@ def _stay(
     unsure = f" (at worst {_changes(worst).removeprefix('makes the run ')})" if following.is_predicted else ""
     step = (
         f"going to {sized(following.devices)} {_changes(gain)}{unsure} "
-        f"for {following.cost / current.cost:.2f} x the cost, at efficiency {following.efficiency:.2f}"
+        f"at {following.cost / current.cost:.2f} times the cost and efficiency {_beside_floor(following, intent)}"
     )
+    if following.efficiency < intent.efficiency_floor:
+        step += f", below the floor of {intent.efficiency_floor:g}"
     stopped_by_limits = not _is_within_limits(following, intent)
     if stopped_by_limits or effective_objective(intent) == "cost":
         return Decision("keep", current.devices, f"{reason}; {step}")
     if current.efficiency < intent.efficiency_floor:
         step += (
             f"; {sized(current.devices)} themselves are at {current.efficiency:.2f}, "
-            f"below the {intent.efficiency_floor:g} asked for"
+            f"below the floor of {intent.efficiency_floor:g}"
         )
     best = following.best_efficiency
     floor = intent.efficiency_floor
     if best is not None and NEAR_FLOOR * floor <= following.efficiency < floor <= best:
-        open_end = f"its interval reaches the {floor:g} asked for: measure it"
+        open_end = "its interval reaches the floor: measure it"
         return Decision("keep", current.devices, f"{step}; {open_end}; {reason}")
     if following.is_predicted and gain >= SAME - 1 and following.efficiency >= floor:
         unsure_end = "its interval is too wide to say whether that pays: measure it"
@@ -212,16 +214,25 @@ def _wasted_step(measured: list[Candidate], best: Candidate, current: Candidate)
     for small, large in pairwise(above):
         if _duration(small) <= SAME * _duration(large):
             gain = _duration(small) / _duration(large) - 1
-            price = f"{large.cost / small.cost:.2f} x the cost"
-            return f"going from {small.devices} to {sized(large.devices)} {_changes(gain)} for {price}"
+            price = f"{large.cost / small.cost:.2f} times the cost"
+            return f"going from {small.devices} to {sized(large.devices)} {_changes(gain)} at {price}"
     return None
+
+
+def _beside_floor(one: Candidate, intent: Intent) -> str:
+    """Two digits, three where two would not tell on which side of the floor it is."""
+    shown = f"{one.efficiency:.2f}"
+    return f"{one.efficiency:.3f}" if float(shown) == intent.efficiency_floor else shown
 
 
 def _changes(gain: float) -> str:
     if abs(gain) < SAME - 1:
         return "makes the run no faster"
+    slower = 1 / (1 + gain) - 1
     return (
-        f"makes the run {gain:.0%} faster" if gain > 0 else f"makes the run {1 / (1 + gain) - 1:.0%} slower"
+        f"makes the run {100 * gain:.0f} % faster"
+        if gain > 0
+        else f"makes the run {100 * slower:.0f} % slower"
     )
 
 
@@ -239,9 +250,9 @@ def _reason(best: Candidate, candidates: Sequence[Candidate], intent: Intent, un
     if effective_objective(intent) == "cost":
         return f"{at}: the cheapest{limits or '; no deadline was given, so time does not count'}"
     if intent.budget is None and any(one.devices > best.devices for one in candidates):
-        said = "" if intent.objective else "no objective given: judged by time, and "
-        floor = f"before efficiency falls below {intent.efficiency_floor:g} or more devices buy nothing"
-        return f"{at}: {said}the fastest{limits} {floor}"
+        said = "" if intent.objective else "; no objective was stated, so time decides"
+        floor = f"larger ones gain nothing or fall below the floor of {intent.efficiency_floor:g}"
+        return f"{at}: the fastest{limits}, {floor}{said}"
     return f"{at}: the fastest{limits or ' of these sizes'}"
 
 

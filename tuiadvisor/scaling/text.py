@@ -38,19 +38,25 @@ def _report(report: Report) -> str:
         lines.append("no law fitted")
     else:
         laws = ", ".join(
-            f"{fit.law.name} {weight:.0%}" for fit, weight in zip(choice.fits, choice.weights, strict=True)
+            f"{fit.law.name} {100 * weight:.0f} %"
+            for fit, weight in zip(choice.fits, choice.weights, strict=True)
         )
         loo = (
-            f", each row from the others within {choice.loo_error:.1%}"
+            f", each row from the others within {100 * choice.loo_error:.1f} %"
             if choice.loo_error is not None
             else ""
         )
-        lines.append(f"laws averaged: {laws}; scatter {choice.error:.1%}{loo}")
-    lines += ["", f"{'devices':>8} {'time':>10} {'90 % interval':>21} {'eff.':>5} {'K-F':>7} {'cost':>10}"]
+        lines.append(f"laws averaged: {laws}; scatter {100 * choice.error:.1f} %{loo}")
+    lines += ["", f"{'devices':>8} {'time':>10} {'90 % interval':>21} {'eff.':>5} {'serial':>7} {'cost':>10}"]
     marked = {flag.row.line for flag in report.flags}
     lines += [_row(one, "!" if one.row.line in marked else " ") for one in report.rows]
     lines += [_prediction(one) for one in report.predictions]
-    lines += ["        # measured, . predicted, to the low end of its interval; ! flagged", ""]
+    lines += ["        # measured, . predicted, to the low end of its interval; ! flagged"]
+    if any(one.karp_flatt is not None for one in report.rows):
+        lines.append(
+            "        serial: the part that did not speed up, by Karp and Flatt (1990), of that size alone"
+        )
+    lines.append("")
     lines += [f"flag: {sized(flag.row.devices)}: {flag.why}" for flag in report.flags]
     lines += [f"refused: {sized(one.devices)}: {one.why}" for one in report.refused]
     lines += [f"note: {note}" for note in report.notes]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Span = tuple[str, str]
 Target = tuple[str, str]  # ("rank", "2"), ("finding", "input_bound"): what enter or a click opens
+Spot = tuple[int, int, str]  # cells from, to (not included), and the command that a click on them does
 Align = Literal["left", "right"]
 
 
@@ -27,11 +28,16 @@ class Line:
 
     spans: tuple[Span, ...] = ()
     target: Target | None = None
+    spots: tuple[Spot, ...] = ()
 
     @property
     def text(self) -> str:
         """The row without its roles."""
         return "".join(text for text, _ in self.spans)
+
+    def spot(self, column: int) -> str:
+        """The command that a click on this cell does, "" for none."""
+        return next((name for start, end, name in self.spots if start <= column < end), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,3 +104,13 @@ def first_theme(environ: Mapping[str, str], num_colours: int | None, preferred: 
         return "terminal"
     # COLORFGBG is "foreground;background" of the terminal, 7 and 15 are light grounds.
     return "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in {"7", "15"} else "dark"
+
+
+def has_shell() -> bool:
+    """Whether a shell of this terminal started us as a job of its own, so that it can bring us back."""
+    try:
+        parent = os.getppid()
+        in_session = os.getsid(parent) == os.getsid(0)
+        return in_session and os.getpgid(parent) != os.getpgrp() == os.getpid()
+    except OSError:
+        return False

@@ -61,6 +61,11 @@ class LookAtJob:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkBefore:
+    """What is shown is the state before a change: the job's next run is compared with it by itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Write what is shown as HTML, beside its recording or here."""
 
@@ -152,6 +157,7 @@ DeskCommand = (
     | GoLive
     | Compare
     | LookAtJob
+    | MarkBefore
     | Report
     | Bookmark
     | Advise
@@ -184,6 +190,7 @@ class DeskState:
     comparison_note: str = ""
     job: JobView | None = None
     job_note: str = ""
+    comparison_worth: str = ""  # what the change saved, in hours and money
     session: Guided | None = None
     session_note: str = ""
     scaling: Picture | None = None

@@ -67,6 +67,14 @@ class Zoom:
 
 
 @dataclass(frozen=True, slots=True)
+class ChooseSteps:
+    """Figures of these steps, both included."""
+
+    first_step: int
+    last_step: int
+
+
+@dataclass(frozen=True, slots=True)
 class NextFinding:
     """To where the next finding begins."""
 
@@ -116,6 +124,7 @@ FeedCommand = (
     | Step
     | Stride
     | Zoom
+    | ChooseSteps
     | NextFinding
     | PreviousFinding
     | End

@@ -125,6 +125,7 @@ class Page:
     is_screen = False  # it has a number and replaces whatever is open; else it lies over it
     may_be_first = False  # it may be preferred as the first screen
     of_run = True  # shows the run that is open: its notices and replay keys belong here
+    says_verdict = False  # the decision stands at its top, so no banner has to repeat it
     wants_jobs = False  # shows what runs, so the list is kept up to date while it is on top
     tells_losses = False  # one row above it says what was lost; the overview has a place of its own for that
     filter_hint = ""  # what may be typed into its filter; "" for a page that is no list
@@ -154,6 +155,7 @@ class Page:
         self.wanted: tuple[str, ...] = ()  # recordings on the screen whose rows wait to be read
         self.can_go_live = False  # a recording is shown and a live run is behind it
         self.desk = NO_DESK
+        self.has_ribbon = False  # the whole run stands above it
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:
         """Return exactly the rows to draw, at most `height`."""
@@ -163,8 +165,8 @@ class Page:
         """Why a command cannot be used on this page now, or an empty text."""
         return "" if command.name in self.own else command.why_not(state, self)
 
-    def headline(self) -> str:
-        """What stands in the header instead of the run that is open; "" for the run."""
+    def headline(self, state: FeedState) -> str:  # noqa: ARG002 - pages beside the run override
+        """A badge's word and what stands behind it in the header, instead of the run that is open; "" for the run."""
         return ""
 
     # --- what it is told, whether it is on top or not

@@ -32,6 +32,10 @@ class Shell(Protocol):
         """Draw the whole screen anew."""
         ...
 
+    def to_shell(self) -> str:
+        """Stop here and give the terminal back to the shell until `fg`; returns why not, "" where it did."""
+        ...
+
     def next_theme(self) -> str:
         """Use the next set of colours; returns its name."""
         ...

@@ -75,8 +75,8 @@ class Alerts:
             return False
         return self.rules.is_quiet_at(self.minute())
 
-    def rows(self, state: FeedState, width: int) -> list[Line]:
-        """Return the banner, or nothing."""
+    def rows(self, state: FeedState, width: int, *, has_verdict: bool = False) -> list[Line]:
+        """Return the banner, or nothing. has_verdict: the page says the finding of the verdict itself."""
         view = state.view
         if view is None or _is_past(state) or view.ended:
             return []
@@ -92,7 +92,7 @@ class Alerts:
             if finding.severity == "critical" and now - self._opened_s.get(_key(finding), -SHOWN_S) < SHOWN_S
         )
         finding = next(fresh, None)
-        if finding is None:
+        if finding is None or (has_verdict and finding.id == view.verdict.finding):
             return []
         return _banner(" ■ CRITICAL ", finding.message, "", "", width)
 

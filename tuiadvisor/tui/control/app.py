@@ -113,6 +113,7 @@ class Screens(WireApp, inherit_bindings=False):
         self._ticks: Timer | None = None
         self._answer_polls = 0
         self._unfocused_due_s = 0.0
+        self._pressed_at: tuple[int, int] | None = None  # row, column
 
     def get_default_screen(self) -> Screen[None]:
         """Return the one screen."""
@@ -255,6 +256,14 @@ class Screens(WireApp, inherit_bindings=False):
         self.feed.command(Quit())
         self.exit()
 
+    def to_shell(self) -> str:
+        """Stop until the shell's `fg`; only where a shell with job control is behind that can do so."""
+        if self.is_headless or not terminal.has_shell():
+            return "^Z: there is no shell behind these screens to go back to"
+        self.action_suspend_process()
+        self.set_timer(ANSWER_POLL_S, self.redraw)
+        return ""
+
     def alert(self, text: str) -> None:
         """The bell, which tmux passes on as a mark of its window, and OSC 9, which some terminals show as a message."""
         if self._driver is not None and not self.is_headless:
@@ -309,9 +318,15 @@ class Screens(WireApp, inherit_bindings=False):
         self.place.paste(event.text)
         self.draw()
 
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Remember where a drag begins."""
+        self._pressed_at = (event.screen_y, event.screen_x)
+
     def on_click(self, event: events.Click) -> None:
-        """Open what was clicked."""
-        self.place.click(event.screen_y, event.screen_x)
+        """Open what was clicked, or take the stretch over which the mouse was drawn."""
+        begin, here = self._pressed_at, (event.screen_y, event.screen_x)
+        if begin is None or not self.place.drag(begin, here):
+            self.place.click(*here)
         self.draw()
 
     def on_mouse_scroll_down(self) -> None:

@@ -98,6 +98,15 @@ COMMANDS: Final = (
         next_label=where_to,
     ),
     Command(
+        "suspend",
+        ("ctrl+z",),
+        "^Z",
+        "To the shell",
+        "back to the shell until fg; training, agent and recording go on",
+        "leaving",
+        lambda place: place.say(place.shell.to_shell()),
+    ),
+    Command(
         "open",
         ("enter",),
         "enter",

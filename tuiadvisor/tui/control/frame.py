@@ -5,6 +5,7 @@ In: FeedState and page.  Out: lines.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tuiadvisor.text import format as text_of
@@ -15,10 +16,24 @@ from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuiadvisor.text.line import Spot
     from tuiadvisor.tui.contract.commands import CommandTable
-    from tuiadvisor.tui.contract.feed import FeedState, StretchState
+    from tuiadvisor.tui.contract.feed import FeedState, ReplayState, StretchState
     from tuiadvisor.tui.contract.page import Page
     from tuiadvisor.views.run_view import RunView
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A screen with a number."""
+
+    key: str
+    label: str
+    command: str  # that opens it
+    is_open: bool
+
 
 SMALLEST = (60, 16)
 IN_LOG = " … (L: log)"
@@ -51,16 +66,20 @@ def _replay_badge(phase: str, *, paused: bool) -> Span:
     return (" ║ REPLAY PAUSED ", "badge:paused") if paused else (" ▶ REPLAY ", "badge:replay")
 
 
-def header(state: FeedState, width: int, headline: str = "") -> Line:
-    """Return the job in one row: label, ranks, hosts, software; the step flush right. headline: said in place of it."""
+def header(state: FeedState, width: int, headline: str = "", tabs: Sequence[Tab] = ()) -> Line:
+    """Return the job in one row: label, ranks, hosts, software; tabs and the step flush right.
+
+    headline: "BADGE words", said in place of the run.
+    """
     view = state.view
     if headline:
-        said: list[Span] = [(" ● HOME ", "badge"), (" ", "header"), (clean(headline), "header_strong")]
-        return _over(Line(tuple(said)), Line(), width)
+        name, _, words = headline.partition(" ")
+        said: list[Span] = [(f" ● {name} ", "badge"), (" ", "header"), (clean(words), "header_strong")]
+        return _over(Line(tuple(said)), Line(strip(tabs, width - length(said) - 1)), width, tabs)
     left: list[Span] = [badge(state), (" ", "header")]
     if view is None:
         left.append(("tuiadvisor", "header_strong"))
-        return _over(Line(tuple(left)), Line(), width)
+        return _over(Line(tuple(left)), Line(strip(tabs, width - length(left) - 1)), width, tabs)
     run = view.run
     where = text_of.count(len(run.hosts), "host") if len(run.hosts) != 1 else clean(run.hosts[0])
     world = text_of.count(run.world_size, "rank") if run.world_size is not None else "unknown world size"
@@ -68,18 +87,59 @@ def header(state: FeedState, width: int, headline: str = "") -> Line:
         clean(part) for part in (f"torch {run.torch}" if run.torch else "", run.backend or "") if part
     )
     device = clean(device_words(run.device, view.clock))
-    details = " · ".join(
-        part for part in (f"{world} on {where}" if run.hosts else world, software, device) if part
-    )
-    left += [(clean(run.label) or "unnamed job", "header_strong"), (f"  {details}", "header_dim")]
+    left.append((clean(run.label) or "unnamed job", "header_strong"))
     step = f"step {view.last_step:,} " if view.last_step is not None else "no step yet "
-    return _over(Line(tuple(left)), Line(((step, "header_strong"),)), width)
+    right = width - length(left) - len(step) - 1
+    size = [f"{world} on {where}", world] if run.hosts else [world]
+    # The ranks come first, then the screens by name, then where they run and on what.
+    shown = strip(tabs, right - len(size[0]) - 2) or strip(tabs, right - len(size[-1]) - 2)
+    left += _details(size, [part for part in (software, device) if part], right - length(shown))
+    return _over(Line(tuple(left)), Line((*shown, (step, "header_strong"))), width, tabs)
 
 
-def _over(left: Line, right: Line, width: int) -> Line:
+def _details(sizes: list[str], more: list[str], room: int) -> list[Span]:
+    """Return what is known of the job, as much as fits: a part is left out, never cut in two."""
+    text = next((f"  {each}" for each in sizes if len(each) + 2 <= room), "")
+    for part in more if text else ():
+        if len(text) + len(part) + 3 > room:
+            break
+        text += f" · {part}"
+    return [(text, "header_dim")] if text else []
+
+
+def strip(tabs: Sequence[Tab], room: int) -> tuple[Span, ...]:
+    """Return the screens with a number: all by name, or only the one that is open, or nothing where neither fits."""
+    for names_all in (True, False):
+        spans: list[Span] = []
+        for tab in tabs:
+            if tab.is_open:
+                spans += [(f" {tab.key} {tab.label} ", "tab")]
+            else:
+                spans += [(f" {tab.key}", "key"), (f" {tab.label} " if names_all else " ", "header_dim")]
+        if length(spans) + 2 <= room:
+            return (*spans, ("  ", "header")) if spans else ()
+    return ()
+
+
+def _over(left: Line, right: Line, width: int, tabs: Sequence[Tab] = ()) -> Line:
     left = crop(left, width - length(right) - 1)
-    gap = width - length(left) - length(right)
-    return Line((*left.spans, (" " * max(gap, 0), "header"), *right.spans))
+    gap = max(width - length(left) - length(right), 0)
+    return Line(
+        (*left.spans, (" " * gap, "header"), *right.spans),
+        spots=_tab_spots(right.spans, length(left) + gap, tabs),
+    )
+
+
+def _tab_spots(spans: Sequence[Span], begin: int, tabs: Sequence[Tab]) -> tuple[Spot, ...]:
+    """Return where the tabs of a strip lie that begins at this cell."""
+    spots: list[Spot] = []
+    for text, role in spans:
+        if role in {"tab", "key"}:
+            spots.append((begin, begin + len(text), tabs[len(spots)].command))
+        elif role == "header_dim" and spots:
+            spots[-1] = (spots[-1][0], begin + len(text), spots[-1][2])
+        begin += len(text)
+    return tuple(spots)
 
 
 def notice(state: FeedState, width: int, height: int) -> list[Line]:
@@ -167,6 +227,14 @@ def replay_bar(state: FeedState, width: int) -> list[Line]:
         return [crop(Line((*head.spans, *track, (end, "dim"))), width)]
     if replay is None:
         return []
+    left, first, last = _bar_ends(replay)
+    room = width - length(left) - len(first) - len(last)
+    track = bars.time_line(replay.position, replay.marks, max(room, 5))
+    return [crop(Line((*left.spans, (first, "dim"), *track, (last, "dim"))), width)]
+
+
+def _bar_ends(replay: ReplayState) -> tuple[Line, str, str]:
+    """Return what stands before the line of a recording, and the steps at its ends."""
     now = f"step {replay.step:,}" if replay.step is not None else "before the first step"
     left = line(
         (" ║ " if replay.paused else " ▶ ", "accent"),
@@ -175,9 +243,18 @@ def replay_bar(state: FeedState, width: int) -> list[Line]:
     )
     last = f" {replay.last_step:,} " if replay.last_step is not None else " "
     first = f"{replay.first_step:,} " if replay.first_step is not None else ""
-    room = width - length(left) - len(first) - len(last)
-    track = bars.time_line(replay.position, replay.marks, max(room, 5))
-    return [crop(Line((*left.spans, (first, "dim"), *track, (last, "dim"))), width)]
+    return left, first, last
+
+
+def bar_step(replay: ReplayState, column: int, width: int) -> int | None:
+    """Return the step under a column of the line of a recording, None beside it."""
+    left, first, last = _bar_ends(replay)
+    begin = length(left) + len(first)
+    room = max(width - begin - len(last), 5)
+    if replay.last_step is None or not begin <= column < begin + room:
+        return None
+    low = replay.first_step or 0
+    return low + round((column - begin) / max(room - 1, 1) * (replay.last_step - low))
 
 
 def footer(table: CommandTable, state: FeedState, page: Page, width: int, *, message: str, wire: str) -> Line:
@@ -191,7 +268,9 @@ def footer(table: CommandTable, state: FeedState, page: Page, width: int, *, mes
     elif state.past is not None and page.of_run:
         names = ["end", "step_back", "step_forward", "seek", *names]
     spans: list[Span] = [(" ", "header")]
+    spots: list[Spot] = []
     used = 1 + length(tail)
+    at = 1
     shown = table.usable(dict.fromkeys(names), state, page)
     # Quit is always told: it is kept where the others run out of room.
     last = [command for command in shown if command.name == "quit"]
@@ -204,8 +283,10 @@ def footer(table: CommandTable, state: FeedState, page: Page, width: int, *, mes
         if command.name != "quit" and used + size + reserve > width:
             continue
         spans += [(command.shown, "key"), (f" {text}  ", "header_dim")]
+        spots.append((at, at + size - 2, command.name))
+        at += size
         used += size
-    return _over(Line(tuple(spans)), Line(tuple(tail)), width)
+    return replace(_over(Line(tuple(spans)), Line(tuple(tail)), width), spots=tuple(spots))
 
 
 def prompt(question: str, typed: str, hint: str, width: int) -> Line:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.preferences import Preferences
 from tuiadvisor.text.line import BLANK
 from tuiadvisor.tui.contract.desk import NO_DESK
+from tuiadvisor.tui.contract.feed import ChooseSteps
 from tuiadvisor.tui.control import frame, in_time, ribbon
 from tuiadvisor.tui.control.alerts import Alerts
 from tuiadvisor.tui.control.prompts import Prompts
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from tuiadvisor.tui.contract.shell import Shell
 
 MESSAGE_S = 4.0
+LEAST_DRAG = 2  # columns; less is a click by an unsteady hand
+Cell = tuple[int, int]  # row and column of the screen
 # Keys that close the intro card and do nothing else.
 _ONLY_CLOSE = frozenset({"escape", "enter", "space"})
 
@@ -75,7 +78,7 @@ class Navigator:
         self.wire_note = ""
         self.page_rows: int = 1
         self.drawn: list[Line] = []
-        self.shows_ribbon: bool | None = None  # None: where there is room
+        self.shows_ribbon = True
         self.ribbon_row = self.body_row = 0  # where they begin on the screen
         self.width = 0
 
@@ -133,17 +136,18 @@ class Navigator:
         notice = frame.notice(self.state, width, height) if self.page.of_run else []
         notice += frame.lost(self.state, width) if self.page.tells_losses else []
         top = [
-            frame.header(self.state, width, self.page.headline()),
-            *self.alerts.rows(self.state, width),
+            frame.header(self.state, width, self.page.headline(self.state), self._tabs()),
+            *self.alerts.rows(self.state, width, has_verdict=self.page.says_verdict),
             *notice,
         ]
         bar = frame.replay_bar(self.state, width)
         self.ribbon_row = len(top)
-        wanted = height >= ribbon.TALL or self.state.stretch is not None
-        shown = wanted if self.shows_ribbon is None else self.shows_ribbon
-        if shown and self.page.of_run and self.state.view is not None:
-            top += ribbon.rows(self.state.view, width, self.state.stretch)
+        is_tall = height >= ribbon.TALL or self.state.stretch is not None
+        has_room = is_tall or (self.page.is_screen and height >= ribbon.LOWEST)  # texts need the rows
+        if self.shows_ribbon and has_room and self.page.of_run and self.state.view is not None:
+            top += ribbon.rows(self.state.view, width, self.state.stretch, with_events=is_tall)
         self.body_row = len(top)
+        self.page.has_ribbon = self.body_row > self.ribbon_row
         room = height - len(top) - len(bar) - 1
         self.page_rows = max(room - 4, 1)
         body = self.page.lines(self.state, width, room)[:room]
@@ -153,6 +157,14 @@ class Navigator:
         # The footer comes last: which keys are of use depends on what the page has drawn.
         self.drawn = [*top, *body, *bar, self._footer(width)]
         return self.drawn
+
+    def _tabs(self) -> list[frame.Tab]:
+        """The screens with a number, in the order of their numbers."""
+        shown = [one for one in self.commands if one.group == "screens" and one.shown in "12345678"]
+        return [
+            frame.Tab(one.shown, one.label, one.name, is_open=one.name == self.stack[0].name)
+            for one in sorted(shown, key=lambda each: int(each.shown))
+        ]
 
     def _footer(self, width: int) -> Line:
         asked = self.asking.prompt
@@ -203,7 +215,7 @@ class Navigator:
 
     def turn_ribbon(self) -> None:
         """Show the whole run above the page, or no longer."""
-        self.shows_ribbon = self.body_row == self.ribbon_row
+        self.shows_ribbon = not self.shows_ribbon
         if self.shows_ribbon and not self.page.of_run:
             self.say("above the screens of the run: press 1")
 
@@ -213,10 +225,31 @@ class Navigator:
             stretch = self.state.stretch
             run = stretch.run if stretch is not None else self.state.view.trend
             return ribbon.step_at(run, column, self.width)
+        if row == len(self.drawn) - 2 and self.state.replay is not None:
+            return frame.bar_step(self.state.replay, column, self.width)
         return self.page.step_at(row - self.body_row, column) if row >= self.body_row else None
 
+    def drag(self, begin: Cell, end: Cell) -> bool:
+        """Take the steps between two places of the ribbon as the stretch of all figures; False where none are."""
+        on_ribbon = all(self.ribbon_row <= row < self.body_row for row, _ in (begin, end))
+        if not on_ribbon or abs(begin[1] - end[1]) < LEAST_DRAG or self.intro is not None:
+            return False
+        first, last = sorted((begin[1], end[1]))
+        steps = [
+            step for column in range(first, last + 1) if (step := self._step_at(end[0], column)) is not None
+        ]
+        if not steps:
+            return False
+        self.shell.ask(ChooseSteps(steps[0], steps[-1]))
+        return True
+
     def click(self, row: int, column: int = 0) -> None:
-        """Go to the step that is drawn there, else open what is drawn in this row of the screen."""
+        """Do what the cell is named after, go to the step drawn there, or open what is drawn in this row."""
+        named = self.drawn[row].spot(column) if 0 <= row < len(self.drawn) else ""
+        if named and self.intro is None:
+            self.asking.close(keep=False)
+            self.perform(named)
+            return
         step = self._step_at(row, column) if self.intro is None and row < len(self.drawn) - 1 else None
         if step is not None:
             in_time.seek(self, str(step))

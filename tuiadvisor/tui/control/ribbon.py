@@ -1,6 +1,6 @@
 """The whole run above a page: step time compressed to the width, what happened, and the steps that the figures are of.
 
-In: RunView.  Out: three rows; the step under a column.
+In: RunView.  Out: two or three rows; the step under a column.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import StretchState
     from tuiadvisor.views.run_view import RunView, Trend
 
-TALL: Final = 50  # rows of a screen on which there is room for it
+LOWEST: Final = 20  # rows of a screen from which there is room for it
+TALL: Final = 30  # rows of a screen from which its events have a row of their own
 HEAD: Final = 8  # columns before it: what it is, the first step
 TAIL: Final = 10  # columns behind it: the newest step and its time
 # Letters double the colours; a finding's beginning is what one looks for, so it covers the others.
@@ -24,7 +25,9 @@ GLYPHS: Final = {"checkpoint": "C", "eval": "E"}
 NUM_EVENTS: Final = 12
 
 
-def rows(view: RunView, width: int, stretch: StretchState | None = None) -> list[Line]:
+def rows(
+    view: RunView, width: int, stretch: StretchState | None = None, *, with_events: bool = True
+) -> list[Line]:
     """Return step time, marks and brackets, the last events; nothing before the first step.
 
     stretch: that the figures are of, with the run's own trend; None: the steps that the view used.
@@ -42,7 +45,7 @@ def rows(view: RunView, width: int, stretch: StretchState | None = None) -> list
     first: Span = (fit(f" {trend.first_step:,}", HEAD), "dim")
     last: Span = (fit(text_of.count(view.last_step), TAIL - 1, "right"), "dim")
     drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *_marks(view, trend, room, stretch), last))]
-    return [*(crop(each, width) for each in drawn), _events(view, width)]
+    return [*(crop(each, width) for each in drawn), *([_events(view, width)] if with_events else [])]
 
 
 def step_at(trend: Trend, column: int, width: int) -> int | None:

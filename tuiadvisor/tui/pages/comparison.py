@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
-from tuiadvisor.tui.contract.desk import Compare
+from tuiadvisor.tui.contract.desk import Compare, MarkBefore
 from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import sections
@@ -79,6 +79,11 @@ def swap(place: Place) -> None:
     place.shell.ask(Compare(comparison.after.path, comparison.before.path))
 
 
+def no_run(state: FeedState, _page: Page) -> str:
+    """Something must have been seen that can be compared."""
+    return "" if state.view is not None and state.view.last_step is not None else "no step has been seen yet"
+
+
 ON_RUNS = only_on("runs", "only on the list of recordings: press 8")
 
 
@@ -124,6 +129,16 @@ class ComparePage(Page):
             swap,
             only_on("compare", "only on a comparison: press 7"),
         ),
+        Command(
+            "mark_before",
+            ("B",),
+            "B",
+            "Before",
+            "this run is the state before a change: the job's next recorded run is compared with it by itself",
+            "runs",
+            lambda place: place.shell.ask(MarkBefore()),
+            no_run,
+        ),
     )
     of_run = False
     terms = ("steady", "throughput", "noise")
@@ -133,7 +148,12 @@ class ComparePage(Page):
         """Return the comparison, or what to do for one."""
         room = width - 2 * MARGIN
         comparison = self.desk.comparison
-        rows = _nothing(self.desk.comparison_note, room) if comparison is None else _screen(comparison, room)
+        worth = self.desk.comparison_worth
+        rows = (
+            _nothing(self.desk.comparison_note, room)
+            if comparison is None
+            else _screen(comparison, room, worth)
+        )
         if comparison is not None and self.desk.comparison_note:
             rows = [line((self.desk.comparison_note, "warn")), *rows]
         return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
@@ -141,19 +161,22 @@ class ComparePage(Page):
 
 def _nothing(note: str, width: int) -> list[Line]:
     said = note or (
-        "Nothing compared yet. On 8 Runs mark two recordings with m, the one before the change first, and press c. "
+        "Nothing compared yet. B on a recorded run marks it as the state before a change: the job's next recorded run "
+        "is compared with it here by itself. Or on 8 Runs mark two recordings with m, the one before the change "
+        "first, and press c. "
         "From the command line: tuiadvisor compare BEFORE AFTER --tui"
     )
     return [rule("compare", width), BLANK, *(line((text, "dim")) for text in wrap(said, width))]
 
 
-def _screen(comparison: Comparison, width: int) -> list[Line]:
+def _screen(comparison: Comparison, width: int, worth: str) -> list[Line]:
     badge = f" {OUTCOMES[comparison.verdict]} "
     room = width - len(badge) - 1
     sentence = comparison.sentence.partition(": ")[2] or comparison.sentence
     head = wrap(sentence[:1].upper() + sentence[1:], room)
     rows = [line((badge, OUTCOME_BADGES[comparison.verdict]), " ", (head[0] if head else "", "strong"))]
     rows += [indent(line((text, "strong")), len(badge) + 1) for text in head[1:]]
+    rows += [indent(line((text, "accent")), len(badge) + 1) for text in wrap(worth, room)]
     rows += [row for text in comparison.cautions for row in bullet("note:", text, width, "warn")]
     rows += _gate(comparison)
     files = f"before {comparison.before.path} · after {comparison.after.path}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text import placement
-from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
+from tuiadvisor.text.line import BLANK, Cell, Line, beside, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.tui.contract.page import Page
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Action, Finding, RankRow, RunView
 
 MARGIN = 1
+WIDE = 116  # columns from which two blocks stand side by side
 
 
 def open_finding(place: Place, finding: str) -> None:
@@ -150,7 +151,7 @@ def action(number: int, act: Action, width: int) -> list[Line]:
 
 
 def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
-    """Return everything about a rank."""
+    """Return everything about a rank; where there is room its arrivals stand beside its step."""
     glyph, role = rank_row.state_text(rank)
     host, local_rank = rank.host or "unknown host", text_of.count(rank.local_rank)
     place = f"{host} · local rank {local_rank} · pid {rank.pid or text_of.UNKNOWN}"
@@ -162,41 +163,64 @@ def rank_lines(view: RunView, rank: RankRow, width: int) -> list[Line]:
         *[each for each in sections.culprits(view, width, 99) if each.target == ("rank", str(rank.rank))],
         BLANK,
         *(card_lines(card, width) if (card := card_of(view, rank.rank)) is not None else []),
+    ]
+    if width >= WIDE:
+        left = width * 55 // 100
+        rows += beside(_step_rows(view, rank, left), left, _barrier_rows(view, rank, width - left - 3))
+    else:
+        rows += [*_step_rows(view, rank, width), BLANK, *_barrier_rows(view, rank, width)]
+    mine = [sections.finding(each, width) for each in view.findings if rank.rank in each.ranks]
+    rows += [BLANK, rule("its findings", width), *mine] if mine else []
+    return [crop(each, width) for each in rows]
+
+
+def _step_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
+    return [
         rule("where its step goes", width, f"step {text_of.seconds(rank.step_s)}"),
         Line(tuple(bars.stacked_bar(rank.shares, width, named=True))),
-        *_phase_rows(view, rank),
-        *_device_rows(rank),
-        *_placement_rows(view, rank, width),
-        BLANK,
+        *_phase_rows(view, rank, width),
+    ]
+
+
+def _barrier_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
+    """Return its arrivals, how it overlaps, its device, where it runs."""
+    return [
         rule("at the gradient barrier", width, f"last step {text_of.count(rank.last_step)}"),
         _fact("arrives last in", text_of.share(rank.last_arrivals), " of the steps"),
-        _fact("makes others wait", text_of.seconds(rank.caused_wait_s), " a step, all together"),
+        _fact("makes others wait", text_of.seconds(rank.caused_wait_s), " a step, summed over them"),
         _fact("waits itself", text_of.seconds(rank.wait_s), " a step"),
         _fact(
             "exposed comm", text_of.seconds(rank.comm_exposed_s), f", overlap {text_of.share(rank.overlap)}"
         ),
         *_lateness(view, rank, width),
-        *([line((sections.probe_work(view.probe), "dim"))] if view.probe else []),
+        *_device_rows(rank),
+        *_placement_rows(view, rank, width),
+        *(
+            [line((text, "dim")) for text in wrap(sections.probe_work(view.probe), width)]
+            if view.probe
+            else []
+        ),
     ]
-    mine = [sections.finding(each, width) for each in view.findings if rank.rank in each.ranks]
-    rows += [BLANK, rule("its findings", width), *mine] if mine else []
-    return [crop(each, width) for each in rows]
 
 
 def _fact(name: str, value: str, after: str) -> Line:
     return line((name.ljust(18), "dim"), sections.figure(value), (after, "dim"))
 
 
-def _phase_rows(view: RunView, rank: RankRow) -> list[Line]:
+def _phase_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
     if not bars.known_phases(rank.shares):
         return []  # the bar says that nothing was observed
     heads = (Cell(head, 12, "dim", "right") for head in ("this rank", "share", "mean of all"))
     rows = [row([Cell("", 1), Cell("phase", 16, "dim"), *heads])]
+    unseen: list[str] = []
     for phase in PHASES:
-        value = rank.seconds.get(phase)
-        if value == 0 and not view.step.seconds.get(phase):
+        value, mean_s = rank.seconds.get(phase), view.step.seconds.get(phase)
+        if value == 0 and not mean_s:
             continue  # observed, and nobody spends time there
-        own, mean = text_of.seconds(value), text_of.seconds(view.step.seconds.get(phase))
+        if value is None and mean_s is None:
+            unseen.append(text_of.phase_name(phase))
+            continue
+        own, mean = text_of.seconds(value), text_of.seconds(mean_s)
         rows.append(
             row(
                 [
@@ -208,6 +232,8 @@ def _phase_rows(view: RunView, rank: RankRow) -> list[Line]:
                 ]
             )
         )
+    if unseen:
+        rows += bullet(f"{text_of.UNKNOWN}:", ", ".join(unseen), width, "dim")
     return rows
 
 

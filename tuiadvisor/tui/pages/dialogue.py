@@ -15,10 +15,11 @@ from tuiadvisor.tui.contract.page import Command, Page
 from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.details import bullet
-from tuiadvisor.tui.pages.guidance import answer_hint, typed_answer
+from tuiadvisor.tui.pages.guidance import answer_hint, answer_text, typed_answer
 
 if TYPE_CHECKING:
     from tuiadvisor.session.dialogue import Cause, Dialogue
+    from tuiadvisor.session.guided import Guided
     from tuiadvisor.session.stages import Asked
     from tuiadvisor.text.line import Target
     from tuiadvisor.tui.contract.feed import FeedState
@@ -130,10 +131,11 @@ class DialoguePage(Page):
             body = beside(self._asked(found, left), left, _causes(found.causes, room - left - 3), 3)
         else:
             body = [*self._asked(found, room), BLANK, *_causes(found.causes, room)]
-        judged = held.judged if held is not None else ""
-        if judged:
-            foot += [line((text, "dim")) for text in wrap(f"judged: {judged}", room)]
+        if held is not None and held.judged:
+            foot += [line((text, "dim")) for text in wrap(f"judged: {held.judged}", room)]
         rows = [*body, BLANK, *foot]
+        if held is not None and len(rows) < height:
+            rows += _beside_it(held, room, width >= WIDE)
         return self.arranged([indent(crop(row, room), MARGIN) for row in rows], width, height)
 
     def _asked(self, found: Dialogue, width: int) -> list[Line]:
@@ -171,6 +173,36 @@ def _moved(cause: Cause) -> tuple[str, str]:
     if cause.before is None or text_of.weight(cause.before) == text_of.weight(cause.now):
         return " ", "dim"
     return ("▲", "bad") if cause.now > cause.before else ("▼", "good")
+
+
+def _beside_it(held: Guided, width: int, is_wide: bool) -> list[Line]:
+    """What the decision rests on, where there is room: what it costs and gains, what was stated, how to check it."""
+    half = (width - 3) // 2 if is_wide else width
+    price = [rule("what it is worth", half), *(row for pair in held.card for row in _named(*pair, half))]
+    price += [row for text in held.would_change for row in bullet("would change it:", text, half, "dim")]
+    price += [row for text in (held.verify,) if text for row in bullet("to verify:", text, half, "text")]
+    stated = [rule("stated so far", half)]
+    for stage in held.stages:
+        for asked in stage.asked:
+            if asked.answer is not None:
+                stated += bullet(f"{answer_text(asked)}:", asked.ask, half, "dim")
+    if len(stated) == 1:
+        stated.append(line(("nothing yet: what the run shows stands alone", "dim")))
+    if is_wide:
+        return [BLANK, *beside(price, half, stated, 3)]
+    return [BLANK, *price, BLANK, *stated]
+
+
+def _named(name: str, text: str, width: int) -> list[Line]:
+    lead = 12
+    return [
+        line((fit(name if place == 0 else "", lead), "dim"), (each, _role(text)))
+        for place, each in enumerate(wrap(text, width - lead))
+    ]
+
+
+def _role(text: str) -> str:
+    return "unknown" if text.startswith(text_of.UNKNOWN) else "text"
 
 
 def _foot(found: Dialogue, width: int) -> list[Line]:

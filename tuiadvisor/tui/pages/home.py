@@ -136,16 +136,17 @@ class Home(Page):
         super().__init__()
         self.rows_of_runs = Runs()
 
-    def headline(self) -> str:
+    def headline(self, state: FeedState) -> str:  # noqa: ARG002 - of the machine
         """The machine, and how many of each there are."""
         desk = self.desk
         if desk.is_looking:
-            return desk.machine or "looking …"
+            return f"HOME {desk.machine or 'looking …'}"
         here = sum(not each.slurm for each in desk.jobs)
         parts = [desk.machine, text_of.count(here, "training")]
         if len(desk.jobs) > here:
             parts.append(f"{text_of.count(len(desk.jobs) - here, 'job')} of yours in Slurm")
-        return " · ".join(part for part in (*parts, text_of.count(len(desk.runs), "recording")) if part)
+        parts.append(text_of.count(len(desk.runs), "recording"))
+        return f"HOME {' · '.join(part for part in parts if part)}"
 
     def can_open(self, state: FeedState) -> bool:  # noqa: ARG002
         """Enter moves to the first row without a cursor."""

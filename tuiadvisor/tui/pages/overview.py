@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import BLANK, Line, Span, beside, crop, fit, indent, line, rule
+from tuiadvisor.text.line import BLANK, Line, Span, beside, crop, fit, indent, line, rule, wrap
 from tuiadvisor.tui.contract.page import Page, opening
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row, sections
@@ -21,10 +21,12 @@ from tuiadvisor.views.shown_ranks import standing_out
 if TYPE_CHECKING:
     from tuiadvisor.text.line import Target
     from tuiadvisor.tui.contract.feed import FeedState
-    from tuiadvisor.views.run_view import RankRow, RunView
+    from tuiadvisor.views.run_view import Finding, RankRow, RunView
 
 WIDE = 120  # columns from which findings stand beside
 MARGIN = 1
+ROOMY = 27  # rows of the page from which the newest steps have a chart beside that of the whole run
+FIRST_ROWS = 2  # of what to do first, in one column
 
 
 class Overview(Page):
@@ -41,6 +43,7 @@ class Overview(Page):
         "are: F says which."
     )
     is_screen = True
+    says_verdict = True
     may_be_first = True
     commands: ClassVar = (
         opening("overview", "1", "Overview", "verdict, step time, where a step goes, ranks, findings"),
@@ -54,7 +57,13 @@ class Overview(Page):
             self.targets = []
             return waiting(state, width, height)
         room = width - 2 * MARGIN
-        rows = _wide(state.view, room, height) if width >= WIDE else _narrow(state.view, room, height)
+        chosen = self.cursor[1] if self.cursor is not None and self.cursor[0] == "finding" else ""
+        if width >= WIDE:
+            rows = _wide(state.view, room, height, chosen)
+        else:
+            # On a low screen the whole run above is the chart of the step's time.
+            has_chart = not self.has_ribbon or height >= ROOMY
+            rows = _narrow(state.view, room, height, chosen, has_chart=has_chart)
         return self.arranged([indent(row, MARGIN) if row.spans else row for row in rows], width, height)
 
     def can_open(self, state: FeedState) -> bool:
@@ -71,27 +80,39 @@ class Overview(Page):
         return plain_summary(state.view) if state.view is not None else super().copied(state)
 
 
-def _narrow(view: RunView, width: int, height: int) -> list[Line]:
+def _verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return the verdict, or nothing while the banner above says who holds the job up."""
+    return [] if view.stall is not None else sections.verdict(view, width, max_rows)
+
+
+def _narrow(view: RunView, width: int, height: int, chosen: str, *, has_chart: bool) -> list[Line]:
     """Arrange one column. The order below is the order of the screen; each part gets what is left."""
     roomy = height >= 30
     tight = height < 19
     lost = sections.losses(view, width, 4 if roomy else 1 if tight else 2)
     culprits = sections.culprits(view, width, 4 if roomy else 1 if tight else 2)
     # The sentence is what one came for: it takes the rows it needs, the chart gives way.
-    verdict = sections.verdict(view, width, 4 if roomy else 2 if tight else 3)
+    verdict = _verdict(view, width, 4 if roomy else 2 if tight else 3)
     verdict += [] if tight else sections.lenses(view, width)
     phases = sections.phases(view, width, 4 if roomy else 1 if tight else 3)
     found = [sections.finding(each, width) for each in view.findings]
     # Heads of four parts, the figures of the step, the source line; chart, ranks and findings share the rest.
     fixed = len(verdict) + len(phases) + len(culprits) + len(lost) + 6
-    chart_rows, rank_rows, finding_rows = shared_rows(height - fixed, len(view.ranks), len(found))
+    # What to do first has a row, a second one where ranks and findings have theirs.
+    spare = height - fixed - 1 - min(len(view.ranks), 4)
+    first = _first_action(view, width, FIRST_ROWS if spare > FIRST_ROWS else 1)
+    verdict += first
+    fixed += len(first)
+    chart_rows, rank_rows, finding_rows = shared_rows(
+        height - fixed, len(view.ranks), len(found), has_chart=has_chart
+    )
     spare = height - fixed - chart_rows - rank_rows - finding_rows
-    speed = sections.throughput(view, width, spare)
+    speed = sections.throughput(view, width, spare) if has_chart else []
     rows = [
         *verdict,
         rule(sections.step_title("step time", view), width, sections.window(view)),
         sections.step_figures(view, width),
-        *sections.trend(view, width, chart_rows),
+        *(sections.trend(view, width, chart_rows) if has_chart else []),
         *speed,
         rule("where a step goes", width, sections.phases_note(view)),
         *phases,
@@ -99,16 +120,18 @@ def _narrow(view: RunView, width: int, height: int) -> list[Line]:
         *culprits,
         *rank_block(view, width, rank_rows),
         rule("findings", width, _finding_summary(view)),
-        *_finding_rows(view, found, finding_rows),
+        *_finding_rows(view, found, finding_rows, chosen),
     ]
     # Where even the least is too much the findings go first, what was lost never.
     rows = [*rows[: height - 1 - len(lost)], *lost]
     return [*rows, *[BLANK] * (height - 1 - len(rows)), sections.source(view, width)]
 
 
-def shared_rows(room: int, num_ranks: int, num_findings: int) -> tuple[int, int, int]:
+def shared_rows(
+    room: int, num_ranks: int, num_findings: int, *, has_chart: bool = True
+) -> tuple[int, int, int]:
     """Return the rows for chart, ranks and findings: a little for each, then in the order below."""
-    rows = {"chart": 1, "ranks": 1, "findings": 1}
+    rows = {"chart": int(has_chart), "ranks": 1, "findings": 1}
     requests = (
         ("ranks", min(num_ranks, 4)),
         ("findings", min(num_findings, 2)),
@@ -122,14 +145,16 @@ def shared_rows(room: int, num_ranks: int, num_findings: int) -> tuple[int, int,
         ("chart", 8),
     )
     for part, wanted in requests:
+        if part == "chart" and not has_chart:
+            continue
         rows[part] += min(max(wanted - rows[part], 0), max(room - sum(rows.values()), 0))
     return rows["chart"], rows["ranks"], rows["findings"]
 
 
-def _wide(view: RunView, width: int, height: int) -> list[Line]:
+def _wide(view: RunView, width: int, height: int, chosen: str) -> list[Line]:
     left_width = width * 62 // 100
     right_width = width - left_width - 3
-    verdict = [*sections.verdict(view, width, 3), *sections.lenses(view, width)]
+    verdict = [*_verdict(view, width, 3), *sections.lenses(view, width)]
     body = height - len(verdict) - 2
     lost = sections.losses(view, right_width, 6)
     culprits = sections.culprits(view, left_width, 4)
@@ -154,7 +179,6 @@ def _wide(view: RunView, width: int, height: int) -> list[Line]:
         *culprits,
         *rank_block(view, left_width, rank_rows),
     ]
-    found = [row for each in view.findings for row in (*sections.finding_block(each, right_width, 4), BLANK)]
     hosts = sections.hosts(view, right_width, 6)
     unknown = sections.unknowns(view, right_width, 5)
     tail = [
@@ -162,13 +186,14 @@ def _wide(view: RunView, width: int, height: int) -> list[Line]:
         *([rule("not observed", right_width), *unknown, BLANK] if unknown else []),
         *([rule("lost", right_width), *lost] if lost else []),
     ]
-    finding_rows = max(body - len(tail) - 1, 3)
-    actions = _first_actions(view, right_width)
-    if len(found) + len(actions) <= finding_rows:
-        found += actions
+    # What to do never gives way to what was found beside, to hosts or to what nobody observed.
+    actions = _first_actions(view, right_width, body // 3)
+    finding_rows = max(body - len(tail) - len(actions) - 1, 3)
+    found = _finding_blocks(view, right_width, finding_rows)
     right = [
+        *actions,
         rule("findings", right_width, _finding_summary(view)),
-        *_finding_rows(view, found, finding_rows),
+        *_finding_rows(view, found, finding_rows, chosen),
         *([BLANK] if not found else []),
         *tail,
     ]
@@ -177,28 +202,69 @@ def _wide(view: RunView, width: int, height: int) -> list[Line]:
     return [*verdict, BLANK, *joined[:body], sections.source(view, width)]
 
 
-def _first_actions(view: RunView, width: int) -> list[Line]:
-    """Return what to do about the finding of the verdict."""
-    first = next((each for each in view.findings if each.id == view.verdict.finding), None)
+def _first_finding(view: RunView) -> Finding | None:
+    """Return the finding of the verdict; while the job stands, that of the hang."""
+    wanted = "hang" if view.stall is not None else view.verdict.finding
+    return next((each for each in view.findings if each.id == wanted), None)
+
+
+def _first_action(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return what to do about the finding of the verdict, in a few rows; enter tells the rest of it."""
+    first = _first_finding(view)
+    if first is None or not first.actions:
+        return []
+    head = "→ first: "
+    rows = wrap(first.actions[0].text, width - len(head))
+    if len(rows) > max_rows:
+        rows = [*rows[: max_rows - 1], fit(" ".join(rows[max_rows - 1 :]), width - len(head)).rstrip()]
+    return [line((head if place == 0 else " " * len(head), "accent"), row) for place, row in enumerate(rows)]
+
+
+def _first_actions(view: RunView, width: int, max_rows: int) -> list[Line]:
+    """Return what to do about the finding of the verdict: the first action whole, of the others what fits."""
+    first = _first_finding(view)
     if first is None or not first.actions:
         return []
     rows = [rule("what to do first", width)]
     for number, each in enumerate(first.actions, 1):
-        rows += action(number, each, width)
+        block = action(number, each, width)
+        if number > 1 and len(rows) + len(block) > max_rows:
+            left = text_of.count(len(first.actions) - number + 1, "more action")
+            rows.append(line((f"and {left}: enter", "dim")))
+            break
+        rows += block
     return [*rows, BLANK]
+
+
+def _finding_blocks(view: RunView, width: int, most: int) -> list[Line]:
+    """Return the findings with their sentences; where not all fit, a mere row of each that is no warning."""
+    for spells_all in (True, False):
+        rows: list[Line] = []
+        for each in view.findings:
+            if spells_all or each.severity != "info":
+                rows += [*sections.finding_block(each, width, 4), BLANK]
+            else:
+                rows.append(sections.finding(each, width))
+        if len(rows) <= most:
+            break
+    return rows
 
 
 def _finding_summary(view: RunView) -> str:
     return text_of.count(len(view.findings), "finding") if view.findings else ""
 
 
-def _finding_rows(view: RunView, found: list[Line], most: int) -> list[Line]:
-    """Return the findings that fit, or why there are none."""
+def _finding_rows(view: RunView, found: list[Line], most: int, chosen: str) -> list[Line]:
+    """Return the findings that fit, the chosen one among them, or why there are none."""
     if not found:
         waiting = sections.not_enough(view)
         return [line((waiting or "nothing found that is worth acting on", "dim"))]
     if len(found) <= most:
         return found
+    target = ("finding", chosen)
+    if target not in {row.target for row in found[: max(most - 1, 1)]}:
+        first = next((place for place, row in enumerate(found) if row.target == target), 0)
+        found = [*found[first:], *found[:first]]
     if most == 1:
         return found[:1]  # how many there are stands in the head
     left = len({row.target for row in found if row.target} - {row.target for row in found[: most - 1]})

@@ -105,6 +105,11 @@ class ScalingPage(Page):
     def __init__(self) -> None:
         super().__init__()
 
+    def headline(self, state: FeedState) -> str:
+        """What the sizes come from, where no run is open."""
+        held = self.desk.scaling
+        return "" if state.view is not None or held is None else f"SCALING {held.source}"
+
     def entry(self) -> Entry | None:
         """What the cursor stands on."""
         held = self.desk.scaling
