@@ -61,7 +61,6 @@ def wait_until_it_trains(training: subprocess.Popen[bytes], num_ranks: int) -> N
         assert time.monotonic() < deadline_s
         assert training.poll() is None
         time.sleep(0.2)
-    time.sleep(1.0)
 
 
 def _num_training(pid: int) -> int:
