@@ -21,15 +21,28 @@ if TYPE_CHECKING:
 
 NOT_ON_DEVICE = "the optimizer's parameters are not on a device with a clock of its own"
 
+NO_TIMES = "torch's events of KIND devices tell no times"
+NO_DEVICES = ("cpu", "meta")
+
 
 class Accelerator:
     """One device. captures: an item for each graph that is being captured now."""
 
-    __slots__ = ("captures", "event_class", "index", "is_current_capturing", "kind", "module", "stream_of")
+    __slots__ = (
+        "captures",
+        "device_type",
+        "event_class",
+        "index",
+        "is_current_capturing",
+        "kind",
+        "module",
+        "stream_of",
+    )
 
-    def __init__(self, module: Any, index: int, captures: list[None]) -> None:
-        """module: torch.cuda or one like it; index: of the device in this process."""
+    def __init__(self, module: Any, index: int, captures: list[None], device_type: str = "") -> None:
+        """module: torch.cuda or one like it; index: of the device in this process; device_type: of its parameters."""
         self.module = module
+        self.device_type = device_type
         self.kind = str(module.__name__).rpartition(".")[2]
         self.index = index
         self.captures = captures
@@ -67,10 +80,13 @@ def of_parameter(parameter: Any, captures: list[None]) -> Accelerator | None:
     torch = sys.modules["torch"]
     kind = parameter.device.type
     module_of = getattr(torch, "get_device_module", None)
-    module = getattr(torch, kind, None) if module_of is None else module_of(parameter.device)
+    try:
+        module = getattr(torch, kind, None) if module_of is None else module_of(parameter.device)
+    except RuntimeError:  # a kind that nobody has given torch a module for
+        return None
     if not hasattr(getattr(module, "Event", None), "elapsed_time"):
         return None
-    return Accelerator(module, parameter.device.index or 0, captures)
+    return Accelerator(module, parameter.device.index or 0, captures, str(kind))
 
 
 def watch_captures(probe: Host) -> list[None]:

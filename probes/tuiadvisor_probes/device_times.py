@@ -30,6 +30,7 @@ from __future__ import annotations
 import sys
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from . import accelerator, phases
 from . import step_clock as sc
@@ -37,6 +38,8 @@ from .device_memory import DeviceMemory
 from .duty import Median
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .accelerator import Accelerator
     from .guard import Hook
     from .host import Host
@@ -82,6 +85,7 @@ class DeviceTimes:
         "free",
         "home",
         "hook",
+        "is_at_home",
         "is_failed",
         "knows_exchange",
         "least_bits",
@@ -126,6 +130,7 @@ class DeviceTimes:
         self.is_failed = False
         self.knows_exchange = False  # a module of DDP was seen
         self.home: Any = None  # the stream of the step's first border
+        self.is_at_home: Callable[[], bool] | None = None  # asked before a step is measured
 
     @property
     def is_measuring(self) -> bool:
@@ -221,6 +226,14 @@ class DeviceTimes:
             self._forget(self.borders)
             self.borders, self.cost_ns = None, 0
 
+    def move(self, device: Accelerator) -> None:
+        """The training is on another device now; events belong to the one that they were recorded on."""
+        self.device = device
+        self.num_dropped += len(self.pending)
+        self.pending.clear()
+        self.free.clear()
+        self.borders = None
+
     def _failed(self, error: Exception) -> None:
         """Never again."""
         self.is_failed = True
@@ -238,6 +251,8 @@ class DeviceTimes:
             return 0
         own_ns = 0
         try:
+            if self.borders and not self._is_here():
+                self._drop()  # within it the training went elsewhere
             if self.borders:
                 self._border(sc.UNKNOWN, monotonic_ns())
             borders = self.borders
@@ -261,11 +276,14 @@ class DeviceTimes:
                     own_ns += self.resolve_ns
             if is_due and len(self.pending) >= MAX_PENDING:
                 self.least_bits = min(self.bits + 1, MAX_BITS)
-            elif is_due:
+            elif is_due and self._is_here():
                 self.borders, self.seen, self.unseen = [], [], []
         except Exception as error:  # noqa: BLE001 - the guard
             self._failed(error)
         return own_ns
+
+    def _is_here(self) -> bool:
+        return self.is_at_home is None or self.is_at_home()
 
     def _move(self, step: int, seq: int) -> bool:
         """Whether the next step is to be measured."""
@@ -331,17 +349,44 @@ def look_for_device(probe: Host, optimizer: Any, hook: Hook) -> None:
     parameter = next(parameters, None)
     device = None if parameter is None else accelerator.of_parameter(parameter, probe.captures)
     if device is None:
-        probe.absent("device_times", accelerator.NOT_ON_DEVICE)
+        kind = "cpu" if parameter is None else str(parameter.device.type)
+        why = accelerator.NOT_ON_DEVICE
+        if kind not in accelerator.NO_DEVICES:  # whose threads' clocks say nothing of it
+            probe.device_kind, why = kind, accelerator.NO_TIMES.replace("KIND", kind)
+            probe.put_info()
+        probe.absent("device_times", why)
         return
     probe.device_kind, probe.device_uuid = device.kind, device.uuid()
     probe.absences.pop("h2d", None)
     times = probe.clock.device = DeviceTimes(hook, probe.ring.put_event, device)
     times.knows_exchange = probe.has_wrapper
+    followed: Any = ref(parameter)
+    times.is_at_home = lambda: _is_at_home(probe, times, followed)
     probe.clock.alert(sc.DEVICE, True)
     stats = getattr(getattr(sys.modules["torch"], "_C", None), "_cuda_memoryStats", None)
     if stats is None or device.kind != "cuda":
         probe.absent("device_memory", "this torch has no allocator statistics")
     else:
         memory_hook = probe.hook("device_memory")
-        probe.memory = DeviceMemory(memory_hook, probe.ring.put_event, lambda: stats(device.index))
+        probe.memory = DeviceMemory(memory_hook, probe.ring.put_event, lambda: stats(times.device.index))
     probe.put_info()
+
+
+def _is_at_home(probe: Host, times: DeviceTimes, followed: Any) -> bool:
+    """Whether the parameters are on the device whose events are recorded: a module may be moved, for good or a while.
+
+    On another device the next steps are timed there; in the host's memory (offloaded) none is.
+    """
+    parameter = followed()
+    if parameter is None:  # replaced: where its heirs are is not known
+        return True
+    device, home = parameter.device, times.device
+    if (device.type, device.index or 0) == (home.device_type, home.index):
+        return True
+    moved = accelerator.of_parameter(parameter, home.captures)
+    if moved is None or moved.kind != home.kind:
+        return False
+    times.move(moved)
+    probe.device_uuid = moved.uuid()
+    probe.put_info()
+    return True

@@ -238,3 +238,17 @@ def test_counters_that_go_back_were_reset_and_unknown_ones_stay_so() -> None:
         row.remapped_rows,
         row.row_remap_pending,
     )
+
+
+def test_a_mig_part_has_the_clock_of_its_device_and_no_utilization() -> None:
+    """Its rank computes on a device that was seen; whose units worked is not told."""
+    found = DeviceCounters()
+    parts = [{"uuid": "MIG-aa-1", "pids": [100]}, {"uuid": "", "pids": []}]
+    for at in range(4):
+        entry = counted(0, at, sm_active=0.9, parts=parts)
+        found.take("node0", {"mono_ns": (100 + at) * 10**9, "gpus": [entry]})
+    (row,) = found.of_ranks([(0, "node0", "aa-1")])
+
+    assert (1500, 0.0, 6) == (row.clock_mhz, row.throttle_s, row.pcie_replays)
+    assert (None, None) == (row.utilization, row.sm_active)
+    assert "MIG" in row.why

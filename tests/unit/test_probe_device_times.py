@@ -38,6 +38,8 @@ class Device:
         self.is_stuck = False
         self.num_events = 0
         self.num_calls_in_capture = 0
+        self.streams = {f"stream of {INDEX}"}
+        self.latest_stream = ""
 
     def launch(self, duration_ns: int) -> None:
         """Queue work; the thread goes on."""
@@ -73,7 +75,8 @@ class Event:
         self.passed_at: int | None = None
 
     def record(self, stream: str) -> None:
-        assert stream == f"stream of {INDEX}", "on the device of the parameters, whatever the current one is"
+        assert stream in self.device.streams, "on the device of the parameters, whatever the current one is"
+        self.device.latest_stream = stream
         self._use()
         self.passed_at = max(self.device.now, self.device.free_at)
 
@@ -396,9 +399,13 @@ class FakeProbe:
         self.num_infos += 1
 
 
+class Parameter(SimpleNamespace):
+    """As torch's, may be referred to weakly."""
+
+
 def optimizer(kind: str) -> SimpleNamespace:
     """An optimizer with one parameter."""
-    parameter = SimpleNamespace(device=SimpleNamespace(type=kind, index=INDEX))
+    parameter = Parameter(device=SimpleNamespace(type=kind, index=INDEX))
     return SimpleNamespace(param_groups=[{"params": []}, {"params": [parameter]}])
 
 
@@ -406,7 +413,14 @@ def optimizer(kind: str) -> SimpleNamespace:
 def fake_torch(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     """A torch with that device, and a processor whose events tell no times."""
     modules = {"cuda": training.device.module(), "cpu": SimpleNamespace(Event=object)}
-    torch = SimpleNamespace(get_device_module=lambda device: modules[device.type])
+    modules["hpu"] = SimpleNamespace(Event=object)
+
+    def get_device_module(device: SimpleNamespace) -> SimpleNamespace:
+        if device.type not in modules:
+            raise RuntimeError(f"The device module {device.type} is not available")
+        return modules[device.type]
+
+    torch = SimpleNamespace(get_device_module=get_device_module)
     monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
 
 
@@ -431,6 +445,61 @@ def test_training_on_a_device_is_timed_and_names_its_device(training: Training) 
 
     assert (probe.device_kind, probe.device_uuid) == ("cuda", f"uuid of {INDEX}")
     assert {PHASES[row["group"]] for row in training.rows()} >= {"forward", "backward", "optimizer"}
+
+
+@pytest.mark.usefixtures("fake_torch")
+@pytest.mark.parametrize("kind", ["hpu", "unheard_of"])
+def test_a_device_whose_events_tell_no_times_is_no_processor(training: Training, kind: str) -> None:
+    """Its ranks' threads launch and run ahead as on any device: what only it knows stays unknown, with the reason."""
+    probe = FakeProbe(training)
+    device_times.look_for_device(probe, optimizer(kind), probe.hook("device_times"))  # type: ignore[arg-type]
+
+    assert probe.clock.device is None
+    assert (probe.device_kind, probe.device_uuid) == (kind, None)
+    assert kind in probe.absences["device_times"]
+
+
+@pytest.mark.usefixtures("fake_torch")
+def test_a_module_that_is_moved_is_timed_on_its_new_device(training: Training) -> None:
+    """Events on the old one would pass at once, and an idle device's spans are the thread's own."""
+    probe, trained = FakeProbe(training), optimizer("cuda")
+    device_times.look_for_device(probe, trained, probe.hook("device_times"))  # type: ignore[arg-type]
+    (parameter,) = trained.param_groups[1]["params"]
+    for _ in range(3):
+        training.step()
+    training.device.streams.add("stream of 0")
+    parameter.device = SimpleNamespace(type="cuda", index=0)
+    moved_at = training.clock.step
+    for _ in range(5):
+        training.step()
+    training.clock.flush()
+    measured = {row["step"] for row in training.rows()}
+
+    assert min(measured) < moved_at < max(measured)
+    assert moved_at not in measured  # begun on the old one
+    assert (probe.device_uuid, training.device.latest_stream) == ("uuid of 0", "stream of 0")
+    assert probe.clock.device.is_failed is False
+
+
+@pytest.mark.usefixtures("fake_torch")
+def test_while_a_module_is_offloaded_no_step_is_measured(training: Training) -> None:
+    """In the host's memory between two rounds, then back."""
+    probe, trained = FakeProbe(training), optimizer("cuda")
+    device_times.look_for_device(probe, trained, probe.hook("device_times"))  # type: ignore[arg-type]
+    (parameter,) = trained.param_groups[1]["params"]
+    home = parameter.device
+    measured = []
+    for place in (home, SimpleNamespace(type="cpu", index=None), home):
+        parameter.device = place
+        training.step()  # one that was begun before is finished
+        num_before = probe.clock.device.num_measured
+        for _ in range(4):
+            training.step()
+        measured.append(probe.clock.device.num_measured - num_before)
+
+    assert measured[0] >= 3
+    assert measured[1] <= 1
+    assert measured[2] >= 3
 
 
 def test_spans_follow_one_another_to_the_next_step(training: Training) -> None:

@@ -24,6 +24,10 @@ TRAFFIC: Final = {
     "pcie": ("pcie_sent_bytes_s", "pcie_received_bytes_s"),
     "nvlink": ("nvlink_sent_bytes_s", "nvlink_received_bytes_s"),
 }
+# Of a whole device: one part of it may idle while the others work.
+_OF_WHOLE: Final = frozenset(
+    {*SHARES, *(name for names in TRAFFIC.values() for name in names), "pcie_max_gen"}
+)
 CARD: Final = ("sent_bytes_s", "received_bytes_s")
 CARD_KINDS: Final = ("infiniband", "ethernet")
 OF_HOST: Final = {
@@ -44,6 +48,9 @@ NO_CEILING: Final = {
     "storage": "nothing tells it: tuiadvisor import fio FILE --save says what it can do",
     "network_storage": "nothing tells it: tuiadvisor import fio FILE --save says what it can do",
 }
+OF_PART: Final = (
+    "a MIG part: clock, power and errors are the whole device's, what its own units do is not told"
+)
 NO_UNITS: Final = "its units' counters (GPM) are not told: an older device, or not permitted here"
 
 
@@ -110,6 +117,7 @@ class _Device:
         "ceilings",
         "growth",
         "held_s",
+        "is_part",
         "is_remap_pending",
         "means",
         "remapped_rows",
@@ -123,6 +131,7 @@ class _Device:
         self.before_ns = 0
         self.held_s = self.watched_s = 0.0
         self.tells_reasons = False
+        self.is_part = False  # of a device with MIG
         self.growth = _Growth()
         self.remapped_rows: int | None = None
         self.is_remap_pending: bool | None = None
@@ -154,8 +163,18 @@ class DeviceCounters:
             key = (host, device)
             if device and (key in self._devices or len(self._devices) < MAX_DEVICES):
                 _take(self._devices.setdefault(key, _Device()), entry, now_ns)
+            for part in objects(entry, "parts"):
+                self._take_part((host, plain_uuid(text(part, "uuid"))), entry, now_ns)
         for entry in objects(payload, "nics"):
             self._take_card((host, text(entry, "name") or ""), entry)
+
+    def _take_part(self, key: tuple[str, str], entry: Payload, now_ns: int) -> None:
+        """A MIG part has the clock, the power and the errors of the whole device; what its units do is not told."""
+        if not key[1] or (key not in self._devices and len(self._devices) >= MAX_DEVICES):
+            return
+        part = self._devices.setdefault(key, _Device())
+        part.is_part = True
+        _take(part, {name: value for name, value in entry.items() if name not in _OF_WHOLE}, now_ns)
 
     def _take_card(self, key: tuple[str, str], entry: Payload) -> None:
         kind = text(entry, "kind")
@@ -210,7 +229,7 @@ class DeviceCounters:
         shares = {share: device.means.mean(share) for share in SHARES}
         clock_mhz = device.means.mean("clock_mhz")
         throttle_s = device.held_s if device.tells_reasons and device.watched_s else None
-        whys = [NO_UNITS] if shares["sm_active"] is None else []
+        whys = [OF_PART if device.is_part else NO_UNITS] if shares["sm_active"] is None else []
         whys += [NOT_TOLD] if None in {clock_mhz, throttle_s} else []
         return RankDevice(
             rank,
