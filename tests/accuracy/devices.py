@@ -53,6 +53,7 @@ class Outcome:
     said: str
     is_decided: bool
     is_found: bool  # the right ranks, or the right finding where nobody is to blame
+    is_remarked: bool  # found, or said in a remark beside a verdict to keep the run as it is
     is_cause_right: bool
     wrong_names: int  # innocent ranks
     is_alarm: bool  # something above info on a healthy training
@@ -153,6 +154,8 @@ def judge(case: Case, view: RunView) -> Outcome:
         said=said,
         is_decided=view.verdict.decision is not None,
         is_found=is_found,
+        is_remarked=is_found
+        or (case.kind in COMMON and COMMON[case.kind] in {found.id for found in view.findings}),
         is_cause_right=is_cause_right,
         wrong_names=len(named - set(case.ranks)),
         is_alarm=case.kind in HEALTHY and bool(above or late),
@@ -176,6 +179,7 @@ def _row(name: str, outcomes: Iterable[Outcome]) -> str:
         f"{len(group)}",
         f"{sum(not one.is_decided for one in group)}",
         f"{sum(one.is_found for one in worth)} of {len(worth)}" if ill else "",
+        f"{sum(one.is_remarked for one in worth)} of {len(worth)}" if ill else "",
         f"{len(found)} of {len(ill)}" if ill else "",
         f"{sum(one.is_cause_right for one in found)} of {len(found)}" if ill else "",
         f"{sum(bool(one.is_sized) for one in sized)} of {len(sized)}" if ill else "",
@@ -192,6 +196,7 @@ def table(outcomes: list[Outcome]) -> str:
         "runs",
         "undecided",
         "found of those that cost 10 %",
+        "or remarked",
         "found",
         "cause right",
         "size right",
