@@ -3,7 +3,8 @@
     python tests/benchmarks/against_hta.py --python VENV/bin/python FOLDER... [--repeat 3]
 
 VENV holds HolisticTraceAnalysis 0.5.0 and pandas 2.2.3 (with pandas 3 it fails). Each FOLDER holds the traces of a job.
-Both are whole processes, in turns; seconds are wall, memory is the largest resident set. HTA computes the temporal
+Both are whole processes, in turns; seconds are wall and, for a machine with other work, of the processor; memory is the
+largest resident set. HTA computes the temporal
 breakdown, overlap and idle time; ours all it knows.
 """
 
@@ -29,8 +30,8 @@ print(job.get_idle_time_breakdown(ranks=ranks, visualize=False)[0].to_string())
 """
 
 
-def cost(command: list[str]) -> tuple[float, float, str]:
-    """(seconds, MiB at most, the last line of the error; empty where it succeeded)."""
+def cost(command: list[str]) -> tuple[float, float, float, str]:
+    """(seconds, of processor time, MiB at most, the last line of the error; empty where it succeeded)."""
     with tempfile.TemporaryFile("w+") as told:
         begin = time.perf_counter()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=told)
@@ -39,7 +40,8 @@ def cost(command: list[str]) -> tuple[float, float, str]:
         process.returncode = os.waitstatus_to_exitcode(status)
         told.seek(0)
         lines = told.read().strip().splitlines() or ["?"]
-    return seconds, usage.ru_maxrss / 1024, lines[-1][:100] if status else ""
+    spent = usage.ru_utime + usage.ru_stime
+    return seconds, spent, usage.ru_maxrss / 1024, lines[-1][:100] if status else ""
 
 
 def main() -> int:
@@ -65,15 +67,15 @@ def main() -> int:
                 "--json",
             ],
         }
-        found: dict[str, list[tuple[float, float, str]]] = {name: [] for name in commands}
+        found: dict[str, list[tuple[float, float, float, str]]] = {name: [] for name in commands}
         for _ in range(options.repeat):
             for name, command in commands.items():
                 found[name].append(cost(command))
         for name, costs in found.items():
-            error = next((error for _, _, error in costs if error), "")
+            error = next((error for *_, error in costs if error), "")
             failed |= bool(error) and name == "ours"
-            seconds, memory = (statistics.median(one[at] for one in costs) for at in (0, 1))
-            told.append(f"{name} {error or f'{seconds:.2f} s, {memory:.0f} MiB'}")
+            seconds, spent, memory = (statistics.median(one[at] for one in costs) for at in (0, 1, 2))
+            told.append(f"{name} {error or f'{seconds:.2f} s, processor {spent:.2f} s, {memory:.0f} MiB'}")
         print(f"{folder.name:40} {size:5.1f} MiB  {'; '.join(told)}", flush=True)
     return int(failed)
 

@@ -17,11 +17,12 @@ from shared_data import SHARED, needs_data
 from tuiadvisor.cli import import_
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.ops import read_ops
-from tuiadvisor.importers.opsreport import ops_document
+from tuiadvisor.importers.opsreport import ops_document, ops_summary
 from tuiadvisor.metrics.traces.op_clock import on_one_clock
 from tuiadvisor.metrics.traces.op_table import Op, OpGrid, grid
 from tuiadvisor.metrics.traces.op_verdict import causes
 from tuiadvisor.metrics.traces.op_what_if import OpWhatIf, what_if
+from tuiadvisor.metrics.traces.slow_workers import slow_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -383,3 +384,68 @@ def test_published_answers_hold_when_a_workers_clock_is_off(
     published = json.loads((SHARED / "answers" / "stragglers" / f"result-{name}.json").read_text())
     assert published["blocking_slowdown"] == pytest.approx(document["what_if"]["S"], rel=0.01)
     assert {"AR": "worker", "ST": "last_stage"}[name] == document["causes"][0]["kind"]
+
+
+def jittered(folder: Path, factor: float, num_dp: int = 4, seed: int = 1, num_steps: int = 20) -> Path:
+    """Two stages of work alike but for 0.5 % of noise an operation; dp 1 of stage 0 takes `factor` times as long."""
+    chance = np.random.default_rng(seed)
+    rows: list[Row] = []
+    for step in range(num_steps):
+        noise = chance.normal(1, 0.005, (num_dp, 4))
+        last = 0.0
+        parts: list[tuple[int, float]] = []
+        for dp in range(num_dp):
+            now = 0.0
+            for seq in range(2):
+                for at, optype in enumerate(("forward-compute", "backward-compute")):
+                    took = (1 + at) * noise[dp, 2 * seq + at] * (factor if dp == 1 else 1.0)
+                    rows.append(row(dp, 0, step, optype, now, now + took, seq, 0))
+                    now += took
+            parts.append((dp, now))
+            last = max(last, now)
+        for dp, now in parts:
+            rows.append(row(dp, 0, step, "grads-reduce-scatter", now, last + 0.1, 0, 0))
+            rows.append(row(dp, 0, step, "optimizer", last + 0.1, last + 0.2))
+    return written(folder / f"slow-{factor}-{seed}.csv", rows)
+
+
+@pytest.mark.parametrize("factor", [1.05, 1.10])
+def test_a_worker_a_little_slower_is_named_with_its_cost(tmp_path: Path, factor: float) -> None:
+    """Below the study's threshold of a straggling job: it was "no straggler"."""
+    document = ops_document(jittered(tmp_path, factor))
+    assert document["what_if"]["S"] < 1.1
+    (named,) = document["stragglers"]["ranks"]
+    assert 2 == named["rank"]  # row() numbers ranks 2 dp + stage
+    # Of the 6 s that a worker computes; to take the mean, which a quarter of it lengthens, saves three quarters.
+    assert 4.5 * (factor - 1) == pytest.approx(named["loss_s_per_step"], abs=0.06)
+    (cause,) = document["causes"]
+    assert ("worker", [2]) == (cause["kind"], cause["ranks"])
+    assert f"rank 2 computes {factor:.2f}x as long as the others of its stage" in cause["words"]
+    assert "no straggler" not in ops_summary(document)
+
+
+def test_equal_workers_with_noise_have_no_slow_one(tmp_path: Path) -> None:
+    """30 jobs in which the slowest is random, of 2 to 5 ranks."""
+    for seed in range(30):
+        document = ops_document(jittered(tmp_path, 1.0, num_dp=2 + seed % 4, seed=seed, num_steps=12))
+        assert [] == document["stragglers"]["ranks"], seed
+
+
+def test_a_worker_slow_in_half_of_the_steps_only_is_not_slower_than_its_peers() -> None:
+    """Slower in both halves of the run, or nobody says so."""
+    seconds = np.ones((40, 4))
+    seconds[:, 1] += 0.001
+    seconds[:20, 2] += 0.3
+    assert () == slow_workers({0: seconds})
+    seconds[20:, 2] += 0.05
+    (found,) = slow_workers({0: seconds})
+    assert (2, 40) == (found.at, found.num_slowest)
+
+
+def test_shares_beyond_the_whole_say_why(tmp_path: Path) -> None:
+    """M_W and M_S are each what mending that alone brings: 60 and 77 % are no mistake."""
+    document = ops_document(jittered(tmp_path, 1.10)) | {"causes": []}
+    document["what_if"] |= {"M_W": 0.6, "M_S": 0.3}
+    assert "overlap" not in ops_summary(document)
+    document["what_if"] |= {"M_S": 0.77}
+    assert "they overlap and may exceed 100 %" in ops_summary(document)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 from tuiadvisor.metrics.traces.op_table import OpGrid
 
 SHOWN_ROWS: Final = 6
+ADDS_UP: Final = 1.005  # as it is printed
+OVERLAP: Final = (
+    ": shares of the distance to a step in which all take the mean; each is what mending that alone brings, so they "
+    "overlap and may exceed 100 %"
+)
 
 
 def ops_document(path: Path) -> dict[str, Any]:
@@ -87,15 +92,20 @@ def _what_if(result: OpWhatIf) -> dict[str, Any]:
 
 
 def _stragglers(result: OpWhatIf, found: tuple[Cause, ...]) -> dict[str, Any]:
-    """Ranks are named only where fixing them recovers at least half of the slowdown."""
+    """Ranks that recover half of the slowdown, and those slower than their peers in nearly every step."""
     score = {worker.rank: worker.S for worker in result.S_w}
-    worker = next((cause for cause in found if cause.kind == "worker"), None)
-    named = worker.ranks if worker else ()
-    loss_s = result.simulated_s - result.without_workers_s
-    return {
-        "slowdown": result.S,
-        "ranks": [{"rank": rank, "S": score[rank], "loss_s_per_step": loss_s / len(named)} for rank in named],
-    }
+    of_half_s = result.simulated_s - result.without_workers_s
+    ranks = [
+        {
+            "rank": rank,
+            "S": score[rank],
+            "loss_s_per_step": of_half_s / len(cause.ranks) if cause.loss_s is None else cause.loss_s,
+        }
+        for cause in found
+        if cause.kind == "worker"
+        for rank in cause.ranks
+    ]
+    return {"slowdown": result.S, "ranks": ranks}
 
 
 def _cause(cause: Cause) -> dict[str, Any]:
@@ -115,7 +125,9 @@ def ops_summary(document: dict[str, Any]) -> str:
         lines += [f"cause: {_share(cause)}{cause['words']}" for cause in document["causes"]]
     else:
         lines.append(f"no straggler: S is not above {STRAGGLING}")
-    lines.append(f"M_W {_percent(what['M_W'])} (slowest workers), M_S {_percent(what['M_S'])} (last stage)")
+    lines.append(
+        f"M_W {_percent(what['M_W'])} (slowest workers), M_S {_percent(what['M_S'])} (last stage){_overlap(document)}"
+    )
     lines.append("S by type: " + _top(what["S_t"]))
     workers = {f"rank {w['rank']} (dp {w['dp']}, stage {w['stage']})": w["S"] for w in what["S_w"]}
     lines.append("S by worker: " + _top(workers))
@@ -128,6 +140,14 @@ def _share(cause: dict[str, Any]) -> str:
     if share is None:
         return ""
     return "the whole slowdown: " if share >= 1 else f"{share:.0%} of the slowdown: "
+
+
+def _overlap(document: dict[str, Any]) -> str:
+    """Why shares add up to more than all of it, where they do."""
+    what = document["what_if"]
+    shown = [cause["share"] or 0.0 for cause in document["causes"]]
+    most = max(sum(max(what[name] or 0.0, 0.0) for name in ("M_W", "M_S")), sum(shown), *shown, 0.0)
+    return OVERLAP if most > ADDS_UP else ""
 
 
 def _percent(share: float | None) -> str:

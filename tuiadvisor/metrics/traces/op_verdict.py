@@ -1,7 +1,8 @@
 """Who or what slows a re-simulated step: a worker, the last stage, unequal lengths, or no single one.
 
 In: an OpWhatIf.  Out: causes, the one that explains most first; empty when the job does not straggle.
-Thresholds are the published study's: S > 1.1 straggles, half of the slowdown names a cause, correlation 0.9.
+Thresholds are the published study's: S > 1.1 straggles, half of the slowdown names a cause, correlation 0.9. A worker
+slower than its peers in nearly every step is named below them, too, with what it costs.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.metrics.traces.op_graph import COMPUTE
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.traces.op_what_if import OpWhatIf
+    from tuiadvisor.metrics.traces.op_what_if import OpWhatIf, Slower
 
 STRAGGLING: Final = 1.1
 NAMES_A_CAUSE: Final = 0.5
 CORRELATED: Final = 0.9
+LEAST_GAIN: Final = 0.005  # of the step: chosen; less is hidden in the pipeline's idle time
 UNEQUAL: Final = 0.05  # lengths that differ by less than this do not make a step 10 % longer
 
 
@@ -28,12 +30,34 @@ class Cause:
     share: float | None
     ranks: tuple[int, ...]
     words: str
+    loss_s: float | None = None  # a step, where the cause is one worker's
 
 
 def causes(result: OpWhatIf) -> tuple[Cause, ...]:
     """Largest share first. One cause of kind `spread` when the job straggles and nothing explains half of it."""
-    if result.S <= STRAGGLING:
-        return ()
+    found = _of_half(result) if result.S > STRAGGLING else []
+    named = {rank for cause in found if cause.kind == "worker" for rank in cause.ranks}
+    slower = [_slower(one, result) for one in result.slower if one.rank not in named and _costs(one, result)]
+    if not found and result.S > STRAGGLING:
+        return (*slower, Cause("spread", None, (), _spread(result)))
+    return (*found, *slower)
+
+
+def _costs(one: Slower, result: OpWhatIf) -> bool:
+    return one.gain_s >= LEAST_GAIN * result.simulated_s
+
+
+def _slower(one: Slower, result: OpWhatIf) -> Cause:
+    words = (
+        f"rank {one.rank} computes {one.ratio:.2f}x as long as the others of its stage, the slowest in "
+        f"{one.num_slowest} of {one.num_steps} steps; it costs {one.gain_s / result.simulated_s:.1%} of the step"
+    )
+    excess = result.simulated_s - result.ideal_s
+    return Cause("worker", one.gain_s / excess if excess > 0 else None, (one.rank,), words, one.gain_s)
+
+
+def _of_half(result: OpWhatIf) -> list[Cause]:
+    """Those that explain half of the slowdown."""
     found = []
     shares = (result.M_W, result.M_W_compute)
     # Long communication may be a wait for a rank that nobody recorded: only computation names a worker.
@@ -59,7 +83,7 @@ def causes(result: OpWhatIf) -> tuple[Cause, ...]:
         words = "micro-batches differ in length, forward and backward alike: balance tokens between them"
         found.append(Cause("sequence_length", result.M_L, (), words))
     found.sort(key=lambda cause: -(cause.share or 0.0))
-    return tuple(found) or (Cause("spread", None, (), _spread(result)),)
+    return found
 
 
 def _spread(result: OpWhatIf) -> str:

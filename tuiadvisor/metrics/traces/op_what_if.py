@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.traces import op_graph
+from tuiadvisor.metrics.traces.slow_workers import slow_workers
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats
@@ -44,6 +45,17 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
+class Slower:
+    """A worker slower than its stage's others in nearly every step. gain_s: of the step, if it computed as the mean."""
+
+    rank: int
+    ratio: float
+    num_slowest: int
+    num_steps: int
+    gain_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class OpWhatIf:
     """Means over steps in seconds, slowdowns as ratios; M_W and M_S None where nothing is slow."""
 
@@ -65,6 +77,7 @@ class OpWhatIf:
     forward_variation: float | None  # standard deviation / mean of a worker's forward computations
     M_W_compute: float | None = None  # M_W by their computations alone: what no other rank can have caused
     M_L: float | None = None  # share recovered if each worker's micro-batches all took that worker's own mean
+    slower: tuple[Slower, ...] = ()  # slowest first
 
 
 def what_if(grid: OpGrid) -> OpWhatIf:
@@ -123,6 +136,7 @@ class _Study:
         excess = mean_s - ideal_s
         defined = excess > LEAST_EXCESS * ideal_s
         correlation, variation = self._lengths()
+        slower = self._slower(mean_s, computes)
         return OpWhatIf(
             measured_s=float(observed_K.mean()),
             simulated_s=mean_s,
@@ -145,6 +159,7 @@ class _Study:
             forward_variation=variation,
             M_W_compute=(mean_s - without_their_compute) / excess if defined else None,
             M_L=(mean_s - self._without_variation()) / excess if defined else None,
+            slower=slower,
         )
 
     def _keep(self, rows: Bools, ideal_s: float) -> float:
@@ -175,6 +190,21 @@ class _Study:
             if dp in by_dp and stage in by_stage
         ]
         return sorted(workers, key=lambda worker: (-worker.S, worker.rank))
+
+    def _slower(self, mean_s: float, computes: Bools) -> tuple[Slower, ...]:
+        passes = np.isin(self.types, (op_graph.FORWARD, op_graph.BACKWARD))
+        by_stage = {
+            int(stage): self.measured[passes & (self.stages == stage)].sum(axis=0)
+            for stage in np.unique(self.stages)
+        }
+        found = []
+        for one in slow_workers(by_stage):
+            rank = self.grid.rank_of[int(self.dps[one.at]), one.stage]
+            cells = np.zeros(self.shape, dtype=bool)
+            cells[computes & (self.stages == one.stage), :, one.at] = True
+            gain_s = mean_s - self._without(cells)
+            found.append(Slower(rank, one.ratio, one.num_slowest, one.num_steps, gain_s))
+        return tuple(found)
 
     def _cells_of(self, workers: list[Worker]) -> Bools:
         cells = np.zeros(self.shape, dtype=bool)
