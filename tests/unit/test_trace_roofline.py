@@ -128,3 +128,36 @@ def test_a_peak_is_measured_with_as_many_threads() -> None:
     assert found["flops_s"]["float32"] > 1e6
     assert found["bytes_s"] > 1e6
     assert "1 thread:" in measured_lines(found)[0]
+
+
+def test_a_call_is_remembered_with_all_that_tells_it_from_others() -> None:
+    """Same name and shapes: another type, or another stride of a convolution, is another work."""
+    image, weight = [8, 3, 32, 32], [16, 3, 3, 3]
+
+    def convolution(dtype: str, stride: str) -> tuple[object, ...]:
+        shapes = OpShapes()
+        # The other one first, so that it would be the one remembered.
+        for at, (kind, step) in enumerate((("float", "[1, 1]"), (dtype, stride))):
+            concrete = ["", "", "", step, "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
+            arguments = {"Input Dims": [image, weight, []], "Input type": [kind], "Concrete Inputs": concrete}
+            event = {"name": "aten::convolution", "tid": 1, "args": arguments}
+            shapes.operator(event, 1000 * at, 100)
+        return tuple((one.dtype, one.flops) for one in shapes.works())
+
+    (_, once), (dtype, again) = convolution("c10::BFloat16", "[1, 1]")
+    assert (once, "bfloat16") == (again, dtype)
+    ((_, both),) = convolution("float", "[2, 2]")
+    assert both < 2 * once
+
+
+def test_a_shape_nested_beyond_any_is_no_shape() -> None:
+    """Its text cannot be made, so it is not remembered."""
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    shapes = OpShapes()
+    shapes.operator({"name": "aten::mm", "tid": 1, "args": {"Input Dims": [nested]}}, 0, 100)
+    ((flops,),) = [[one.flops] for one in shapes.works()]
+    assert 0 == flops
+    while nested:  # let go from outside in: freeing it at once would go as deep
+        nested = nested[0]  # type: ignore[assignment]

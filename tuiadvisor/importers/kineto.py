@@ -232,10 +232,11 @@ class _Columns:
 
     def _operator(self, event: dict[str, Any], category: str) -> None:
         """What it computes, and what the training thread does meanwhile."""
+        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
         if self.work is not None and category != "kernel":
-            self.work.take(event, _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0)))
+            self.work.take(event, begin, dur)
         if category in {"cpu_op", "kernel"}:
-            self._shaped(event, is_kernel=category == "kernel")
+            self._shaped(event, begin, dur, is_kernel=category == "kernel")
 
     def _lower(self, category: str) -> str:
         lower = category.lower()
@@ -289,10 +290,9 @@ class _Columns:
         self.host_end.append(begin + dur)
         self.host_kind.append(kind)
 
-    def _shaped(self, event: dict[str, Any], *, is_kernel: bool) -> None:
+    def _shaped(self, event: dict[str, Any], begin: int | None, dur: int | None, *, is_kernel: bool) -> None:
         if not is_kernel:
             self.processes.called(event.get("pid"))
-        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
         if begin is None or dur is None or dur < 0:
             return
         if is_kernel:

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 Dims = list[list[int]]
 Given = list[str]  # operands that are no tensors, as the trace writes them
 Counted = tuple[float, float]  # FLOPs, elements read or written
+Work = tuple[tuple[str, str, str], float, float]  # name, shapes and type; FLOPs; bytes
 MAX_SHAPES: Final = 4096
 OTHERS: Final = ("others", "", "")
 MAX_OPERATORS: Final = 1_000_000
+MAX_WORKS: Final = 20_000  # different calls that are remembered, each of so many characters at most
+MAX_CALL: Final = 1_000
 DTYPES: Final = {
     "float": "float32",
     "c10::bfloat16": "bfloat16",
@@ -123,6 +126,7 @@ class OpShapes:
         self._by_external: dict[int, int] = {}  # external id -> index of the operator
         self._kernel_ns: dict[int, int] = {}  # external id -> time of its kernels
         self._threads: dict[str, int] = {}
+        self._works: dict[str, Work] = {}
         self.num_kernels = 0
 
     def operator(self, event: dict[str, Any], begin_ns: int, duration_ns: int) -> None:
@@ -135,30 +139,26 @@ class OpShapes:
         if len(self._operators) >= MAX_OPERATORS or not name.startswith("aten::"):
             return
         self.num_shaped += 1
-        shapes = _shapes(dims)
-        dtype = _dtype(arguments.get("Input type"))
-        flops = size = 0.0
-        count = COUNTED.get(name)
-        concrete = arguments.get("Concrete Inputs")
-        given = (
-            [one if isinstance(one, str) else "" for one in concrete] if isinstance(concrete, list) else []
-        )
-        if count is not None:
-            try:
-                flops, elements = count(shapes, given)
-            except (ValueError, IndexError, TypeError):
-                flops = elements = 0.0
-            size = elements * BYTES.get(dtype, 4)
-        key = (
-            name.removeprefix("aten::"),
-            "·".join("x".join(map(str, one)) for one in shapes[:3])[:60],
-            dtype,
-        )
+        key, flops, size = self._known(name, dims, arguments)
         external = arguments.get("External id")
         thread_id = self._threads.setdefault(str(event.get("tid"))[:40], len(self._threads))
         if isinstance(external, int):
             self._by_external[external] = len(self._operators)
         self._operators.append((thread_id, begin_ns, duration_ns, key, flops, size))
+
+    def _known(self, name: str, dims: list[Any], arguments: dict[str, Any]) -> Work:
+        """What it computes; a step has the same operators again and again."""
+        concrete = arguments.get("Concrete Inputs") if name in COUNTED else None
+        try:
+            call = f"{name}{dims}{arguments.get('Input type')}{concrete}"
+        except RecursionError:
+            call = ""
+        found = self._works.get(call)
+        if found is None:
+            found = _work(name, dims, arguments)
+            if 0 < len(call) <= MAX_CALL and len(self._works) < MAX_WORKS:
+                self._works[call] = found
+        return found
 
     def kernel(self, event: dict[str, Any], duration_ns: int) -> None:
         """A kernel on a device."""
@@ -208,6 +208,22 @@ class OpShapes:
                 times[stack[-1]] -= duration
             stack.append(index)
         return owners, times
+
+
+def _work(name: str, dims: list[Any], arguments: dict[str, Any]) -> Work:
+    shapes, dtype = _shapes(dims), _dtype(arguments.get("Input type"))
+    flops = size = 0.0
+    count = COUNTED.get(name)
+    concrete = arguments.get("Concrete Inputs")
+    given = [one if isinstance(one, str) else "" for one in concrete] if isinstance(concrete, list) else []
+    if count is not None:
+        try:
+            flops, elements = count(shapes, given)
+        except (ValueError, IndexError, TypeError):
+            flops = elements = 0.0
+        size = elements * BYTES.get(dtype, 4)
+    words = "·".join("x".join(map(str, one)) for one in shapes[:3])[:60]
+    return (name.removeprefix("aten::"), words, dtype), flops, size
 
 
 def _shapes(dims: list[Any]) -> Dims:
