@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from synthetic_run import STEP_NAMES, Job, Simulated, encoded, folded, frames, simulate
 
-from tuiadvisor.advisor.assemble.probe_overhead import with_burst_wanted
+from tuiadvisor.advisor.assemble.probe_overhead import core_of, with_burst_wanted
+from tuiadvisor.advisor.cluster.rank_facts import RankFacts
 from tuiadvisor.advisor.compare.recording_contents import contents
 from tuiadvisor.advisor.fold import diagnose
 from tuiadvisor.events import GivenWork, StepFlag
@@ -19,6 +20,7 @@ from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.scan import read_summary
 from tuiadvisor.tui.pages.contents import plain_contents
 from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.tui.pages.sections import probe_work
 from tuiadvisor.views.run_view import Finding, ProbeWork, RunView
 
 DETAIL, FLAGS, COST = int(StepFlag.DETAIL), STEP_NAMES.index("flags"), STEP_NAMES.index("probe_cost_ns")
@@ -66,7 +68,7 @@ def test_cost_budget_and_share_in_detail() -> None:
     assert 30 < work.num_detail_steps < 45
     assert not work.is_over
     assert "probe ≥ 0.11 % of step; detail 20 % of steps" in plain_summary(view)
-    assert {"cost", "budget", "detail", "num_detail_steps", "is_over", "always_on"} == set(
+    assert {"cost", "budget", "detail", "num_detail_steps", "is_over", "always_on", "core"} == set(
         document(view)["probe"]
     )  # type: ignore[call-overload]
 
@@ -147,6 +149,29 @@ def test_info_says_it(tmp_path: Path) -> None:
     shown = plain_contents(held)
     assert "4,000,000 tokens, as given" in shown
     assert "probe ≥ 0.11 % of step; detail 20 % of steps" in shown
+
+
+@pytest.mark.parametrize(
+    ("told", "core", "shown"),
+    [
+        ([None, None], "", "probe ≥ 0.1 % of step; detail 10 % of steps"),
+        (["native", "native"], "native", "probe ≥ 0.1 % of step (native hooks); detail 10 % of steps"),
+        (["python", None], "python", "probe ≥ 0.1 % of step (Python hooks); detail 10 % of steps"),
+        (
+            ["native", "python", "native"],
+            "native on 2 of 3 ranks",
+            "probe ≥ 0.1 % of step (hooks native on 2 of 3 ranks); detail 10 % of steps",
+        ),
+        (["rust"], "", "probe ≥ 0.1 % of step; detail 10 % of steps"),  # nothing that a probe says
+    ],
+)
+def test_it_is_said_what_the_hooks_run_on(told: list[str | None], core: str, shown: str) -> None:
+    """As the ranks say it; where one could not take the native core, how many did."""
+    ranks = [RankFacts(rank=number, source="a", host="h") for number in range(len(told))]
+    for fact, said in zip(ranks, told, strict=True):
+        fact.greet({"core": said} if said else {})
+    assert core == core_of(ranks)
+    assert shown == probe_work(ProbeWork(0.001, 0.0025, 0.1, 3, is_over=False, core=core))
 
 
 @pytest.mark.parametrize(

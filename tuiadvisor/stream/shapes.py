@@ -131,7 +131,8 @@ _HELLO_RANK = {
     **_fields(_integer, "local_rank world_size pid start_wall_ns budget_ppm"),
     **_fields(
         _text,
-        "state detail python torch backend device command label cuda nccl git_commit device_uuid schedule container",
+        "state detail python torch backend device command label cuda nccl git_commit device_uuid schedule container "
+        "core",
     ),
     "parallel": _map_of(_integer),
     "pipeline": _map_of(_integer),

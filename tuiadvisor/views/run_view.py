@@ -114,6 +114,9 @@ class ProbeWork:
     num_detail_steps: int  # steps of which at least one rank recorded them
     is_over: bool  # it costs more than it may: the always-on tier alone does, or bursts: the first, those asked for
     always_on: float | None = None  # as cost, of the steps without detail
+    core: str = (
+        ""  # what their hooks run on: "native", "python", "native on 3 of 4 ranks"; empty where none has said
+    )
 
 
 @dataclass(frozen=True, slots=True)

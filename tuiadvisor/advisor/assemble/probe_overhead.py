@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.views.run_view import Finding
 
+CORES: Final = frozenset({"native", "python"})
 SEEN_IN_DETAIL: Final = frozenset(phases.of_kind("sync", "idle"))  # phases whose single calls tell more
 
 
@@ -34,7 +35,8 @@ def probe_work(diagnosis: Diagnosis | None, ranks: Iterable[RankFacts]) -> Probe
     known = np.isfinite(cost) & np.isfinite(step)
     in_detail = steady.flagged_RK(StepFlag.DETAIL) & steady.present_RK
     always_on = known & ~in_detail
-    budgets = {fact.budget_ppm for fact in ranks}
+    facts = list(ranks)
+    budgets = {fact.budget_ppm for fact in facts}
     budget_ppm = budgets.pop() if len(budgets) == 1 else None
     share = float(cost[known].sum() / step[known].sum()) if known.any() else None
     budget = None if budget_ppm is None else budget_ppm / 1e6
@@ -45,7 +47,17 @@ def probe_work(diagnosis: Diagnosis | None, ranks: Iterable[RankFacts]) -> Probe
         num_detail_steps=int(in_detail.any(axis=0).sum()),
         always_on=float(cost[always_on].sum() / step[always_on].sum()) if always_on.any() else None,
         is_over=share is not None and budget is not None and share > budget,
+        core=core_of(facts),
     )
+
+
+def core_of(ranks: Iterable[RankFacts]) -> str:
+    """What the hooks run on, of the ranks that have said it."""
+    told = [fact.texts["core"] for fact in ranks if fact.texts.get("core") in CORES]
+    num_native = told.count("native")
+    if 0 < num_native < len(told):
+        return f"native on {num_native} of {len(told)} ranks"
+    return told[0] if told else ""
 
 
 def with_burst_wanted(finding: Finding, work: ProbeWork | None) -> Finding:

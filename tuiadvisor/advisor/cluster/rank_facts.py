@@ -34,6 +34,7 @@ _TEXTS: Final = (
     "container",
     "device_uuid",
     "schedule",
+    "core",
 )
 
 

@@ -348,7 +348,10 @@ def probe_work(work: ProbeWork) -> str:
         is_always_on = work.always_on is not None and work.budget is not None and work.always_on > work.budget
         cause = "even without detail" if is_always_on else "by its bursts"
         over = f", over its budget of {text_of.small_share(work.budget)} {cause}"
-    return f"probe {text_of.at_least(work.cost)} of step{over}; detail {text_of.share(work.detail)} of steps"
+    names = {"": "", "native": " (native hooks)", "python": " (Python hooks)"}
+    core = names.get(work.core, f" (hooks {work.core})")
+    cost = f"probe {text_of.at_least(work.cost)} of step{over}{core}"
+    return f"{cost}; detail {text_of.share(work.detail)} of steps"
 
 
 def source(view: RunView, width: int) -> Line:
