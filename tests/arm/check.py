@@ -114,8 +114,13 @@ def pack(debs: list[Path], folder: Path) -> None:
     probes = ROOT / "probes" / "tuiadvisor_probes"
     shutil.copytree(probes, work / "probes" / "tuiadvisor_probes", ignore=ignored)
     shutil.copy(HERE / "guest.py", work)
-    compiler = [program("aarch64-linux-gnu-gcc"), "-O1", "-shared", "-fPIC", "-o"]
-    subprocess.run([*compiler, work / "vectors.so", HERE / "vectors.c"], check=True)
+    shutil.copy(ROOT / "tests" / "native_notes.py", work)
+    compiler = program("aarch64-linux-gnu-gcc")
+    options = ["-O1", "-shared", "-fPIC", "-o"]
+    subprocess.run([compiler, *options, work / "vectors.so", HERE / "vectors.c"], check=True)
+    # Python's headers are those of this machine: the limited API's are the same on both.
+    build = [sys.executable, ROOT / "probes" / "native" / "core_build.py", work / "core.abi3.so"]
+    subprocess.run(build, check=True, env={**os.environ, "CC": compiler})
 
 
 def boot(kernel: Path, image: Path, cpu: str, log: Path, limit_s: float) -> list[str]:

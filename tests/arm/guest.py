@@ -19,7 +19,9 @@ sys.path[:0] = ["/work", "/work/probes"]
 
 PATIENCE_S = 120.0
 ARCHITECTURE_DEPENDENT = "/work/vectors.so"
+NATIVE_CORE = "/work/core.abi3.so"
 NUM_INTERRUPTIONS = 8
+NUM_SEEDS = 20
 
 # A thread that waits for an event, and a main thread at work in Python.
 AT_WORK = """
@@ -69,7 +71,8 @@ def main() -> None:
     Path("/proc/sys/debug/exception-trace").write_text("1")  # the kernel says what a process died of
     print(os.uname().machine, sys.version.split()[0], "page", os.sysconf("SC_PAGE_SIZE"), flush=True)
     trials: list[Callable[[], str]] = [
-        by_thread, by_pending_call, armed, asleep_main_thread, asleep_for_a_span, neon_comes_back, sve_comes_back,
+        native_core_writes_the_same, by_thread, by_pending_call, armed, asleep_main_thread, asleep_for_a_span,
+        neon_comes_back, sve_comes_back,
     ]  # fmt: skip
     failed = 0
     for trial in trials:
@@ -184,6 +187,41 @@ def asleep_for_a_span() -> str:
     assert reasons == ["busy", "busy_in_c"], reasons
     assert slept_s < 90, slept_s
     return f"{reasons}; slept {slept_s:.1f} of 60 s"
+
+
+def native_core_writes_the_same() -> str:
+    """As Python's books, byte for byte, into rings with sums and without; a reader takes all of it."""
+    from importlib.machinery import ExtensionFileLoader
+    from importlib.util import module_from_spec, spec_from_loader
+
+    from native_notes import noted, told
+
+    from tuiadvisor_probes import books, ring, step_record
+
+    spec = spec_from_loader("_tuiadvisor_core", ExtensionFileLoader("_tuiadvisor_core", NATIVE_CORE))
+    assert spec is not None
+    assert spec.loader is not None
+    core = module_from_spec(spec)
+    spec.loader.exec_module(core)
+    num_rows = 0
+    for seed in range(NUM_SEEDS):
+        notes, written = list(noted(seed)), []
+        for kept in (books.Books(1_000), core.Books(1_000)):
+            path = f"/tmp/ring-{time.monotonic_ns()}"  # noqa: S108
+            ring.create_ring_file(path, 8, 8, summed=seed % 2 == 1)
+            writer, cost = ring.RingWriter(path), step_record.OwnCost()
+            told(kept, notes)
+            if isinstance(kept, books.Books):
+                step_record.write(writer, kept.kept, cost, 99)
+            else:
+                kept.write(writer, cost, writer.map, writer.step_capacity, writer.num_steps, 99)
+            writer.close()
+            reader = ring.RingReader(path)
+            num_rows += len(reader.take_steps())
+            reader.close()
+            written.append(Path(path).read_bytes())
+        assert written[0] == written[1], seed
+    return f"{NUM_SEEDS} sets of notes, {num_rows} rows read; this machine's rings have sums: {ring.needs_sums()}"
 
 
 def neon_comes_back() -> str:

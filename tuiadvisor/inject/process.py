@@ -139,7 +139,7 @@ def mapped_objects(mappings: list[Mapping]) -> list[Mapping]:
 def open_object(pid: int, mapping: Mapping) -> Iterator[ElfFile]:
     """The file behind a mapping, also when deleted or inside a container.
 
-    Raises NotElfError when it is no x86-64 ELF file or cannot be opened.
+    Raises NotElfError when it is no 64-bit little-endian ELF file or cannot be opened.
     """
     last_error: OSError | None = None
     for way in _ways_to(pid, mapping):

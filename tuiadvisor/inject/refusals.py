@@ -143,7 +143,9 @@ def is_traceable(pid: int) -> bool:
 def refuse_architecture(pid: int) -> None:
     """Raise InjectError where nothing of ours runs in it."""
     if not is_traceable(pid):
-        what = "only 64-bit processes of x86-64 and aarch64, as this machine is, can be entered from outside"
+        what = (
+            "only 64-bit x86-64 and aarch64 processes can be entered from outside, on a machine of their kind"
+        )
         raise refusal(pid, "other_architecture", what)
 
 
