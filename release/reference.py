@@ -175,7 +175,7 @@ def _terms() -> Iterator[str]:
 
 
 def pictures() -> dict[str, Path]:
-    """Page's name -> its picture among those that the tests hold the screens to; a page may have none."""
+    """Page's name -> its picture among those that the tests hold the screens to."""
     found = {}
     for page in PAGES:
         for name in (STATES.get(page.name, page.name), page.name):

@@ -82,6 +82,7 @@ CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "finding-detail": (views.live(views.straggler()), ("enter",)),
     "kernels": (views.live(views.traced()), ("K",)),
     "kernels-none": (views.live(views.straggler()), ("K",)),
+    "efficiency": (views.live(views.efficient()), ("F",)),
     "goodput": (views.live(views.from_start()), ("W",)),
     "goodput-attached": (views.live(views.from_start(is_attached=True)), ("W",)),
     "goodput-unknown": (views.live(views.too_early()), ("W",)),

@@ -10,6 +10,7 @@ from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.tui.contract.feed import FeedState, PastState, ReplayState, StretchState
 from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
 from tuiadvisor.views.device_work import DevicePart, DeviceTime, DeviceWork, KernelSum
+from tuiadvisor.views.efficiency import Efficiency, Stack
 from tuiadvisor.views.event import Event
 from tuiadvisor.views.goodput import Goodput, parts_of
 from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
@@ -830,6 +831,34 @@ def traced() -> RunView:
     words = "PyTorch Profiler traces, by the devices' clocks"
     held = Imported("kineto", "traces", words, "rank 2 arrives last", (2,), DeviceWork(ranks, kinds, kernels))
     return replace(straggler(), imported=held)
+
+
+def efficient() -> RunView:
+    """Of a language model in bf16 on four devices: MFU known, what it rests on beside it."""
+    found = Efficiency(
+        mfu=0.412,
+        hfu=0.498,
+        flops_per_step=3.44e13,
+        peak_flops=9.89e14,
+        peak_source="its data sheet",
+        dtype="bfloat16",
+        flops_source="6 times the parameters, and attention",
+        flops_s_per_device=4.07e14,
+        tokens_per_step=32_768.0,
+        num_devices=4,
+        ridge_flop_byte=295.0,
+        judgement="good",
+        judgement_source="published runs",
+    )
+    facts: dict[str, int | str] = {
+        "class": "GPT",
+        "params": 124_439_808,
+        "trainable": 124_439_808,
+        "embedding": 38_597_376,
+        "device_name": "NVIDIA H100 80GB HBM3",
+        "compiled": 1,
+    }
+    return replace(straggler(), efficiency=found, stack=Stack(facts))
 
 
 def timeline() -> Timeline:
