@@ -34,9 +34,9 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def fleet(folder: Path, *jobs: str) -> Iterator[subprocess.Popen[bytes]]:
+def fleet(folder: Path, *jobs: str, viewers: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
     """Its hubs are up; ended afterwards whatever happens."""
-    words = [word for job in jobs for word in ("--job", job)]
+    words = [word for job in jobs for word in ("--job", job)] + [f"--viewer={name}" for name in viewers]
     process = subprocess.Popen(
         [*COMMAND, "fleet", str(folder), *words, "--hub-address", "127.0.0.1"], stdout=subprocess.DEVNULL
     )
@@ -61,7 +61,7 @@ def test_two_jobs_are_two_rows_and_no_key_opens_the_other_one(tmp_path: Path) ->
     with (
         running(2, "--step-ms", "20", "--seconds", "3000") as (first, _),
         running(3, "--step-ms", "20", "--seconds", "3000") as (second, _),
-        fleet(folder, "alpha", "beta") as process,
+        fleet(folder, "alpha", "beta", viewers=("alpha:anna", "alpha:ben")) as process,
     ):
         agents = [
             subprocess.Popen(
@@ -73,13 +73,15 @@ def test_two_jobs_are_two_rows_and_no_key_opens_the_other_one(tmp_path: Path) ->
             for job, training in (("alpha", first), ("beta", second))
         ]
         try:
-            for job, num_ranks in (("alpha", 2), ("beta", 3)):
-                done = said("watch", "--once", "--for", "200s", "--key", str(folder / job / "viewer"))
+            for job, file, num_ranks in (("alpha", "viewer-anna", 2), ("beta", "viewer", 3)):
+                done = said("watch", "--once", "--for", "200s", "--key", str(folder / job / file))
                 assert (0, "") == (done.returncode, complaints(done.stderr))
                 assert f"{num_ranks} ranks" in done.stdout
             # A viewer of alpha who knows where beta's hub is.
             stolen = tmp_path / "stolen"
-            alpha, beta = (read_invitation(folder / job / "viewer") for job in ("alpha", "beta"))
+            keys = [folder / "alpha" / name for name in ("viewer", "viewer-anna", "viewer-ben")]
+            assert 3 == len({read_invitation(path).key for path in keys})
+            alpha, beta = (read_invitation(path) for path in (keys[1], folder / "beta" / "viewer"))
             write_invitation(stolen, Invitation(beta.url, alpha.key))
             refused = said("watch", "--once", "--for", "2s", "--key", str(stolen))
             assert (1, "") == (refused.returncode, refused.stdout)
@@ -97,6 +99,7 @@ def test_two_jobs_are_two_rows_and_no_key_opens_the_other_one(tmp_path: Path) ->
         listed = said("fleet", str(folder), "--once")
         assert "2 jobs" in listed.stdout
         assert "live: " not in listed.stdout  # the keys went with their hubs
+        assert not list(folder.glob("*/viewer*"))
         assert "alpha/" in listed.stdout
         assert "beta/" in listed.stdout
         assert first.poll() is None

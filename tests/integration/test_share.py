@@ -31,7 +31,7 @@ def test_a_key_file_lets_a_viewer_in_and_its_absence_keeps_it_out(tmp_path: Path
     key = tmp_path / "key"
     with (
         running(2, "--step-ms", "20", "--seconds", "3000") as (training, _),
-        Session([training.pid], None, "train.py", "", share=Share(key, "127.0.0.1")),
+        Session([training.pid], None, "train.py", "", share=Share((key,), "127.0.0.1")),
     ):
         assert 0o600 == key.stat().st_mode & 0o777
         done = watch("--key", str(key))
@@ -73,7 +73,7 @@ def test_a_key_is_never_written_over_a_file(tmp_path: Path) -> None:
         running(2, "--step-ms", "20", "--seconds", "3000") as (training, _),
         pytest.raises(TuiadvisorError, match="exists already"),
     ):
-        Session([training.pid], None, "", "", share=Share(tmp_path / "key", "127.0.0.1"))
+        Session([training.pid], None, "", "", share=Share((tmp_path / "key",), "127.0.0.1"))
     assert "mine" == (tmp_path / "key").read_text()
 
 

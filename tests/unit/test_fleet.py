@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tuiadvisor.app.fleet import Limits, check_job, held, own_folder, prune
 from tuiadvisor.cli.commands import run
-from tuiadvisor.cli.fleet import num_bytes
+from tuiadvisor.cli.fleet import MAX_VIEWERS, _with_viewers, num_bytes
 from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.stream.keys import make_session_keys
 
 NOW = 1_000_000.0
 
@@ -132,3 +133,25 @@ def test_limits_without_a_job_are_refused(tmp_path: Path, capsys: pytest.Capture
     """Nothing is removed by a command that only looks."""
     assert run(["fleet", str(tmp_path), "--once", "--keep", "1s"]) == 2
     assert "--job" in capsys.readouterr().err
+
+
+def test_each_viewer_has_a_key_of_a_job_that_is_there() -> None:
+    given = ["a:anna", "b:ben", "a:ben", "a:anna"]
+    assert _with_viewers(["a", "b", "c"], given) == {"a": ("anna", "ben"), "b": ("ben",), "c": ()}
+    keys = make_session_keys(num_viewers=3)
+    assert 3 == len({key.secret for key in keys.viewers})
+    assert keys.hub.viewers == tuple(key.public for key in keys.viewers)
+    assert not set(keys.hub.viewers) & set(keys.hub.agents)
+
+
+@pytest.mark.parametrize(
+    "given", ["anna", "c:anna", "a:", "a:../anna", "a:anna/b", "a:-x", ":anna", "a:a\nb"]
+)
+def test_a_viewer_of_no_job_or_without_a_name_is_refused(given: str) -> None:
+    with pytest.raises(TuiadvisorError, match="--viewer"):
+        _with_viewers(["a"], [given])
+
+
+def test_viewers_beyond_reason_are_refused() -> None:
+    with pytest.raises(TuiadvisorError, match="at most"):
+        _with_viewers(["a"], [f"a:{number}" for number in range(MAX_VIEWERS + 1)])

@@ -1,8 +1,9 @@
 """Hubs of several jobs in one folder, and how long what they recorded is kept.
 
 In: a folder, names of jobs.  Out: one `tuiadvisor record` a job, with keys of its own: FOLDER/JOB/invitation for its
-agents, FOLDER/JOB/viewer for those who may look at it, FOLDER/JOB/*.tuirec. A hub serves one job, so no key opens two,
-and one job's flood, crash or full quota is none of the others'. One process holds a folder.
+agents, FOLDER/JOB/viewer for those who may look at it (FOLDER/JOB/viewer-NAME for one of them alone),
+FOLDER/JOB/*.tuirec. A hub serves one job, so no key opens two, and one job's flood, crash or full quota is none of the
+others'. One process holds a folder.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.log import Logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 logger: Final = Logger(__name__)
@@ -61,11 +62,18 @@ def check_job(name: str) -> str:
     return name
 
 
+def viewer_file(name: str) -> str:
+    """The file of one viewer's own key."""
+    return f"{VIEWER}-{name}"
+
+
 class Hub:
     """One job's `record`, started anew when it ends."""
 
-    def __init__(self, folder: Path, address: str) -> None:
+    def __init__(self, folder: Path, address: str, viewers: tuple[str, ...] = ()) -> None:
+        """viewers: who gets a key of their own, beside the owner's."""
         self.folder = folder
+        self._viewers = viewers
         self.output: Path | None = None  # the recording that is being written
         self._address = address
         self._process: subprocess.Popen[bytes] | None = None
@@ -94,11 +102,12 @@ class Hub:
                 logger.warning("the hub of %s cannot be started: %s", self.folder.name, error)
 
     def _start(self, now_s: float) -> None:
-        for name in (INVITATION, VIEWER):  # of a hub that was killed: they open nothing any more
-            (self.folder / name).unlink(missing_ok=True)
+        for path in (self.folder / INVITATION, self.folder / VIEWER, *self.folder.glob(f"{VIEWER}-*")):
+            path.unlink(missing_ok=True)  # of a hub that was killed: they open nothing any more
         self.output = self.folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09}{SUFFIX}"
         command = [sys.executable, "-P", "-m", "tuiadvisor", "record", "-o", str(self.output)]
         command += ["--invite", str(self.folder / INVITATION), "--share", str(self.folder / VIEWER)]
+        command += [f"--share={self.folder / viewer_file(name)}" for name in self._viewers]
         command += ["--hub-address", self._address] if self._address else []
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         log_fd = os.open(self.folder / LOG, flags, 0o600)
@@ -133,12 +142,21 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def hold(folder: Path, jobs: list[str], address: str, limits: Limits, say: Callable[[str], None]) -> None:
-    """Hubs of these jobs, until KeyboardInterrupt. TuiadvisorError where the folder is held or cannot be used."""
+def hold(
+    folder: Path,
+    jobs: Mapping[str, tuple[str, ...]],
+    address: str,
+    limits: Limits,
+    say: Callable[[str], None],
+) -> None:
+    """Hubs of these jobs, until KeyboardInterrupt. TuiadvisorError where the folder is held or cannot be used.
+
+    jobs: name -> viewers with a key of their own.
+    """
     if len(jobs) > MAX_JOBS:
         raise TuiadvisorError(f"{len(jobs)} jobs; one folder holds {MAX_JOBS} at most, start another one")
     with held(folder):
-        hubs = [Hub(own_folder(folder / check_job(job)), address) for job in dict.fromkeys(jobs)]
+        hubs = [Hub(own_folder(folder / check_job(job)), address, names) for job, names in jobs.items()]
         due_s = 0.0
         try:
             while True:

@@ -44,9 +44,9 @@ LONGEST_SOCKET: Final = "viewers"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Let viewers on other machines in: where the hub listens for them, and the file with their key."""
+    """Let viewers on other machines in: where the hub listens for them, and a file for each key of theirs."""
 
-    file: Path
+    files: tuple[Path, ...]
     address: str  # a name or number of this machine
 
 
@@ -85,14 +85,16 @@ class Session:
         self.record = Path(record) if record else self.folder / "run.tuirec"
         self._share = share
         self._terms = terms
-        self._is_shared = False
+        self._shared: list[Path] = []  # files that were written
         self._agents: Agents | None = None
         self._relay: Relay | None = None
         chosen = launcher or LocalLauncher(pids)
         try:
             endpoint = chosen.agents_endpoint(self._sockets)
             # A private socket needs no keys; a port that others reach does, loopback included.
-            keys = make_session_keys(chosen.num_keys()) if share or not endpoint.startswith("ipc:") else None
+            num_viewers = len(share.files) if share else 1
+            is_local = not share and endpoint.startswith("ipc:")
+            keys = None if is_local else make_session_keys(chosen.num_keys(), num_viewers)
             self.hub, self.viewer_url, agents_url = self._start_hub(label, command, endpoint, keys)
             is_open = keys is not None and not agents_url.startswith("ipc:")
             self._agents = chosen.start(agents_url, keys.agents if keys and is_open else ())
@@ -157,8 +159,8 @@ class Session:
         if "hub" in self.__dict__:
             _stop(self.hub, HUB_STOP_S)
             logger.info("the hub ended with code %d", self.hub.returncode)
-        if self._share is not None and self._is_shared:
-            self._share.file.unlink(missing_ok=True)  # it opens nothing any more
+        for file in self._shared:
+            file.unlink(missing_ok=True)  # it opens nothing any more
         for folder in {self.folder, self._sockets}:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -202,8 +204,9 @@ class Session:
         endpoints = orjson.loads(line)
         if self._share and keys:
             url = reachable_url(self._share.address, int(endpoints["share"].rpartition(":")[2]))
-            write_invitation(self._share.file, Invitation(url, keys.viewer))
-            self._is_shared = True
+            for file, key in zip(self._share.files, keys.viewers, strict=True):
+                write_invitation(file, Invitation(url, key))
+                self._shared.append(file)
         return hub, endpoints["viewer"], endpoints["endpoint"]
 
 

@@ -10,7 +10,17 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.app.fleet import INVITATION, VIEWER, Limits, check_job, hold, open_jobs, own_folder
+from tuiadvisor.app.fleet import (
+    INVITATION,
+    NAME,
+    VIEWER,
+    Limits,
+    check_job,
+    hold,
+    open_jobs,
+    own_folder,
+    viewer_file,
+)
 from tuiadvisor.app.screens import show_opened
 from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.errors import TuiadvisorError, one_line
@@ -20,6 +30,7 @@ from tuiadvisor.text.terminal import shows_screens
 if TYPE_CHECKING:
     import argparse
 
+MAX_VIEWERS: Final = 64
 UNITS: Final = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -30,6 +41,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--job", action="append", default=[], metavar="NAME",
         help="keep a hub for this job until ^C: its agents come with DIR/NAME/invitation, its viewers with "
         "DIR/NAME/viewer; may be given several times",
+    )  # fmt: skip
+    parser.add_argument(
+        "--viewer", action="append", default=[], metavar="JOB:NAME",
+        help="with --job: a key of NAME's own for this job, DIR/JOB/viewer-NAME, which opens no other job; may be "
+        "given several times",
     )  # fmt: skip
     parser.add_argument(
         "--hub-address",
@@ -63,9 +79,9 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     if options.job:
         return _hold(options, folder)
-    if options.keep is not None or options.keep_bytes is not None or options.hub_address:
+    if options.keep is not None or options.keep_bytes is not None or options.hub_address or options.viewer:
         raise TuiadvisorError(
-            "--keep, --keep-bytes and --hub-address go with --job: name the jobs to keep hubs for"
+            "--keep, --keep-bytes, --viewer and --hub-address go with --job: name the jobs to keep hubs for"
         )
     if not folder.is_dir():
         raise TuiadvisorError(f"{folder}: no such folder; tuiadvisor fleet DIR --job NAME makes it")
@@ -79,16 +95,33 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _hold(options: argparse.Namespace, folder: Path) -> int:
-    for job in options.job:
-        check_job(job)
+    jobs = _with_viewers(options.job, options.viewer)
     own_folder(folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill ends it as ^C does
-    for job in dict.fromkeys(options.job):
+    for job, names in jobs.items():
         where = one_line(shell_word(str(folder / job)))
-        print(f"{job}: agents come with {where}/{INVITATION}, viewers with {where}/{VIEWER}", flush=True)
+        own = "".join(f", {name} with {where}/{viewer_file(name)}" for name in names)
+        print(f"{job}: agents come with {where}/{INVITATION}, viewers with {where}/{VIEWER}{own}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
-        hold(folder, options.job, options.hub_address, Limits(options.keep, options.keep_bytes), _say)
+        hold(folder, jobs, options.hub_address, Limits(options.keep, options.keep_bytes), _say)
     return 0
+
+
+def _with_viewers(jobs: list[str], given: list[str]) -> dict[str, tuple[str, ...]]:
+    """Job -> who has a key of their own for it. TuiadvisorError for a name that is none, or of no job here."""
+    found: dict[str, list[str]] = {check_job(job): [] for job in jobs}
+    for text in given:
+        job, mark, name = text.partition(":")
+        if not mark or job not in found:
+            raise TuiadvisorError(f"--viewer {one_line(text)}: write JOB:NAME with a JOB that --job names")
+        if NAME.fullmatch(name) is None:
+            raise TuiadvisorError(
+                f"--viewer {one_line(text)}: no name; write letters, digits, - _ and . (at most 64)"
+            )
+        found[job].append(name)
+    if any(len(names) > MAX_VIEWERS for names in found.values()):
+        raise TuiadvisorError(f"--viewer: a job has keys for {MAX_VIEWERS} viewers at most")
+    return {job: tuple(dict.fromkeys(names)) for job, names in found.items()}
 
 
 def _say(line: str) -> None:

@@ -70,7 +70,12 @@ class SessionKeys:
 
     hub: HubKeys
     agents: tuple[PeerKey, ...]
-    viewer: PeerKey
+    viewers: tuple[PeerKey, ...]
+
+    @property
+    def viewer(self) -> PeerKey:
+        """The first viewer's."""
+        return self.viewers[0]
 
     @property
     def agent(self) -> PeerKey:
@@ -90,14 +95,15 @@ class Invitation:
         return {"url": self.url, "key": self.key.document() if self.key else None}
 
 
-def make_session_keys(num_agents: int = 1) -> SessionKeys:
-    """New keys for one hub, its agents and its viewers; one for each agent that can be given its own."""
-    hub, viewer, *agents = (_pair() for _ in range(2 + num_agents))
-    log.hide(*(key for pair in (hub, viewer, *agents) for key in pair))
+def make_session_keys(num_agents: int = 1, num_viewers: int = 1) -> SessionKeys:
+    """New keys for one hub, its agents and its viewers; one for each of them that can be given its own."""
+    hub = _pair()
+    agents, viewers = ([_pair() for _ in range(number)] for number in (num_agents, num_viewers))
+    log.hide(*(key for pair in (hub, *viewers, *agents) for key in pair))
     return SessionKeys(
-        HubKeys(*hub, agents=tuple(public for public, _ in agents), viewers=(viewer[0],)),
+        HubKeys(*hub, *(tuple(public for public, _ in pairs) for pairs in (agents, viewers))),
         tuple(PeerKey(hub[0], *agent) for agent in agents),
-        PeerKey(hub[0], *viewer),
+        tuple(PeerKey(hub[0], *viewer) for viewer in viewers),
     )
 
 

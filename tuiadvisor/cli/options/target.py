@@ -103,4 +103,5 @@ def _launcher(options: argparse.Namespace) -> Launcher | None:
 
 
 def _share(options: argparse.Namespace) -> Share | None:
-    return Share(Path(options.share), options.hub_address or socket.gethostname()) if options.share else None
+    files = tuple(Path(name) for name in dict.fromkeys(options.share))
+    return Share(files, options.hub_address or socket.gethostname()) if files else None

@@ -52,8 +52,9 @@ def add_remote_target(parser: argparse.ArgumentParser) -> None:
         help="an address of this machine that the others reach; with --hosts: instead of a tunnel through ssh",
     )  # fmt: skip
     parser.add_argument(
-        "--share", metavar="FILE",
-        help="let viewers on other machines in: a key for `tuiadvisor watch --key FILE`, written to this new file",
+        "--share", metavar="FILE", action="append", default=[],
+        help="let viewers on other machines in: a key for `tuiadvisor watch --key FILE`, written to this new file; "
+        "given several times, each file is a key of its own",
     )  # fmt: skip
 
 
