@@ -8,6 +8,7 @@ file; it unpacks itself into ~/.shiv (SHIV_ROOT) when it is started for the firs
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import shutil
 import subprocess
@@ -81,8 +82,11 @@ def build(output: Path, pythons: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(work), str(ROOT)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        (wheel,) = work.glob("tuiadvisor-*.whl")
+        # Of every machine: a wheel with the core that a compiler here would build is for linux_x86_64 alone, which pip
+        # does not take beside the platforms below.
+        pure = {**os.environ, "TUIADVISOR_PURE": "1"}
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=pure)
+        (wheel,) = work.glob("tuiadvisor-*-none-any.whl")
         packages = work / "packages"
         for python in pythons:
             wheels_of(python, wheel, work / python)
