@@ -39,8 +39,9 @@ def test_disks_by_name_model_size_and_kind(tmp_path: Path) -> None:
     """What has no device behind is no disk, and what does not tell is left out."""
     disk(tmp_path, "nvme0n1")
     disk(tmp_path, "sda", sectors="what", rotating="1", model="Bad\x1b[31m")
+    disk(tmp_path, "vda", rotating="1", model="")
     (tmp_path / "block/loop0").mkdir()
-    assert machine_facts.storage(tmp_path) == ["nvme0n1 Acme X1 1.92 TB flash", "sda rotating"]
+    assert machine_facts.storage(tmp_path) == ["nvme0n1 Acme X1 1.92 TB flash", "sda rotating", "vda 1.92 TB"]
     assert machine_facts.storage(tmp_path / "none") == []
 
 

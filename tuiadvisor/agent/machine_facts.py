@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SYSFS: Final = Path("/sys")
 SECTOR_BYTES: Final = 512  # of the kernel's sizes, whatever the device's own
 MAX_DEVICES: Final = 32
+VIRTUAL: Final = ("vd", "xvd")  # they are called rotating whatever lies behind
 MAX_TEXT: Final = 200
 # Variables in which launchers of containers tell the image; the process's own environment is what counts.
 IMAGES: Final = {
@@ -47,6 +48,7 @@ def storage(root: Path = SYSFS) -> list[str]:
         sectors = _text(folder / "size")
         size = f"{int(sectors) * SECTOR_BYTES / 1e12:.3g} TB" if sectors and sectors.isdecimal() else ""
         kind = {"0": "flash", "1": "rotating"}.get(_text(folder / "queue/rotational"), "")
+        kind = "" if folder.name.startswith(VIRTUAL) else kind
         words = (folder.name, _text(folder / "device/model"), size, kind)
         found.append(" ".join(word for word in words if word)[:MAX_TEXT])
     return found[:MAX_DEVICES]
