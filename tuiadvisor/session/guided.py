@@ -12,6 +12,7 @@ from tuiadvisor.session.markdown import UNKNOWN, cost_words, gain_words, steps_w
 from tuiadvisor.views.names import limit_name
 
 if TYPE_CHECKING:
+    from tuiadvisor.session.answer import Why
     from tuiadvisor.session.conduct import Session
     from tuiadvisor.session.decide import Kind
     from tuiadvisor.session.dialogue import Dialogue
@@ -46,6 +47,7 @@ class Guided:
     saved: str  # where the answers are kept, or why they are not
     dialogue: Dialogue | None = None  # one question at a time
     judged: str = ""  # what of the run the evidence is of
+    whys: tuple[Why, ...] = ()  # questions in plain words, with what the run says
 
 
 def guided(session: Session, saved: str, judged: str = "") -> Guided:
@@ -73,4 +75,5 @@ def guided(session: Session, saved: str, judged: str = "") -> Guided:
         saved=saved,
         dialogue=session.dialogue,
         judged=judged,
+        whys=session.whys,
     )

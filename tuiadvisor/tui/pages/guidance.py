@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Place
 
+# The pattern at which a question in plain words stands.
+WHY_OF = {
+    "idle": "P1",
+    "allreduce": "P1",
+    "storage": "P1",
+    "batch": "P2",
+    "link": "P4",
+    "devices": "P4",
+}
 MARGIN = 1
 LEFT_WIDTH = 20
 WIDE = 116  # columns from which the decision stands at the right
@@ -207,7 +216,19 @@ class Guidance(Page):
         for asked in stage.asked:
             rows += self._question(asked, width)
         rows += [BLANK, *bullet("→", stage.conclusion, width, "strong")]
-        return rows
+        return [*rows, *self._plainly(stage.pattern, width)]
+
+    def _plainly(self, pattern: str, width: int) -> list[Line]:
+        """Questions of this pattern in plain words, what the run says to them, and what it leaves open."""
+        held = self.desk.session
+        rows: list[Line] = []
+        for one in held.whys if held is not None else ():
+            if pattern != WHY_OF.get(one.name):
+                continue
+            rows += [BLANK, *(line((text, "accent")) for text in wrap(one.question, width))]
+            rows += [line(text) for text in wrap(one.answer, width)]
+            rows += bullet("open:", one.unknown, width, "dim") if one.unknown else []
+        return [BLANK, rule("in plain words", width), *rows] if rows else []
 
     def _question(self, asked: Asked, width: int) -> list[Line]:
         target = ("question", asked.id)
