@@ -101,6 +101,9 @@ class EventKind(IntEnum):
     # with them seq: batches ready for this thread when it asked, num_bytes: made and not yet pinned, unknown without a
     # thread that pins, detail: held because it is not their turn; without them detail: ns in collate).
     LOADER_BATCH = 52
+    # Sequences that share the rows of such a batch (begin, end: it came; group: how many; seq: their tokens; detail:
+    # sum of the squares of their lengths, what attention's work grows with).
+    PACKED_BATCH = 53
     # Pipeline, one a chunk (group: stage index, seq: micro-batch). Detail of a backward: 1 with the weights'
     # gradients, 0 input gradients only. A wait (group and seq unknown) belongs to the chunk after it.
     STAGE_FORWARD = 64

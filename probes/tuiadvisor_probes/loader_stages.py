@@ -13,7 +13,8 @@ from threading import get_ident
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
-from .guard import attempt
+from .guard import INSPECTION, attempt
+from .packed_lengths import squares
 from .step_clock import GONE, UNKNOWN
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .guard import Hook
     from .host import Host
 
-KIND_LOADER_BATCH = 52
+KIND_LOADER_BATCH, KIND_PACKED_BATCH = 52, 53
 SINGLE, MULTIPLE = "SingleProcessDataLoaderIter", "MultiProcessingDataLoaderIter"
 STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 
@@ -77,6 +78,7 @@ def told_of_queues(probe: Host, original: Any, hook: Hook) -> Callable[[Any], An
         if lengths is not None:
             values = (clock.step, asked_ns, came_ns, *lengths)
             attempt(hook, probe.ring.put_event, KIND_LOADER_BATCH, values)
+        _tell_lengths(probe, hook, batch, came_ns)
         clock.own_ns += asked_ns - begin_ns + monotonic_ns() - came_ns
         return batch
 
@@ -110,10 +112,20 @@ def told_alone(probe: Host, original: Any, hook: Hook) -> Callable[[Any], Any]:
         came_ns = monotonic_ns()
         values = (clock.step, asked_ns, came_ns, 0, UNKNOWN, UNKNOWN, sum(spent) if spent else UNKNOWN)
         attempt(hook, probe.ring.put_event, KIND_LOADER_BATCH, values)
+        _tell_lengths(probe, hook, batch, came_ns)
         clock.own_ns += monotonic_ns() - came_ns
         return batch
 
     return tuiadvisor_hook
+
+
+def _tell_lengths(probe: Host, hook: Hook, batch: Any, came_ns: int) -> None:
+    """Of sequences that share a row, where the batch tells them."""
+    found = attempt(INSPECTION, squares, batch)
+    if found is not None:
+        num, tokens, sum_of_squares = found
+        values = (probe.clock.step, came_ns, came_ns, num, tokens, UNKNOWN, sum_of_squares)
+        attempt(hook, probe.ring.put_event, KIND_PACKED_BATCH, values)
 
 
 def _queued(iterator: Any) -> tuple[int, int, int, int]:

@@ -15,7 +15,7 @@ from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import Finding
 
 NAMES = ("rank", "kind", *EVENT_COLUMNS)
-BATCH = int(EventKind.LOADER_BATCH)
+BATCH, PACKED = int(EventKind.LOADER_BATCH), int(EventKind.PACKED_BATCH)
 BEGIN = 1 + STEP_COLUMNS.index("begin_ns")
 SLOW_INPUT = Job(num_ranks=2, data_s=12 * MS, spike_chance=0.0)
 ONE_LATE = Job(num_ranks=4, faults=(Fault("data_wait", (1,), 12 * MS),))
@@ -113,7 +113,37 @@ def test_rows_that_cannot_be_true_are_left_out(rows: list[tuple[int, ...]]) -> N
     columns = dict(zip(EVENT_COLUMNS, np.array(rows, dtype=np.int64).T, strict=True))
     store.add({"rank": np.ones(len(rows), np.int64), "kind": np.full(len(rows), BATCH), **columns}, "node0")
     assert store.num_bad_rows + store._held.num_rows == len(rows)
+    assert not store._packed
+    store.add({"rank": np.ones(len(rows), np.int64), "kind": np.full(len(rows), PACKED), **columns}, "node0")
+    assert store.num_bad_rows + store._held.num_rows + store._packed.num_rows == 2 * len(rows)
+    if store._packed:
+        tokens, squared = store._packed.table()[[5, 7]].astype(float)
+        assert (squared <= tokens**2).all()
     if store._held.num_rows:
         table = store._held.table()
         assert (table[3] >= table[2]).all()
         assert (table[4] >= 0).all()
+
+
+def test_squared_lengths_of_a_recording_reach_the_late_ranks_words() -> None:
+    """Rank 1 is late in forward, and its batches are the longer ones."""
+    job = Job(num_ranks=4, faults=(Fault("forward", (1,), 12 * MS),))
+    sequence = frames(job)
+    rows = [
+        (
+            rank,
+            PACKED,
+            step,
+            records[step][BEGIN],
+            records[step][BEGIN],
+            4,
+            4096,
+            UNKNOWN,
+            5_000_000 * (1 + (rank == 1)),
+        )
+        for rank, records in simulate(job).rows.items()
+        for step in DETAIL
+    ]
+    sequence.append(Frame(FrameKind.EVENTS, "node0/1/1", 900, 10**10, pack_columns(rows, NAMES)))
+    (found,) = [one for one in folded(sequence).view().findings if one.id == "straggler"]
+    assert "packed sequences: 2.00 times the squared lengths of the others" in found.message

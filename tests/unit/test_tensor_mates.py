@@ -60,6 +60,6 @@ def test_a_group_that_is_late_together_may_be_held_up_by_one() -> None:
 
 def test_ranks_that_hold_different_parts_of_the_model_may_be_late_for_that() -> None:
     """As the stages of DeepSpeed's pipeline, which no hook tells of."""
-    assert "the part of the model that it holds" in outside_words(Stack({}, ("conv", "head", "modules")))
-    assert OUTSIDE == outside_words(Stack({"input": "4x8"}, ("threads",)))
-    assert OUTSIDE == outside_words(None)
+    assert "the part of the model that it holds" in outside_words(Stack({}, ("conv", "head", "modules")), "")
+    assert OUTSIDE == outside_words(Stack({"input": "4x8"}, ("threads",)), "")
+    assert OUTSIDE == outside_words(None, "")

@@ -466,6 +466,7 @@ class Advisor:
             device=of_job(seen.devices),
             pipelines=seen.pipelines,
             exchange=seen.exchange.view,
+            squares=self.loaders.squares(self.store, seen.diagnosis.table.ranks, seen.diagnosis.steady_steps),
             loaders=self.loaders.held(self.store, seen.diagnosis.table.ranks, seen.diagnosis.steady_steps),
             stack=seen.stack,
             efficiency=seen.efficiency,

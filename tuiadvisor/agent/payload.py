@@ -158,6 +158,7 @@ MODULE_ORDER: Final = (
     "device_barrier",
     "model_hooks",
     "data_hook",
+    "packed_lengths",
     "loader_stages",
     "collective_hooks",
     "pipeline_hooks",

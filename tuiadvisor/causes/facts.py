@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
     from tuiadvisor.metrics.pipeline.pipeline_limits import PipelineLimits
     from tuiadvisor.metrics.series.memory_growth import Creep
+    from tuiadvisor.metrics.steps.arrays import Floats
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.devices import RankDevice
@@ -133,6 +134,9 @@ class Facts:
     device: DeviceView | None = None  # of the typical rank
     pipelines: Pipelines | None = None
     exchange: ExchangeView | None = None  # bucket by bucket
+    squares: dict[int, Floats] = field(
+        default_factory=dict
+    )  # by rank, of packed batches: sum of squared lengths
     loaders: dict[int, LoaderBatches] = field(default_factory=dict)  # by rank, of steps seen in detail
     stack: Stack | None = None
     efficiency: Efficiency | None = None

@@ -13,6 +13,7 @@ from tuiadvisor.events import StepFlag
 from tuiadvisor.metrics.lateness.more_work import GROWS_WITH_THE_BATCH
 from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import mean_or_none
+from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES
 from tuiadvisor.phases import COMPUTE
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.lateness.late_phase import Cause as LatePhase
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
     from tuiadvisor.metrics.series.what_if import Gain
+    from tuiadvisor.metrics.steps.arrays import Floats
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.views.efficiency import Stack
     from tuiadvisor.views.run_view import Finding, RunView
@@ -50,6 +52,7 @@ OWN_CODE: Final = (
 # Facts of the model that tell that ranks hold different parts of it, as the stages of a pipeline do.
 PARTS: Final = frozenset({"modules", "layers", "conv", "mm"})
 MOST_STEPS: Final = 0.5  # beside a save, of a rank and not of others: it may be what slows that rank
+LONGER: Final = 1.05  # times the others' squared lengths: chosen, below it they are alike
 SMALL_PART: Final = 0.05  # of the largest: a phase with less excess is not listed
 
 
@@ -79,35 +82,38 @@ def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
         one = leader or entry
         key = one.cause.name, one.host if one.whole_host else ""
         (victims if leader else groups).setdefault(key, []).append(entry)
-    outside, packed = outside_words(facts.stack), packed_words(facts.stack)
     return [
-        _measured(
-            diagnosis,
-            job,
-            group,
-            victims.get(key, []),
-            mates=mates,
-            outside=outside,
-            packed=packed,
-            loaders=facts.loaders,
-        )
+        _measured(diagnosis, facts, job, group, victims.get(key, []), mates=mates)
         for key, group in groups.items()
     ]
 
 
-def outside_words(stack: Stack | None) -> str:
+def outside_words(stack: Stack | None, packed: str) -> str:
     """What may make a rank slow in all it computes: with its own part of the model, as a pipeline's stage, that too."""
     holds_part = stack is not None and bool(PARTS.intersection(stack.differing))
-    packed = packed_words(stack)
     found = f"{packed}, {OUTSIDE}" if packed else OUTSIDE
     return f"the part of the model that it holds, {found}" if holds_part else found
 
 
-def packed_words(stack: Stack | None) -> str:
+def squares_ratio(rank: int, squares: dict[int, Floats]) -> float | None:
+    """Squared lengths of its packed batches against the typical other rank's; None where too few were seen of any."""
+    means = {one: float(sums.mean()) for one, sums in squares.items() if sums.size >= MIN_BATCHES}
+    others = [mean for one, mean in means.items() if one != rank]
+    usual = float(np.median(others)) if others else 0.0
+    return means[rank] / usual if rank in means and usual > 0 else None
+
+
+def packed_words(stack: Stack | None, ratio: float | None) -> str:
     """What its batches hold, where sequences of several lengths were seen in a row or the input was not seen.
 
-    Attention takes the square of each length: batches with the same number of tokens may be unequal work.
+    Attention takes the square of each length: batches with the same number of tokens may be unequal work. Where they
+    were read and are no longer than the others' (ratio), they are cleared.
     """
+    if ratio is not None:
+        longer = (
+            f"what its batches hold (packed sequences: {ratio:.2f} times the squared lengths of the others)"
+        )
+        return longer if ratio >= LONGER else ""
     if stack is None or not (stack.text("packed") or not stack.text("input")):
         return ""
     seen = stack.text("packed")
@@ -118,17 +124,16 @@ def packed_words(stack: Stack | None) -> str:
 
 def _measured(
     diagnosis: Diagnosis,
+    facts: Facts,
     job: Values,
     group: list[LateRank],
     victims: list[LateRank],
     *,
     mates: list[tuple[int, ...]],
-    outside: str,
-    packed: str,
-    loaders: dict[int, LoaderBatches],
 ) -> Measured:
     cycle = diagnosis.steady_barrier.cycle_K
     worst = group[0]
+    packed = packed_words(facts.stack, squares_ratio(worst.rank, facts.squares))
     what_if = gain(cycle, np.sum([entry.late.loss_K for entry in (*group, *victims)], axis=0))
     if worst.late.is_rare and len(group) == 1:
         what_if = worst.late.gain
@@ -136,7 +141,7 @@ def _measured(
     hosts = tuple(sorted({entry.host for entry in group}))
     words = (
         _words(worst)
-        + _loader_words(worst, loaders)
+        + _loader_words(worst, facts.loaders)
         + _packed_words(worst, packed)
         + _saving_words(diagnosis, group)
         + _mates_words(ranks, victims, mates)
@@ -145,7 +150,7 @@ def _measured(
         **job,
         "ranks": f"host {worst.host}" if worst.whole_host else rank_words(ranks),
         "host": worst.host,
-        "phase_words": words.replace(OUTSIDE, outside),
+        "phase_words": words.replace(OUTSIDE, outside_words(facts.stack, packed)),
         "steps_seen": int(cycle.size),
         **_of_group(group, what_if),
         **_of_cause(worst.cause, whole_host=worst.whole_host),

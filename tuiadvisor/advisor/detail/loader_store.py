@@ -1,6 +1,7 @@
 """The recent batches of every rank's data loader that were seen in bursts, bounded in memory.
 
-In: EVENTS frames, of which all but LOADER_BATCH rows are left out here.  Out: LoaderBatches by rank, of job steps.
+In: EVENTS frames, of which all but LOADER_BATCH and PACKED_BATCH rows are left out here.  Out: LoaderBatches by
+rank, and what packed batches hold, of job steps.
 Rows that cannot be true are dropped and counted.
 """
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tuiadvisor.advisor.steps.step_store import StepStore
-    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
     from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
 
 MAX_ROWS: Final = 1 << 14  # 1 MB: 128 batches of each of 128 ranks
@@ -27,7 +28,8 @@ MAX_QUEUED: Final = 1 << 20
 MAX_WORKERS: Final = 1 << 14
 MAX_CLOCK_NS: Final = 1 << 61
 MAX_WAIT_NS: Final = 3600 * 10**9
-BATCH: Final = int(EventKind.LOADER_BATCH)
+MAX_TOKENS: Final = 1 << 30  # of a batch; its square still is a number of 64 bits
+BATCH, PACKED = int(EventKind.LOADER_BATCH), int(EventKind.PACKED_BATCH)
 _KEPT: Final = ("rank", *EVENT_COLUMNS)
 _RANK, _STEP, _BEGIN, _END, _WORKERS, _READY, _UNPINNED, _DETAIL = range(len(_KEPT))
 
@@ -38,46 +40,75 @@ class LoaderStore:
     def __init__(self) -> None:
         self.num_bad_rows = 0
         self._held = EventBlocks(_KEPT, MAX_ROWS)
+        self._packed = EventBlocks(_KEPT, MAX_ROWS)
 
     def add(self, columns: Mapping[str, Ints], host: str) -> None:
         """Take the loaders' rows of one frame."""
-        is_ours = columns["kind"] == BATCH
-        if not is_ours.any():
-            return
-        good = is_ours & _plausible(columns)
-        self.num_bad_rows += int(is_ours.sum() - good.sum())
-        self._held.add(columns, good, host)
+        for kind, held, plausible in (
+            (BATCH, self._held, _plausible),
+            (PACKED, self._packed, _plausible_lengths),
+        ):
+            is_ours = columns["kind"] == kind
+            if is_ours.any():
+                good = is_ours & plausible(columns)
+                self.num_bad_rows += int(is_ours.sum() - good.sum())
+                held.add(columns, good, host)
 
     def held(self, store: StepStore, ranks: Sequence[int], steps: Ints) -> dict[int, LoaderBatches]:
         """What was seen of these ranks in these job steps; ranks without a batch are left out."""
-        tracks = store.tracks
-        if not self._held or not tracks.num or not ranks or not steps.size:
-            return {}
-        table = self._held.table()
-        rows = tracks.rows_of(table[_RANK])
-        # A probe that was installed anew counts its steps again: what it wrote before belongs to another count.
-        good = (rows >= 0) & tracks.is_aligned[rows] & (table[_BEGIN] >= tracks.born_ns[rows])
-        table, rows = table[:, good], rows[good]
-        jobs = table[_STEP] + tracks.offset[rows] - store.axis_shift()
-        table = table[:, np.isin(jobs, steps)]
-        found = {}
-        for rank in ranks:
-            own = table[:, table[_RANK] == rank]
-            if own.shape[1]:
-                took = own[_END] - own[_BEGIN]
-                found[rank] = batches_of(took, own[_WORKERS], own[_READY], own[_UNPINNED], own[_DETAIL])
-        return found
+        return {
+            rank: batches_of(
+                own[_END] - own[_BEGIN], own[_WORKERS], own[_READY], own[_UNPINNED], own[_DETAIL]
+            )
+            for rank, own in _by_rank(self._held, store, ranks, steps).items()
+        }
+
+    def squares(self, store: StepStore, ranks: Sequence[int], steps: Ints) -> dict[int, Floats]:
+        """Of each packed batch of these ranks in these job steps the sum of its squared lengths."""
+        found = _by_rank(self._packed, store, ranks, steps)
+        return {rank: own[_DETAIL].astype(np.float64) for rank, own in found.items()}
+
+
+def _by_rank(held: EventBlocks, store: StepStore, ranks: Sequence[int], steps: Ints) -> dict[int, Ints]:
+    """Rows of these job steps, columns first; ranks without any are left out."""
+    tracks = store.tracks
+    if not held or not tracks.num or not ranks or not steps.size:
+        return {}
+    table = held.table()
+    rows = tracks.rows_of(table[_RANK])
+    # A probe that was installed anew counts its steps again: what it wrote before belongs to another count.
+    good = (rows >= 0) & tracks.is_aligned[rows] & (table[_BEGIN] >= tracks.born_ns[rows])
+    table, rows = table[:, good], rows[good]
+    jobs = table[_STEP] + tracks.offset[rows] - store.axis_shift()
+    table = table[:, np.isin(jobs, steps)]
+    found = {rank: table[:, table[_RANK] == rank] for rank in ranks}
+    return {rank: own for rank, own in found.items() if own.shape[1]}
+
+
+def _plausible_lengths(columns: Mapping[str, Ints]) -> Bools:
+    num, tokens, total = columns["group"], columns["seq"], columns["detail"]
+    good = (
+        _plausible_place(columns) & (num > 0) & (num <= MAX_TOKENS) & (tokens >= num) & (tokens <= MAX_TOKENS)
+    )
+    # No more than one sequence of them all; the sum of squares is the least where all are alike.
+    largest = np.minimum(np.maximum(tokens, 0), MAX_TOKENS)
+    return np.asarray(good & (total >= tokens) & (total <= largest * largest))
 
 
 def _plausible(columns: Mapping[str, Ints]) -> Bools:
-    begin, end = columns["begin_ns"], columns["end_ns"]
-    good = (columns["rank"] >= 0) & (columns["rank"] < MAX_RANKS)
-    good &= (columns["step"] >= 0) & (columns["step"] < 1 << 40)
-    good &= (begin > 0) & (end >= begin) & (end < MAX_CLOCK_NS)
-    good &= end - np.maximum(begin, 0) < MAX_WAIT_NS
+    good = _plausible_place(columns)
     good &= (columns["group"] >= 0) & (columns["group"] <= MAX_WORKERS)
     for name in ("seq", "num_bytes"):
         good &= (columns[name] >= UNKNOWN) & (columns[name] <= MAX_QUEUED)
     has_workers = columns["group"] > 0
     most = np.where(has_workers, MAX_QUEUED, MAX_WAIT_NS)
     return np.asarray(good & (columns["detail"] >= UNKNOWN) & (columns["detail"] <= most))
+
+
+def _plausible_place(columns: Mapping[str, Ints]) -> Bools:
+    begin, end = columns["begin_ns"], columns["end_ns"]
+    good = (columns["rank"] >= 0) & (columns["rank"] < MAX_RANKS)
+    good &= (columns["step"] >= 0) & (columns["step"] < 1 << 40)
+    good &= (begin > 0) & (end >= begin) & (end < MAX_CLOCK_NS)
+    good &= end - np.maximum(begin, 0) < MAX_WAIT_NS
+    return np.asarray(good)
