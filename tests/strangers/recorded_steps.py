@@ -18,6 +18,15 @@ def step_ms(path: Path, since_s: float, until_s: float) -> float | None:
     return mean_step_ms(step_ends(path, since_s, until_s), since_s, until_s)
 
 
+def recorded_span(path: Path, since_s: float, until_s: float) -> tuple[float, float]:
+    """The part of this time in which steps were recorded; all of it where none were.
+
+    A command that starts takes cores from the program: what its log tells of that time is in no recording.
+    """
+    ends = step_ends(path, since_s, until_s)
+    return (max(since_s, ends[0]), min(until_s, ends[-1])) if ends else (since_s, until_s)
+
+
 def mean_step_ms(ends: list[float], since_s: float, until_s: float) -> float | None:
     """Mean step of one rank between these moments: the time against how many steps passed, parts of steps included.
 

@@ -34,7 +34,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "accuracy")]
 import psutil
 from disturbances import DISTURBANCES, VICTIM
 from programs import PROGRAMS, Program
-from recorded_steps import step_ms
+from recorded_steps import recorded_span, step_ms
 from training import end
 
 from tuiadvisor.agent.cgroup import counters
@@ -322,7 +322,7 @@ def watched_row(program: Program, strangers: Path, python: str, keep: Path) -> d
         attached_s = time.monotonic()
         first_s, sentence = first_sentence(run)
         healthy, began, ended = recorded(run, keep / f"{name}_healthy.tuirec")
-        span = (began + EDGE_S, ended - EDGE_S)
+        span = recorded_span(keep / f"{name}_healthy.tuirec", began + EDGE_S, ended - EDGE_S)
         logged, ours = run.step_ms(*span), None
         theirs = logged.ms if logged is not None else None
         compared = (logged.first_s, logged.last_s) if logged is not None else span
