@@ -48,6 +48,7 @@ SETTLE_S = 8.0  # after its ranks are there, where no log tells that it trains
 ALONE_LINES, ALONE_S = 300, 8.0  # of the log of the run that nobody watches
 EDGE_S = 1.5  # of a recording: the attach and the leaving are in no comparison of steps
 LEAST_EFFECT = 0.05  # longer steps: a fault that did less need not be found
+NO_STEP = "no training step was seen"
 UNDECIDED = "undecided"  # too few steps in the time, or a rank that was not compared: said so, named nobody
 LONGER = 4  # times: what a verdict may take on a machine that others use too
 OTHERS_S = 2.0  # looked at others
@@ -387,8 +388,10 @@ def judged_healthy(program: Program, healthy: Any, row: dict[str, str]) -> list[
 
 def judged_faulty(program: Program, faulty: Any, *, is_felt: bool) -> list[str]:
     """What is wrong with what was said under a fault."""
-    if isinstance(faulty, str):
-        return ["no verdict"]
+    if isinstance(
+        faulty, str
+    ):  # its steps were seen before: this was an evaluation, or a step longer than the look
+        return [UNDECIDED if NO_STEP in faulty else "no verdict"]
     if faulty["verdict"]["decision"] is None:
         return [UNDECIDED]
     said = above_info(faulty)
