@@ -79,7 +79,10 @@ STORIES: Final = {
         "scale --table {folder}/sizes.csv --predict 64,2048 --tui",
         (
             Stop("curves", (), "devices"),
-            Stop("sizes", ("Down",), "devices"),
+            # Price of a device-hour, steps that are left, what decides: three answers, and the decision has its money.
+            Stop("price", ("Enter", "2", "Enter"), "in money|price of a device-hour +2", 1.5),
+            Stop("length", ("Down", "Down", "Down", "Enter", *"100000", "Enter"), "100,?000", 1.5),
+            Stop("decision", ("Down", "Down", "Down", "Enter", *"cost", "Enter"), "decided by +cost", 1.5),
         ),
     ),
     "hang": Story(
@@ -96,7 +99,7 @@ STORIES: Final = {
         "replay {folder}/night.tuirec",
         (
             Stop("opens", (), "REPLAY", 3.0),
-            Stop("verdict", ("End",), "TUNE", 2.0),
+            Stop("verdict", (), "TUNE", 2.0),
             Stop("goodput", ("W",), "useful", 1.5),
             Stop("events", ("E",), "events", 1.5),
             Stop("advisor", ("5",), "judged: the whole recording", 3.0),

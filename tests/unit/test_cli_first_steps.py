@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,8 @@ from synthetic_run import Fault, Job, encoded, final_view, frames
 from tuiadvisor.advisor.judge.findings import catalog, with_process
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.cli import main
+from tuiadvisor.cli import replay as replay_command
+from tuiadvisor.cli.replaying import begin
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.stream.replay import ReplaySource
@@ -78,6 +82,26 @@ def test_replay_at_a_step_it_does_not_hold(tmp_path: Path, capsys: pytest.Captur
     path = recorded(tmp_path)
     assert 2 == main(["replay", str(path), "--at", "99999"])
     assert "--at 99999: the recording holds steps 0 to 99" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "begins_at_end"), [([], True), (["--speed", "1"], False), (["--at", "7"], False)]
+)
+def test_replay_opens_on_the_verdict(tmp_path: Path, words: list[str], begins_at_end: bool) -> None:
+    """At the end, unless it is to be played or a step was asked for."""
+    parser = argparse.ArgumentParser()
+    replay_command.add_options(parser)
+    options = parser.parse_args([str(recorded(tmp_path)), *words])
+    with ExitStack() as stack:
+        _, feed = begin(options, None, stack)
+        if begins_at_end:
+            wait_until(lambda: step_of(feed) == 99)
+            view = feed.latest().view
+            assert view is not None
+            assert view.window.enough
+        else:
+            wait_until(lambda: feed.latest().view is not None)
+            assert step_of(feed) != 99
 
 
 def recorded(folder: Path) -> Path:

@@ -109,6 +109,18 @@ def test_what_was_skipped_is_not_asked_again() -> None:
     assert asked is None
 
 
+def test_the_command_that_finds_an_answer_out_names_the_late_rank() -> None:
+    """It can be pasted: no RANK to fill in."""
+    skipped: tuple[str, ...] = ()
+    while (asked := held((LATE,), {}, skipped=skipped).dialogue.question) is not None:
+        assert "RANK" not in asked.measure
+        if asked.id == "shards_equal":
+            assert "tuiadvisor stacks 2 --lines" in asked.measure
+            return
+        skipped = (*skipped, asked.id)
+    pytest.fail("equal shards were never asked of a late rank")
+
+
 def test_nothing_of_a_pipeline_is_asked_without_one() -> None:
     """Also where nobody knows whether there is one."""
     unknown = Recorded("a", replace(LATE.view, run=replace(LATE.view.run, parallel={})))

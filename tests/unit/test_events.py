@@ -198,3 +198,15 @@ def test_an_unknown_time_is_said_and_hostile_words_stay_words() -> None:
     assert "unknown" in text
     assert "is not known" in keyboard.press("down", "enter")
     assert not keyboard.shell.asked
+
+
+def test_what_the_feed_and_the_look_at_the_whole_recording_saw_is_one_event() -> None:
+    """Each collects by itself; joined, nothing stands twice."""
+    view = views.straggler()
+    since = replace(view.findings[0], severity="critical", since_step=222)
+    seen = replace(view, findings=(since,))
+    first, second = EventLog(), EventLog()
+    first.take(seen)
+    second.take(seen)
+    second.join(first)
+    assert 1 == len([each for each in second.events if each.words == since.title])

@@ -123,3 +123,10 @@ def test_a_click_on_a_cell_of_the_heat_map_goes_to_its_step_and_elsewhere_opens_
     assert asked.step == newest - (len(cells) - 1) + 2
     live.place.click(row, 4)
     assert live.page == "rank"
+
+
+def test_no_step_before_the_first_is_named() -> None:
+    """Ranks that were met at different steps may begin before the count of all."""
+    view = views.straggler()
+    early = replace(view, trend=replace(view.trend, first_step=-1))
+    assert ribbon.rows(early, 80)[1].text.split()[0] == "0"

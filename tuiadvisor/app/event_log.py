@@ -49,7 +49,8 @@ class EventLog:
     def events(self) -> tuple[Event, ...]:
         """All that is held, oldest first."""
         if self._told is None:
-            self._told = tuple(sorted(self._events.values(), key=_place))
+            # One that was also collected elsewhere is the same event.
+            self._told = tuple(sorted(dict.fromkeys(self._events.values()), key=_place))
         return self._told
 
     def take(self, view: RunView) -> None:

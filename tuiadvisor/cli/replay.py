@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("file", metavar="FILE", help="a recording")
-    parser.add_argument("--speed", type=_speed, default=1.0, metavar="4", help="recorded seconds a second")
+    parser.add_argument(
+        "--speed",
+        type=_speed,
+        metavar="4",
+        help="play it from its start, so many recorded seconds a second; else it opens at its end",
+    )
     parser.add_argument("--at", type=int, metavar="STEP", help="begin at this step, paused")
     parser.add_argument("--once", action="store_true", help="no screens: print the summary as text")
     add_work(parser)

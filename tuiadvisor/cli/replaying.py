@@ -17,7 +17,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.text import format as text_of
 from tuiadvisor.tui.contract.desk import NO_DESK, ListJobs, ListRuns
-from tuiadvisor.tui.contract.feed import Pause, SeekStep
+from tuiadvisor.tui.contract.feed import End, Pause, SeekStep
 from tuiadvisor.tui.pages.home import plain_home
 from tuiadvisor.tui.pages.once import plain_summary
 from tuiadvisor.tui.pages.runs import plain_runs
@@ -36,13 +36,15 @@ NUM_READ: Final = 8
 
 def begin(options: argparse.Namespace, sizing: Sizing | None, stack: ExitStack) -> tuple[Desk, ReplayFeed]:
     """Feed, started, and desk of `replay`; the stack ends the feed. TuiadvisorError if the file is bad."""
-    source = ReplaySource(options.file, options.speed)
+    source = ReplaySource(options.file, options.speed or 1.0)
     feed = ReplayFeed(source, bookmarks=bookmarks(options.file), given=work_of(options))
     stack.callback(feed.stop)
     _check_step(options, feed.last_step)
     if options.at is not None:
         feed.command(Pause())  # who asks for a step wants to look at it
         feed.command(SeekStep(options.at))
+    elif options.speed is None:
+        feed.command(End())  # the verdict is what one opens a recording for
     feed.start()
     return Desk(feed, Path(options.file).parent, options.file, sizing=sizing), feed
 

@@ -6,7 +6,8 @@ lead to another decision, another ONE change or another first cause, now or toge
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from math import log2
 from typing import TYPE_CHECKING, Final
 
@@ -93,7 +94,7 @@ def dialogue(
     why_over = _why_over(material, worth, len(answers))
     chosen = None if why_over else max(worth, key=lambda one: _split(one, intent, answers, gather))
     return Dialogue(
-        question=None if chosen is None else asked_of(chosen, None),
+        question=None if chosen is None else _asked(chosen, material),
         why_asked="" if chosen is None else _separates(chosen, intent, answers, gather),
         why_over=why_over,
         causes=_causes(material, was),
@@ -106,6 +107,15 @@ def dialogue(
         num_answers=len(answers),
         num_left=0 if why_over else len(worth),
     )
+
+
+def _asked(question: Question, material: Material) -> Asked:
+    """The question, with the late rank in the command that finds the answer out."""
+    asked = asked_of(question, None)
+    late = next((one.ranks[0] for one in material.run.findings if one.ranks), None)
+    if late is None:
+        return asked
+    return replace(asked, measure=re.sub(r"\bRANK\b", str(late), asked.measure))
 
 
 def _stands(material: Material) -> tuple[Kind, str]:

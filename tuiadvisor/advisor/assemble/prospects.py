@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.views.communication import ExchangeView
 
-WINDOW: Final = "90 %, by the loss measured over the judged steps"
+WINDOW: Final = "90 % interval, from the loss measured in the judged steps"
 MODEL: Final = "screen 4's model of one link, if compute leaves the exchange a core"
 
 

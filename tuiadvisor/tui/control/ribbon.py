@@ -42,7 +42,8 @@ def rows(
     head: Span = (fit(" run", HEAD), "dim")
     tail: Span = (fit(text_of.seconds(newest), TAIL - 1, "right"), "dim")
     gap: Span = (" " * (room - length(chart)), "text")
-    first: Span = (fit(f" {trend.first_step:,}", HEAD), "dim")
+    # Where ranks were met in different steps the first one may stand before the count of all.
+    first: Span = (fit(f" {max(trend.first_step, 0):,}", HEAD), "dim")
     last: Span = (fit(text_of.count(view.last_step), TAIL - 1, "right"), "dim")
     drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *_marks(view, trend, room, stretch), last))]
     return [*(crop(each, width) for each in drawn), *([_events(view, width)] if with_events else [])]

@@ -214,7 +214,9 @@ def _first_action(view: RunView, width: int, max_rows: int) -> list[Line]:
     if first is None or not first.actions:
         return []
     head = "→ first: "
-    rows = wrap(first.actions[0].text, width - len(head))
+    best, room = first.actions[0], width - len(head)
+    whole = wrap(f"{best.text} $ {best.command}", room) if best.command else []
+    rows = whole if 0 < len(whole) <= max_rows else wrap(best.text, room)
     if len(rows) > max_rows:
         rows = [*rows[: max_rows - 1], fit(" ".join(rows[max_rows - 1 :]), width - len(head)).rstrip()]
     return [line((head if place == 0 else " " * len(head), "accent"), row) for place, row in enumerate(rows)]

@@ -272,9 +272,9 @@ def finding(found: Finding, width: int) -> Line:
 
 
 def _sentence(found: Finding, room: int) -> str:
-    """Return the whole sentence, or the title where that fits and the sentence does not: nothing half said."""
-    if cell_len(found.message) <= room or cell_len(found.title) > room:
-        return found.message or found.title
+    """Return the whole sentence, or the title where the sentence does not fit: nothing half said."""
+    if found.message and (cell_len(found.message) <= room or not found.title):
+        return found.message
     return found.title
 
 
