@@ -29,8 +29,8 @@ Look at the verdict in the first line, then at the row of each rank.
 
 CASES: dict[str, tuple[FeedState, tuple[str, ...]]] = {
     "overview-straggler": (views.live(views.straggler()), ()),
-    "overview-whole-run": (views.live(views.from_start()), ("H",)),
-    "ranks-whole-run": (views.live(views.straggler()), ("2", "H")),
+    "overview-without-ribbon": (views.live(views.from_start()), ("H",)),
+    "ranks-without-ribbon": (views.live(views.straggler()), ("2", "H")),
     "overview-stalled": (views.live(views.stalled()), ()),
     "ranks-stalled": (views.live(views.stalled()), ("2",)),
     "advisor-stalled": (views.live(views.stalled()), ("5",)),

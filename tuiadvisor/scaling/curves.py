@@ -101,7 +101,11 @@ def _basis(report: Report) -> str:
     series, choice = report.main.series, report.main.choice
     if choice is None:
         return f"{series.what()}, one size"
-    loo = f", each size from the others within {choice.loo_error:.1%}" if choice.loo_error is not None else ""
+    loo = (
+        f", each size from the others within {100 * choice.loo_error:.1f} %"
+        if choice.loo_error is not None
+        else ""
+    )
     return f"{series.regime} scaling, {series.what()}; {len(choice.fits)} laws averaged{loo}"
 
 

@@ -91,8 +91,9 @@ def header(state: FeedState, width: int, headline: str = "", tabs: Sequence[Tab]
     step = f"step {view.last_step:,} " if view.last_step is not None else "no step yet "
     right = width - length(left) - len(step) - 1
     size = [f"{world} on {where}", world] if run.hosts else [world]
-    # The ranks come first, then the screens by name, then where they run and on what.
-    shown = strip(tabs, right - len(size[0]) - 2) or strip(tabs, right - len(size[-1]) - 2)
+    # The ranks come first, then the screens by name, then where they run and on what; where it is narrow, the screens.
+    rooms = (right - len(size[0]) - 2, right - len(size[-1]) - 2, right)
+    shown = next((found for room in rooms if (found := strip(tabs, room))), ())
     left += _details(size, [part for part in (software, device) if part], right - length(shown))
     return _over(Line(tuple(left)), Line((*shown, (step, "header_strong"))), width, tabs)
 

@@ -261,32 +261,36 @@ def _legend(held: Picture, width: int) -> Line:
 def _sizes(held: Picture, width: int) -> list[Line]:
     """One row a size: what was measured or predicted, with its interval."""
     roomy = width >= ROOMY
-    limits = (("in time", 7), ("in budget", 9)) if roomy else (("t", 2), ("$", 2))
-    heads = (("devices", 9), ("time", 8), ("efficiency", 16), ("cost", 18), ("hours", 16), *limits)
+    has_limits = any(one.in_time or one.in_budget for one in held.rows)
+    names = (("in time", 7), ("in budget", 9)) if roomy else (("t", 2), ("$", 2))
+    limits = names if has_limits else ()
+    # Without limits to mark there is room for times and hours of any length.
+    time, hours = (12, 22) if roomy and not has_limits else (8, 16)
+    heads = (("devices", 9), ("time", time), ("efficiency", 16), ("cost", 18), ("hours", hours), *limits)
     rows = [rule("sizes", width, held.cost_unit)]
     rows.append(row([Cell(name, size, "dim", "right") for name, size in heads]))
     for one in held.rows:
-        rows.append(_size(held, one, tuple(size for _, size in limits)))
+        rows.append(_size(held, one, (time, hours), tuple(size for _, size in limits)))
         rows += [indent(line((text, "warn")), 4) for text in wrap(one.note, width - 4)] if one.note else []
-    if any(one.in_time or one.in_budget for one in held.rows):
+    if has_limits:
         said = MEETS_LEGEND if roomy else f"t in time, $ in budget: {MEETS_LEGEND}"
         rows += [line((text, "dim")) for text in wrap(said, width)]
     return rows
 
 
-def _size(held: Picture, one: SizeRow, limits: tuple[int, ...]) -> Line:
+def _size(held: Picture, one: SizeRow, widths: tuple[int, int], limits: tuple[int, ...]) -> Line:
     mark: Span = ("○ ", "accent")
     if one.is_measured:
         mark = ("■ ", "mark") if one.devices == held.yours else ("● ", "strong")
     time, share, cost, hours = size_figures(one, held.time_unit)
     cells = [
         Cell(f"{one.devices:,}", 7, "strong", "right"),
-        Cell(time, 8, "text", "right"),
+        Cell(time, widths[0], "text", "right"),
         Cell(share, 16, "text" if one.efficiency else "unknown", "right"),
         Cell(cost, 18, "text" if one.cost else "unknown", "right"),
-        Cell(hours, 16, "text" if one.hours else "unknown", "right"),
+        Cell(hours, widths[1], "text" if one.hours else "unknown", "right"),
     ]
-    for meets, size in zip((one.in_time, one.in_budget), limits, strict=True):
+    for meets, size in zip((one.in_time, one.in_budget)[: len(limits)], limits, strict=True):
         cells.append(Cell(MEETS[meets], size, ROLES[meets], "right"))
     return Line((mark, *row(cells).spans))
 
