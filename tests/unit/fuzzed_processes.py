@@ -135,7 +135,7 @@ def names_in(path: Path) -> list[int | None]:
                 assert len(elf.read(address, 8)) == 8
         if elf.segments:
             elf.load_bias(mapping.start, elf.segments[0].offset)
-        elf.find(b"\x0f\x05")
+        elf.find(b"\x0f\x05", 1)
         return found
 
 
