@@ -171,6 +171,7 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
         ("d",),
     ),
     "advisor-reading": (desks.desk(session_note="reading before.tuirec: 43 %"), ("5",)),
+    "job": (desks.desk(job=views.job()), ("J",)),
     "timeline": (desks.desk(timeline=views.timeline()), ("Z", "down", "+")),
     "timeline-none": (desks.desk(timeline_note="no recording is open: tuiadvisor open TRACE"), ("Z",)),
     "scaling": (desks.desk(scaling=desks.sized()), ("6",)),

@@ -13,6 +13,7 @@ from tuiadvisor.views.device_work import DevicePart, DeviceTime, DeviceWork, Ker
 from tuiadvisor.views.efficiency import Efficiency, Stack
 from tuiadvisor.views.event import Event
 from tuiadvisor.views.goodput import Goodput, parts_of
+from tuiadvisor.views.job import JobView, Recorded
 from tuiadvisor.views.pipeline import PipelineChunk, PipelineRank, PipelineStage, PipelineView
 from tuiadvisor.views.prospect import Prospect
 from tuiadvisor.views.run_view import (
@@ -279,6 +280,15 @@ def from_start(*, is_attached: bool = False) -> RunView:
         waterfall=parts_of(kinds),
     )
     return replace(straggler(), wall=wall)
+
+
+def job() -> JobView:
+    """The straggler's job: one recording, a restart, another one."""
+    first, second = replace(from_start(), ended="all ranks lost"), from_start()
+    goodput = second.wall
+    assert goodput is not None
+    recordings = (Recorded("monday.tuirec", first, None, 120), Recorded("tuesday.tuirec", second, 95.0, None))
+    return JobView(recordings, goodput, ("steps done again before monday.tuirec: nobody saw them",))
 
 
 def detailed() -> RunView:
