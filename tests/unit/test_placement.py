@@ -229,7 +229,7 @@ def test_placement_is_on_the_ranks_page_and_in_reports() -> None:
     view = viewed(
         [placed_gpu(rank, pcie_sent_bytes_s=1e9, pcie_received_bytes_s=2e9) for rank in range(4)], [FAR] * 4
     )
-    page = "\n".join("".join(span[0] for span in row.spans) for row in rank_lines(view, view.ranks[0], 160))
+    page = "\n".join("".join(span[0] for span in row.spans) for row in rank_lines(view, view.ranks[0], 120))
     assert "where it is" in page
     assert "far (21, local is 10)" in page
     for text in (

@@ -5,6 +5,7 @@ In: FeedState and the target that was opened.  Out: lines.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.phases import PHASES
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 MARGIN = 1
 WIDE = 116  # columns from which two blocks stand side by side
+NAME_WIDTH = 18  # of a fact
 
 
 def open_finding(place: Place, finding: str) -> None:
@@ -204,7 +206,15 @@ def _barrier_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
 
 
 def _fact(name: str, value: str, after: str) -> Line:
-    return line((name.ljust(18), "dim"), sections.figure(value), (after, "dim"))
+    return line((name.ljust(NAME_WIDTH), "dim"), sections.figure(value), (after, "dim"))
+
+
+def _long_fact(name: str, value: str, after: str, width: int) -> list[Line]:
+    """Say the same in as many rows as it takes: what would be cut off begins below the value."""
+    if NAME_WIDTH + len(value) + len(after) <= width:
+        return [_fact(name, value, after)]
+    below = wrap(after.removeprefix(", "), width - NAME_WIDTH)
+    return [_fact(name, value, ""), *(line(" " * NAME_WIDTH, (text, "dim")) for text in below)]
 
 
 def _phase_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
@@ -254,11 +264,15 @@ def _placement_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
     return [
         BLANK,
         rule("where it is", width),
-        _fact("may run on", placement.cpus(one), f", memory {placement.memory(one)}"),
-        *([_fact("its device", placement.device(one), f", {placement.distance(one)}")] if one.device else []),
-        *([_fact("nearest card", placement.card(one), "")] if one.device else []),
+        *_long_fact("may run on", placement.cpus(one), f", memory {placement.memory(one)}", width),
         *(
-            _fact(name, rate, f" of {ceiling} each way, busier way {mean}, at most {most}")
+            _long_fact("its device", placement.device(one), f", {placement.distance(one)}", width)
+            if one.device
+            else []
+        ),
+        *(_long_fact("nearest card", placement.card(one), "", width) if one.device else []),
+        *itertools.chain.from_iterable(
+            _long_fact(name, rate, f" of {ceiling} each way, busier way {mean}, at most {most}", width)
             for name, _, rate, ceiling, mean, most in placement.link_rows(links)
         ),
     ]
@@ -267,7 +281,7 @@ def _placement_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
 def _lateness(view: RunView, rank: RankRow, width: int) -> list[Line]:
     if not rank.lateness_levels:
         return [_fact("recent steps", text_of.UNKNOWN, ": no arrival was seen")]
-    room = width - 18
+    room = width - NAME_WIDTH
     left = bars.first_heat_step(view.heat_first_step or 0, len(rank.lateness_levels), room)
     heat = bars.heat_row(rank.lateness_levels, view.heat_first_step, left, room)
     legend = bars.level_legend(room)
