@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Letters say it where colours do not.
 GLYPHS = {"useful": ("█", "good"), "lost": ("▓", "warn"), "unknown": ("?", "dim")}
-NAME_WIDTH, SECONDS_WIDTH, SHARE_WIDTH = 26, 9, 7
+NAME_WIDTH, SECONDS_WIDTH, SHARE_WIDTH = 27, 11, 7  # "at rest between recordings", "59 min 54 s"
 MIN_BAR = 12
 LEAST_S = 0.5e-6  # what rounding leaves of a difference is no part
 LEGEND = (("█", "good", "useful"), ("▓", "warn", "lost"), ("?", "dim", "not known: neither"))
