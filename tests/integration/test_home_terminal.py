@@ -23,7 +23,7 @@ from screens import Terminal
 from tuiadvisor.agent.session import mapped_rings
 
 WIDTH, HEIGHT = 240, 30
-WATCHED = re.compile(r"steps would take|mean step takes|more steady steps")
+WATCHED = re.compile(r"step would take|mean step takes|more steady steps")
 HOME = [sys.executable, "-P", "-m", "tuiadvisor", "home"]
 
 
