@@ -102,8 +102,8 @@ def test_an_event_recorded_again_is_another_mark() -> None:
         assert event.query()
 
 
-def times(folder: Path, *arguments: str) -> list[dict[str, float]]:
-    """Median milliseconds of each span by rank, of a training of two ranks, by its own events."""
+def times(folder: Path, *arguments: str) -> list[list[dict[str, float]]]:
+    """Milliseconds of each span of each step by rank, of a training of two ranks, by its own events."""
     pytest.importorskip("torch")
     command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone"]
     command += [
@@ -123,9 +123,13 @@ def times(folder: Path, *arguments: str) -> list[dict[str, float]]:
     found = []
     for rank in range(2):
         lines = (folder / f"times.{rank}").read_text().splitlines()
-        steps = [json.loads(line)["ms"] for line in lines[5:]]
-        found.append({name: statistics.median(step[name] for step in steps) for name in steps[0]})
+        found.append([json.loads(line)["ms"] for line in lines[5:]])
     return found
+
+
+def middle(steps: list[dict[str, float]], *names: str) -> float:
+    """Milliseconds of some spans together, in the middle of the steps."""
+    return statistics.median(sum(step[name] for name in names) for step in steps)
 
 
 @pytest.mark.slow
@@ -139,7 +143,11 @@ def test_the_early_rank_waits_for_the_late_device_and_that_one_for_the_transfer(
     early, late = times(tmp_path, "--fault-rank", "1", "--device-factor", "1.5", "--sync-every", sync_every)
     lengths = {"forward": 22.0, "backward": 44.0, "optimizer": 6.0}
     for name, length_ms in lengths.items():
-        assert early[name] == pytest.approx(length_ms, rel=0.1)
-        assert late[name] == pytest.approx(1.5 * length_ms, rel=0.1)
-    assert late["exchange"] == pytest.approx(3.0, abs=1)
-    assert early["exchange"] - late["exchange"] == pytest.approx(0.5 * (3 + 22 + 44 + 6), rel=0.15)
+        # Kernels sleep: never too short, and where the machine has no core to spare too long, but not always.
+        assert min(step[name] for step in early) == pytest.approx(length_ms, rel=0.1)
+        assert min(step[name] for step in late) == pytest.approx(1.5 * length_ms, rel=0.1)
+    assert min(step["exchange"] for step in late) == pytest.approx(3.0, abs=1)
+    work = ("copy", *lengths)
+    ahead_ms = middle(late, *work) - middle(early, *work)
+    assert middle(early, "exchange") - middle(late, "exchange") == pytest.approx(ahead_ms, rel=0.2)
+    assert ahead_ms > 0.4 * (3 + 22 + 44 + 6)

@@ -25,6 +25,7 @@ OPENED = {
     "goodput": ("W",),
     "efficiency": ("F",),
     "kernels": ("K",),
+    "job": ("J",),
     "scaling": ("6",),
     "advisor": ("5",),
 }
@@ -38,7 +39,9 @@ SEEN = {
     "efficient": EFFICIENT,
     "traced": views.live(views.traced()),
 }
-BESIDE = desks.desk(scaling=desks.sized(), comparison=desks.comparison(), session=desks.guided_session())
+BESIDE = desks.desk(
+    scaling=desks.sized(), comparison=desks.comparison(), session=desks.guided_session(), job=views.job()
+)
 CARD = (("gain", "1.69x"), ("break-even", "after 1,200 steps"))
 
 
