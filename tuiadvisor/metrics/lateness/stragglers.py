@@ -229,6 +229,15 @@ def _persistence(excess_K: Floats) -> tuple[float, float, bool]:
     return typical_s, mean_s, persistent
 
 
+def _in_most_steps(excess_K: Floats) -> bool:
+    """Whether the lateness is there in most steps, by one amount or by two."""
+    typical_s, mean_s, persistent = _persistence(excess_K)
+    if persistent or typical_s < PERSISTENT_MEDIAN * mean_s:
+        return persistent
+    middle_s = _between_modes(excess_K)
+    return middle_s is not None and _late_beyond_s(excess_K, middle_s) < middle_s
+
+
 def _between_modes(excess_K: Floats) -> float | None:
     """Seconds between two clearly apart kinds of steps, as of a rank late in every second one; None with one kind.
 
@@ -322,7 +331,7 @@ def _worth(cycle_K: Floats, parts_CK: Floats, excess_CK: Floats, known_C: Bools)
     alone = parts_CK.mean(axis=1) > MIN_LOSS_SHARE * cycle_s
     for index in np.flatnonzero(alone & ~known_C):
         alone[index] = mean_interval(parts_CK[index], CONFIDENCE)[0] > 0
-    crowd = np.array([_persistence(excess_K)[2] for excess_K in excess_CK], dtype=np.bool_)
+    crowd = np.array([_in_most_steps(excess_K) for excess_K in excess_CK], dtype=np.bool_)
     crowd &= medians(excess_CK, 1) > MIN_CROWD_EXCESS * cycle_s
     if np.count_nonzero(crowd) >= MIN_CROWD:
         joint = gain(cycle_K, parts_CK[crowd].sum(axis=0))
