@@ -12,7 +12,7 @@ from rank_loops import diagnosis, training
 import tuiadvisor
 
 pytest.importorskip("torch")
-NUM_STEPS = 100
+NUM_STEPS = 150
 
 
 def share_without_arrivals(recording: Path) -> float:

@@ -160,7 +160,7 @@ def test_ranks_of_spawn_have_no_environment(tmp_path: Path) -> None:
     script = start("spawn", tmp_path, [])
     try:
         wait_for_ready(tmp_path, 2, [script])
-        document = diagnosis([script.pid], tmp_path, 40)
+        document = diagnosis([script.pid], tmp_path, 200)
     finally:
         end(script)
     assert 2 == document["run"]["world_size"]

@@ -204,8 +204,8 @@ def test_no_process_shows_a_key(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
     """While both agents speak: no secret in any command line or environment, here or on the nodes, nor on disk."""
     made: list[SessionKeys] = []
 
-    def make(num_agents: int) -> SessionKeys:
-        made.append(make_session_keys(num_agents))
+    def make(num_agents: int, num_viewers: int) -> SessionKeys:
+        made.append(make_session_keys(num_agents, num_viewers))
         return made[0]
 
     monkeypatch.setattr(session_module, "make_session_keys", make)

@@ -22,7 +22,7 @@ def test_the_late_rank_is_named_live(tmp_path: Path, num_ranks: int, every: int,
     try:
         wait_for_ranks(training, num_ranks)
         done = tuiadvisor(
-            "record", "--pid", str(training.pid), "-o", str(target), "--steps", "300", "--for", RECORD_FOR
+            "record", "--pid", str(training.pid), "-o", str(target), "--steps", "900", "--for", RECORD_FOR
         )
         assert 0 == done.returncode, done.stderr
     finally:

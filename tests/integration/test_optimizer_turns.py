@@ -18,7 +18,7 @@ KINDS = {"loader": 1, "made": 1, "critic": 3, "delayed": 1}
 def test_a_step_is_an_iteration_of_the_loop(kind: str, tmp_path: Path) -> None:
     """As long as the program's own log says; all updates in it."""
     with training("turns_training.py", kind, tmp_path) as pids:
-        document = diagnosis(pids, tmp_path, 100)
+        document = diagnosis(pids, tmp_path, 160)
         rates = [float(path.read_text()) for path in tmp_path.glob("rate.*")]
     assert "straggler" == document["verdict"]["finding"], document["verdict"]
     assert [(1, "forward")] == [(late["rank"], late["cause"]) for late in document["stragglers"]["ranks"]]

@@ -18,7 +18,7 @@ SCRIPT = "thread_training.py"
 def test_the_late_rank_is_named(tmp_path: Path, kind: str) -> None:
     """Two ranks of DDP whose main threads wait in a join; with a fresh thread every 12 steps the window is as good."""
     with training(SCRIPT, kind, tmp_path) as pids:
-        document = diagnosis(pids, tmp_path, 100)
+        document = diagnosis(pids, tmp_path, 160)
     assert "straggler" == document["verdict"]["finding"], document["verdict"]
     assert [(1, "forward")] == [(late["rank"], late["cause"]) for late in document["stragglers"]["ranks"]]
     seconds = document["step"]["seconds"]
