@@ -84,6 +84,7 @@ class WireApp(App[None]):
         self._asked_s: float | None = None
         self._unanswered = 0
         self._answers = False
+        self._is_due = False  # a timer looks after a frame that waits for an answer
         self.round_trip_s: float | None = None
         self.num_merged_frames = 0
         self.budget = Budget()
@@ -134,8 +135,10 @@ class WireApp(App[None]):
 
     def _write_frame(self) -> None:
         if self._asked_s is not None and self._unanswered < MAX_UNANSWERED:
-            if monotonic() - self._asked_s < ANSWER_TIMEOUT_S:
+            waited_s = monotonic() - self._asked_s
+            if waited_s < ANSWER_TIMEOUT_S:
                 self.num_merged_frames += 1
+                self._write_later(ANSWER_TIMEOUT_S - waited_s)
                 return
             if not self._answers:
                 self._unanswered += 1
@@ -150,6 +153,18 @@ class WireApp(App[None]):
         self._driver.write(data)
         self._end_update()
         self._driver.flush()
+
+    def _write_later(self, left_s: float) -> None:
+        """Send what was merged though no answer comes: nothing else may ever change on the screen."""
+        if self._is_due:
+            return
+        self._is_due = True
+        self.set_timer(left_s, self._write_due)
+
+    def _write_due(self) -> None:
+        self._is_due = False
+        if self._draws_itself():
+            self._write_frame()
 
     def on_cursor_position(self, _event: events.CursorPosition) -> None:
         """The terminal has drawn the last frame: send what was merged meanwhile."""
