@@ -17,11 +17,13 @@ INJECT_S = 30.0  # of one injection: its tracer is a Python to be started
 PROGRESS = re.compile(r"reading .*: \d+%")
 
 
-def wait_until(condition: Callable[[], object], what: str, every_s: float = 0.02) -> None:
-    """Return as soon as the condition holds; fail with what was awaited when it never does."""
+def wait_until(
+    condition: Callable[[], object], what: str, every_s: float = 0.02, seen: Callable[[], object] = lambda: ""
+) -> None:
+    """Return as soon as the condition holds; fail with what was awaited, and what is seen instead, if it never does."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline_s, f"not within {PATIENCE_S:.0f} s: {what}"
+        assert time.monotonic() < deadline_s, f"not within {PATIENCE_S:.0f} s: {what}; {seen()}"
         time.sleep(every_s)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,61 @@ def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def diagnosis(pids: list[int], folder: Path, num_steps: int) -> dict[str, Any]:
+Document = dict[str, Any]
+
+
+def diagnosis(pids: list[int], folder: Path, num_steps: int) -> Document:
     """Attach, record, leave, diagnose."""
     recording = str(folder / "run")
     steps = ["--steps", str(num_steps), "--for", RECORD_FOR]
     done = tuiadvisor("record", "--pid", *map(str, pids), "-o", recording, *steps)
     assert done.returncode == 0, done.stderr
+    document = _diagnosed(recording)
+    assert document is not None
+    return document
+
+
+def diagnosis_once(pids: list[int], folder: Path, is_told: Callable[[Document], bool]) -> Document:
+    """Attach and record until a diagnosis of what lies in the file by then tells what is meant; that diagnosis.
+
+    How many steps that takes is the machine's: beside other tests a core is waited for, and then nobody is named yet.
+    is_told: also asserts what no diagnosis on the way may say.
+    """
+    recording = folder / "run"
+    command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(recording), "--pid", *map(str, pids)]
+    last: Document = {}
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as recorder:
+
+        def has_told() -> bool:
+            assert recorder.poll() is None, recorder.communicate()[1]
+            document = _diagnosed(str(recording)) if recording.exists() else None
+            last.update(document or {})
+            return document is not None and is_told(document)
+
+        try:
+            wait_until(has_told, "what is meant is told", every_s=0.5, seen=lambda: last.get("verdict"))
+            recorder.send_signal(signal.SIGINT)
+            complaint = recorder.communicate(timeout=PATIENCE_S)[1]
+        finally:
+            recorder.kill()
+    assert recorder.returncode == 0, complaint
+    return last
+
+
+def is_late(document: Document, rank: int, cause: str) -> bool:
+    """Whether the verdict is that this rank is late by this; nobody else may be, but for want of a core."""
+    late = {one["rank"]: one["cause"] for one in document["stragglers"]["ranks"]}
+    assert {"host"} >= {late[other] for other in late.keys() - {rank}}, document["stragglers"]
+    return late == {rank: cause} and document["verdict"]["finding"] == "straggler"
+
+
+def _diagnosed(recording: str) -> Document | None:
+    """None before the first step is in it."""
     done = tuiadvisor("diagnose", recording, "--json")
+    if not done.stdout:
+        return None
     assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    document: Document = json.loads(done.stdout)
+    return document

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from screens import Terminal
 from tuiadvisor.agent.session import mapped_rings
 
 WIDTH, HEIGHT = 240, 30
-WATCHED = re.compile(r"step would take|mean step takes|more steady steps")
 HOME = [sys.executable, "-P", "-m", "tuiadvisor", "home"]
 
 
@@ -50,6 +48,11 @@ class Picture:
     def selected(self) -> str:
         """Return what is said of the row under the cursor."""
         return self.text().partition("selected")[2]
+
+    def sentence(self) -> str:
+        """Return what a recording says of the training under the cursor: it stands before the command."""
+        first, second, *_ = [row.strip() for row in self.selected().splitlines()[1:]] + ["", ""]
+        return first if second else ""
 
     def until(self, *texts: str, never: str = "") -> None:
         """Draw until one of these texts is shown; none of the pictures on the way shows the other."""
@@ -113,13 +116,11 @@ def test_what_is_recorded_has_its_rate_and_enter_looks_along(tmp_path: Path) -> 
         picture = Picture(terminal)
 
         def is_known() -> bool:
-            picture.choose(
-                "--seconds 902"
-            )  # again: others' trainings come and go, and the cursor's row with them
+            picture.choose("--seconds 902")  # again: others come and go, and the cursor's row with them
             picture.read(0.2)
-            return "--seconds 902" in picture.selected() and bool(WATCHED.search(picture.selected()))
+            return "--seconds 902" in picture.selected() and bool(picture.sentence())
 
-        wait_until(is_known, "what is recorded is known")
+        wait_until(is_known, "what is recorded is known", seen=picture.text)
         picture.press(b"\r")
         picture.until("LIVE", never="y/n")
         picture.press(b"\x03")
