@@ -76,16 +76,28 @@ def diagnosis(pids: list[int], folder: Path, num_steps: int) -> Document:
 
 
 def diagnosis_once(pids: list[int], folder: Path, is_told: Callable[[Document], bool]) -> Document:
-    """Attach and record until a diagnosis of what lies in the file by then tells what is meant; that diagnosis.
-
-    How many steps that takes is the machine's: beside other tests a core is waited for, and then nobody is named yet.
-    is_told: also asserts what no diagnosis on the way may say.
-    """
+    """As `recorded_until`, of these ranks, into folder/run."""
     recording = folder / "run"
     command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(recording), "--pid", *map(str, pids)]
+    return recorded_until(command, recording, is_told)[0]
+
+
+def recorded_until(
+    command: list[str], recording: Path, is_told: Callable[[Document], bool], **popen: Any
+) -> tuple[Document, str]:
+    """Record until a diagnosis of what lies in the file by then tells what is meant; that diagnosis, and stderr.
+
+    How many steps that takes is the machine's: beside other tests a core is waited for, and then nobody is named yet.
+    command: of the recording, without an end of its own.  is_told: also asserts what no diagnosis on the way may say.
+    """
     last: Document = {}
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        **popen,
     ) as recorder:
 
         def has_told() -> bool:
@@ -101,7 +113,7 @@ def diagnosis_once(pids: list[int], folder: Path, is_told: Callable[[Document], 
         finally:
             recorder.kill()
     assert recorder.returncode == 0, complaint
-    return last
+    return last, complaint
 
 
 def is_late(document: Document, rank: int, cause: str) -> bool:
@@ -112,9 +124,9 @@ def is_late(document: Document, rank: int, cause: str) -> bool:
 
 
 def _diagnosed(recording: str) -> Document | None:
-    """None before the first step is in it."""
+    """None before the first step is in it, which exit code 1 says, and before there is anything, which 2 says."""
     done = tuiadvisor("diagnose", recording, "--json")
-    if not done.stdout:
+    if done.returncode in {1, 2}:
         return None
     assert done.returncode == 0, done.stderr
     document: Document = json.loads(done.stdout)

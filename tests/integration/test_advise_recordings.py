@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S, RECORD_FOR
+from rank_loops import is_late, recorded_until
 from training import running
 
 pytest.importorskip("torch")
@@ -52,7 +53,10 @@ def record(folder: Path, name: str, num_ranks: int, *arguments: str) -> None:
 @pytest.fixture(name="project", scope="module")
 def _project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    record(folder, "late.rec", 2, "--fault", "slow-data", "--fault-rank", "1")
+    with running(2, *STEP, "--fault", "slow-data", "--fault-rank", "1") as (training, _):
+        path = folder / "late.rec"
+        command = [sys.executable, "-m", "tuiadvisor", "record", "--pid", str(training.pid), "-o", str(path)]
+        recorded_until(command, path, lambda document: is_late(document, 1, "data_wait"))
     record(folder, "cured.rec", 2)
     record(folder, "four.rec", 4)
     return folder

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S, RECORD_FOR
+from patience import PATIENCE_S
+from rank_loops import Document, diagnosis_once, is_late
 from training import running
 
 from tuiadvisor.stream.frames import decode
@@ -37,12 +38,16 @@ def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int]]:
-    """Ten seconds of a 4-rank training with a slow backward on rank 1, and the ranks' process ids."""
-    path = str(tmp_path_factory.mktemp("run") / "run.tuirec")
-    fault = ("--step-ms", "20", "--fault", "slow-backward", "--fault-rank", "1")
+    """A 4-rank training with a slow backward on rank 1 until that is told, and the ranks' process ids."""
+    folder = tmp_path_factory.mktemp("run")
+    fault = ("--step-ms", "20", "--fault", "slow-backward", "--fault-rank", "1", "--delay-ms", "60")
     with running(4, *fault) as (training, ranks):
-        tuiadvisor("record", "--pid", str(training.pid), "-o", path, "--steps", "250", "--for", RECORD_FOR)
-        return path, [rank.pid for rank in ranks]
+
+        def is_told(document: Document) -> bool:
+            return is_late(document, 1, "backward") and (document["run"]["last_step"] or 0) >= 150
+
+        diagnosis_once([training.pid], folder, is_told)
+        return str(folder / "run"), [rank.pid for rank in ranks]
 
 
 def opened(path: str) -> str:
@@ -112,12 +117,12 @@ def test_a_part_names_the_same_rank(recording: tuple[str, list[int]], tmp_path: 
     """Some of the steps cut out: smaller, sound, and the straggler is the same."""
     path, _ = recording
     part = str(tmp_path / "part.tuirec")
-    tuiadvisor("trim", path, "--steps", "30:230", "-o", part)
+    tuiadvisor("trim", path, "--steps", "30:130", "-o", part)
     document = json.loads(tuiadvisor("diagnose", part, "--json").stdout)
     named = [entry["rank"] for entry in document["stragglers"]["ranks"]]
     assert ("straggler", [1]) == (document["verdict"]["finding"], named)
     info = json.loads(tuiadvisor("info", part, "--json").stdout)
-    assert (30, 230, 804) == tuple(info["steps"][name] for name in ("first_step", "last_step", "rank_steps"))
+    assert (30, 130, 404) == tuple(info["steps"][name] for name in ("first_step", "last_step", "rank_steps"))
     assert 0 == info["losses"]["frames_lost"] + info["damage"]["bad_bytes"]
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 from nodes import PYTHONPATH, SCRIPT, can_make_nodes, free_port
-from patience import PATIENCE_S, RECORD_FOR, complaints, wait_until
+from patience import PATIENCE_S, complaints, wait_until
+from rank_loops import is_late, recorded_until
 from traps import Traps
 
 import tuiadvisor
@@ -155,18 +156,16 @@ def test_every_node_of_the_job_is_watched_and_the_slow_rank_is_named(slurm: Slur
     srun starts the agents in the folder where we stand, which holds modules with the names of those they import.
     """
     output, traps = slurm.folder / "run.tuirec", Traps(tmp_path)
-    done = subprocess.run(
-        slurm.command("record", "-o", str(output), "--steps", "60", "--for", RECORD_FOR, start=["-P", "-m"]),
-        cwd=traps.folder, env=slurm.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-    assert (0, "", []) == (done.returncode, complaints(done.stderr), traps.sprung())
-    command = [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"]
-    document = json.loads(
-        subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
+    document, complaint = recorded_until(
+        slurm.command("record", "-o", str(output), start=["-P", "-m"]),
+        output,
+        lambda document: is_late(document, 2, "data_wait"),
+        cwd=traps.folder,
+        env=slurm.env,
     )
+    assert ("", []) == (complaints(complaint), traps.sprung())
     assert (4, ["slurm1", "slurm2"]) == (document["run"]["world_size"], sorted(document["run"]["hosts"]))
     assert ["slurm1", "slurm1", "slurm2", "slurm2"] == [row["host"] for row in document["per_rank"]]
-    assert [(2, "data_wait")] == [(one["rank"], one["cause"]) for one in document["stragglers"]["ranks"]]
     assert 0 == document["losses"]["frames_lost"]
     wait_until_alone(slurm)
     assert 4 == len(_training(slurm))

@@ -26,7 +26,8 @@ from nodes import (
     wait_for_training,
     wait_until_no_agents,
 )
-from patience import PATIENCE_S, RECORD_FOR, complaints
+from patience import PATIENCE_S, complaints
+from rank_loops import is_late, recorded_until
 from traps import Traps
 
 from tuiadvisor.app import live_session as session_module
@@ -58,19 +59,15 @@ class Cluster:
     ssh_config: Path
     folder: Path
 
-    def command(self, *arguments: str) -> list[str]:
-        """Our command line on these hosts."""
+    def command(self, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+        """Our command line on these hosts; options: of Python."""
         remote = ["--hosts", ",".join(NAMES), "--ssh-config", str(self.ssh_config)]
-        return [sys.executable, "-m", "tuiadvisor", *arguments, *remote]
+        return [sys.executable, *options, "-m", "tuiadvisor", *arguments, *remote]
 
-    def run(
-        self, *arguments: str, cwd: Path | None = None, start: str = ""
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
-        python, *command = self.command(*arguments)
-        command = [python, start, *command] if start else [python, *command]
         return subprocess.run(
-            command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            self.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
 
 
@@ -142,21 +139,12 @@ def test_ranks_of_both_hosts_are_watched_and_the_slow_one_is_named(
     python.write_text(f'#!/bin/sh\ncd {traps.folder} && exec {sys.executable} "$@"\n')
     python.chmod(0o755)
     remote = ["--remote-python", str(python), *direct]
-    done = cluster.run(
-        "record",
-        "-o",
-        str(output),
-        "--steps",
-        "60",
-        "--for",
-        RECORD_FOR,
-        *remote,
-        "--log",
-        str(tmp_path / "log"),
-        cwd=traps.folder,
-        start="-P",
+    log = ["--log", str(tmp_path / "log")]
+    command = cluster.command("record", "-o", str(output), *remote, *log, options=("-P",))
+    document, complaint = recorded_until(
+        command, output, lambda document: is_late(document, 3, "backward"), cwd=traps.folder
     )
-    assert (0, "", []) == (done.returncode, complaints(done.stderr), traps.sprung())
+    assert ("", []) == (complaints(complaint), traps.sprung())
     logged = (tmp_path / "log").read_text()
     for node in NAMES:  # what its agent logs comes back through ssh
         found = re.findall(
@@ -164,15 +152,8 @@ def test_ranks_of_both_hosts_are_watched_and_the_slow_one_is_named(
             logged,
         )
         assert 2 == len(found), logged
-    said = subprocess.run(
-        [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"],
-        capture_output=True, text=True, timeout=PATIENCE_S, check=True,
-    )  # fmt: skip
-    document = json.loads(said.stdout)
     assert (4, ["node1", "node2"]) == (document["run"]["world_size"], sorted(document["run"]["hosts"]))
     assert ["node1", "node1", "node2", "node2"] == [row["host"] for row in document["per_rank"]]
-    assert [3] == [one["rank"] for one in document["stragglers"]["ranks"]]
-    assert "straggler" == document["verdict"]["finding"]
     assert 0 == document["losses"]["frames_lost"]
     assert [] == wait_until_no_agents(cluster.nodes)
     assert before == listening(cluster.nodes)

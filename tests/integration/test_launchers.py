@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -25,6 +24,7 @@ from nodes import (
     wait_until_no_agents,
 )
 from patience import PATIENCE_S, complaints
+from rank_loops import is_late, recorded_until
 from training import end
 
 from tuiadvisor.advisor.fold import Advisor
@@ -77,24 +77,9 @@ def _num_training(pid: int) -> int:
 def diagnosed(pid: int, folder: Path) -> dict[str, object]:
     """What `record` and `diagnose` say of the training with this launcher."""
     output = folder / "run.tuirec"
-    command = [
-        sys.executable,
-        "-m",
-        "tuiadvisor",
-        "record",
-        "-o",
-        str(output),
-        "--steps",
-        "60",
-        "--pid",
-        str(pid),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert (0, "") == (done.returncode, complaints(done.stderr))
-    command = [sys.executable, "-m", "tuiadvisor", "diagnose", str(output), "--json"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    found = json.loads(said.stdout)
-    assert isinstance(found, dict)
+    command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(output), "--pid", str(pid)]
+    found, complaint = recorded_until(command, output, lambda document: is_late(document, 1, "backward"))
+    assert "" == complaints(complaint)
     return found
 
 
