@@ -6,7 +6,9 @@ One rank of 8 or 64 is late in one phase by a share of the step; who is it? Ours
 every run does. StageFrontier (arXiv 2606.06751) has no code that could be had: its accounting is written here from the
 paper's description, over the same steps, in two forms: stages in the paper's order, the wait within backward, and the
 same cut where all ranks leave the gradient barrier, which takes a hook there. The paper's own labels and thresholds
-were not to be had, so its alarm is ours to choose: one rank has half of all that is exposed, and it is 2 % of the step.
+were not to be had, so its alarm is ours: one rank has half of all that is exposed, and it is 2 % of the step.
+NVRx's straggler detection (nvidia-resiliency-ext 0.4.1) needs a GPU to run: its two scores and its threshold are
+written here as its code defines them, over the same steps, with sections that hold no wait, which is kind to it.
 Healthy: the same rows without the fault, and real trainings in which nothing is wrong.
 """
 
@@ -43,6 +45,8 @@ WORDS = {name: (name,) for name in PHASES} | {"other": ("other", "host")}  # no 
 NUM_STEPS = 240
 MIN_STEPS = 20  # as many as ours wants before a verdict
 HALF = 0.5
+NVRX_THRESHOLD = 0.75  # its default: a rank below it is a straggler
+KERNELS = ("forward", "backward", "optimizer")  # what of a step is kernels; NVRx leaves NCCL's out
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,34 @@ def frontier(stages: Floats, names: tuple[str, ...], ranks: tuple[int, ...], ste
     return Ranking(tuple(ranks[row] for row in order), phase, alarmed, alarmed)
 
 
+def nvrx_sections(stages: Floats, ranks: tuple[int, ...], step_s: float) -> Ranking:
+    """Of each section: the fastest rank's median by this rank's. The sections: what a user would put a timer around."""
+    medians = np.median(stages, axis=2)
+    is_timed = medians.mean(axis=1) >= FREE_SHARE * step_s
+    scores = np.where(is_timed[:, None], _scores(medians), 1.0)
+    worst = scores.min(axis=0)
+    order = np.argsort(worst, kind="stable")
+    return _nvrx(order, worst, ranks, PHASES[int(np.argmin(scores[:, order[0]]))])
+
+
+def nvrx_kernels(stages: Floats, ranks: tuple[int, ...]) -> Ranking:
+    """Each kernel's score as a section's, weighted by the time in it. It tells no phase."""
+    kernels = stages[[PHASES.index(name) for name in KERNELS]]
+    weights = kernels.sum(axis=2)
+    scores = (_scores(np.median(kernels, axis=2)) * weights).sum(axis=0) / weights.sum(axis=0)
+    return _nvrx(np.argsort(scores, kind="stable"), scores, ranks, None)
+
+
+def _scores(medians: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(medians.min(axis=1, keepdims=True) / medians, nan=1.0)
+
+
+def _nvrx(order: np.ndarray, scores: Floats, ranks: tuple[int, ...], phase: str | None) -> Ranking:
+    alarmed = frozenset(ranks[row] for row in order if scores[row] < NVRX_THRESHOLD)
+    return Ranking(tuple(ranks[row] for row in order), phase, alarmed, alarmed)
+
+
 def ours(view: RunView) -> Ranking:
     """In the order of the screens."""
     order = sorted(view.ranks, key=by_suspicion)
@@ -145,6 +177,9 @@ def all_rankings(advisor: Advisor, view: RunView) -> dict[str, Ranking]:
     ):
         if stages.shape[2] >= MIN_STEPS:
             result[name] = frontier(stages, names, table.ranks, step_s)
+    if whole.sum() >= MIN_STEPS:
+        result["NVRx's sections"] = nvrx_sections(_phases(table)[:, :, whole], table.ranks, step_s)
+        result["NVRx's kernels"] = nvrx_kernels(_phases(table)[:, :, whole], table.ranks)
     return result
 
 
