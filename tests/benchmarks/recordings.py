@@ -58,7 +58,7 @@ def measure(num_ranks: int, num_rank_steps: int, folder: Path) -> str:
     return (
         f"| {num_ranks:5} | {path.stat().st_size / 1e6:5.1f} MB | {open_s:5.2f} s | {whole_s:5.1f} s "
         f"| {1e3 * statistics.median(seeks_s):4.0f} ms | {1e3 * seeks_s[int(0.95 * NUM_SEEKS)]:4.0f} ms "
-        f"| {len(kept)}, {kept.num_held_bytes / 1e6:.0f} MB | {memory_mb:.0f} MB |"
+        f"| {len(kept)}, {kept._num_held_bytes / 1e6:.0f} MB | {memory_mb:.0f} MB |"
     )
 
 

@@ -258,7 +258,6 @@ def test_a_hub_above_gets_what_the_agents_said(bench: Bench) -> None:
         assert [*range(count)] == [frame.seq for frame in frames if frame.source == source]
         own = [frame for frame in recorded(low.record) if frame.source == source]
         assert own == [frame for frame in recorded(high.record) if frame.source == source]
-    assert 201 == relay.num_forwarded
     assert [] == gaps(frames, FRAMES_MISSING) + gaps(frames, BAD_FRAMES)
 
 
@@ -295,7 +294,7 @@ def test_a_late_viewer_gets_the_history_and_a_stopped_one_costs_nothing(bench: B
     noise = os.urandom(40_000).hex()
     for seq in range(150):
         link.send(FrameKind.EVENTS, {"rows": 0, "columns": {}, "noise": noise, "seq": seq})
-        while link.num_queued:
+        while link._queued:
             link.flush()
         lazy.send(Request(1000 + seq, 0, 0, 1 << 22).pack())
     early = bench.watch(hub)
@@ -567,7 +566,7 @@ def test_without_a_hub_detail_goes_first_and_nothing_waits(tmp_path: Path) -> No
     assert Counter({FrameKind.EVENTS: 3, FrameKind.HOST: 3, FrameKind.STATUS: 3}) == link.dropped - Counter(
         {FrameKind.STEPS: link.dropped[FrameKind.STEPS]}
     )
-    assert 8 == link.num_queued
+    assert 8 == len(link._queued)
     link.close(0)
     assert 8 + 12 + 20 - 8 == link.num_dropped
 

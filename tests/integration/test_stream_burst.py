@@ -48,14 +48,14 @@ def test_a_burst_costs_detail_only_and_is_counted_on_the_screen(bench: Bench) ->
         link.send(FrameKind.HOST, {"host": "h", "cpu": 0.5})
         link.send(FrameKind.STATUS, {"host": "h", "ranks": [{"rank": 0, "state": "live"}]})
         link.send(FrameKind.STEPS, pack_columns([(0, step)], ("rank", "step")))
-    assert link.num_queued <= NUM_ROUNDS + 40
+    assert len(link._queued) <= NUM_ROUNDS + 40
     assert 0 == link.dropped[FrameKind.STEPS]
     # Detail before samples, samples before states: the next in worth is only touched when the one before is gone.
     assert link.dropped[FrameKind.EVENTS] >= link.dropped[FrameKind.HOST] > link.dropped[FrameKind.STATUS] > 0
     num_dropped = link.num_dropped
 
     hub.process.send_signal(signal.SIGCONT)
-    while link.num_queued:
+    while link._queued:
         link.flush()
     link.send(FrameKind.BYE, {"reason": "done"})
     frames = read_until(viewer, seen(FrameKind.BYE, 4 * NUM_ROUNDS + 1))

@@ -115,7 +115,7 @@ def test_a_recording_cut_at_each_of_its_bytes_shows_its_whole_frames(
         source = ReplaySource(path)
         has_index = sound > num_whole
         assert source.index.opened.startswith("by its index" if has_index else "by reading all of it: it has")
-        source.seek_frame(len(FRAMES))
+        source.seek_offset(source.index.end, source.duration_s)
         assert FRAMES[:num_whole] == source.read(0.0)
         assert num_whole == len(source.index)
         tail = length - ends[sound]
@@ -152,7 +152,7 @@ def test_single_bytes_changed_anywhere_cost_one_frame_and_are_said(
             assert reader.summary().notes
         with RecordingReader(path) as reader, closing(ReplaySource(path)) as source:
             source.clock.pause()
-            source.seek_frame(len(FRAMES))
+            source.seek_offset(source.index.end, source.duration_s)
             assert left == source.read(0.0)
             source.index.adopt(*scanned(reader))  # what the look at the whole recording does at its end
             assert (len(left), True) == (len(source.index), bool(source.status.note))

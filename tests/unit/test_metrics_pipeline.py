@@ -73,12 +73,11 @@ def test_bubble_of_a_perfect_schedule_is_the_ideal(
     times = times_of(gpipe(ranks, chunks, forward * MS, backward * MS))
     assert ideal_bubble(ranks, chunks) == pytest.approx(times.bubble)
     assert times.ideal_bubble == pytest.approx(times.bubble)
-    assert [1.0] * ranks == pytest.approx(list(times.balance_S))
-    assert times.idle_s_RK + times.busy_s_RK == pytest.approx(np.tile(times.span_s_K, (ranks, 1)))
+    assert [chunks * (forward + backward) * 1e-3] * ranks == pytest.approx(list(times.work_s_SK.mean(axis=1)))
 
 
-def test_slow_stage_is_named_and_sets_the_balance() -> None:
-    """A stage of twice the work has balance 1, the others half."""
+def test_a_slow_stage_takes_its_time() -> None:
+    """A stage of twice the work takes twice as long as the others."""
     rows = gpipe(3, 4, 2 * MS, 4 * MS)
     slow = [
         (rank, kind, step, begin, begin + 2 * (end - begin), stage, chunk) if rank == 1 else row
@@ -86,7 +85,7 @@ def test_slow_stage_is_named_and_sets_the_balance() -> None:
         for rank, kind, step, begin, end, stage, chunk in (row,)
     ]
     times = times_of(slow)
-    assert [0.5, 1.0, 0.5] == pytest.approx(list(times.balance_S))
+    assert [4 * 6e-3, 2 * 4 * 6e-3, 4 * 6e-3] == pytest.approx(list(times.work_s_SK.mean(axis=1)))
     assert [4 * 2e-3, 2 * 4 * 2e-3, 4 * 2e-3] == pytest.approx(list(times.forward_s_S))
 
 

@@ -125,7 +125,7 @@ def test_memory_stays_within_its_bound() -> None:
     kept: Checkpoints[list[int]] = Checkpoints(max_held_bytes=6000, stretch_bytes=1)
     for number in range(1, 1001):
         kept.offer(state, number, 1)
-        assert kept.num_held_bytes <= 6000
+        assert kept._num_held_bytes <= 6000
     assert 6 <= len(kept) <= 14
     gaps = [target - (kept.offset_before(target) or 0) for target in range(1, 1001)]
     assert max(gaps) <= 260
@@ -203,7 +203,7 @@ def test_states_that_are_left_when_memory_is_short_are_what_they_were() -> None:
             grows = np.concatenate((grows, random.integers(0, 1 << 60, 100)))
         kept.offer([number, large, grows, np.zeros(3)], number, 400)
         were[number] = [number, large.copy(), grows.copy(), np.zeros(3)]
-        assert kept.num_held_bytes <= 400_000
+        assert kept._num_held_bytes <= 400_000
         nums.append(len(kept))
         if number % 20 == 0:
             num_patched += sum(one.before is not None for one in kept._held)

@@ -103,7 +103,7 @@ def test_pause_holds_and_single_frames_pass(replay: ReplaySource, clock: FakeClo
     replay.clock.pause()
     clock.now_s += 50
     assert [] == replay.read(1.0)
-    replay.seek_frame(3)
+    replay.seek(1.0)
     assert FRAMES[2:3] == replay.read(0.0)
     assert 1.0 == replay.position_s
     replay.clock.resume()

@@ -7,36 +7,21 @@ training hold a connection of its rendezvous or of each other. What the raylet i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 RAYLET: Final = "raylet"
-LISTENS: Final = b"0A"
 _MAPPED: Final = b"0000000000000000FFFF0000"  # an IPv4 address within IPv6, as the kernel writes it
 End = tuple[bytes, int]  # address as the kernel writes it, port
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """The TCP sockets of one process."""
-
-    connected: frozenset[tuple[End, End]]  # own end, the other's
-    listening: frozenset[int]  # ports
+Ends = frozenset[tuple[End, End]]  # own end and the other's of each connection of a process
 
 
 def ends_of(lines: Iterable[list[bytes]]) -> Ends:
-    """From the kernel's lines of its own sockets."""
-    connected, listening = set(), set()
-    for fields in lines:
-        local, remote = _end(fields[1]), _end(fields[2])
-        if fields[3] == LISTENS:
-            listening.add(local[1])
-        elif remote[1]:
-            connected.add((local, remote))
-    return Ends(frozenset(connected), frozenset(listening))
+    """Connections by the kernel's lines of one process's TCP sockets; one that listens has no other end."""
+    both = ((_end(fields[1]), _end(fields[2])) for fields in lines)
+    return frozenset((local, remote) for local, remote in both if remote[1])
 
 
 def _end(text: bytes) -> End:
@@ -47,10 +32,10 @@ def _end(text: bytes) -> End:
 def apart(workers: Mapping[int, Ends], raylet: Ends) -> list[frozenset[int]]:
     """Groups of workers that are connected; all of them in one where that of any could not be seen."""
     pids = sorted(workers)
-    if not all(workers[pid].connected for pid in pids):
+    if not all(workers[pid] for pid in pids):
         return [frozenset(pids)]
-    common = {remote for _, remote in raylet.connected}
-    here = {local[0] for ends in (*workers.values(), raylet) for local, _ in ends.connected}
+    common = {remote for _, remote in raylet}
+    here = {local[0] for ends in (*workers.values(), raylet) for local, _ in ends}
     groups: list[set[int]] = []
     for pid in pids:
         linked = [
@@ -64,9 +49,7 @@ def apart(workers: Mapping[int, Ends], raylet: Ends) -> list[frozenset[int]]:
 
 def _is_linked(one: Ends, other: Ends, common: set[End], here: set[bytes]) -> bool:
     """Whether they hold both ends of a connection, or are connected to the same place on another machine."""
-    if any((remote, local) in other.connected for local, remote in one.connected):
+    if any((remote, local) in other for local, remote in one):
         return True
-    theirs = {remote for _, remote in other.connected}
-    return any(
-        remote in theirs and remote not in common and remote[0] not in here for _, remote in one.connected
-    )
+    theirs = {remote for _, remote in other}
+    return any(remote in theirs and remote not in common and remote[0] not in here for _, remote in one)

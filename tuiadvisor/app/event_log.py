@@ -42,7 +42,6 @@ class EventLog:
             None  # step, and for how long it lasted as seen last
         )
         self._num_restarts = 0
-        self._num_opened = 0
         self._told: tuple[Event, ...] | None = ()
 
     @property

@@ -10,14 +10,11 @@ from __future__ import annotations
 from math import exp, expm1, sqrt
 
 
-def young(checkpoint: float, failures: float) -> float:
-    """√(2δM): the first-order optimum. checkpoint δ and mean time between failures M in the same unit."""
-    _check(checkpoint, failures)
-    return sqrt(2 * checkpoint * failures)
-
-
 def daly(checkpoint: float, failures: float) -> float:
-    """The higher-order optimum: √(2δM)·(1 + ⅓√(δ/2M) + δ/18M) - δ for δ < 2M, else M."""
+    """The higher-order optimum; checkpoint δ and mean time between failures M in the same unit.
+
+    √(2δM)·(1 + ⅓√(δ/2M) + δ/18M) - δ for δ < 2M, else M.
+    """
     _check(checkpoint, failures)
     if checkpoint >= 2 * failures:
         return failures

@@ -96,11 +96,6 @@ class Checkpoints(Generic[State]):
         """States held."""
         return len(self._held)
 
-    @property
-    def num_held_bytes(self) -> int:
-        """Memory they take."""
-        return self._num_held_bytes
-
     def offer(self, state: State, offset: int, frame_bytes: int) -> None:
         """Keep this state if the last one is far enough away; frame_bytes: of the frames since the last offer."""
         self._num_bytes_since += frame_bytes

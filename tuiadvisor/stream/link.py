@@ -73,11 +73,6 @@ class AgentLink:
         """Frames dropped so far, of all kinds."""
         return self.dropped.total()
 
-    @property
-    def num_queued(self) -> int:
-        """Frames waiting here for the hub."""
-        return len(self._queued)
-
     def send(self, kind: FrameKind, payload: dict[str, object]) -> None:
         """Queue one frame and hand over what the hub takes now. Never waits."""
         if kind is FrameKind.HELLO:

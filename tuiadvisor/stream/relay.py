@@ -36,7 +36,6 @@ class Relay:
 
     def __init__(self, source: LiveSource, upper: Invitation) -> None:
         """Connect in the background. TuiadvisorError for an address that leaves this machine without a key."""
-        self.num_forwarded = 0
         self._url = check_endpoint(upper.url, has_key=upper.key is not None)
         self._key = upper.key
         self._source = source
@@ -104,7 +103,6 @@ class Relay:
         elif head.kind is FrameKind.BYE:
             self._hellos.pop(head.source, None)
         pushing.send(speak(self._voice, data))
-        self.num_forwarded += 1
         return True
 
     def _look(self, monitor: zmq.Socket[bytes], patience_ms: int) -> None:

@@ -152,11 +152,6 @@ class ReplaySource:
         self.clock.jump(position_s)
         return restart
 
-    def seek_frame(self, num_frames: int) -> bool:
-        """Go to where so many frames have been handed over. True: they begin again at the first one."""
-        offset = self.index.offset_after(num_frames)
-        return self.seek_offset(offset, self.index.position_s(offset))
-
     def seek_step(self, step: int) -> bool:
         """Go to where this training step has been seen. True: frames begin again at the first one."""
         offset = self.index.offset_of_step(step)

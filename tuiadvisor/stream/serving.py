@@ -45,7 +45,6 @@ class Viewers:
     """Those who asked and have not been answered."""
 
     def __init__(self, router: zmq.Socket[bytes], recording: RecordingWriter, session: int) -> None:
-        self.num_bad_requests = 0
         self._bad_log = Count()
         self._router = router
         self._recording = recording
@@ -84,9 +83,7 @@ class Viewers:
         try:
             request = unpack_request(parts)
         except FrameError as error:
-            self.num_bad_requests += 1
-            if num := self._bad_log.add():
-                logger.warning("%d questions of viewers refused, the last one: %s", num, error)
+            self._refuse(str(error))
             return
         # The oldest makes room and asks again; a second question of one viewer replaces its first.
         self._waiting.pop(viewer, None)
@@ -105,7 +102,7 @@ class Viewers:
         offset = self._begin(request)
         data = self._whole_frames(offset, request.max_bytes)
         if data is None:
-            self.num_bad_requests += 1
+            self._refuse(f"no frame begins at {offset}")
             return
         is_last = is_ending and offset + len(data) == end
         if is_last:
@@ -115,6 +112,10 @@ class Viewers:
             self._router.send_multipart([viewer, *reply.pack()], zmq.NOBLOCK)
         except zmq.ZMQError:
             return  # it does not read or is gone: it will ask again or not
+
+    def _refuse(self, why: str) -> None:
+        if num := self._bad_log.add():
+            logger.warning("%d questions of viewers refused, the last one: %s", num, why)
 
     def _begin(self, request: Request) -> int:
         if request.session != self._session:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
 from prometheus_client.parser import text_fd_to_metric_families
@@ -44,7 +44,6 @@ class Page:
     gauges: frozenset[str]  # names that the page says are gauges
     start_s: float | None = None  # when its process began, Unix time
     servers: tuple[Server, ...] = ()
-    num_lines: int = field(default=0)
 
     def values(self, name: str) -> dict[Key, float]:
         """Its series; empty where there are none."""
@@ -82,7 +81,7 @@ def read_page(raw: bytes, source: str) -> Page:
                     f"{source}: more than {MAX_SERIES} series; import one server's own page"
                 )
     found = tuple(server for server in SERVERS if any(name.startswith(server.prefix) for name in series))
-    return Page(source, series, frozenset(gauges), _start(series), found, len(lines))
+    return Page(source, series, frozenset(gauges), _start(series), found)
 
 
 def _text(raw: bytes, source: str) -> str:
@@ -127,7 +126,7 @@ def _without(lines: list[str], source: str) -> Page:
     told = [(number, line) for number, line in enumerate(lines, 1) if line.strip()][:LEAST_TRIED]
     if not any(family.samples for family in _families(told, source)):
         raise TuiadvisorError(f"{source}: no metrics in it; {WHAT_A_PAGE_IS}")
-    return Page(source, {}, frozenset(), None, (), len(lines))
+    return Page(source, {}, frozenset())
 
 
 def _start(series: dict[str, dict[Key, float]]) -> float | None:

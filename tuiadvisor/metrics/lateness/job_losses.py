@@ -32,7 +32,6 @@ class CommonLoss:
     share: float  # of the step, on ranks that are not late themselves
     share_low: float  # lower end of its interval
     gain: Gain
-    series_K: Floats  # seconds each step
 
 
 def input_loss(
@@ -78,7 +77,7 @@ def _phase_loss(
     if thread_s_P is not None and np.isfinite(thread_s_P).all():
         shared = max(shared, min(lower_quartile(thread_s_P), what_if.loss_s))
     spread = what_if.loss_low_s / what_if.loss_s if what_if.loss_s > 0 else 0.0
-    return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if, column_median(wait_RK))
+    return CommonLoss(shared / cycle_s, shared / cycle_s * spread, what_if)
 
 
 def transfer_loss(barrier: Barrier) -> CommonLoss | None:
@@ -87,9 +86,7 @@ def transfer_loss(barrier: Barrier) -> CommonLoss | None:
         return None
     transfer_K = np.minimum(barrier.transfer_K, barrier.cycle_K)
     what_if = gain(barrier.cycle_K, transfer_K)
-    return CommonLoss(
-        what_if.loss_s / what_if.step_s, what_if.loss_low_s / what_if.step_s, what_if, transfer_K
-    )
+    return CommonLoss(what_if.loss_s / what_if.step_s, what_if.loss_low_s / what_if.step_s, what_if)
 
 
 def hideable_s(transfer_s: float, compute_s: float, hidden_s: float | None) -> float:

@@ -46,9 +46,7 @@ class PipelineTimes:
     forward_s_SK: Floats  # of each stage in each step; the last stage's with its loss
     backward_s_SK: Floats  # weight gradients included
     rank_S: tuple[int, ...]  # the rank that holds the stage
-    balance_S: Floats  # stage's time / the slowest stage's
     busy_s_RK: Floats
-    idle_s_RK: Floats  # of the common span
     wait_previous_s_RK: Floats  # waits that a forward followed: for an activation
     wait_next_s_RK: Floats  # waits that a backward followed: for a gradient
     span_s_K: Floats  # first chunk's begin to last chunk's end over all ranks
@@ -128,7 +126,6 @@ def pipeline_times(events: PipelineEvents, steps: Ints | None = None) -> Pipelin
         int(np.unique(events.stage[is_chunk & (events.rank == rank)]).size) for rank in ranks
     )
     splits_backward = bool(np.any(events.kind[is_chunk] == EventKind.STAGE_WEIGHT_GRAD))
-    work_S = (forward_SK + backward_SK).mean(axis=1)
     return PipelineTimes(
         stages=tuple(int(stage) for stage in stages),
         ranks=tuple(int(rank) for rank in ranks),
@@ -138,9 +135,7 @@ def pipeline_times(events: PipelineEvents, steps: Ints | None = None) -> Pipelin
         forward_s_SK=forward_SK,
         backward_s_SK=backward_SK,
         rank_S=tuple(int(events.rank[is_chunk & (events.stage == stage)][0]) for stage in stages),
-        balance_S=work_S / work_S.max() if work_S.max() > 0 else np.ones(work_S.size),
         busy_s_RK=busy_RK,
-        idle_s_RK=span_K - busy_RK,
         wait_previous_s_RK=wait_previous,
         wait_next_s_RK=wait_next,
         span_s_K=span_K,

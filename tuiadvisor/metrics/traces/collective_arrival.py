@@ -40,7 +40,6 @@ class RankArrival:
     rank: int
     wait_ns: int
     caused_wait_ns: int
-    num_last: int
     clock_offset_ns: int | None
     clock_uncertainty_ns: int | None
     why_not: str
@@ -83,7 +82,7 @@ def arrivals(
 
 
 def _nobody(calls: Mapping[int, object], common: CommonClock | None, because: str) -> Arrivals:
-    ranks = tuple(_row(common, rank, (0, 0, 0)) for rank in sorted(calls))
+    ranks = tuple(_row(common, rank, (0, 0)) for rank in sorted(calls))
     return Arrivals(0, common.reference if common else None, ranks, None, None, False, because)
 
 
@@ -94,7 +93,7 @@ def _ending_together(table: _Table) -> tuple[_Table, int]:
     return kept, int(np.count_nonzero(~together_M))
 
 
-def _row(common: CommonClock | None, rank: int, waits: tuple[int, int, int]) -> RankArrival:
+def _row(common: CommonClock | None, rank: int, waits: tuple[int, int]) -> RankArrival:
     clock = common.clocks.get(rank) if common else None
     if clock is None:
         return RankArrival(rank, *waits, None, None, common.why_not.get(rank, "") if common else SILENT)
@@ -165,7 +164,6 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
     wait_MR[wait_MR.max(axis=1) <= np.maximum(doubt, 2 * table.spread_M)] = 0.0
     longest_M = wait_MR.max(axis=1)
     clear_M = longest_M > 0
-    num_last_R = np.bincount(last_M[clear_M], minlength=num_ranks)
 
     def by_last(values_M: Floats) -> Floats:
         return np.bincount(last_M, values_M, num_ranks).astype(np.float64)
@@ -175,7 +173,7 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
     own_M = table.end_MR[rows, last_M] - latest_M
     behind_M = latest_M - np.nanmedian(begin_MR, axis=1)
     waits = {
-        rank: (int(wait_MR[:, column].sum()), int(caused_R[column]), int(num_last_R[column]))
+        rank: (int(wait_MR[:, column].sum()), int(caused_R[column]))
         for column, rank in enumerate(table.ranks)
     }
     sums = _Sums(
@@ -195,7 +193,7 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
         recorded_ns=float(np.nanmax(table.end_MR) - np.nanmin(begin_MR)),
     )
     culprit, share, not_recorded, because = _verdict(sums, unseen=unseen)
-    found = tuple(_row(common, rank, waits.get(rank, (0, 0, 0))) for rank in sorted(common.calls))
+    found = tuple(_row(common, rank, waits.get(rank, (0, 0))) for rank in sorted(common.calls))
     return Arrivals(int(last_M.size), common.reference, found, culprit, share, not_recorded, because)
 
 

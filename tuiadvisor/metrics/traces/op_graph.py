@@ -42,7 +42,6 @@ class OpGraph:
 
     waits_for: tuple[tuple[int, ...], ...]
     groups: tuple[tuple[int, ...], ...]  # a computation is a group of its own
-    group_of: tuple[int, ...]
     joins_dp: tuple[bool, ...]  # by group: all data-parallel ranks take part
     order: tuple[tuple[bool, int], ...]  # (is_finish, op or group)
 
@@ -224,7 +223,7 @@ class _Model:
         waits = tuple(tuple(dict.fromkeys(self.waits[i])) for i in range(len(self.ops)))
         joins = tuple(self.ops[group[0]].optype in DATA_PARALLEL for group in groups)
         order = _order(waits, groups, group_of, self.ops)
-        return OpGraph(waits, groups, tuple(group_of), joins, order)
+        return OpGraph(waits, groups, joins, order)
 
 
 def _order(

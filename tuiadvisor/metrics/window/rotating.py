@@ -61,7 +61,6 @@ class Wandering:
     healed_CK: Floats  # their work without it
     loss_K: Floats
     since: int  # column; 0 when it was there from the start
-    num_handovers: int
     stretch_steps: float  # typical
 
     def heal(self, work_RK: Floats) -> Floats:
@@ -102,7 +101,7 @@ def find_wandering(work_RK: Floats, cycle_K: Floats) -> Wandering | None:
         work_RK[rows], others_K, deviation, median(cycle_K)
     ):
         return None
-    return Wandering(what_if, rows[culprits], late, healed[culprits], loss_K, since, num_handovers, stretch)
+    return Wandering(what_if, rows[culprits], late, healed[culprits], loss_K, since, stretch)
 
 
 def _loss_K(work: Floats, others_K: Floats, excess: Floats) -> Floats:
