@@ -141,15 +141,15 @@ def scale(*runs: StrPath | Run, table: StrPath | None = None, predict: Sequence[
     """
     from tuiadvisor.cli.scale import measured_sizes  # noqa: PLC0415  needs scipy, an extra
     from tuiadvisor.scaling.analysis import analyse  # noqa: PLC0415
-    from tuiadvisor.scaling.cost import Intent  # noqa: PLC0415
+    from tuiadvisor.scaling.cost import Aim  # noqa: PLC0415
     from tuiadvisor.scaling.document import document as scaling_document  # noqa: PLC0415
     from tuiadvisor.scaling.series import Target  # noqa: PLC0415
 
     if (table is None) == (not runs) or len(runs) == 1:
         raise TuiadvisorError("give recordings of two sizes or more, or table=CSV: one of the two")
     sizes = measured_sizes([_path(run) for run in runs], None if table is None else str(table))
-    intent = Intent()
-    return scaling_document(sizes, analyse(sizes, [Target(size) for size in predict], intent), intent)
+    aim = Aim()
+    return scaling_document(sizes, analyse(sizes, [Target(size) for size in predict], aim), aim)
 
 
 class LiveRun:

@@ -22,7 +22,7 @@ import numpy as np
 
 from tuiadvisor.scaling import predict
 from tuiadvisor.scaling.analysis import analyse
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.series import Target
 from tuiadvisor.scaling.table import read_table
 
@@ -86,7 +86,7 @@ def outcome(series: Published, ahead: int) -> Outcome | None:
     with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         file.write(head + lines)
         file.flush()
-        report = analyse(read_table(file.name), [Target(devices)], Intent())[0]
+        report = analyse(read_table(file.name), [Target(devices)], Aim())[0]
     plain = plain_time(series, rows, devices) / truth - 1
     reach = devices / rows[-1][0]
     family = report.main.series.family

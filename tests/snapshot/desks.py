@@ -7,7 +7,7 @@ from dataclasses import replace
 from snapshot import views
 
 from tuiadvisor.scaling.columns import Quantity
-from tuiadvisor.scaling.cost import Intent as Wanted
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.onerun import Mode, Parts
 from tuiadvisor.scaling.picture import Picture
 from tuiadvisor.scaling.table import Row, Table
@@ -206,7 +206,7 @@ def guided_session(answers: dict[str, str | float] | None = None, last: str = ""
 
 STEP = Quantity("step_s", "step", "s", 1.0)
 MEASURED = ((8, 1.0), (16, 0.53), (32, 0.30))
-LIMITS = Wanted(
+LIMITS = Aim(
     price_per_device_hour=2.5, deadline_h=7.0, budget=1200.0, remaining_steps=100_000, efficiency_floor=0.8
 )
 
@@ -222,25 +222,25 @@ def table(rows: tuple[tuple[int, float], ...] = MEASURED) -> Table:
 
 
 def sized(
-    intent: Wanted = LIMITS,
+    aim: Aim = LIMITS,
     candidates: tuple[int, ...] = (64, 128),
     rows: tuple[tuple[int, float], ...] = MEASURED,
 ) -> Picture:
     """A table of sizes as the screen shows it."""
-    return picture_of(Known(table=table(rows)), Stated(intent, candidates), Machine())
+    return picture_of(Known(table=table(rows)), Stated(aim, candidates), Machine())
 
 
-def bounded(intent: Wanted = LIMITS, mode: Mode = "weak", room: int = 16) -> Picture:
+def bounded(aim: Aim = LIMITS, mode: Mode = "weak", room: int = 16) -> Picture:
     """One run of eight devices alone."""
     from tuiadvisor.scaling.oneruncurves import one_run_picture
     from tuiadvisor.session.entries import entries
 
     parts = Parts(8, 1, 8, room, 0.1, 0.07, 0.045, 0.01, 0.02, 0.005, 0.005, 0.01, 256)
-    stated = Stated(intent, (), mode)
-    picture = one_run_picture("before", parts, intent, (), mode)
+    stated = Stated(aim, (), mode)
+    picture = one_run_picture("before", parts, aim, (), mode)
     return picture.with_entries(entries(stated, STEP, is_one_run=True))
 
 
 def unsized() -> Picture:
     """A run whose ranks share one host's cores: one size says nothing."""
-    return picture_of(Known(Recorded("before", views.straggler(), 268_800)), Stated(Wanted()), Machine())
+    return picture_of(Known(Recorded("before", views.straggler(), 268_800)), Stated(Aim()), Machine())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from snapshot import desks, views
 
-from tuiadvisor.scaling.cost import Intent as Wanted
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.tui.control.app import Screens
 from tuiadvisor.tui.control.navigator import Navigator
 from tuiadvisor.views.run_view import Unknown
@@ -177,9 +177,9 @@ DESKS: dict[str, tuple[DeskState, tuple[str, ...]]] = {
     "scaling": (desks.desk(scaling=desks.sized()), ("6",)),
     "scaling-entry": (desks.desk(scaling=desks.sized()), ("6", "down", "down")),
     "scaling-typing": (desks.desk(scaling=desks.sized()), ("6", "enter", "backspace", "3")),
-    "scaling-nothing-stated": (desks.desk(scaling=desks.sized(Wanted(), ())), ("6",)),
+    "scaling-nothing-stated": (desks.desk(scaling=desks.sized(Aim(), ())), ("6",)),
     "scaling-one-run": (desks.desk(scaling=desks.bounded()), ("6",)),
-    "scaling-one-host": (desks.desk(scaling=desks.bounded(Wanted(), "strong", 8)), ("6",)),
+    "scaling-one-host": (desks.desk(scaling=desks.bounded(Aim(), "strong", 8)), ("6",)),
     "scaling-no-data": (desks.desk(scaling=desks.unsized()), ("6",)),
     "scaling-one-size": (desks.desk(scaling=desks.sized(rows=desks.MEASURED[:1])), ("6",)),
     "scaling-reading": (desks.desk(scaling_note="reading before.tuirec: 43 %"), ("6",)),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuiadvisor.scaling.analysis import Report, analyse
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.series import Target
 from tuiadvisor.scaling.table import read_table
 
@@ -52,6 +52,6 @@ def csv_of(published: Published, rows: int | None = None) -> str:
     return "\n".join([f"devices,{published.column},global_batch", *lines]) + "\n"
 
 
-def report_of(folder: Path, text: str, *sizes: int, intent: Intent | None = None) -> Report:
+def report_of(folder: Path, text: str, *sizes: int, aim: Aim | None = None) -> Report:
     """The main report on a table."""
-    return analyse(read_table(write(folder, text)), [Target(size) for size in sizes], intent or Intent())[0]
+    return analyse(read_table(write(folder, text)), [Target(size) for size in sizes], aim or Aim())[0]

@@ -18,9 +18,9 @@ from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.sizing import Sizing
 from tuiadvisor.cli import main
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.session.entries import Stated
-from tuiadvisor.session.intent import Intent as Intended
+from tuiadvisor.session.intent import Intent
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.desk import (
     Advise,
@@ -137,7 +137,7 @@ def test_the_run_after_a_marked_one_is_compared_with_it_by_itself(folder: Path) 
     live = ReplayFeed(ReplaySource(folder / "next.tuirec"))
     live.start()
     live.command(End())
-    stated = Intended(remaining_steps=1e6, price_per_device_hour=2.0, currency="EUR")
+    stated = Intent(remaining_steps=1e6, price_per_device_hour=2.0, currency="EUR")
     desk = Desk(live, folder, live_path=str(folder / "next.tuirec"), intent=stated)
     desk.start()
     try:
@@ -271,7 +271,7 @@ def test_a_table_on_the_screen_follows_what_is_typed(tmp_path: Path) -> None:
     """A price changes the cost, a bad text is said and changes nothing."""
     table = tmp_path / "sizes.csv"
     table.write_text("devices,step_s,global_batch\n8,1.0,512\n16,0.53,512\n32,0.30,512\n")
-    desk = Desk(None, tmp_path, sizing=Sizing(str(table), Stated(Intent(remaining_steps=36_000))))
+    desk = Desk(None, tmp_path, sizing=Sizing(str(table), Stated(Aim(remaining_steps=36_000))))
     desk.start()
     try:
         desk.command(Scale())

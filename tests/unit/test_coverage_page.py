@@ -24,7 +24,7 @@ from tuiadvisor.importers.serving.reading import serving_document, serving_view
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.report.document import document
 from tuiadvisor.scaling.analysis import analyse
-from tuiadvisor.scaling.cost import Intent as Wanted
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.document import document as scaling_document
 from tuiadvisor.scaling.table import read_table
 from tuiadvisor.session.economy import economy
@@ -125,7 +125,7 @@ def keys() -> dict[str, set[str]]:
     compared = comparison_document(compare(measured(1.0, 1), measured(1.1, 2), held(1.08, 0.94)))
     with TemporaryDirectory() as folder:
         tables = [read_table(write(Path(folder), text)) for text in (csv_of(MEGASCALE), BATCHES)]
-    scaled = [scaling_document(table, analyse(table, (), Wanted()), Wanted()) for table in tables]
+    scaled = [scaling_document(table, analyse(table, (), Aim()), Aim()) for table in tables]
     page = next(iter(sorted(RECORDINGS.glob("vllm*")))).read_bytes()
     served = serving_document(serving_view((read_page(page, "page"),), {}))
     return {

@@ -9,7 +9,7 @@ from scaling_tables import report_of, write
 
 from tuiadvisor.scaling.analysis import analyse
 from tuiadvisor.scaling.batch import batch_words
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.document import document
 from tuiadvisor.scaling.table import read_table
 from tuiadvisor.scaling.text import text
@@ -30,11 +30,11 @@ def test_a_line_in_the_batch_is_found_again(tmp_path: Path) -> None:
 def test_rows_of_batches_are_answered_not_refused(tmp_path: Path) -> None:
     """The decision tells the law, no row of it is called unused, and the document has it."""
     table = read_table(write(tmp_path, BATCHES))
-    reports = analyse(table, [], Intent())
-    shown = text(table, reports, Intent())
+    reports = analyse(table, [], Aim())
+    shown = text(table, reports, Aim())
     assert "step = 0.2 s + 0.004687 s x batch" in reports[0].decision.because
     assert "row not used" not in shown
-    found = document(table, reports, Intent())["batch_law"]
+    found = document(table, reports, Aim())["batch_law"]
     assert {"fixed_s": 0.2, "per_sample_s": 0.0046875, "plateau": 810.667} == {
         key: found[key] for key in ("fixed_s", "per_sample_s", "plateau")
     }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scaling_tables import MEGASCALE, PTD_P, ZERO_3, csv_of, report_of
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.scaling.cost import Intent, Objective
+from tuiadvisor.scaling.cost import Aim, Objective
 from tuiadvisor.scaling.decide import Candidate, decide
 
 if TYPE_CHECKING:
@@ -28,34 +28,32 @@ SIZES = [sure(8, 100), sure(16, 52), sure(32, 28), sure(64, 17)]  # cost 800, 83
 
 
 @pytest.mark.parametrize(
-    ("intent", "expected"),
+    ("aim", "expected"),
     [
-        (Intent(objective="cost"), 8),
-        (Intent(objective="cost", deadline_h=60), 16),
-        (Intent(deadline_h=30), 32),
-        (Intent(objective="time", budget=900), 32),
-        (Intent(objective="time", budget=850), 16),
-        (Intent(objective="time"), 64),
-        (Intent(objective="efficiency"), 32),
-        (Intent(objective="efficiency", efficiency_floor=0.95), 16),
-        (Intent(price_of_time=2.0), 16),  # an hour saved costs 0.67, 2.7 and 17.5 from step to step
-        (Intent(price_of_time=3.0), 32),
-        (Intent(price_of_time=20.0), 64),
+        (Aim(objective="cost"), 8),
+        (Aim(objective="cost", deadline_h=60), 16),
+        (Aim(deadline_h=30), 32),
+        (Aim(objective="time", budget=900), 32),
+        (Aim(objective="time", budget=850), 16),
+        (Aim(objective="time"), 64),
+        (Aim(objective="efficiency"), 32),
+        (Aim(objective="efficiency", efficiency_floor=0.95), 16),
+        (Aim(price_of_time=2.0), 16),  # an hour saved costs 0.67, 2.7 and 17.5 from step to step
+        (Aim(price_of_time=3.0), 32),
+        (Aim(price_of_time=20.0), 64),
     ],
 )
-def test_answer_by_hand(intent: Intent, expected: int) -> None:
+def test_answer_by_hand(aim: Aim, expected: int) -> None:
     """Fastest within the budget, cheapest by the deadline, as far as an hour is worth its price."""
-    decision = decide(SIZES, intent, "h", "not asked")
+    decision = decide(SIZES, aim, "h", "not asked")
     assert expected == decision.devices
     assert ("keep" if expected == 64 else "rescale") == decision.decision
 
 
-@pytest.mark.parametrize(
-    "intent", [Intent(deadline_h=10), Intent(budget=100), Intent(deadline_h=60, budget=810)]
-)
-def test_impossible_limits_stop(intent: Intent) -> None:
+@pytest.mark.parametrize("aim", [Aim(deadline_h=10), Aim(budget=100), Aim(deadline_h=60, budget=810)])
+def test_impossible_limits_stop(aim: Aim) -> None:
     """What no size can meet is said, with what the nearest would take."""
-    decision = decide(SIZES, intent, "h", "")
+    decision = decide(SIZES, aim, "h", "")
     assert "stop" == decision.decision
     assert "no measured or predicted size" in decision.because
 
@@ -63,7 +61,7 @@ def test_impossible_limits_stop(intent: Intent) -> None:
 @pytest.mark.parametrize("objective", [None, *get_args(Objective)])
 def test_wasted_doubling_stops_under_every_objective(objective: Objective | None, tmp_path: Path) -> None:
     """ZeRO-3: 768 to 1536 devices, 74 to 74 days."""
-    decision = report_of(tmp_path, csv_of(ZERO_3), intent=Intent(objective=objective)).decision
+    decision = report_of(tmp_path, csv_of(ZERO_3), aim=Aim(objective=objective)).decision
     assert "stop" == decision.decision
     assert 1536 > (decision.devices or 0)
 
@@ -78,26 +76,26 @@ def test_good_scaling_rescales(tmp_path: Path) -> None:
 def test_predicted_size_must_be_faster_even_at_worst() -> None:
     """Expected 5 % faster, at worst 20 % slower: no reason to go there, and none to say that growing does not pay."""
     candidate = Candidate(128, 16.1, 20.4, 0.85, 2060, 2611, 16.1, 20.4, is_predicted=True)
-    assert ("keep", 64) == _what([*SIZES, candidate], Intent(objective="time"))
+    assert ("keep", 64) == _what([*SIZES, candidate], Aim(objective="time"))
 
 
 def test_a_prediction_that_may_reach_the_floor_is_to_be_measured() -> None:
     """Efficiency 0.78 with 0.85 at best is no reason to say stop where 0.8 was asked for; 0.79 at best is."""
     faster = Candidate(128, 9.0, 9.6, 0.78, 1150, 1230, 9.0, 9.6, is_predicted=True, best_efficiency=0.85)
-    assert ("keep", 64) == _what([*SIZES, faster], Intent(objective="time"))
-    assert ("stop", 64) == _what([*SIZES, replace(faster, best_efficiency=0.79)], Intent(objective="time"))
+    assert ("keep", 64) == _what([*SIZES, faster], Aim(objective="time"))
+    assert ("stop", 64) == _what([*SIZES, replace(faster, best_efficiency=0.79)], Aim(objective="time"))
 
 
 def test_deadline_uses_the_slow_end() -> None:
     """A prediction of 11 h that may take 13 does not meet 12 h."""
     candidate = Candidate(128, 11.0, 13.0, 0.57, 1408, 1664, 11.0, 13.0, is_predicted=True)
-    assert "stop" == _what([*SIZES, candidate], Intent(deadline_h=12))[0]
-    assert ("rescale", 128) == _what([*SIZES, candidate], Intent(deadline_h=13.5))
+    assert "stop" == _what([*SIZES, candidate], Aim(deadline_h=12))[0]
+    assert ("rescale", 128) == _what([*SIZES, candidate], Aim(deadline_h=13.5))
 
 
 def test_far_outside_is_predicted_but_not_recommended(tmp_path: Path) -> None:
     """Twelve devices for a job measured from 384 on would be cheap, but nobody measured near it."""
-    report = report_of(tmp_path, csv_of(PTD_P), 12, intent=Intent(objective="cost"))
+    report = report_of(tmp_path, csv_of(PTD_P), 12, aim=Aim(objective="cost"))
     assert [12] == [one.target.devices for one in report.predictions]
     assert 384 == report.decision.devices
 
@@ -105,14 +103,14 @@ def test_far_outside_is_predicted_but_not_recommended(tmp_path: Path) -> None:
 def test_run_length_is_needed_for_limits(tmp_path: Path) -> None:
     """Seconds a step don't say hours a run: one line that names the option."""
     with pytest.raises(TuiadvisorError, match="--remaining-steps"):
-        report_of(tmp_path, csv_of(MEGASCALE), intent=Intent(deadline_h=12))
+        report_of(tmp_path, csv_of(MEGASCALE), aim=Aim(deadline_h=12))
 
 
 def test_costs_by_hand(tmp_path: Path) -> None:
     """23 days on 1536 devices at 2 an hour; 1000 steps of 8.9 s on 1024 devices; a rate per million samples."""
-    total = report_of(tmp_path, csv_of(PTD_P), intent=Intent(price_per_device_hour=2.0))
+    total = report_of(tmp_path, csv_of(PTD_P), aim=Aim(price_per_device_hour=2.0))
     assert 1536 * 23 * 24 * 2 == pytest.approx(total.rows[2].cost)
-    steps = report_of(tmp_path, csv_of(MEGASCALE), intent=Intent(remaining_steps=1000))
+    steps = report_of(tmp_path, csv_of(MEGASCALE), aim=Aim(remaining_steps=1000))
     assert 1024 * 8.9 * 1000 / 3600 == pytest.approx(steps.rows[3].cost)
     rate = report_of(tmp_path, "devices,throughput\n8,100\n16,190\n")
     assert 8 * 1e6 / 100 / 3600 == pytest.approx(rate.rows[0].cost)
@@ -121,47 +119,47 @@ def test_costs_by_hand(tmp_path: Path) -> None:
 def test_weak_scaling_costs_the_same_work(tmp_path: Path) -> None:
     """1000 steps at the largest batch are 4000 at a quarter of it: 8 devices x 4000 x 1 s."""
     table = "devices,step_s,global_batch\n8,1.0,64\n16,1.03,128\n32,1.08,256\n"
-    report = report_of(tmp_path, table, intent=Intent(remaining_steps=1000))
+    report = report_of(tmp_path, table, aim=Aim(remaining_steps=1000))
     assert 8 * 4000 / 3600 == pytest.approx(report.rows[0].cost)
     assert 32 * 1000 * 1.08 / 3600 == pytest.approx(report.rows[2].cost)
 
 
 def test_answers_beside_the_decision(tmp_path: Path) -> None:
     """Fastest within the budget and cheapest by the deadline are answered whatever the objective."""
-    intent = Intent(objective="efficiency", price_per_device_hour=1.0, budget=900_000, deadline_h=50 * 24)
-    report = report_of(tmp_path, csv_of(PTD_P), intent=intent)
+    aim = Aim(objective="efficiency", price_per_device_hour=1.0, budget=900_000, deadline_h=50 * 24)
+    report = report_of(tmp_path, csv_of(PTD_P), aim=aim)
     assert (1536, 768) == (report.fastest_within_budget, report.cheapest_by_deadline)
 
 
-def _what(candidates: list[Candidate], intent: Intent) -> tuple[str, int | None]:
-    decision = decide(candidates, intent, "h", "")
+def _what(candidates: list[Candidate], aim: Aim) -> tuple[str, int | None]:
+    decision = decide(candidates, aim, "h", "")
     return decision.decision, decision.devices
 
 
 @st.composite
-def markets(draw: st.DrawFn) -> tuple[list[tuple[int, float, float]], int, Intent]:
-    """Sizes with any times, how many of them are measured, and any intent."""
+def markets(draw: st.DrawFn) -> tuple[list[tuple[int, float, float]], int, Aim]:
+    """Sizes with any times, how many of them are measured, and any aim."""
     sizes = sorted(draw(st.lists(st.integers(1, 2000), min_size=2, max_size=6, unique=True)))
     rows = [(size, draw(st.floats(1, 1000)), draw(st.floats(1, 2))) for size in sizes]
     maybe = lambda values: st.one_of(st.none(), values)  # noqa: E731 - three words three times
-    intent = Intent(
+    aim = Aim(
         objective=draw(st.sampled_from([None, "time", "efficiency", "cost"])),
         deadline_h=draw(maybe(st.floats(1, 1000))),
         budget=draw(maybe(st.floats(10, 1e6))),
         price_of_time=draw(maybe(st.floats(0.1, 1e5))),
     )
-    return rows, draw(st.integers(2, len(rows))), intent
+    return rows, draw(st.integers(2, len(rows))), aim
 
 
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(markets(), st.floats(1.0, 50.0))
 def test_dearer_devices_never_turn_keep_into_rescale_up(
-    market: tuple[list[tuple[int, float, float]], int, Intent], dearer: float
+    market: tuple[list[tuple[int, float, float]], int, Aim], dearer: float
 ) -> None:
     """Whatever was decided, a higher price per device-hour never sends anybody from staying to more devices."""
-    rows, num_measured, intent = market
-    before, after = (decide(_priced(rows, num_measured, price), intent, "h", "") for price in (1.0, dearer))
+    rows, num_measured, aim = market
+    before, after = (decide(_priced(rows, num_measured, price), aim, "h", "") for price in (1.0, dearer))
     current = rows[num_measured - 1][0]
     if before.decision != "rescale" or (before.devices or 0) <= current:
         assert after.decision != "rescale" or (after.devices or 0) <= current

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scaling_tables import report_of
 
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def test_nothing_rests_on_a_last_row_that_the_others_contradict(last: float, tmp
 def test_who_runs_below_a_contradicted_row_is_answered(tmp_path: Path) -> None:
     """The rows up to the present size agree: the last one does not silence them."""
     table = "devices,step_s\n8,100\n16,51\n32,26\n64,14\n128,13\n"
-    decision = report_of(tmp_path, table, intent=Intent(current=32)).decision
+    decision = report_of(tmp_path, table, aim=Aim(current=32)).decision
     assert "contradict" not in decision.because
     assert decision.devices in {32, 64}
 

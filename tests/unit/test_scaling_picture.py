@@ -13,12 +13,12 @@ from unit.test_session_recorded_sizes import MODEL, recorded
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.curves import picture
 from tuiadvisor.scaling.oneruncurves import one_run_picture
 from tuiadvisor.scaling.series import Target
 from tuiadvisor.session.entries import MAX_CANDIDATES, Stated, entries, nudged, stated_in, with_text
-from tuiadvisor.session.intent import Intent as Project
+from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.sizing import Known, of_each_size, picture_of
 
@@ -80,7 +80,7 @@ def test_one_size_gives_a_point_and_says_what_is_missing() -> None:
 
 def test_the_cost_of_one_run_at_its_own_size_is_exact() -> None:
     """8 devices, 100 ms, 36,000 steps: an hour, 8 device-hours, 20 in money; elsewhere bounds around the expected."""
-    wanted = Intent(price_per_device_hour=2.5, remaining_steps=36_000, deadline_h=1.0, budget=15.0)
+    wanted = Aim(price_per_device_hour=2.5, remaining_steps=36_000, deadline_h=1.0, budget=15.0)
     for mode in ("weak", "strong"):
         found = one_run_picture("run", EIGHT, wanted, [16], mode)  # type: ignore[arg-type]
         here, there = found.rows
@@ -96,7 +96,7 @@ def test_the_cost_of_one_run_at_its_own_size_is_exact() -> None:
 
 def test_a_size_the_run_cannot_speak_for_is_refused_in_place() -> None:
     """One full host: 16 devices would use a network nobody measured."""
-    found = one_run_picture("run", replace(EIGHT, room_a_host=8), Intent(), [], "weak")
+    found = one_run_picture("run", replace(EIGHT, room_a_host=8), Aim(), [], "weak")
     assert [8] == [one.devices for one in found.rows]
     assert max(found.curves[0].devices) == 8
     assert "network nobody measured" in found.notes[0]
@@ -108,7 +108,7 @@ def known(*others: int, current: int | None = 4, **changes: object) -> Known:
 
 
 def shown(held: Known, stated: Stated | None = None) -> Picture:
-    return picture_of(held, stated or Stated(Intent()), Machine())
+    return picture_of(held, stated or Stated(Aim()), Machine())
 
 
 def test_recordings_of_other_sizes_are_fitted_and_one_alone_is_bounded() -> None:
@@ -151,11 +151,11 @@ def test_nothing_to_draw_is_said_with_the_remedy() -> None:
 
 def test_what_is_typed_is_checked_and_taken_back() -> None:
     """Numbers with commas or k, durations, sizes; an empty text takes it back; nonsense is one line."""
-    stated = stated_in(Project(price_per_device_hour=2.0, objective="cost"), 0.7)
+    stated = stated_in(Intent(price_per_device_hour=2.0, objective="cost"), 0.7)
     assert (2.0, "cost", 0.7) == (
-        stated.intent.price_per_device_hour,
-        stated.intent.objective,
-        stated.intent.efficiency_floor,
+        stated.aim.price_per_device_hour,
+        stated.aim.objective,
+        stated.aim.efficiency_floor,
     )
     for name, typed, field, value in (
         ("price", "3.5", "price_per_device_hour", 3.5),
@@ -166,10 +166,10 @@ def test_what_is_typed_is_checked_and_taken_back() -> None:
         ("current", "16", "current", 16),
     ):
         stated = with_text(stated, desks.STEP, name, typed)
-        assert value == getattr(stated.intent, field)
+        assert value == getattr(stated.aim, field)
         text = next(one.text for one in entries(stated, desks.STEP, is_one_run=False) if one.name == name)
-        assert value == getattr(with_text(stated, desks.STEP, name, text).intent, field)
-        assert None is getattr(with_text(stated, desks.STEP, name, " ").intent, field)
+        assert value == getattr(with_text(stated, desks.STEP, name, text).aim, field)
+        assert None is getattr(with_text(stated, desks.STEP, name, " ").aim, field)
     assert (16, 32) == with_text(stated, desks.STEP, "candidates", "16, 32 16").candidates
     assert "strong" == with_text(stated, desks.STEP, "mode", "s").mode
     for name, typed in (
@@ -196,18 +196,18 @@ def test_left_and_right_change_a_little() -> None:
     def moved(name: str, by: int) -> Stated:
         return nudged(stated, desks.STEP, name, by, (8, 16, 32))
 
-    assert 2.75 == moved("price", 1).intent.price_per_device_hour
-    assert 2.27 == moved("price", -1).intent.price_per_device_hour
-    assert 110_000 == moved("left", 1).intent.remaining_steps
+    assert 2.75 == moved("price", 1).aim.price_per_device_hour
+    assert 2.27 == moved("price", -1).aim.price_per_device_hour
+    assert 110_000 == moved("left", 1).aim.remaining_steps
     assert (64, 128) == moved("candidates", 1).candidates
     assert () == moved("candidates", -1).candidates
-    assert 16 == moved("current", -1).intent.current
-    assert 32 == moved("current", 1).intent.current
-    assert "time" == moved("objective", 1).intent.objective
-    assert "cost" == moved("objective", -1).intent.objective
+    assert 16 == moved("current", -1).aim.current
+    assert 32 == moved("current", 1).aim.current
+    assert "time" == moved("objective", 1).aim.objective
+    assert "cost" == moved("objective", -1).aim.objective
     assert "strong" == moved("mode", 1).mode
     with pytest.raises(TuiadvisorError, match="nothing is stated here yet"):
-        nudged(Stated(Intent()), desks.STEP, "budget", 1, (8,))
+        nudged(Stated(Aim()), desks.STEP, "budget", 1, (8,))
 
 
 def test_recordings_too_short_are_left_out_with_the_reason() -> None:

@@ -9,7 +9,7 @@ from scaling_tables import report_of, write
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse, pick
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.series import Target, subjects
 from tuiadvisor.scaling.table import read_table
 
@@ -45,7 +45,7 @@ def test_lone_row_at_another_batch_refuses_what_lies_beyond(tmp_path: Path) -> N
 def test_asking_for_another_batch_is_refused(tmp_path: Path) -> None:
     """The batch of the target counts, not only that of the rows."""
     table = read_table(write(tmp_path, "devices,step_s,global_batch\n256,32,768\n512,16.5,768\n"))
-    report = analyse(table, [Target(1024, global_batch=1536), Target(1024, global_batch=768)], Intent())[0]
+    report = analyse(table, [Target(1024, global_batch=1536), Target(1024, global_batch=768)], Aim())[0]
     assert [768.0] == [one.target.global_batch for one in report.predictions]
     assert ["asked for global batch 1536"] == [one.why[:27] for one in report.refused]
 
@@ -145,7 +145,7 @@ def test_labels_make_series_unless_they_only_name_rows(tmp_path: Path) -> None:
     """A label that repeats groups its rows; labels that all differ are names."""
     grouped = read_table(write(tmp_path, "devices,step_s,label\n8,4,a\n16,2,a\n8,5,b\n16,3,b\n"))
     assert ["a", "b"] == [subject.label for subject in subjects(grouped)]
-    reports = analyse(grouped, [], Intent())
+    reports = analyse(grouped, [], Aim())
     assert ["b"] == [report.label for report in pick(reports, "b")]
     with pytest.raises(TuiadvisorError, match="no rows labelled 'c'; the table has 'a', 'b'"):
         pick(reports, "c")

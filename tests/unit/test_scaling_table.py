@@ -13,7 +13,7 @@ from scaling_tables import write
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.document import document
 from tuiadvisor.scaling.table import normal_layout, read_table
 from tuiadvisor.scaling.text import text
@@ -174,8 +174,8 @@ def _print_or_refuse(path: Path) -> None:
 def _printed(path: Path) -> str:
     try:
         table = read_table(str(path))
-        reports = analyse(table, [], Intent(price_per_device_hour=2.0))
+        reports = analyse(table, [], Aim(price_per_device_hour=2.0))
     except TuiadvisorError as error:
         return str(error) if "\n" not in str(error) else "\0 more than one line"
-    orjson.dumps(document(table, reports, Intent()))
-    return text(table, reports, Intent())
+    orjson.dumps(document(table, reports, Aim()))
+    return text(table, reports, Aim())

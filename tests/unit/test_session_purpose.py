@@ -50,7 +50,7 @@ def test_a_purpose_presets_the_objective_everywhere(purpose: str, objective: str
     assert session.intent.objective == objective
     assert purpose in said(session, "P3", "objective")
     assert economy(view(), intent)["objective"] == objective
-    assert stated_in(intent, 0.8).intent.objective == objective
+    assert stated_in(intent, 0.8).aim.objective == objective
     by_answer = held(Intent(remaining_steps=STEPS), {"purpose": purpose})
     assert by_answer.decision == session.decision
 

@@ -9,7 +9,7 @@ from synthetic_run import MS, Fault, Job, final_view
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.series import Target
 from tuiadvisor.session.conduct import Recorded
 from tuiadvisor.session.machine import Machine, Network
@@ -37,7 +37,7 @@ def recorded(
 def test_the_same_batch_a_device_is_weak_scaling() -> None:
     """The observed samples a step decide, nothing is asked."""
     table = table_of([recorded(2), recorded(4), recorded(8)])
-    (report,) = analyse(table, [Target(16)], Intent())
+    (report,) = analyse(table, [Target(16)], Aim())
     assert "weak" == report.main.series.regime
     assert 32 == pytest.approx(report.main.series.batch_per_device)
     assert [2, 4, 8] == [one.row.devices for one in report.rows]
@@ -47,18 +47,18 @@ def test_the_same_batch_a_device_is_weak_scaling() -> None:
 
 def test_the_same_total_batch_is_strong_scaling() -> None:
     """64 samples on two ranks and on four."""
-    (report,) = analyse(table_of([recorded(2, samples=32), recorded(4, samples=16)]), [], Intent())
+    (report,) = analyse(table_of([recorded(2, samples=32), recorded(4, samples=16)]), [], Aim())
     assert "strong" == report.main.series.regime
 
 
 def test_a_changed_batch_or_layout_is_refused() -> None:
     """Two of one setting may speak, a third of another may not be reached by them."""
     mixed = [recorded(2, samples=32), recorded(4, samples=32), recorded(8, samples=7)]
-    (report,) = analyse(table_of(mixed), [Target(16)], Intent())
+    (report,) = analyse(table_of(mixed), [Target(16)], Aim())
     assert () == report.predictions
     assert "no law carries across that change" in report.refused[0].why
     layouts = [recorded(2), recorded(4), recorded(8, parallel={"pp": 4})]
-    (report,) = analyse(table_of(layouts), [Target(16)], Intent())
+    (report,) = analyse(table_of(layouts), [Target(16)], Aim())
     assert "layout pp4" in report.refused[0].why
 
 
@@ -70,7 +70,7 @@ def test_another_model_is_no_other_size() -> None:
     with pytest.raises(TuiadvisorError, match="no two recordings are of the same work"):
         table_of([recorded(2), recorded(4, device="cpu")])
     table = table_of([recorded(2), recorded(4), recorded(8, gradient_bytes=2 * MODEL)])
-    reports = analyse(table, [], Intent())
+    reports = analyse(table, [], Aim())
     assert [(2, 4), (8,)] == [report.main.series.sizes for report in reports]
 
 
@@ -103,7 +103,7 @@ def test_nothing_is_decided_on_a_curve_through_a_large_fault() -> None:
     """The screen beside it says that the straggler is to be mended: that is no reason to stop growing."""
     view = view_of(Job(num_ranks=8).with_faults(Fault("backward", (3,), 40 * MS)))
     table = table_of([recorded(2), recorded(4), Recorded("8.tuirec", view, MODEL)])
-    decision = analyse(table, [Target(16)], Intent())[0].decision
+    decision = analyse(table, [Target(16)], Aim())[0].decision
     assert "keep" == decision.decision
     assert "8.tuirec" in decision.because
     assert "fix it first" in decision.because

@@ -124,7 +124,7 @@ class Sizing:
     def prefer(self, efficiency_floor: float) -> bool:
         """Judge by this floor from now on; returns whether that changes anything."""
         former = self.stated
-        self.stated = replace(former, intent=replace(former.intent, efficiency_floor=efficiency_floor))
+        self.stated = replace(former, aim=replace(former.aim, efficiency_floor=efficiency_floor))
         return self.stated != former
 
     def state(self, name: str, typed: str) -> None:

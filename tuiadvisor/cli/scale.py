@@ -19,7 +19,7 @@ from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse, pick
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.document import document
 from tuiadvisor.scaling.onerun import one_run
 from tuiadvisor.scaling.onerundoc import one_run_document, one_run_text
@@ -109,12 +109,12 @@ def run(options: argparse.Namespace) -> int:
     targets = [Target(devices, options.global_batch, layout) for devices in options.predict]
     if not targets and (options.global_batch is not None or layout is not None):
         raise TuiadvisorError("--global-batch and --layout say at what to predict: add --predict N,N")
-    intent = _intent(options)
-    reports = pick(analyse(table, targets, intent), options.label)
+    aim = _aim(options)
+    reports = pick(analyse(table, targets, aim), options.label)
     if options.json:
-        print_document(document(table, reports, intent))
+        print_document(document(table, reports, aim))
     else:
-        sys.stdout.write(text(table, reports, intent))
+        sys.stdout.write(text(table, reports, aim))
     return 0
 
 
@@ -123,8 +123,8 @@ def measured_sizes(runs: Sequence[str], table: str | None) -> Table:
     return read_table(table) if table else table_of([_recorded(path) for path in runs])
 
 
-def _intent(options: argparse.Namespace) -> Intent:
-    return Intent(
+def _aim(options: argparse.Namespace) -> Aim:
+    return Aim(
         objective=options.objective,
         price_per_device_hour=options.price_per_device_hour,
         deadline_h=None if options.deadline is None else options.deadline / 3600,
@@ -151,11 +151,11 @@ def _screen(options: argparse.Namespace) -> int:
     known = stated_in(read_intent(FILE_NAME), preferences_file.current().efficiency_floor)
     typed = {
         name: value
-        for name, value in asdict(_intent(options)).items()
+        for name, value in asdict(_aim(options)).items()
         if value is not None and name != "efficiency_floor"
     }
     stated = replace(
-        known, intent=replace(known.intent, **typed), candidates=tuple(options.predict)[:MAX_CANDIDATES]
+        known, aim=replace(known.aim, **typed), candidates=tuple(options.predict)[:MAX_CANDIDATES]
     )
     several = tuple(options.runs) if len(options.runs) > 1 else ()
     sizing = Sizing(options.table or "", stated, chosen=several)

@@ -1,6 +1,6 @@
 """One table, fully judged: rows, fits, predictions, flags, refusals, answers, decision.
 
-In: a Table, the sizes to predict, the Intent.  Out: one Report per label of the table, the main one first.
+In: a Table, the sizes to predict, the Aim.  Out: one Report per label of the table, the main one first.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.batch import BatchLaw, batch_laws, batch_words
 from tuiadvisor.scaling.choose import Choice, choose
 from tuiadvisor.scaling.classic import Classic, classic
-from tuiadvisor.scaling.cost import Intent, check, cost, hours
+from tuiadvisor.scaling.cost import Aim, check, cost, hours
 from tuiadvisor.scaling.cost_of_batch import batch_factor_to_keep_efficiency, statistical_efficiency
-from tuiadvisor.scaling.decide import Candidate, Decision, cheapest_by, decide, fastest_within, sized
+from tuiadvisor.scaling.decide import Candidate, SizeDecision, cheapest_by, decide, fastest_within, sized
 from tuiadvisor.scaling.efficiency import baseline, efficiency, karp_flatt, row_efficiency
 from tuiadvisor.scaling.flags import Flag, find_flags
 from tuiadvisor.scaling.frontier import REACH, Frontier, frontier
@@ -88,28 +88,28 @@ class Report:
     fastest_within_budget: int | None
     cheapest_by_deadline: int | None
     frontier: Frontier | None
-    decision: Decision
+    decision: SizeDecision
     notes: tuple[str, ...]
     classic: Classic
     batch_laws: tuple[BatchLaw, ...]
 
 
-def analyse(table: Table, targets: Sequence[Target], intent: Intent) -> tuple[Report, ...]:
+def analyse(table: Table, targets: Sequence[Target], aim: Aim) -> tuple[Report, ...]:
     """A report per label; the one with the most sizes first. TuiadvisorError when a limit can't be judged."""
-    check(intent, table.quantity)
+    check(aim, table.quantity)
     all_subjects = [subject for subject in subjects(table) if subject.series]
-    reports = [_report(subject, targets, intent, table.doubt) for subject in all_subjects]
+    reports = [_report(subject, targets, aim, table.doubt) for subject in all_subjects]
     # Python's sort is stable: of equals, the first of the file.
     return tuple(sorted(reports, key=lambda report: -len(report.main.series.sizes)))
 
 
-def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: str | None) -> Report:
+def _report(subject: Subject, targets: Sequence[Target], aim: Aim, doubt: str | None) -> Report:
     fitted = {id(series): _fit(series) for series in subject.series}
     wanted = [*subject.targets, *targets] or [Target(2 * max(series.sizes[-1] for series in subject.series))]
-    predictions, refused = _predict_all(subject, wanted, fitted, intent)
+    predictions, refused = _predict_all(subject, wanted, fitted, aim)
     main = _main(subject, predictions)
     mine = [one for one in predictions if one.series is main]
-    candidates = _candidates(fitted[id(main)].series, mine, intent)
+    candidates = _candidates(fitted[id(main)].series, mine, aim)
     if main.is_regime_guessed:
         doubt = f"{main.note}; add the column global_batch"
     flags = fitted[id(main)].flags
@@ -123,17 +123,15 @@ def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: 
     return Report(
         label=subject.label,
         main=fitted[id(main)],
-        rows=tuple(_measured(fitted[id(series)].series, row, intent) for series, row in subject.rows),
+        rows=tuple(_measured(fitted[id(series)].series, row, aim) for series, row in subject.rows),
         predictions=tuple(predictions),
         flags=tuple(flag for series in subject.series for flag in fitted[id(series)].flags),
         refused=(*refused, *_unused_rows(subject, main, used, {law.devices for law in laws})),
-        fastest_within_budget=_devices(fastest_within(candidates, intent.budget)) if intent.budget else None,
-        cheapest_by_deadline=_devices(cheapest_by(candidates, intent.deadline_h))
-        if intent.deadline_h
-        else None,
-        frontier=frontier(fitted[id(main)].series, choice, intent) if choice and not is_open else None,
+        fastest_within_budget=_devices(fastest_within(candidates, aim.budget)) if aim.budget else None,
+        cheapest_by_deadline=_devices(cheapest_by(candidates, aim.deadline_h)) if aim.deadline_h else None,
+        frontier=frontier(fitted[id(main)].series, choice, aim) if choice and not is_open else None,
         decision=_unless_contradicted(
-            decide(candidates, intent, main.quantity.unit, largest_refusal, doubt), main, flags, intent
+            decide(candidates, aim, main.quantity.unit, largest_refusal, doubt), main, flags, aim
         ),
         notes=tuple(
             dict.fromkeys(series.note for series in subject.series if series.note and id(series) in used)
@@ -143,15 +141,17 @@ def _report(subject: Subject, targets: Sequence[Target], intent: Intent, doubt: 
     )
 
 
-def _unless_contradicted(decision: Decision, main: Series, flags: Sequence[Flag], intent: Intent) -> Decision:
+def _unless_contradicted(
+    decision: SizeDecision, main: Series, flags: Sequence[Flag], aim: Aim
+) -> SizeDecision:
     """Nothing is decided on a row that the other rows contradict, nor on a step to or from it."""
-    at_most = [size for size in main.sizes if intent.current is None or size <= intent.current]
+    at_most = [size for size in main.sizes if aim.current is None or size <= aim.current]
     current = (at_most or main.sizes)[-1]
     chosen = decision.devices or current
     for flag in flags:
         if flag.is_contradicted and min(chosen, current) <= flag.row.devices <= max(chosen, current):
             why = f"nothing is decided on a row that the others contradict: {sized(flag.row.devices)}: {flag.why}"
-            return Decision("keep", current, why)
+            return SizeDecision("keep", current, why)
     return decision
 
 
@@ -185,7 +185,7 @@ def _fit(series: Series) -> Fitted:
 
 
 def _predict_all(
-    subject: Subject, wanted: Sequence[Target], fitted: dict[int, Fitted], intent: Intent
+    subject: Subject, wanted: Sequence[Target], fitted: dict[int, Fitted], aim: Aim
 ) -> tuple[list[Predicted], list[Refusal]]:
     predictions: list[Predicted] = []
     refused: list[Refusal] = []
@@ -198,18 +198,18 @@ def _predict_all(
             if doubted:
                 refused.append(Refusal(target.devices, doubted))
             else:
-                predictions.append(_predicted(fitted[id(series)], series, target, intent))
+                predictions.append(_predicted(fitted[id(series)], series, target, aim))
     return sorted(predictions, key=lambda one: (one.target.devices, one.time.expected)), refused
 
 
-def _predicted(fitted: Fitted, series: Series, target: Target, intent: Intent) -> Predicted:
+def _predicted(fitted: Fitted, series: Series, target: Target, aim: Aim) -> Predicted:
     assert fitted.choice is not None  # noqa: S101 - only series with two sizes may speak, and outliers leave two
     devices, largest = target.devices, series.sizes[-1]
     device_time = predict(fitted.choice, (devices,))[0]
     time = device_time.times(1 / series.factor(devices))
     reference = baseline(fitted.series)
-    price = cost(series, intent, devices, 1.0)
-    hour = hours(series, intent, devices, 1.0)
+    price = cost(series, aim, devices, 1.0)
+    hour = hours(series, aim, devices, 1.0)
     return Predicted(
         target=target,
         series=series,
@@ -219,30 +219,30 @@ def _predicted(fitted: Fitted, series: Series, target: Target, intent: Intent) -
         ),
         cost=time.times(price),
         hours=None if hour is None else time.times(hour),
-        marginal_price=_marginal_price(series, intent, devices, time.expected),
+        marginal_price=_marginal_price(series, aim, devices, time.expected),
         batch_factor=(
             batch_factor_to_keep_efficiency(fitted.choice, largest, devices)
             if series.regime == "strong"
             else None
         ),
-        statistical_efficiency=_statistical(series, devices, intent),
+        statistical_efficiency=_statistical(series, devices, aim),
     )
 
 
-def _marginal_price(series: Series, intent: Intent, devices: int, time: float) -> float | None:
+def _marginal_price(series: Series, aim: Aim, devices: int, time: float) -> float | None:
     """Price of an hour saved against the largest measured size; None where no hour is saved or hours are unknown."""
     largest = series.rows[-1]
     then, now = (
-        hours(series, intent, devices, time),
-        hours(series, intent, largest.devices, series.time(largest)),
+        hours(series, aim, devices, time),
+        hours(series, aim, largest.devices, series.time(largest)),
     )
     if then is None or now is None or then >= now or devices <= largest.devices:
         return None
-    dearer = cost(series, intent, devices, time) - cost(series, intent, largest.devices, series.time(largest))
+    dearer = cost(series, aim, devices, time) - cost(series, aim, largest.devices, series.time(largest))
     return max(dearer, 0.0) / (now - then)
 
 
-def _measured(series: Series, row: Row, intent: Intent) -> Measured:
+def _measured(series: Series, row: Row, aim: Aim) -> Measured:
     share = row_efficiency(series, series.device_time(row))
     return Measured(
         row=row,
@@ -250,16 +250,16 @@ def _measured(series: Series, row: Row, intent: Intent) -> Measured:
         time=series.time(row),
         efficiency=share,
         karp_flatt=karp_flatt(share, row.devices, series.sizes[0]),
-        cost=cost(series, intent, row.devices, series.time(row)),
-        statistical_efficiency=_statistical(series, row.devices, intent),
+        cost=cost(series, aim, row.devices, series.time(row)),
+        statistical_efficiency=_statistical(series, row.devices, aim),
     )
 
 
-def _statistical(series: Series, devices: int, intent: Intent) -> float | None:
+def _statistical(series: Series, devices: int, aim: Aim) -> float | None:
     batch, reference = series.batch_at(devices), series.batch_at(series.sizes[0])
-    if intent.noise_scale is None or batch is None or reference is None:
+    if aim.noise_scale is None or batch is None or reference is None:
         return None
-    return statistical_efficiency(intent.noise_scale, reference, batch)
+    return statistical_efficiency(aim.noise_scale, reference, batch)
 
 
 def _main(subject: Subject, predictions: Sequence[Predicted]) -> Series:
@@ -271,11 +271,11 @@ def _main(subject: Subject, predictions: Sequence[Predicted]) -> Series:
     )
 
 
-def _candidates(series: Series, predictions: Sequence[Predicted], intent: Intent) -> list[Candidate]:
+def _candidates(series: Series, predictions: Sequence[Predicted], aim: Aim) -> list[Candidate]:
     found = []
     for size in series.sizes:
         time = median(series.time(row) for row in series.rows if row.devices == size)
-        spent, hour = cost(series, intent, size, time), hours(series, intent, size, time)
+        spent, hour = cost(series, aim, size, time), hours(series, aim, size, time)
         share = efficiency(series, time * series.factor(size))
         found.append(Candidate(size, time, time, share, spent, spent, hour, hour, is_predicted=False))
     # Far outside the measured sizes a number may be asked for, but nobody should be sent there.

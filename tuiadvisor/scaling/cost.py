@@ -1,6 +1,6 @@
 """Hours and cost of a size, from its time and what the user said about the run.
 
-In: a series, a size, a time in the table's unit, the Intent.  Out: hours of the whole run and its cost; where the
+In: a series, a size, a time in the table's unit, the Aim.  Out: hours of the whole run and its cost; where the
 length of the run is unknown, the cost of one step or of a million samples, and no hours.
 """
 
@@ -21,8 +21,8 @@ MILLION: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """What the user wants. None: not said."""
+class Aim:
+    """What sizes are judged for, of what was stated for the run (session.intent) or for one command. None: not said."""
 
     objective: Objective | None = None
     price_per_device_hour: float | None = None
@@ -37,16 +37,16 @@ class Intent:
     overhead: float = 1.0  # hours that pass for an hour of steps: restarts, work done again, start-up
 
 
-def check(intent: Intent, quantity: Quantity) -> None:
+def check(aim: Aim, quantity: Quantity) -> None:
     """TuiadvisorError where a limit can't be judged from what was given."""
-    if run_length_known(intent, quantity):
+    if run_length_known(aim, quantity):
         return
     asked = [
         name
         for name, value in (
-            ("--deadline", intent.deadline_h),
-            ("--budget", intent.budget),
-            ("--price-of-time", intent.price_of_time),
+            ("--deadline", aim.deadline_h),
+            ("--budget", aim.budget),
+            ("--price-of-time", aim.price_of_time),
         )
         if value is not None
     ]
@@ -57,53 +57,53 @@ def check(intent: Intent, quantity: Quantity) -> None:
         )
 
 
-def run_length_known(intent: Intent, quantity: Quantity) -> bool:
+def run_length_known(aim: Aim, quantity: Quantity) -> bool:
     """Whether hours of the whole run follow from a time of the table."""
     if quantity.kind == "total":
         return True
-    return (intent.remaining_steps if quantity.kind == "step" else intent.remaining_samples) is not None
+    return (aim.remaining_steps if quantity.kind == "step" else aim.remaining_samples) is not None
 
 
-def hours(series: Series, intent: Intent, devices: int, time: float) -> float | None:
+def hours(series: Series, aim: Aim, devices: int, time: float) -> float | None:
     """Hours of the whole run at this size; None when its length is not known."""
-    if not run_length_known(intent, series.quantity):
+    if not run_length_known(aim, series.quantity):
         return None
-    return _hours_of_unit(series, intent, devices, time)
+    return _hours_of_unit(series, aim, devices, time)
 
 
-def cost(series: Series, intent: Intent, devices: int, time: float) -> float:
+def cost(series: Series, aim: Aim, devices: int, time: float) -> float:
     """Devices x hours x price; device-hours without a price. Of the run, or of `cost_unit`'s amount of work."""
-    price = 1.0 if intent.price_per_device_hour is None else intent.price_per_device_hour
-    return devices * _hours_of_unit(series, intent, devices, time) * price
+    price = 1.0 if aim.price_per_device_hour is None else aim.price_per_device_hour
+    return devices * _hours_of_unit(series, aim, devices, time) * price
 
 
-def cost_unit(intent: Intent, quantity: Quantity) -> str:
+def cost_unit(aim: Aim, quantity: Quantity) -> str:
     """What `cost` is of, in words."""
-    money = "device-hours" if intent.price_per_device_hour is None else "price x device-hours"
-    if run_length_known(intent, quantity):
+    money = "device-hours" if aim.price_per_device_hour is None else "price x device-hours"
+    if run_length_known(aim, quantity):
         return f"{money} per run"
     return f"{money} per step" if quantity.kind == "step" else f"{money} per million samples"
 
 
-def _hours_of_unit(series: Series, intent: Intent, devices: int, time: float) -> float:
+def _hours_of_unit(series: Series, aim: Aim, devices: int, time: float) -> float:
     """Hours of the run, or of one step or a million samples when the run's length is not known."""
     kind = series.quantity.kind
     amount = 1.0
     if kind == "step":
-        amount = intent.remaining_steps or 1.0
+        amount = aim.remaining_steps or 1.0
         if series.regime == "weak":
             # A step at another size holds another amount of work; steps are counted at the largest measured batch.
             amount *= series.sizes[-1] / devices
     elif kind == "throughput":
-        amount = intent.remaining_samples or MILLION
+        amount = aim.remaining_samples or MILLION
     # What a step or a million samples take is no run: nothing restarts within it.
-    overhead = intent.overhead if kind != "total" and run_length_known(intent, series.quantity) else 1.0
-    return time * series.quantity.seconds * amount * overhead * _more_samples(series, intent, devices) / 3600
+    overhead = aim.overhead if kind != "total" and run_length_known(aim, series.quantity) else 1.0
+    return time * series.quantity.seconds * amount * overhead * _more_samples(series, aim, devices) / 3600
 
 
-def _more_samples(series: Series, intent: Intent, devices: int) -> float:
+def _more_samples(series: Series, aim: Aim, devices: int) -> float:
     batch, reference = series.batch_at(devices), series.batch_at(series.sizes[-1])
     # A measured time to the result already contains what the batch cost in progress.
-    if intent.noise_scale is None or batch is None or reference is None or series.quantity.kind == "total":
+    if aim.noise_scale is None or batch is None or reference is None or series.quantity.kind == "total":
         return 1.0
-    return samples_factor(intent.noise_scale, reference, batch)
+    return samples_factor(aim.noise_scale, reference, batch)

@@ -1,6 +1,6 @@
 """A judged table as the picture its screen shows.
 
-In: Table, Intent, sizes to predict, the report of `analysis`.  Out: Picture.
+In: Table, Aim, sizes to predict, the report of `analysis`.  Out: Picture.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.scaling.analysis import analyse
-from tuiadvisor.scaling.cost import Intent, cost, cost_unit, hours, run_length_known
+from tuiadvisor.scaling.cost import Aim, cost, cost_unit, hours, run_length_known
 from tuiadvisor.scaling.decide import sized, time_words
 from tuiadvisor.scaling.efficiency import baseline
 from tuiadvisor.scaling.picture import Curve, Picture, Point, SizeRow, deadline_words, meets
@@ -30,16 +30,16 @@ NUM_SIZES: Final = 25  # of a curve: the eye sees no more, and each costs a colu
 MAX_ROWS: Final = 60
 
 
-def picture(table: Table, intent: Intent, candidates: Sequence[int], line: int | None = None) -> Picture:
+def picture(table: Table, aim: Aim, candidates: Sequence[int], line: int | None = None) -> Picture:
     """The picture of the report that holds the row of this line, else of the first.
 
     A limit that cannot be judged is left out and said to be missing. TuiadvisorError where no law can be fitted.
     """
     missing: tuple[str, ...] = ()
-    if not run_length_known(intent, table.quantity):
+    if not run_length_known(aim, table.quantity):
         named = [
             name
-            for name, value in (("deadline", intent.deadline_h), ("budget", intent.budget))
+            for name, value in (("deadline", aim.deadline_h), ("budget", aim.budget))
             if value is not None
         ]
         left = "steps left" if table.quantity.kind == "step" else "samples left"
@@ -49,25 +49,25 @@ def picture(table: Table, intent: Intent, candidates: Sequence[int], line: int |
             )
         else:
             missing = (f"cost and hours of the whole run need its length: state {left}",)
-        intent = replace(intent, deadline_h=None, budget=None, price_of_time=None)
-    reports = analyse(table, [Target(devices) for devices in candidates], intent)
+        aim = replace(aim, deadline_h=None, budget=None, price_of_time=None)
+    reports = analyse(table, [Target(devices) for devices in candidates], aim)
     held = (one for one in reports if any(row.row.line == line for row in one.rows))
     report = next(held, reports[0])
-    return _picture(table, report, intent, missing)
+    return _picture(table, report, aim, missing)
 
 
-def _picture(table: Table, report: Report, intent: Intent, missing: tuple[str, ...]) -> Picture:
+def _picture(table: Table, report: Report, aim: Aim, missing: tuple[str, ...]) -> Picture:
     series = report.main.series
-    yours = _yours(series, intent)
-    rows = _rows(report, intent)
-    curves = _curves(report, intent, table)
+    yours = _yours(series, aim)
+    rows = _rows(report, aim)
+    curves = _curves(report, aim, table)
     sure = [one.devices for one in rows if one.in_time == "yes"]
     if curves:
         hour = curves[-1]
         sure += [
             devices
             for devices, high in zip(hour.devices, hour.high, strict=True)
-            if hour.name == "hours" and intent.deadline_h is not None and high <= intent.deadline_h
+            if hour.name == "hours" and aim.deadline_h is not None and high <= aim.deadline_h
         ]
     first = min(sure, default=None)
     if report.main.choice is None:
@@ -81,11 +81,11 @@ def _picture(table: Table, report: Report, intent: Intent, missing: tuple[str, .
         yours=yours,
         chosen=report.decision.devices,
         deadline_from=first,
-        deadline_note=deadline_words(first, intent.deadline_h),
+        deadline_note=deadline_words(first, aim.deadline_h),
         curves=curves,
         rows=rows,
         time_unit=time_words(series.quantity.unit),
-        cost_unit=cost_unit(intent, series.quantity),
+        cost_unit=cost_unit(aim, series.quantity),
         answers=tuple(answers(report)),
         missing=missing,
         notes=(
@@ -109,21 +109,21 @@ def _basis(report: Report) -> str:
     return f"{series.regime} scaling, {series.what()}; {len(choice.fits)} laws averaged{loo}"
 
 
-def _yours(series: Series, intent: Intent) -> int:
-    at_most = [size for size in series.sizes if intent.current is None or size <= intent.current]
+def _yours(series: Series, aim: Aim) -> int:
+    at_most = [size for size in series.sizes if aim.current is None or size <= aim.current]
     return (at_most or series.sizes)[-1]
 
 
-def _rows(report: Report, intent: Intent) -> tuple[SizeRow, ...]:
+def _rows(report: Report, aim: Aim) -> tuple[SizeRow, ...]:
     flagged = {flag.row.line: flag.why for flag in report.flags}
-    rows = [_measured(one, intent, flagged.get(one.row.line, "")) for one in report.rows]
-    rows += [_predicted(one, intent) for one in report.predictions]
+    rows = [_measured(one, aim, flagged.get(one.row.line, "")) for one in report.rows]
+    rows += [_predicted(one, aim) for one in report.predictions]
     rows.sort(key=lambda one: (one.devices, not one.is_measured))
     return tuple(rows[:MAX_ROWS])
 
 
-def _measured(one: Measured, intent: Intent, note: str) -> SizeRow:
-    hour = hours(one.series, intent, one.row.devices, one.time)
+def _measured(one: Measured, aim: Aim, note: str) -> SizeRow:
+    hour = hours(one.series, aim, one.row.devices, one.time)
     spent, time = _exact(one.cost), None if hour is None else _exact(hour)
     return SizeRow(
         one.row.devices,
@@ -132,13 +132,13 @@ def _measured(one: Measured, intent: Intent, note: str) -> SizeRow:
         efficiency=None if one.efficiency is None else _exact(one.efficiency),
         cost=spent,
         hours=time,
-        in_time=meets(time, intent.deadline_h),
-        in_budget=meets(spent, intent.budget),
+        in_time=meets(time, aim.deadline_h),
+        in_budget=meets(spent, aim.budget),
         note=note,
     )
 
 
-def _predicted(one: Predicted, intent: Intent) -> SizeRow:
+def _predicted(one: Predicted, aim: Aim) -> SizeRow:
     return SizeRow(
         one.target.devices,
         is_measured=False,
@@ -146,8 +146,8 @@ def _predicted(one: Predicted, intent: Intent) -> SizeRow:
         efficiency=one.efficiency,
         cost=one.cost,
         hours=one.hours,
-        in_time=meets(one.hours, intent.deadline_h),
-        in_budget=meets(one.cost, intent.budget),
+        in_time=meets(one.hours, aim.deadline_h),
+        in_budget=meets(one.cost, aim.budget),
     )
 
 
@@ -155,7 +155,7 @@ def _exact(value: float) -> Range:
     return Range(value, value, value)
 
 
-def _curves(report: Report, intent: Intent, table: Table) -> tuple[Curve, ...]:
+def _curves(report: Report, aim: Aim, table: Table) -> tuple[Curve, ...]:
     """Efficiency, cost and, where the run's length is known, hours."""
     series, choice = report.main.series, report.main.choice
     mine = [one for one in report.predictions if _is_same(one.series, series)]
@@ -168,9 +168,9 @@ def _curves(report: Report, intent: Intent, table: Table) -> tuple[Curve, ...]:
     times = [one.times(1 / series.factor(size)) for one, size in zip(work, sizes, strict=True)]
     best = baseline(series)
     shares = [Range(best / one.expected, best / one.high, best / one.low) for one in work]
-    costs = [one.times(cost(series, intent, size, 1.0)) for one, size in zip(times, sizes, strict=True)]
+    costs = [one.times(cost(series, aim, size, 1.0)) for one, size in zip(times, sizes, strict=True)]
     measured = [one for one in report.rows if _is_same(one.series, series)]
-    unit = cost_unit(intent, table.quantity)
+    unit = cost_unit(aim, table.quantity)
     found = [
         _curve(
             ("efficiency", ""),
@@ -180,7 +180,7 @@ def _curves(report: Report, intent: Intent, table: Table) -> tuple[Curve, ...]:
                 *(Point(one.row.devices, one.efficiency or 1.0, is_measured=True) for one in measured),
                 *(Point(one.target.devices, one.efficiency.expected, is_measured=False) for one in mine),
             ],
-            (intent.efficiency_floor, f"floor {intent.efficiency_floor:g}"),
+            (aim.efficiency_floor, f"floor {aim.efficiency_floor:g}"),
         ),
         _curve(
             ("cost", unit),
@@ -190,12 +190,12 @@ def _curves(report: Report, intent: Intent, table: Table) -> tuple[Curve, ...]:
                 *(Point(one.row.devices, one.cost, is_measured=True) for one in measured),
                 *(Point(one.target.devices, one.cost.expected, is_measured=False) for one in mine),
             ],
-            (intent.budget, "" if intent.budget is None else f"budget {intent.budget:,g}"),
+            (aim.budget, "" if aim.budget is None else f"budget {aim.budget:,g}"),
         ),
     ]
-    if run_length_known(intent, table.quantity):
-        whole = [hours(series, intent, size, 1.0) or 0.0 for size in sizes]
-        lasts = [(one.row.devices, hours(series, intent, one.row.devices, one.time)) for one in measured]
+    if run_length_known(aim, table.quantity):
+        whole = [hours(series, aim, size, 1.0) or 0.0 for size in sizes]
+        lasts = [(one.row.devices, hours(series, aim, one.row.devices, one.time)) for one in measured]
         found.append(
             _curve(
                 ("hours", "h per run"),
@@ -209,7 +209,7 @@ def _curves(report: Report, intent: Intent, table: Table) -> tuple[Curve, ...]:
                         if one.hours
                     ),
                 ],
-                (intent.deadline_h, "" if intent.deadline_h is None else f"deadline {intent.deadline_h:g} h"),
+                (aim.deadline_h, "" if aim.deadline_h is None else f"deadline {aim.deadline_h:g} h"),
             )
         )
     return tuple(found)

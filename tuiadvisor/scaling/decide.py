@@ -1,6 +1,6 @@
 """Rescale, stop or keep: what the sizes, their cost and the user's objective say.
 
-In: candidates (measured and predicted sizes) and the Intent.  Out: a Decision with its reason.
+In: candidates (measured and predicted sizes) and the Aim.  Out: a SizeDecision with its reason.
 A predicted size counts with the slow end of its interval. A dearer device-hour never leads to more devices: all
 costs rise alike, and every rule prefers, of what is allowed, less cost.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.scaling.cost import Intent, Objective
+    from tuiadvisor.scaling.cost import Aim, Objective
 
 NEAR_FLOOR: Final = 0.95  # of the floor: a prediction as near as that says neither yes nor no
 SAME: Final = 1.02  # times or costs closer than the noise floor are the same
@@ -37,8 +37,8 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What to do, at how many devices, and why."""
+class SizeDecision:
+    """What the sizes alone say: what to do, at how many devices, and why."""
 
     decision: Literal["rescale", "stop", "keep"]
     devices: int | None
@@ -56,39 +56,39 @@ def time_words(unit: str) -> str:
 
 
 def decide(
-    candidates: Sequence[Candidate], intent: Intent, unit: str, refused: str | None, doubt: str | None = None
-) -> Decision:
+    candidates: Sequence[Candidate], aim: Aim, unit: str, refused: str | None, doubt: str | None = None
+) -> SizeDecision:
     """The decision for one series. At least one candidate is measured.
 
     refused: why sizes beyond the measured ones are unknown, if they are.
     doubt: what makes the rows ambiguous; nothing is decided on them then.
     """
     measured = sorted((one for one in candidates if not one.is_predicted), key=lambda one: one.devices)
-    current = _current(measured, intent)
+    current = _current(measured, aim)
     if doubt:
-        return Decision("keep", current.devices, f"nothing is decided on these rows: {doubt}")
+        return SizeDecision("keep", current.devices, f"nothing is decided on these rows: {doubt}")
     if len(measured) < 2:
-        return Decision(
+        return SizeDecision(
             "keep", current.devices, refused or "one size can't show how a job scales: measure a second one"
         )
-    allowed = [one for one in candidates if _is_within_limits(one, intent)]
-    best = _best(allowed, current, intent) if allowed else None
+    allowed = [one for one in candidates if _is_within_limits(one, aim)]
+    best = _best(allowed, current, aim) if allowed else None
     if best is None:
-        return _nothing_allowed(candidates, current, intent)
-    reason = _reason(best, candidates, intent, unit)
+        return _nothing_allowed(candidates, current, aim)
+    reason = _reason(best, candidates, aim, unit)
     if best.devices == current.devices:
-        return _stay(current, candidates, intent, reason, refused)
+        return _stay(current, candidates, aim, reason, refused)
     wasted = _wasted_step(measured, best, current)
     if wasted:
-        return Decision("stop", best.devices, f"{wasted}; {reason}")
-    return Decision("rescale", best.devices, reason)
+        return SizeDecision("stop", best.devices, f"{wasted}; {reason}")
+    return SizeDecision("rescale", best.devices, reason)
 
 
-def effective_objective(intent: Intent) -> Objective:
+def effective_objective(aim: Aim) -> Objective:
     """What a deadline alone means is cheapest in time; otherwise time, when nothing was said."""
-    if intent.objective is not None:
-        return intent.objective
-    return "cost" if intent.deadline_h is not None and intent.budget is None else "time"
+    if aim.objective is not None:
+        return aim.objective
+    return "cost" if aim.deadline_h is not None and aim.budget is None else "time"
 
 
 def fastest_within(candidates: Sequence[Candidate], budget: float) -> Candidate | None:
@@ -123,15 +123,15 @@ def _cheapest(candidates: list[Candidate]) -> Candidate | None:
     )
 
 
-def _best(allowed: list[Candidate], current: Candidate, intent: Intent) -> Candidate | None:
-    if intent.price_of_time is not None:
-        worth = intent.price_of_time
+def _best(allowed: list[Candidate], current: Candidate, aim: Aim) -> Candidate | None:
+    if aim.price_of_time is not None:
+        worth = aim.price_of_time
         return min(
             allowed, key=lambda one: (one.cautious_cost + worth * (one.cautious_hours or 0.0), one.devices)
         )
-    objective = effective_objective(intent)
+    objective = effective_objective(aim)
     if objective == "efficiency":
-        good = [one for one in allowed if one.efficiency >= intent.efficiency_floor]
+        good = [one for one in allowed if one.efficiency >= aim.efficiency_floor]
         return (
             max(good, key=lambda one: one.devices)
             if good
@@ -139,27 +139,25 @@ def _best(allowed: list[Candidate], current: Candidate, intent: Intent) -> Candi
         )
     if objective == "cost":
         return _cheapest(allowed)
-    reachable = [one for one in allowed if _is_worth_growing(one, current, intent)] or allowed
+    reachable = [one for one in allowed if _is_worth_growing(one, current, aim)] or allowed
     return _fastest(reachable)
 
 
-def _is_worth_growing(one: Candidate, current: Candidate, intent: Intent) -> bool:
+def _is_worth_growing(one: Candidate, current: Candidate, aim: Aim) -> bool:
     """Beyond today's size: a budget says how far money may go, otherwise efficiency must stay acceptable."""
-    if one.devices <= current.devices or intent.budget is not None:
+    if one.devices <= current.devices or aim.budget is not None:
         return True
-    return one.efficiency >= intent.efficiency_floor
+    return one.efficiency >= aim.efficiency_floor
 
 
-def _is_within_limits(one: Candidate, intent: Intent) -> bool:
-    if intent.deadline_h is not None and (
-        one.cautious_hours is None or one.cautious_hours > intent.deadline_h
-    ):
+def _is_within_limits(one: Candidate, aim: Aim) -> bool:
+    if aim.deadline_h is not None and (one.cautious_hours is None or one.cautious_hours > aim.deadline_h):
         return False
-    return intent.budget is None or one.cautious_cost <= intent.budget
+    return aim.budget is None or one.cautious_cost <= aim.budget
 
 
-def _current(measured: list[Candidate], intent: Intent) -> Candidate:
-    at_most = [one for one in measured if intent.current is None or one.devices <= intent.current]
+def _current(measured: list[Candidate], aim: Aim) -> Candidate:
+    at_most = [one for one in measured if aim.current is None or one.devices <= aim.current]
     return (at_most or measured)[-1]
 
 
@@ -173,39 +171,39 @@ def _duration(one: Candidate) -> float:
 
 
 def _stay(
-    current: Candidate, candidates: Sequence[Candidate], intent: Intent, reason: str, refused: str | None
-) -> Decision:
+    current: Candidate, candidates: Sequence[Candidate], aim: Aim, reason: str, refused: str | None
+) -> SizeDecision:
     larger = sorted((one for one in candidates if one.devices > current.devices), key=lambda one: one.devices)
     if not larger:
         unknown = refused or "no larger size was measured or predicted"
-        return Decision("keep", current.devices, f"{reason}; beyond it: {unknown}")
+        return SizeDecision("keep", current.devices, f"{reason}; beyond it: {unknown}")
     following = larger[0]
     gain = _expected_duration(current) / _expected_duration(following) - 1
     worst = _duration(current) / _duration(following) - 1
     unsure = f" (at worst {_changes(worst).removeprefix('makes the run ')})" if following.is_predicted else ""
     step = (
         f"going to {sized(following.devices)} {_changes(gain)}{unsure} "
-        f"at {following.cost / current.cost:.2f} times the cost and efficiency {_beside_floor(following, intent)}"
+        f"at {following.cost / current.cost:.2f} times the cost and efficiency {_beside_floor(following, aim)}"
     )
-    if following.efficiency < intent.efficiency_floor:
-        step += f", below the floor of {intent.efficiency_floor:g}"
-    stopped_by_limits = not _is_within_limits(following, intent)
-    if stopped_by_limits or effective_objective(intent) == "cost":
-        return Decision("keep", current.devices, f"{reason}; {step}")
-    if current.efficiency < intent.efficiency_floor:
+    if following.efficiency < aim.efficiency_floor:
+        step += f", below the floor of {aim.efficiency_floor:g}"
+    stopped_by_limits = not _is_within_limits(following, aim)
+    if stopped_by_limits or effective_objective(aim) == "cost":
+        return SizeDecision("keep", current.devices, f"{reason}; {step}")
+    if current.efficiency < aim.efficiency_floor:
         step += (
             f"; {sized(current.devices)} themselves are at {current.efficiency:.2f}, "
-            f"below the floor of {intent.efficiency_floor:g}"
+            f"below the floor of {aim.efficiency_floor:g}"
         )
     best = following.best_efficiency
-    floor = intent.efficiency_floor
+    floor = aim.efficiency_floor
     if best is not None and NEAR_FLOOR * floor <= following.efficiency < floor <= best:
         open_end = "its interval reaches the floor: measure it"
-        return Decision("keep", current.devices, f"{step}; {open_end}; {reason}")
+        return SizeDecision("keep", current.devices, f"{step}; {open_end}; {reason}")
     if following.is_predicted and gain >= SAME - 1 and following.efficiency >= floor:
         unsure_end = "its interval is too wide to say whether that pays: measure it"
-        return Decision("keep", current.devices, f"{step}; {unsure_end}; {reason}")
-    return Decision("stop", current.devices, f"{step}; {reason}")
+        return SizeDecision("keep", current.devices, f"{step}; {unsure_end}; {reason}")
+    return SizeDecision("stop", current.devices, f"{step}; {reason}")
 
 
 def _wasted_step(measured: list[Candidate], best: Candidate, current: Candidate) -> str | None:
@@ -219,10 +217,10 @@ def _wasted_step(measured: list[Candidate], best: Candidate, current: Candidate)
     return None
 
 
-def _beside_floor(one: Candidate, intent: Intent) -> str:
+def _beside_floor(one: Candidate, aim: Aim) -> str:
     """Two digits, three where two would not tell on which side of the floor it is."""
     shown = f"{one.efficiency:.2f}"
-    return f"{one.efficiency:.3f}" if float(shown) == intent.efficiency_floor else shown
+    return f"{one.efficiency:.3f}" if float(shown) == aim.efficiency_floor else shown
 
 
 def _changes(gain: float) -> str:
@@ -236,42 +234,42 @@ def _changes(gain: float) -> str:
     )
 
 
-def _reason(best: Candidate, candidates: Sequence[Candidate], intent: Intent, unit: str) -> str:
+def _reason(best: Candidate, candidates: Sequence[Candidate], aim: Aim, unit: str) -> str:
     low = f", at worst {best.cautious_time:.4g}" if best.is_predicted else ""
     source = "predicted" if best.is_predicted else "measured"
     at = f"{sized(best.devices)} ({source} {best.time:.4g} {time_words(unit)}{low}, efficiency {best.efficiency:.2f})"
-    limits = _limits(intent)
-    if intent.price_of_time is not None:
-        return f"{at}: least cost plus time at {intent.price_of_time:g} an hour{limits}"
-    if intent.objective == "efficiency":
-        if best.efficiency < intent.efficiency_floor:
-            return f"{at}: no size keeps efficiency {intent.efficiency_floor:g}{limits}, this one is nearest"
-        return f"{at}: the most devices that keep efficiency {intent.efficiency_floor:g}{limits}"
-    if effective_objective(intent) == "cost":
+    limits = _limits(aim)
+    if aim.price_of_time is not None:
+        return f"{at}: least cost plus time at {aim.price_of_time:g} an hour{limits}"
+    if aim.objective == "efficiency":
+        if best.efficiency < aim.efficiency_floor:
+            return f"{at}: no size keeps efficiency {aim.efficiency_floor:g}{limits}, this one is nearest"
+        return f"{at}: the most devices that keep efficiency {aim.efficiency_floor:g}{limits}"
+    if effective_objective(aim) == "cost":
         return f"{at}: the cheapest{limits or '; no deadline was given, so time does not count'}"
-    if intent.budget is None and any(one.devices > best.devices for one in candidates):
-        said = "" if intent.objective else "; no objective was stated, so time decides"
-        floor = f"larger ones gain nothing or fall below the floor of {intent.efficiency_floor:g}"
+    if aim.budget is None and any(one.devices > best.devices for one in candidates):
+        said = "" if aim.objective else "; no objective was stated, so time decides"
+        floor = f"larger ones gain nothing or fall below the floor of {aim.efficiency_floor:g}"
         return f"{at}: the fastest{limits}, {floor}{said}"
     return f"{at}: the fastest{limits or ' of these sizes'}"
 
 
-def _limits(intent: Intent) -> str:
-    parts = [f"within the budget of {intent.budget:g}"] if intent.budget is not None else []
-    parts += [f"by the deadline of {intent.deadline_h:g} h"] if intent.deadline_h is not None else []
+def _limits(aim: Aim) -> str:
+    parts = [f"within the budget of {aim.budget:g}"] if aim.budget is not None else []
+    parts += [f"by the deadline of {aim.deadline_h:g} h"] if aim.deadline_h is not None else []
     return " " + " and ".join(parts) if parts else ""
 
 
-def _nothing_allowed(candidates: Sequence[Candidate], current: Candidate, intent: Intent) -> Decision:
+def _nothing_allowed(candidates: Sequence[Candidate], current: Candidate, aim: Aim) -> SizeDecision:
     fastest = min(
         candidates, key=lambda one: one.cautious_hours if one.cautious_hours is not None else one.time
     )
     cheapest = min(candidates, key=lambda one: one.cautious_cost)
     parts = []
-    if intent.deadline_h is not None and fastest.cautious_hours is not None:
+    if aim.deadline_h is not None and fastest.cautious_hours is not None:
         parts.append(f"the fastest, {sized(fastest.devices)}, needs {fastest.cautious_hours:.4g} h")
-    if intent.budget is not None:
+    if aim.budget is not None:
         parts.append(f"the cheapest, {sized(cheapest.devices)}, costs {cheapest.cautious_cost:.4g}")
-    return Decision(
-        "stop", current.devices, f"no measured or predicted size fits{_limits(intent)}: {' and '.join(parts)}"
+    return SizeDecision(
+        "stop", current.devices, f"no measured or predicted size fits{_limits(aim)}: {' and '.join(parts)}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tuiadvisor.scaling.cost import Intent, cost_unit
+from tuiadvisor.scaling.cost import Aim, cost_unit
 from tuiadvisor.scaling.predict import Range
 from tuiadvisor.scaling.text import lost_cost
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.table import Table
 
 
-def document(table: Table, reports: Sequence[Report], intent: Intent) -> dict[str, Any]:
+def document(table: Table, reports: Sequence[Report], aim: Aim) -> dict[str, Any]:
     """The main report at the top level; where labels make several, all of them under "series" too."""
     head = {
         "schema": 1,
         "table": {
             "column": table.quantity.column,
             "time_unit": table.quantity.unit,
-            "cost_unit": cost_unit(intent, table.quantity),
+            "cost_unit": cost_unit(aim, table.quantity),
             "interval": 0.9,
             "notes": list(table.notes),
         },
     }
-    several = {"series": [_report(report, intent) for report in reports]} if len(reports) > 1 else {}
-    return {**head, **_report(reports[0], intent), **several}
+    several = {"series": [_report(report, aim) for report in reports]} if len(reports) > 1 else {}
+    return {**head, **_report(reports[0], aim), **several}
 
 
-def _report(report: Report, intent: Intent) -> dict[str, Any]:
+def _report(report: Report, aim: Aim) -> dict[str, Any]:
     return {
         "label": report.label,
         "fit": _fit(report),
@@ -48,7 +48,7 @@ def _report(report: Report, intent: Intent) -> dict[str, Any]:
         "answers": {
             "fastest_within_budget": report.fastest_within_budget,
             "cheapest_by_deadline": report.cheapest_by_deadline,
-            "efficiency_floor": intent.efficiency_floor,
+            "efficiency_floor": aim.efficiency_floor,
             "most_devices_above_floor": report.frontier.efficiency_floor if report.frontier else None,
             "most_devices_worth_their_price": report.frontier.price_of_time if report.frontier else None,
             "fastest_devices": report.frontier.fastest if report.frontier else None,

@@ -1,6 +1,6 @@
 """How far it pays to go: the sizes at which a fitted curve crosses the user's limits.
 
-In: a series, its laws, the Intent.  Out: the last size within the efficiency floor, the last one whose next hour
+In: a series, its laws, the Aim.  Out: the last size within the efficiency floor, the last one whose next hour
 saved is worth its price, and the size beyond which the run gets slower. None: not crossed up to REACH x the largest
 measured size, where the laws say nothing anybody should act on.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.scaling.cost import Intent, cost, hours
+from tuiadvisor.scaling.cost import Aim, cost, hours
 from tuiadvisor.scaling.efficiency import baseline
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Frontier:
     fastest: int | None
 
 
-def frontier(series: Series, choice: Choice, intent: Intent) -> Frontier:
+def frontier(series: Series, choice: Choice, aim: Aim) -> Frontier:
     """The three crossings of the fitted curve, from the smallest measured size up."""
     ends = series.sizes[0], series.sizes[-1] * REACH
     sizes = np.unique(np.round(np.geomspace(*ends, POINTS)))
@@ -43,23 +43,23 @@ def frontier(series: Series, choice: Choice, intent: Intent) -> Frontier:
     times = [float(work) / series.factor(size) for work, size in zip(device_time, devices, strict=True)]
     pace = device_time / sizes  # time of the same work
     return Frontier(
-        efficiency_floor=_last(devices, [bool(value >= intent.efficiency_floor) for value in share]),
-        price_of_time=_worth(series, intent, devices, times),
+        efficiency_floor=_last(devices, [bool(value >= aim.efficiency_floor) for value in share]),
+        price_of_time=_worth(series, aim, devices, times),
         fastest=_last(
             devices, [True, *(bool(later < earlier) for earlier, later in itertools.pairwise(pace))]
         ),
     )
 
 
-def _worth(series: Series, intent: Intent, devices: list[int], times: list[float]) -> int | None:
-    if intent.price_of_time is None:
+def _worth(series: Series, aim: Aim, devices: list[int], times: list[float]) -> int | None:
+    if aim.price_of_time is None:
         return None
     totals = []
     for size, time in zip(devices, times, strict=True):
-        hour = hours(series, intent, size, time)
+        hour = hours(series, aim, size, time)
         if hour is None:
             return None
-        totals.append(cost(series, intent, size, time) + intent.price_of_time * hour)
+        totals.append(cost(series, aim, size, time) + aim.price_of_time * hour)
     return _last(devices, [True, *(later < earlier for earlier, later in itertools.pairwise(totals))])
 
 

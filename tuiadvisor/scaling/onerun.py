@@ -24,7 +24,7 @@ from statistics import NormalDist
 from typing import Final, Literal
 
 from tuiadvisor.scaling.choose import NOISE_FLOOR
-from tuiadvisor.scaling.decide import Decision, sized
+from tuiadvisor.scaling.decide import SizeDecision, sized
 from tuiadvisor.scaling.predict import Range
 
 REACH: Final = 16  # times the measured size: beyond it nobody should act on one run
@@ -74,7 +74,7 @@ class OneRun:
     sizes: tuple[Sized, ...]
     refused: tuple[tuple[int, str], ...]  # devices, why
     assumed: tuple[str, ...]
-    decision: Decision
+    decision: SizeDecision
 
 
 def one_run(parts: Parts, targets: tuple[int, ...], floor: float = FLOOR) -> OneRun:
@@ -214,16 +214,18 @@ def _assumed(parts: Parts) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _decide(parts: Parts, sizes: tuple[Sized, ...], refused: list[tuple[int, str]], floor: float) -> Decision:
+def _decide(
+    parts: Parts, sizes: tuple[Sized, ...], refused: list[tuple[int, str]], floor: float
+) -> SizeDecision:
     larger = [one for one in sizes if one.devices > parts.devices]
     if not larger:
         why = max(refused)[1] if refused else "no larger size was asked for"
-        return Decision("keep", parts.devices, f"one run cannot show what more devices bring: {why}")
+        return SizeDecision("keep", parts.devices, f"one run cannot show what more devices bring: {why}")
     nearest = min(one.devices for one in larger)
     first = [one for one in larger if one.devices == nearest]
     if all(one.efficiency.high < floor for one in first):
         told = " and ".join(f"{one.efficiency.high:.2f} ({one.mode} scaling)" for one in first)
-        return Decision(
+        return SizeDecision(
             "stop",
             parts.devices,
             f"at {sized(nearest)} efficiency is at best {told}, below {floor:g}: more work per all-reduce or less to "
@@ -233,7 +235,7 @@ def _decide(parts: Parts, sizes: tuple[Sized, ...], refused: list[tuple[int, str
         f"{one.throughput.low:.2f} to {one.throughput.high:.2f} x the throughput in {one.mode} scaling"
         for one in first
     )
-    return Decision(
+    return SizeDecision(
         "keep",
         parts.devices,
         f"one run only bounds what {sized(nearest)} bring: {told}; record that size and give both recordings",

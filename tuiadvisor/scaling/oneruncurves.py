@@ -1,6 +1,6 @@
 """What one run says about other sizes, as the picture its screen shows: bounds instead of intervals.
 
-In: Parts of one run, Intent, sizes to ask for, weak or strong.  Out: Picture. The present size is exact; cost and
+In: Parts of one run, Aim, sizes to ask for, weak or strong.  Out: Picture. The present size is exact; cost and
 hours of another follow from its efficiency, because cost is device-time and efficiency compares device-times of the
 same work.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.scaling.columns import Quantity
-from tuiadvisor.scaling.cost import Intent, cost_unit
+from tuiadvisor.scaling.cost import Aim, cost_unit
 from tuiadvisor.scaling.decide import sized
 from tuiadvisor.scaling.onerun import REACH, Mode, Parts, one_run, sized_at, why_not
 from tuiadvisor.scaling.picture import Curve, Picture, Point, SizeRow, deadline_words, meets
@@ -32,21 +32,19 @@ MODES: Final[dict[Mode, str]] = {
 }
 
 
-def one_run_picture(
-    name: str, parts: Parts, intent: Intent, candidates: Sequence[int], mode: Mode
-) -> Picture:
+def one_run_picture(name: str, parts: Parts, aim: Aim, candidates: Sequence[int], mode: Mode) -> Picture:
     """Bounds at the sizes this run can speak for; what it refuses is said with the reason."""
-    found = one_run(parts, tuple(candidates), intent.efficiency_floor)
+    found = one_run(parts, tuple(candidates), aim.efficiency_floor)
     sizes = [one for one in found.sizes if one.mode == mode and one.devices != parts.devices]
     here = sized_at(parts, parts.devices, mode) if parts.devices > 1 else None
-    whole = intent.remaining_steps
+    whole = aim.remaining_steps
     hours_now = parts.step_s * (whole or 1.0) / 3600
-    spent_now = parts.devices * hours_now * (intent.price_per_device_hour or 1.0)
-    limits = intent if whole is not None else Intent()
+    spent_now = parts.devices * hours_now * (aim.price_per_device_hour or 1.0)
+    limits = aim if whole is not None else Aim()
     rows = [
         _row(one, parts, spent_now, hours_now if whole else None, limits) for one in [here, *sizes] if one
     ]
-    unit = cost_unit(intent, STEP)
+    unit = cost_unit(aim, STEP)
     curves = _curves(parts, rows, mode, (spent_now, hours_now if whole else None, unit), limits)
     sure = [one.devices for one in rows if one.in_time == "yes"]
     for curve in curves:
@@ -72,7 +70,7 @@ def one_run_picture(
         rows=tuple(sorted(rows, key=lambda one: one.devices)),
         time_unit="s",
         cost_unit=unit,
-        missing=_missing(intent),
+        missing=_missing(aim),
         notes=(
             *(f"not bounded: {sized(devices)}: {why}" for devices, why in found.refused),
             *(f"assumed: {text}" for text in found.assumed),
@@ -80,9 +78,9 @@ def one_run_picture(
     )
 
 
-def _missing(intent: Intent) -> tuple[str, ...]:
+def _missing(aim: Aim) -> tuple[str, ...]:
     second = "a statistical prediction needs a second size: record one beside this one, or tuiadvisor scale --table CSV"
-    if intent.remaining_steps is None:
+    if aim.remaining_steps is None:
         return (
             "cost and hours of the whole run, deadline and budget need its length: state steps left",
             second,
@@ -90,7 +88,7 @@ def _missing(intent: Intent) -> tuple[str, ...]:
     return (second,)
 
 
-def _row(one: Sized, parts: Parts, spent_now: float, hours_now: float | None, limits: Intent) -> SizeRow:
+def _row(one: Sized, parts: Parts, spent_now: float, hours_now: float | None, limits: Aim) -> SizeRow:
     is_measured = one.devices == parts.devices
     cost = _inverse(one.efficiency, spent_now)
     time = None if hours_now is None else _inverse(one.throughput, hours_now)
@@ -111,7 +109,7 @@ def _inverse(share: Range, whole: float) -> Range:
 
 
 def _curves(
-    parts: Parts, rows: list[SizeRow], mode: Mode, now: tuple[float, float | None, str], limits: Intent
+    parts: Parts, rows: list[SizeRow], mode: Mode, now: tuple[float, float | None, str], limits: Aim
 ) -> tuple[Curve, ...]:
     """now: cost and hours at the present size, and what the cost is of."""
     spent_now, hours_now, unit = now

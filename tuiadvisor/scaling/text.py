@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.scaling.batch import batch_words
 from tuiadvisor.scaling.classic import classic_words
-from tuiadvisor.scaling.cost import Intent, cost_unit
+from tuiadvisor.scaling.cost import Aim, cost_unit
 from tuiadvisor.scaling.decide import sized, time_words
 
 if TYPE_CHECKING:
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 BAR: Final = 24  # columns of a full-efficiency bar; the widest line stays below 100
 
 
-def text(table: Table, reports: Sequence[Report], intent: Intent) -> str:
+def text(table: Table, reports: Sequence[Report], aim: Aim) -> str:
     """All reports, a paragraph each."""
     unit = time_words(table.quantity.unit)
-    head = (
-        f"{table.name}: {table.quantity.column}, time in {unit}, cost in {cost_unit(intent, table.quantity)}"
-    )
+    head = f"{table.name}: {table.quantity.column}, time in {unit}, cost in {cost_unit(aim, table.quantity)}"
     return "\n\n".join([head, *(_report(report) for report in reports), *table.notes]) + "\n"
 
 

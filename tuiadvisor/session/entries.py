@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.oneruncurves import MODES
 from tuiadvisor.scaling.picture import Entry
 from tuiadvisor.scaling.table import MAX_DEVICES
@@ -18,7 +18,7 @@ from tuiadvisor.session.intent import checked, preset, price_of_device_hour, sta
 if TYPE_CHECKING:
     from tuiadvisor.scaling.columns import Quantity
     from tuiadvisor.scaling.onerun import Mode
-    from tuiadvisor.session.intent import Intent as Project
+    from tuiadvisor.session.intent import Intent
 
 MAX_CANDIDATES: Final = 8
 MOVES: Final = 1.1  # left and right change a number by a tenth
@@ -30,16 +30,16 @@ THOUSANDS: Final = {"k": 1e3, "M": 1e6, "G": 1e9}
 class Stated:
     """What was stated. None and (): nothing."""
 
-    intent: Intent
+    aim: Aim
     candidates: tuple[int, ...] = ()
     mode: Mode = "weak"  # one run alone: what becomes of the batch
-    project: Project | None = None  # the file all this is from
+    project: Intent | None = None  # the file all this is from
 
 
-def stated_in(project: Project, efficiency_floor: float) -> Stated:
+def stated_in(project: Intent, efficiency_floor: float) -> Stated:
     """What the project's file says of it."""
     return Stated(
-        Intent(
+        Aim(
             objective=preset(project).objective,
             price_per_device_hour=price_of_device_hour(project),
             deadline_h=project.deadline_h,
@@ -55,21 +55,19 @@ def stated_in(project: Project, efficiency_floor: float) -> Stated:
 
 def entries(stated: Stated, quantity: Quantity, *, is_one_run: bool) -> tuple[Entry, ...]:
     """The rows of the screen, in their order."""
-    intent = stated.intent
+    aim = stated.aim
     work = "samples" if quantity.kind == "throughput" else "steps"
-    left = intent.remaining_samples if work == "samples" else intent.remaining_steps
+    left = aim.remaining_samples if work == "samples" else aim.remaining_steps
     found = [
         Entry(
             "price",
             "price of a device-hour",
-            _text(intent.price_per_device_hour),
+            _text(aim.price_per_device_hour),
             "a number in your currency",
             "cost in device-hours",
         ),
-        Entry("deadline", "deadline", _hours(intent.deadline_h), "from now: 12h, 3d", "none"),
-        Entry(
-            "budget", "budget", _text(intent.budget), "for the rest of the run, in the same currency", "none"
-        ),
+        Entry("deadline", "deadline", _hours(aim.deadline_h), "from now: 12h, 3d", "none"),
+        Entry("budget", "budget", _text(aim.budget), "for the rest of the run, in the same currency", "none"),
     ]
     if quantity.kind != "total":
         found.append(
@@ -91,14 +89,14 @@ def entries(stated: Stated, quantity: Quantity, *, is_one_run: bool) -> tuple[En
         Entry(
             "current",
             "devices now",
-            "" if intent.current is None else str(intent.current),
+            "" if aim.current is None else str(aim.current),
             "how many you use",
             "the largest measured",
         ),
         Entry(
             "objective",
             "decided by",
-            intent.objective or "",
+            aim.objective or "",
             "time, efficiency or cost",
             "time, or the limits",
         ),
@@ -108,7 +106,7 @@ def entries(stated: Stated, quantity: Quantity, *, is_one_run: bool) -> tuple[En
 def with_text(stated: Stated, quantity: Quantity, name: str, typed: str) -> Stated:
     """With one thing stated; an empty text takes it back."""
     text = typed.strip()
-    intent = stated.intent
+    aim = stated.aim
     if name == "candidates":
         return replace(stated, candidates=_sizes(text))
     if name == "mode":
@@ -121,9 +119,9 @@ def with_text(stated: Stated, quantity: Quantity, name: str, typed: str) -> Stat
     if name == "left":
         field = "remaining_samples" if quantity.kind == "throughput" else "remaining_steps"
         value = _number(text, field) if text else None
-        return replace(stated, intent=replace(intent, **{field: value}))  # type: ignore[arg-type]
+        return replace(stated, aim=replace(aim, **{field: value}))  # type: ignore[arg-type]
     if name == "current":
-        return replace(stated, intent=replace(intent, current=_sizes(text)[0] if text else None))
+        return replace(stated, aim=replace(aim, current=_sizes(text)[0] if text else None))
     fields = {
         "price": "price_per_device_hour",
         "deadline": "deadline_h",
@@ -132,14 +130,14 @@ def with_text(stated: Stated, quantity: Quantity, name: str, typed: str) -> Stat
     }
     field = fields[name]
     found = checked(field, _plain(text) if name in {"price", "budget"} else text) if text else None
-    return replace(stated, intent=replace(intent, **{field: found}))  # type: ignore[arg-type]
+    return replace(stated, aim=replace(aim, **{field: found}))  # type: ignore[arg-type]
 
 
 def nudged(stated: Stated, quantity: Quantity, name: str, by: int, sizes: tuple[int, ...]) -> Stated:
     """A tenth more or less; the next of a choice; twice or half the largest candidate. sizes: measured ones."""
-    intent = stated.intent
+    aim = stated.aim
     if name == "objective":
-        place = OBJECTIVES.index(intent.objective or "")
+        place = OBJECTIVES.index(aim.objective or "")
         return with_text(stated, quantity, name, OBJECTIVES[(place + by) % len(OBJECTIVES)])
     if name == "mode":
         return replace(stated, mode="strong" if stated.mode == "weak" else "weak")
@@ -147,16 +145,16 @@ def nudged(stated: Stated, quantity: Quantity, name: str, by: int, sizes: tuple[
         return replace(stated, candidates=_further(stated.candidates, by, sizes))
     if name == "current":
         known = sorted(set(sizes))
-        here = intent.current if intent.current in known else known[-1] if known else None
+        here = aim.current if aim.current in known else known[-1] if known else None
         if here is None:
             return stated
         place = min(max(known.index(here) + by, 0), len(known) - 1)
-        return replace(stated, intent=replace(intent, current=known[place]))
+        return replace(stated, aim=replace(aim, current=known[place]))
     values = {
-        "price": intent.price_per_device_hour,
-        "deadline": intent.deadline_h,
-        "budget": intent.budget,
-        "left": intent.remaining_samples if quantity.kind == "throughput" else intent.remaining_steps,
+        "price": aim.price_per_device_hour,
+        "deadline": aim.deadline_h,
+        "budget": aim.budget,
+        "left": aim.remaining_samples if quantity.kind == "throughput" else aim.remaining_steps,
     }
     value = values[name]
     if value is None:

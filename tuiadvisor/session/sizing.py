@@ -78,7 +78,7 @@ def picture_of(known: Known, stated: Stated, machine: Machine) -> Picture:
     except TuiadvisorError as error:
         return _nothing(stated, STEP, (*why, str(error)), known.notes)
     name = printable(current.name, 40)
-    found = one_run_picture(name, parts, stated.intent, stated.candidates, stated.mode)
+    found = one_run_picture(name, parts, stated.aim, stated.candidates, stated.mode)
     found = replace(found, notes=(*known.notes, *found.notes))
     return found.with_entries(entries(stated, STEP, is_one_run=True), why)
 
@@ -88,11 +88,11 @@ def with_overhead(stated: Stated, current: Recorded | None) -> Stated:
     if stated.project is None or current is None:
         return stated
     run = facts(current.name, current.view, current.gradient_bytes)
-    steps = stated.intent.remaining_steps
-    if steps is None and stated.intent.remaining_samples is not None and run.samples_per_step:
-        steps = stated.intent.remaining_samples / run.samples_per_step
+    steps = stated.aim.remaining_steps
+    if steps is None and stated.aim.remaining_samples is not None and run.samples_per_step:
+        steps = stated.aim.remaining_samples / run.samples_per_step
     overhead = pace(run, stated.project, {}, checkpoint_length(run)).overhead(run.step_s, steps)
-    return replace(stated, intent=replace(stated.intent, overhead=overhead))
+    return replace(stated, aim=replace(stated.aim, overhead=overhead))
 
 
 def of_each_size(current: Recorded | None, others: Sequence[Recorded]) -> list[Recorded]:
@@ -141,7 +141,7 @@ def _named(runs: Sequence[Recorded]) -> str:
 def _fitted(table: Table, stated: Stated, line: int | None, notes: tuple[str, ...]) -> Picture:
     rows = entries(stated, table.quantity, is_one_run=False)
     try:
-        found = curves.picture(table, stated.intent, stated.candidates, line)
+        found = curves.picture(table, stated.aim, stated.candidates, line)
     except TuiadvisorError as error:
         if table.name.endswith("recordings"):
             raise

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuiadvisor.views.run_view import Decision
+    from tuiadvisor.views.run_view import DecisionWord
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Watched:
     steps_s: float | None = (
         None  # steps a second, the pauses between them included; None: it stands, or unknown
     )
-    decision: Decision | None = None
+    decision: DecisionWord | None = None
     sentence: str = ""
 
 

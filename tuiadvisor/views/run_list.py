@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from tuiadvisor.views.run_view import Decision, RunView
+    from tuiadvisor.views.run_view import DecisionWord, RunView
 
 SPARK_VALUES: Final = 24
 TALLEST: Final = 3.0
@@ -31,7 +31,7 @@ class RunEntry:
     last_step: int | None = None
     median_s: float | None = None
     spark: tuple[float | None, ...] = ()  # seconds, oldest first
-    decision: Decision | None = None
+    decision: DecisionWord | None = None
     sentence: str = ""
     ended: str = ""
 

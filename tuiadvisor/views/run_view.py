@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from tuiadvisor.views.step_map import StepMap
 
 RUN_FINISHED: Final = "run finished"  # every rank ended in order
-Decision = Literal["tune", "rescale", "stop", "keep", "hang"]  # hang: a job that stands is none of the others
+DecisionWord = Literal[
+    "tune", "rescale", "stop", "keep", "hang"
+]  # hang: a job that stands is none of the others
 Severity = Literal["info", "warning", "critical"]
 # What a step's times rest on: the training thread's, or those of the devices that compute it.
 Clock = Literal["host", "device"]
@@ -280,7 +282,7 @@ class Speedup:
 class Verdict:
     """The one decision; `decision` is None while there is not enough evidence."""
 
-    decision: Decision | None
+    decision: DecisionWord | None
     # e.g. "Tune: rank 2 reads data 14 ms late each step; without it steps would take 21 ms (1.69x)."
     sentence: str
     finding: str | None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.serving.histogram import Bounded
-    from tuiadvisor.views.run_view import Decision, Finding, Unknown
+    from tuiadvisor.views.run_view import DecisionWord, Finding, Unknown
 
 OBJECTIVES: Final = ("ttft", "tpot", "e2e")  # latencies that may have one
 
@@ -76,7 +76,7 @@ class ServedModel:
     requests_s: float | None
     goodput: SloGoodput
     findings: tuple[Finding, ...]
-    decision: Decision | None  # of the first finding above info; keep where all objectives are met
+    decision: DecisionWord | None  # of the first finding above info; keep where all objectives are met
     sentence: str
     verify: str  # what must be seen once the finding that decides is gone; "" where none does
     unknown: tuple[Unknown, ...]

@@ -16,7 +16,7 @@ from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
 from tuiadvisor.metrics.series.what_if import Gain
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.phases import COMPUTE_AND_REST
-from tuiadvisor.views.run_view import Decision, Speedup, Verdict
+from tuiadvisor.views.run_view import DecisionWord, Speedup, Verdict
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def verdict(
     gain = _together(chosen, beside)
     following = next_constraint(chosen, judged, diagnosis, job_seconds, beside)
     return Verdict(
-        decision=cast("Decision", chosen.rule.decision),
+        decision=cast("DecisionWord", chosen.rule.decision),
         sentence=_sentence(chosen, diagnosis, gain, beside),
         finding=chosen.finding.id,
         pattern=chosen.finding.pattern,
@@ -234,7 +234,7 @@ def _remark(entry: Judged) -> bool:
 def stands_still(hang: Judged) -> Verdict:
     """While nothing moves, no step can be made faster."""
     return Verdict(
-        decision=cast("Decision", hang.rule.decision),
+        decision=cast("DecisionWord", hang.rule.decision),
         sentence=f"Stalled: {hang.headline}.",
         finding=hang.finding.id,
         pattern=hang.finding.pattern,

@@ -18,7 +18,7 @@ from tuiadvisor_rules.user import load_rules
 
 if TYPE_CHECKING:
     from tuiadvisor.importers.serving.figures import Judged
-    from tuiadvisor.views.run_view import Decision, Severity
+    from tuiadvisor.views.run_view import DecisionWord, Severity
     from tuiadvisor.views.serving import ServedModel
     from tuiadvisor_rules.evaluate import Outcome
     from tuiadvisor_rules.loader import Rule
@@ -71,11 +71,11 @@ def _finding(outcome: Outcome, values: Judged) -> Finding:
     )
 
 
-def _decided(outcomes: list[Outcome], values: Judged) -> tuple[Decision | None, str]:
+def _decided(outcomes: list[Outcome], values: Judged) -> tuple[DecisionWord | None, str]:
     """That of the most severe finding above info; keep only where the objectives stated are surely met."""
     found = next((outcome for outcome in outcomes if outcome.level != "info"), None)
     if found is not None:
-        return cast("Decision", found.rule.decision), _sentence(found.headline)
+        return cast("DecisionWord", found.rule.decision), _sentence(found.headline)
     if values["objectives_met"] == 1:
         return "keep", "All objectives stated are met and nothing stands out."
     if values["objectives_met"] == 0:
