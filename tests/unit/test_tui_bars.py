@@ -61,10 +61,49 @@ def test_an_unknown_value_is_marked_at_the_foot() -> None:
     assert ["  █", "█?█"] == [row.text for row in bars.column_chart([0.5, None, 1.0], 3, 2)]
 
 
-def test_a_chart_shows_the_newest_values_and_fills_its_width() -> None:
-    """A longer series loses its oldest values, a shorter one is widened."""
-    assert "▄█" == bars.column_chart([9.0, 0.5, 1.0], 2, 1)[0].text
+def test_a_chart_shows_all_values_and_fills_its_width() -> None:
+    """A longer series has the highest value of each column, a shorter one is widened."""
+    assert "█▄" == bars.column_chart([1.0, 0.25, 0.5, 0.25], 2, 1)[0].text
+    assert "█▄" == bars.column_chart([1.0, None, 0.5], 2, 1)[0].text
     assert "▄▄██" == bars.column_chart([0.5, 1.0], 4, 1)[0].text
+
+
+@given(
+    num=st.integers(1, 300),
+    jump=st.floats(0, 1, exclude_max=True),
+    width=st.integers(1, 200),
+    size=st.sampled_from([1, 2, 64]),
+)
+def test_a_jump_is_drawn_above_its_mark_however_long_the_run(
+    num: int, jump: float, width: int, size: int
+) -> None:
+    """The first tall column is that to which the arrow of the jump's step points."""
+    bucket = int(jump * num)
+    chart = bars.column_chart([0.25] * bucket + [1.0] * (num - bucket), width, 1)[0].text
+    assert width == len(chart)
+    assert chart.index("█") == bars.chart_column(100 + bucket * size, 100, size, num, width)
+
+
+def test_the_axis_says_the_first_step_and_round_ones() -> None:
+    """Each number begins in the column of its step."""
+    axis = bars.step_axis(42, 1, 300, 96).text
+    assert axis.startswith("╵step 42 ")
+    assert ["step", "42", "100", "150", "200", "250", "300"] == axis.replace("╵", " ").split()
+    assert axis.index("╵200") == bars.chart_column(200, 42, 1, 300, 96)
+
+
+@given(
+    first=st.integers(-20, 10**9),
+    num=st.integers(1, 240),
+    width=st.integers(1, 200),
+    size=st.integers(1, 4096),
+)
+def test_the_axis_never_leaves_its_width(first: int, num: int, width: int, size: int) -> None:
+    """However long the numbers are; they never touch."""
+    axis = bars.step_axis(first, size, num, width).text
+    assert len(axis) <= width
+    for text in axis.split("╵")[1:-1]:
+        assert text.endswith(" ")
 
 
 def test_a_mark_points_at_its_bucket() -> None:

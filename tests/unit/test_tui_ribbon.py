@@ -54,6 +54,18 @@ def test_it_marks_findings_pauses_and_the_steps_of_the_figures(width: int) -> No
     assert "step 222 rank 2 late" in drawn[2].text
 
 
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_where_events_have_no_row_each_mark_has_its_name(width: int) -> None:
+    """Beside its arrow, as far as nothing else stands there; the brackets stay."""
+    view = views.straggler()
+    plain, named = ribbon.rows(view, width)[1].text, ribbon.rows(view, width, with_events=False)[1].text
+    assert "222 rank 2 late" in named
+    assert [plain.index(each) for each in "▲[]"] == [named.index(each) for each in "▲[]"]
+    close = tuple((step, "rank 2 late") for step in range(200, 224, 4))
+    crowded = ribbon.rows(replace(view, trend=replace(view.trend, marks=close)), width, with_events=False)
+    assert crowded[1].text.count("▲") >= 2
+
+
 def test_nothing_is_drawn_before_the_first_step() -> None:
     """No step, no run to show."""
     view = views.straggler()

@@ -64,7 +64,7 @@ _ASCII = str.maketrans(
         "…": "~",
         **dict.fromkeys("“”", '"'),
         **dict.fromkeys("─╌┄", "-"),
-        **dict.fromkeys("│║▏┊", "|"),
+        **dict.fromkeys("│║▏┊╵", "|"),
         **dict.fromkeys("╭╮╰╯├┤┬┴└", "+"),
         # A curve of braille: high, in the middle or low in its cell.
         **{

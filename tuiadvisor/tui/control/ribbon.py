@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
+
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import Line, Span, clean, crop, fit, length
+from tuiadvisor.text.line import Line, Span, clean, crop, fit, length, to_ascii
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.views.event import PAUSE_KINDS
 
@@ -45,7 +47,8 @@ def rows(
     # Where ranks were met in different steps the first one may stand before the count of all.
     first: Span = (fit(f" {max(trend.first_step, 0):,}", HEAD), "dim")
     last: Span = (fit(text_of.count(view.last_step), TAIL - 1, "right"), "dim")
-    drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *_marks(view, trend, room, stretch), last))]
+    marks = _marks(view, trend, room, stretch, named=not with_events)
+    drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *marks, last))]
     return [*(crop(each, width) for each in drawn), *([_events(view, width)] if with_events else [])]
 
 
@@ -57,7 +60,10 @@ def step_at(trend: Trend, column: int, width: int) -> int | None:
     )
 
 
-def _marks(view: RunView, trend: Trend, room: int, stretch: StretchState | None) -> list[Span]:
+def _marks(
+    view: RunView, trend: Trend, room: int, stretch: StretchState | None, *, named: bool
+) -> list[Span]:
+    """Return what happened where; named: also what each mark is, where there is room for it."""
     cells: list[Span] = [(" ", "text")] * room
 
     def column(step: int) -> int:
@@ -75,7 +81,22 @@ def _marks(view: RunView, trend: Trend, room: int, stretch: StretchState | None)
             cells[column(step)] = (GLYPHS.get(pause.kind, "P"), "phase:checkpoint")
     for step, _ in view.trend.marks:
         cells[column(step)] = ("▲", "mark")
+    for step, name in view.trend.marks if named else ():
+        _name(cells, column(step), f"{step:,} {clean(name)}")
     return cells
+
+
+def _name(cells: list[Span], place: int, text: str) -> None:
+    """Say behind a mark, else before it, what it is; nothing where others stand or the row ends."""
+    text = text if cell_len(text) == len(text) else to_ascii(text)
+    for start in (place + 2, place - len(text) - 1):
+        end = start + len(text)
+        taken = {
+            index for index in range(max(start - 1, 0), min(end + 1, len(cells))) if cells[index][0] != " "
+        }
+        if start >= 0 and end <= len(cells) and taken <= {place}:
+            cells[start:end] = [(each, "mark") for each in text]
+            return
 
 
 def _events(view: RunView, width: int) -> Line:

@@ -18,7 +18,7 @@ from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import Line, Span, clean, fit, to_ascii
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tuiadvisor.views.shares import Shares
 
@@ -35,6 +35,8 @@ LEVEL_UNKNOWN = 255
 FEWEST_RIBBON_VALUES = 30
 # In a field of a thousand cells jitter is noise, on the eye and on the wire: only lateness is drawn.
 VISIBLE_LEVEL = 3
+TICK = "╵"  # before the number of a step, in the column of that step
+AXIS_GAP = 8  # blank columns between two of them at least
 
 
 def known_phases(shares: Shares) -> list[tuple[str, float]]:
@@ -119,10 +121,10 @@ def column_chart(
 ) -> list[Line]:
     """Return a chart from zero up, newest right, eighths of a cell; an unknown value is marked at the foot.
 
-    Series longer than `width` lose their oldest values, shorter ones are widened to it. top: what fills a column;
-    higher values are cut. None: the highest.
+    Series longer than `width` show the highest value of each column (`squeezed`), shorter ones are widened to it. top:
+    what fills a column; higher values are cut. None: the highest.
     """
-    shown = list(values[-width:])
+    shown = squeezed(values, width)
     highest = top or max((value for value in shown if value is not None), default=0.0)
     eighths = [
         None
@@ -133,6 +135,20 @@ def column_chart(
         for value in (shown[column * len(shown) // width] for column in range(width if shown else 0))
     ]
     return [_chart_row(eighths, level) for level in range(rows - 1, -1, -1)]
+
+
+def squeezed(
+    values: Sequence[float | None], width: int, choose: Callable[..., float] = max
+) -> Sequence[float | None]:
+    """Return one value a column where there are more: what `choose` takes of those in it, so that no jump is lost."""
+    if len(values) <= width:
+        return values
+    columns: list[float | None] = []
+    for column in range(width):
+        part = values[column * len(values) // width : (column + 1) * len(values) // width]
+        known = [value for value in part if value is not None]
+        columns.append(choose(known) if known else None)
+    return columns
 
 
 def spark_line(values: Sequence[float | None], width: int) -> Line:
@@ -163,15 +179,12 @@ def chart_marks(
     marks: Sequence[tuple[int, str]], first_step: int, steps_per_bucket: int, num_values: int, width: int
 ) -> Line:
     """Return the row under a column chart that points at the marked steps and names them where there is room."""
-    shown = min(num_values, width)
-    first_shown = first_step + (num_values - shown) * steps_per_bucket
     cells = [" "] * width
     for step, raw_name in marks:
         name = clean(raw_name) if cell_len(raw_name) == len(raw_name) else to_ascii(clean(raw_name))
-        bucket = (step - first_shown) // steps_per_bucket if steps_per_bucket > 0 else -1
-        if not 0 <= bucket < shown:
+        column = chart_column(step, first_step, steps_per_bucket, num_values, width)
+        if column is None:
             continue
-        column = -(-bucket * width // shown)
         for text in (f"▲ step {step:,} {name}", f"▲ {name}", "▲"):
             # A label that would leave the screen stands left of its arrow.
             fits = column + len(text) <= width
@@ -181,6 +194,52 @@ def chart_marks(
                 cells[start : start + len(text)] = shown_text
                 break
     return Line((("".join(cells).rstrip(), "mark"),))
+
+
+def chart_column(
+    step: int, first_step: int, steps_per_bucket: int, num_values: int, width: int
+) -> int | None:
+    """Return the column of a column chart in which a step is drawn; None where it has none."""
+    bucket = (step - first_step) // steps_per_bucket if steps_per_bucket > 0 else -1
+    if not 0 <= bucket < num_values:
+        return None
+    # Of a widened value the first column, of a squeezed one the column that holds it.
+    return (
+        -(-bucket * width // num_values) if num_values <= width else ((bucket + 1) * width - 1) // num_values
+    )
+
+
+def step_axis(
+    first_step: int,
+    steps_per_bucket: int,
+    num_values: int,
+    width: int,
+    label: Callable[[int], str] = "{:,}".format,
+) -> Line:
+    """Return the row under a column chart with the numbers of its steps: the first, then round ones where they fit."""
+    cells = [" "] * width
+    free = 0
+    last_step = first_step + num_values * steps_per_bucket - 1
+    widest = len(label(last_step)) + AXIS_GAP
+    distance = _round_up(widest * steps_per_bucket * num_values / max(width, 1))
+    for step in (first_step, *range((first_step // distance + 1) * distance, last_step + 1, distance)):
+        column = chart_column(step, first_step, steps_per_bucket, num_values, width)
+        text = f"{TICK}{'step ' if step == first_step else ''}{label(step)}"
+        if column is None or column < free or column + len(text) > width:
+            continue
+        cells[column : column + len(text)] = text
+        free = column + len(text) + 1
+    return Line((("".join(cells).rstrip(), "dim"),))
+
+
+def _round_up(steps: float) -> int:
+    """Return the next of 1, 2, 5, 10, 20 and so on."""
+    power = 1
+    while True:
+        for size in (power, 2 * power, 5 * power):
+            if size >= steps:
+                return size
+        power *= 10
 
 
 def ribbon_capacity(num_values: int) -> int:

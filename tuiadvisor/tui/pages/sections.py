@@ -5,6 +5,7 @@ The overview arranges them to the size of the screen; `once` prints them one aft
 
 from __future__ import annotations
 
+from time import localtime, strftime
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -16,6 +17,8 @@ from tuiadvisor.tui.draw import bars
 from tuiadvisor.views.lost_by import LENSES, by_lens
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuiadvisor.views.run_view import DeviceView, Finding, ProbeWork, RunView
 
 DECISIONS = {"tune": "◆ TUNE", "rescale": "⇄ RESCALE", "stop": "■ STOP", "keep": "✓ KEEP", "hang": "■ HANG"}
@@ -120,36 +123,55 @@ def figure(text: str) -> Span:
 
 
 def trend(view: RunView, width: int, rows: int) -> list[Line]:
-    """Return the chart of the step time and the row of its marks."""
+    """Return the chart of the step time from the first step to the newest, its axis and the row of its marks."""
     values = view.trend.step_s
     if not any(value is not None for value in values):
         return [line(("no step finished yet: the trend starts with the first one", "dim"))][:rows]
-    chart_rows = max(rows - 1, 1)
-    lines = bars.column_chart(values, width, chart_rows, text_of.readable_top(values[-width:]))
-    if rows > chart_rows:
-        first, size = view.trend.first_step, view.trend.steps_per_bucket
+    first, size = view.trend.first_step, view.trend.steps_per_bucket
+    has_marks = rows > 1 and (bool(view.trend.marks) or rows >= ROWS_WITH_MARKS)
+    has_axis = rows > 2 or (rows > 1 and not has_marks)
+    chart_rows = max(rows - has_marks - has_axis, 1)
+    lines = bars.column_chart(values, width, chart_rows, text_of.readable_top(values))
+    scale = line((_trend_scale(view), "dim"))
+    if has_axis:
+        axis = bars.step_axis(first, size, len(values), width, _step_labels(view))
+        lines.append(axis if has_marks else spread(axis, scale, width))
+    if has_marks:
         marks = bars.chart_marks(view.trend.marks, first, size, len(values), width)
-        lines.append(spread(marks, line((_trend_scale(view, width), "dim")), width))
+        lines.append(spread(marks, scale, width))
     return lines
 
 
+def _step_labels(view: RunView) -> Callable[[int], str]:
+    """Return what is said of a step below the chart: its number and, of those whose end is known, the time of day."""
+
+    def label(step: int) -> str:
+        number = f"{max(step, 0):,}"  # where ranks were met in different steps the first may stand before all counts
+        ended_s = view.step_times.at(step) if view.step_times is not None else None
+        return number if ended_s is None else f"{number} {strftime('%H:%M', localtime(ended_s))}"
+
+    return label
+
+
+ROWS_WITH_MARKS = 4
 THROUGHPUT_ROWS = 3
 
 
 def throughput(view: RunView, width: int, room: int) -> list[Line]:
     """Return the throughput over the steps of the trend above, or nothing where there are no rows to spare."""
     values = view.trend.throughput_steps_s
-    shown = [value for value in values[-width:] if value is not None]
-    if room < THROUGHPUT_ROWS or not shown:
+    known = [value for value in values if value is not None]
+    if room < THROUGHPUT_ROWS or not known:
         return []
     label = line(("throughput of these steps", "dim"))
-    scale = line((f"highest {text_of.rate(max(shown), 'steps/s')}", "dim"))
-    return [spread(label, scale, width), *bars.column_chart(values, width, THROUGHPUT_ROWS - 1)]
+    scale = line((f"highest {text_of.rate(max(known), 'steps/s')}", "dim"))
+    lowest = bars.squeezed(values, width, min)  # a drop must not vanish between its neighbours
+    return [spread(label, scale, width), *bars.column_chart(lowest, width, THROUGHPUT_ROWS - 1, max(known))]
 
 
-def _trend_scale(view: RunView, width: int) -> str:
+def _trend_scale(view: RunView) -> str:
     """Return what the height of the chart means, and what was cut."""
-    shown = [value for value in view.trend.step_s[-width:] if value is not None]
+    shown = [value for value in view.trend.step_s if value is not None]
     top = text_of.readable_top(shown)
     cut = f"cut at {text_of.seconds(top)}, " if max(shown) > top else ""
     return f"{cut}tallest {text_of.seconds(max(shown))}"
