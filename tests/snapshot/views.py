@@ -96,6 +96,7 @@ def rank_row(
         comm_exposed_s=seconds["comm_exposed"],
         wait_s=0.0002 if culprit else 0.0117,
         caused_wait_s=0.0351 if culprit else 0.0004,
+        caused_each_s=0.0117 if culprit else 0.00013,
         last_arrivals=0.98 if culprit else 0.01,
         is_culprit=culprit,
         lateness_levels=bytes(levels),
@@ -504,7 +505,14 @@ def too_early() -> RunView:
         stragglers=(),
         slowdown=None,
         ranks=tuple(
-            replace(rank_row(rank, steps=9), last_step=8, last_arrivals=None, wait_s=None, caused_wait_s=None)
+            replace(
+                rank_row(rank, steps=9),
+                last_step=8,
+                last_arrivals=None,
+                wait_s=None,
+                caused_wait_s=None,
+                caused_each_s=None,
+            )
             for rank in range(4)
         ),
         heat_first_step=0,
@@ -568,6 +576,7 @@ def unknown_everything() -> RunView:
             comm_exposed_s=None,
             wait_s=None,
             caused_wait_s=None,
+            caused_each_s=None,
             last_arrivals=None,
         )
         for rank in range(4)

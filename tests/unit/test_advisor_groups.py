@@ -32,6 +32,8 @@ def test_ranks_are_grouped_by_host_as_frames_tell() -> None:
     assert [0, 0, 1, 0] == [group.num_culprits for group in grouping.groups]
     slow = grouping.groups[2]
     assert slow.lateness_levels[-40:] == view.ranks[9].lateness_levels[-40:]
+    assert all((row.caused_each_s or 0) <= (row.step_s or 0) for row in view.ranks)
+    assert slow.caused_each_s == pytest.approx(sum(row.caused_each_s or 0 for row in view.ranks[8:12]))
     assert slow.caused_wait_s == pytest.approx(sum(row.caused_wait_s or 0 for row in view.ranks[8:12]))
     assert slow.wait_s == pytest.approx(sum(row.wait_s or 0 for row in view.ranks[8:12]) / 4)
     assert slow.phase_levels[PHASES.index("backward")] >= 3

@@ -206,12 +206,38 @@ def test_sort_cycles_through_the_columns(live: Keyboard) -> None:
     assert "rank" == live.place.at(Ranks).sort
 
 
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_click_on_a_head_sorts_by_it_and_another_turns_it_round(live: Keyboard, width: int) -> None:
+    """The arrow in the head says by what and which way; heads that sort nothing do nothing."""
+    live.press("2")
+    head = live.place.rows(width, 24)[4]
+    assert head.text.startswith(" ▲ rank")
+    for name, title, first in (("causes", "ranks by caused wait", 2), ("waits", "ranks by own wait", 0)):
+        column = head.text.index(name)
+        live.place.click(4, column)
+        rows = live.place.rows(width, 24)
+        assert title in rows[3].text
+        assert f"{name} ▼" in rows[4].text
+        assert first == live.order[0]
+        assert column <= rows[4].text.index(f"{name} ▼") + 2  # it stays where it was clicked
+        live.place.click(4, column)
+        assert f"{title}, reversed" in live.place.rows(width, 24)[3].text
+        assert f"{name} ▲" in live.place.rows(width, 24)[4].text
+        assert first != live.order[0]
+    before = live.place.at(Ranks).sort
+    live.place.click(4, head.text.index("phases"))
+    live.place.click(4, head.text.index("late"))
+    assert before == live.place.at(Ranks).sort
+
+
 def test_unknown_values_sort_last() -> None:
-    """A rank without a figure is not the largest."""
+    """A rank without a figure is neither the largest nor, turned round, the smallest."""
     view = views.straggler()
-    ranks = (replace(view.ranks[0], caused_wait_s=None), *view.ranks[1:])
+    ranks = (replace(view.ranks[0], caused_each_s=None), *view.ranks[1:])
     keyboard = Keyboard(views.live(replace(view, ranks=ranks)))
     keyboard.press("2", "s")
+    assert 0 == keyboard.order[-1]
+    keyboard.press("r")
     assert 0 == keyboard.order[-1]
 
 

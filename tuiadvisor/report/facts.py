@@ -90,7 +90,7 @@ def rank_rows(ranks: Sequence[RankRow]) -> list[tuple[str, ...]]:
                 state.replace("_", " "),
                 text_of.seconds(rank.step_s),
                 text_of.seconds(rank.wait_s),
-                text_of.seconds(rank.caused_wait_s),
+                text_of.seconds(rank.caused_each_s),
                 text_of.share(rank.last_arrivals),
                 f"{text_of.phase_name(phase)} {text_of.share(share)}" if phase else text_of.UNKNOWN,
             )

@@ -215,8 +215,8 @@ TERMS: Final = {
     ),
     "causes": Term(
         "causes",
-        "waiting a step that this rank makes for all others together",
-        _of_ranks("caused_wait_s", text_of.seconds),
+        "how long each of the others waits for this rank a step, mean over them",
+        _of_ranks("caused_each_s", text_of.seconds),
     ),
     "last": Term(
         "last",

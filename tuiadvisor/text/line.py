@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Span = tuple[str, str]
 Target = tuple[str, str]  # ("rank", "2"), ("finding", "input_bound"): what enter or a click opens
-Spot = tuple[int, int, str]  # cells from, to (not included), and the command that a click on them does
+# Cells from, to (not included), and what a click on them does: a command, or the target "kind:name" that it opens.
+Spot = tuple[int, int, str]
 Align = Literal["left", "right"]
 
 
@@ -36,7 +37,7 @@ class Line:
         return "".join(text for text, _ in self.spans)
 
     def spot(self, column: int) -> str:
-        """The command that a click on this cell does, "" for none."""
+        """What a click on this cell does, "" for nothing of its own."""
         return next((name for start, end, name in self.spots if start <= column < end), "")
 
 
@@ -182,7 +183,8 @@ def spread(left: Line, right: Line, width: int) -> Line:
 
 def indent(source: Line, cells: int) -> Line:
     """Return the row moved right."""
-    return replace(source, spans=((" " * cells, "text"), *source.spans))
+    spots = tuple((start + cells, end + cells, does) for start, end, does in source.spots)
+    return replace(source, spans=((" " * cells, "text"), *source.spans), spots=spots)
 
 
 def select(source: Line, width: int) -> Line:

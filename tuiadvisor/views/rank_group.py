@@ -28,6 +28,7 @@ class RankGroup:
     outliers: tuple[int, ...]  # ranks that stand out, the most waited for first; at most MAX_OUTLIERS
     num_outliers: int
     num_culprits: int
+    caused_each_s: float | None = None  # sum over its ranks; one comes last in a step, so at most the step
 
 
 @dataclass(frozen=True, slots=True)

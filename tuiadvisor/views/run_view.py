@@ -224,6 +224,7 @@ class RankRow:
     behind_s: float | None = (
         None  # its work between barriers beyond the typical rank's, mean a step; < 0: ahead
     )
+    caused_each_s: float | None = None  # `caused_wait_s`, mean over the others: never more than the step
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,11 @@ class _Columns:
         self.culprit = np.array([row.is_culprit for row in rows])
         self.outlier = np.array([row.is_outlier for row in rows]) | self.culprit
         self.figures = np.array(
-            [(row.step_s, row.wait_s, row.caused_wait_s, row.last_arrivals) for row in rows], dtype=np.float64
+            [
+                (row.step_s, row.wait_s, row.caused_wait_s, row.last_arrivals, row.caused_each_s)
+                for row in rows
+            ],
+            dtype=np.float64,
         ).T
         self.seconds = np.array([list(row.seconds.values()) for row in rows], dtype=np.float64).T
         self.lateness = _levels([row.lateness_levels for row in rows])
@@ -119,6 +123,7 @@ def _grouping(by: str, names: list[str], columns: _Columns) -> Grouping:
                 outliers=tuple(outliers[:MAX_OUTLIERS]),
                 num_outliers=len(outliers),
                 num_culprits=int(num_culprits[index]),
+                caused_each_s=finite_or_none(sums[4, index]),
             )
         )
     return Grouping(by, tuple(groups))

@@ -141,6 +141,7 @@ def _measured(  # noqa: PLR0917 - one caller, above
     all_seconds = seconds_of_ranks(diagnosis.seconds_PR)
     steps, waits = finite_or_nones(step_R), finite_or_nones(wait_R)
     caused, lasts = finite_or_nones(caused_R), finite_or_nones(last_R)
+    each = finite_or_nones(caused_R / max(len(table.ranks) - 1, 1))
     rows = {}
     for row, rank in enumerate(table.ranks):
         seconds = all_seconds[row]
@@ -156,6 +157,7 @@ def _measured(  # noqa: PLR0917 - one caller, above
             overlap=overlaps[row],
             wait_s=waits[row],
             caused_wait_s=caused[row],
+            caused_each_s=each[row],
             last_arrivals=lasts[row],
             behind_s=behind[row],
             is_culprit=rank in culprits,
@@ -206,6 +208,7 @@ def _row(
     overlap: float | None = None,
     wait_s: float | None = None,
     caused_wait_s: float | None = None,
+    caused_each_s: float | None = None,
     last_arrivals: float | None = None,
     behind_s: float | None = None,
     is_culprit: bool = False,
@@ -235,6 +238,7 @@ def _row(
         comm_exposed_s=known_seconds[PHASES[PHASE_INDEX["comm_exposed"]]],
         wait_s=wait_s,
         caused_wait_s=caused_wait_s,
+        caused_each_s=caused_each_s,
         last_arrivals=last_arrivals,
         behind_s=behind_s,
         is_culprit=is_culprit,

@@ -248,7 +248,11 @@ class Navigator:
         named = self.drawn[row].spot(column) if 0 <= row < len(self.drawn) else ""
         if named and self.intro is None:
             self.asking.close(keep=False)
-            self.perform(named)
+            kind, is_target, name = named.partition(":")
+            if is_target:
+                self.open_target((kind, name))
+            else:
+                self.perform(named)
             return
         step = self._step_at(row, column) if self.intro is None and row < len(self.drawn) - 1 else None
         if step is not None:

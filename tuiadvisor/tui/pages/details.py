@@ -189,7 +189,7 @@ def _barrier_rows(view: RunView, rank: RankRow, width: int) -> list[Line]:
     return [
         rule("at the gradient barrier", width, f"last step {text_of.count(rank.last_step)}"),
         _fact("arrives last in", text_of.share(rank.last_arrivals), " of the steps"),
-        _fact("makes others wait", text_of.seconds(rank.caused_wait_s), " a step, summed over them"),
+        _fact("makes others wait", text_of.seconds(rank.caused_each_s), " a step, each of them"),
         _fact("waits itself", text_of.seconds(rank.wait_s), " a step"),
         _fact(
             "exposed comm", text_of.seconds(rank.comm_exposed_s), f", overlap {text_of.share(rank.overlap)}"

@@ -7,6 +7,7 @@ of them changes, so a screen that stands still costs nothing at 16,384 ranks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.text import format as text_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # From so many ranks on the screen begins with a row a host.
 GROUPED_FROM = 129
+UNKNOWN = float("inf")  # in a sort key
 SHOWN_OUTLIERS = 4  # of a closed group; the others are counted in its row
 
 
@@ -30,7 +32,7 @@ def _largest_first(name: str) -> Callable[[Any], tuple[float | str, int]]:
 
     def key(row: RankRow | RankGroup) -> tuple[float | str, int]:
         number = getattr(row, name)
-        return (float("inf") if number is None else -number, _first_rank(row))
+        return (UNKNOWN if number is None else -number, _first_rank(row))
 
     return key
 
@@ -57,13 +59,16 @@ def by_suspicion(row: RankRow) -> tuple[bool, float, float, int]:
 
 SORTS: dict[str, Callable[[Any], tuple[float | str, int]]] = {
     "rank": lambda row: (0.0, _first_rank(row)),
-    "caused wait": _largest_first("caused_wait_s"),
+    "caused wait": _largest_first("caused_each_s"),
     "own wait": _largest_first("wait_s"),
     "last arrivals": _largest_first("last_arrivals"),
     "step time": _largest_first("step_s"),
     "host": _by_host,
     "state": _by_state,
 }
+
+
+ASCENDING = frozenset({"rank", "host", "state"})  # of SORTS; the others begin with the largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,15 @@ class Choice:
 
     def sorted(self, rows: Iterable[Any]) -> list[Any]:
         """Ranks or groups in the order of the sort."""
-        return sorted(rows, key=SORTS[self.sort], reverse=self.is_reversed)
+        key = SORTS[self.sort]
+        placed = sorted(((key(row), row) for row in rows), key=itemgetter(0), reverse=self.is_reversed)
+        # What is unknown is neither the least nor the most: it stands last either way.
+        return [
+            row
+            for is_unknown in (False, True)
+            for (value, _), row in placed
+            if (value == UNKNOWN) == is_unknown
+        ]
 
     def opens(self, group: str) -> bool:
         """Whether the ranks of a group have rows."""

@@ -5,13 +5,14 @@ In: RankRow, Columns.  Out: Line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tuiadvisor import phases
 from tuiadvisor.phases import PHASES
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import Cell, Line, Span, fit
+from tuiadvisor.text.line import Align, Cell, Line, Span, fit
 from tuiadvisor.tui.draw import bars
 
 if TYPE_CHECKING:
@@ -61,6 +62,16 @@ FIGURES = {
     "last": "last",
 }
 FIGURE_WIDTH = 8
+# Columns whose heads can be clicked, and what they sort by.
+SORTED_BY = {
+    "rank": "rank",
+    "host": "host",
+    "state": "state",
+    "step": "step time",
+    "wait": "own wait",
+    "caused": "caused wait",
+    "last": "last arrivals",
+}
 
 
 def mark(row: RankRow) -> Span:
@@ -79,7 +90,7 @@ def figure_text(rank: RankRow | RankGroup, name: str) -> str:
     """Return one of FIGURES of a rank."""
     if name == "last":
         return text_of.share(rank.last_arrivals)
-    value = {"step": rank.step_s, "wait": rank.wait_s, "caused": rank.caused_wait_s}[name]
+    value = {"step": rank.step_s, "wait": rank.wait_s, "caused": rank.caused_each_s}[name]
     return text_of.seconds(value)
 
 
@@ -93,19 +104,36 @@ def host_width(ranks: tuple[RankRow, ...], most: int) -> int:
     return min(max(max((len(rank.host or text_of.UNKNOWN) for rank in ranks), default=0), 4), most)
 
 
-def header(columns: Columns, heat_title: str) -> Line:
-    """Return the head of the table."""
+def header(columns: Columns, heat_title: str, sorted_by: str = "", arrow: str = "") -> Line:
+    """Return the head of the table. sorted_by: of SORTED_BY, with its arrow; "" where no head can be clicked."""
+
+    def head(name: str, text: str, width: int, align: Align = "left") -> Cell:
+        is_chosen = name == sorted_by
+        # No room behind the narrowest one: its arrow stands in the column of the marks.
+        shown = f"{text} {arrow}" if is_chosen and name != "rank" else text
+        return Cell(shown, width, "strong" if is_chosen else "dim", align)
+
     cells = [
-        Cell("", 1),
-        Cell("rank", columns.rank, "dim", "right"),
-        Cell("host", columns.host, "dim"),
-        Cell("state", STATE_WIDTH, "dim"),
-        *(Cell(FIGURES[name], FIGURE_WIDTH, "dim", "right") for name in columns.figures),
-        Cell("phases", columns.bar, "dim"),
-        Cell(phase_header(columns.heat) if columns.phases else heat_title, columns.heat, "dim"),
-        Cell("now", columns.now, "dim"),
+        ("", Cell(arrow if sorted_by == "rank" else "", 1, "strong")),
+        ("rank", head("rank", "rank", columns.rank, "right")),
+        ("host", head("host", "host", columns.host)),
+        ("state", head("state", "state", STATE_WIDTH)),
+        *((name, head(name, FIGURES[name], FIGURE_WIDTH, "right")) for name in columns.figures),
+        ("", Cell("phases", columns.bar, "dim")),
+        ("", Cell(phase_header(columns.heat) if columns.phases else heat_title, columns.heat, "dim")),
+        ("", Cell("now", columns.now, "dim")),
     ]
-    return _joined([((fit(cell.text, cell.width, cell.align), cell.role),) for cell in cells if cell.width])
+    shown = [(name, cell) for name, cell in cells if cell.width]
+    drawn = _joined([((fit(cell.text, cell.width, cell.align), cell.role),) for _, cell in shown])
+    if not sorted_by:
+        return drawn
+    begins = list(accumulate((cell.width + 1 for _, cell in shown), initial=0))
+    spots = [
+        (begin, begin + cell.width, f"sort:{SORTED_BY[name]}")
+        for begin, (name, cell) in zip(begins, shown, strict=False)
+        if name in SORTED_BY
+    ]
+    return replace(drawn, spots=tuple(spots))
 
 
 def heat_column(columns: Columns) -> int:

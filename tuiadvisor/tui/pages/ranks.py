@@ -17,7 +17,15 @@ from tuiadvisor.tui.contract.prompt import Prompt
 from tuiadvisor.tui.draw import bars
 from tuiadvisor.tui.pages import rank_row
 from tuiadvisor.tui.pages.details import rank_lines
-from tuiadvisor.tui.pages.rank_list import GROUPED_FROM, SORTS, Choice, RankList, listed, shown_grouping
+from tuiadvisor.tui.pages.rank_list import (
+    ASCENDING,
+    GROUPED_FROM,
+    SORTS,
+    Choice,
+    RankList,
+    listed,
+    shown_grouping,
+)
 from tuiadvisor.tui.pages.rank_map import StepHeat
 from tuiadvisor.tui.pages.waiting import waiting
 from tuiadvisor.views.shown_ranks import UNWELL
@@ -76,10 +84,11 @@ class Ranks(Page):
     about = (
         "Each column of the heat map is a step: taller and warmer is later at the gradient barrier; v shows each phase "
         "instead, < and > move to a cell, enter or a click on one goes to its step. "
-        "'waits' is time lost to later ranks, 'causes' is the time this rank costs all others together. "
+        "'waits' is time lost to later ranks, 'causes' how long each of the others waits for this one, on average. "
         "A group (+8: eight ranks, closed) has the mean of its ranks, causes and last summed, and "
         "its latest rank's map; "
-        "what stands out (▶ ◆) is always on the screen."
+        "what stands out (▶ ◆) is always on the screen. A click on a head sorts by it, "
+        "another one turns the order round."
     )
     is_screen = True
     may_be_first = True
@@ -181,6 +190,7 @@ class Ranks(Page):
     opens: ClassVar = {
         "group": lambda place, name: place.at(Ranks).toggle(name),
         "step": lambda place, step: place.shell.ask(SeekStep(int(step))),
+        "sort": lambda place, name: place.say(place.at(Ranks).sort_by(name)),
     }
     terms = ("waits", "causes", "last", "straggler")
     keys = (
@@ -221,6 +231,12 @@ class Ranks(Page):
         self.sort = names[(names.index(self.sort) + 1) % len(names)]
         self.reversed = False
         return self.sort
+
+    def sort_by(self, name: str) -> str:
+        """Sort by the column whose head was clicked, the second time the other way round; returns what to say."""
+        self.reversed = name == self.sort and not self.reversed
+        self.sort = name
+        return f"sorted by {name}{', reversed' if self.reversed else ''}"
 
     def turn_round(self) -> None:
         """Reverse the order."""
@@ -294,7 +310,9 @@ class Ranks(Page):
         if pinned:
             more = f"{num_hidden - len(pinned):,} more: / outlier" if num_hidden > len(pinned) else ""
             rows += [indent(rule("out of sight, but of note", width - 2, more), 1), *drawn(pinned)]
-        head = rank_row.header(columns, self.heat.title(view, columns.heat))
+        by = next(name for name, sort in rank_row.SORTED_BY.items() if sort == self.sort)
+        arrow = "▲" if (self.sort in ASCENDING) != self.reversed else "▼"
+        head = rank_row.header(columns, self.heat.title(view, columns.heat), by, arrow)
         return [
             indent(rule(*self._title(view, shown, width - 2)), 1),
             indent(head, 1),
@@ -446,7 +464,7 @@ def table_columns(shown: RankList, width: int, *, phases: bool) -> rank_row.Colu
 
     phases: the heat map is of phases, which takes the place of the bars.
     """
-    number, host = shown.number_width, min(max(shown.name_width, 4), 8 if width < 100 else 20)
+    number, host = shown.number_width, min(max(shown.name_width, 6), 8 if width < 100 else 20)
     left = width - 1 - number - host - rank_row.STATE_WIDTH - 3
     if phases:
         names: tuple[str, ...] = ("step", "caused") if left >= 90 else ("caused",)
