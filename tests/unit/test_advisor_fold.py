@@ -314,8 +314,19 @@ def test_a_silent_agent_is_said_until_it_is_heard_again() -> None:
     """By the hub's word, and taken back by the next frame."""
     advisor = folded([hello(FAULTY, "node0"), gap("agent silent", SOURCE, None, "not heard for 3.2 s")])
     assert "agent on node0 silent" in advisor.view().losses.notes
+    assert ["agent on node0 silent"] == [note for note in advisor.view().losses.notes if "node0" in note]
     advisor.feed_frame(status(3_000_000_000, []))
     assert "agent on node0 silent" not in advisor.view().losses.notes
+
+
+def test_an_agent_that_comes_and_goes_is_one_note() -> None:
+    """The newest word of it: over a bad link there would be one every few seconds."""
+    advisor = folded([hello(FAULTY, "node0")])
+    for second in range(4):
+        advisor.feed_frame(gap("agent silent", SOURCE, None, f"not heard for 3.{second} s"))
+        advisor.feed_frame(gap("agent returned", SOURCE, None, f"heard again after 4.{second} s"))
+    notes = [note for note in advisor.view().losses.notes if "node0" in note]
+    assert ["agent on node0: agent returned, heard again after 4.3 s"] == notes
 
 
 def test_an_agent_far_behind_the_others_is_silent() -> None:

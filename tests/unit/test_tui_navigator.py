@@ -29,6 +29,7 @@ from tuiadvisor.tui.control.registry import command_table
 from tuiadvisor.tui.pages.overview import Overview
 from tuiadvisor.tui.pages.rank import RankPage
 from tuiadvisor.tui.pages.ranks import Ranks
+from tuiadvisor.views.run_view import Losses
 
 
 class FakeShell:
@@ -548,6 +549,18 @@ def test_each_numbered_screen_is_a_tab_that_a_click_opens(live: Keyboard) -> Non
             assert command == live.page
             live.place.rows(width, 24)
     assert not live.place.rows(60, 16)[0].spots
+
+
+@pytest.mark.parametrize("key", ["1", "2", "3", "4"])
+def test_what_was_lost_takes_one_row_of_a_low_screen(key: str) -> None:
+    """The notes that fit whole, how many more there are, and where: the rows belong to the figures."""
+    notes = tuple(f"agent on node{number:02}: agent returned, heard again after 4.3 s" for number in range(9))
+    view = replace(views.straggler(), losses=Losses(notes=notes))
+    text = Keyboard(views.live(view)).press(key)
+    (said,) = [row for row in text.splitlines() if "node0" in row and "agent" in row]
+    assert "▲ lost   agent on node00: agent returned, heard again after 4.3 s; 8 more: L" in said
+    short = replace(view, losses=Losses(notes=("agent on node01 silent", "rank 3: killed")))
+    assert "▲ lost   agent on node01 silent; rank 3: killed" in Keyboard(views.live(short)).press(key)
 
 
 def test_the_job_is_said_whole_or_not_at_all_beside_the_tabs(live: Keyboard) -> None:

@@ -281,8 +281,11 @@ class Roster:
             self.num_not_recorded += num_frames
         elif what == "agent silent" and agent is not None:
             agent.silent = why
+            return  # said as long as it lasts, by `silent_agents`
         elif what == "agent returned" and agent is not None:
             agent.silent = None
+            # Of one agent the newest alone: over a bad link there are hundreds.
+            self.notes = [each for each in self.notes if not each.startswith(f"{who}: {what}")]
         self.note(f"{who}: {what}, {why}" if why else f"{who}: {what}")
 
     def note(self, sentence: str) -> None:

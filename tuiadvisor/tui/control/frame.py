@@ -209,10 +209,10 @@ def _answer(text: str, width: int, max_rows: int) -> list[Line]:
     return [line((f" {row}", "accent")) for row in rows]
 
 
-def lost(state: FeedState, width: int) -> list[Line]:
-    """Return what was not seen, in two rows at most, or nothing where everything was."""
+def lost(state: FeedState, width: int, height: int) -> list[Line]:
+    """Return what was not seen, in one row of a low screen and two at most, or nothing where everything was."""
     return (
-        [indent(row, 1) for row in sections.losses(state.view, width - 2, 2)]
+        [indent(row, 1) for row in sections.losses(state.view, width - 2, 2 if height >= ROOMY else 1)]
         if state.view is not None
         else []
     )

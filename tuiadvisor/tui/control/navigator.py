@@ -134,7 +134,7 @@ class Navigator:
             self.drawn = frame.too_small(width, height)
             return self.drawn
         notice = frame.notice(self.state, width, height) if self.page.of_run else []
-        notice += frame.lost(self.state, width) if self.page.tells_losses else []
+        notice += frame.lost(self.state, width, height) if self.page.tells_losses else []
         top = [
             frame.header(self.state, width, self.page.headline(self.state), self._tabs()),
             *self.alerts.rows(self.state, width, has_verdict=self.page.says_verdict),

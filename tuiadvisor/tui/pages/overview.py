@@ -89,7 +89,7 @@ def _narrow(view: RunView, width: int, height: int, chosen: str, *, has_chart: b
     """Arrange one column. The order below is the order of the screen; each part gets what is left."""
     roomy = height >= 30
     tight = height < 19
-    lost = sections.losses(view, width, 4 if roomy else 1 if tight else 2)
+    lost = sections.losses(view, width, 4 if roomy else 1)
     culprits = sections.culprits(view, width, 4 if roomy else 1 if tight else 2)
     # The sentence is what one came for: it takes the rows it needs, the chart gives way.
     verdict = _verdict(view, width, 4 if roomy else 2 if tight else 3)

@@ -17,7 +17,7 @@ from tuiadvisor.tui.draw import bars
 from tuiadvisor.views.lost_by import LENSES, by_lens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tuiadvisor.views.run_view import DeviceView, Finding, ProbeWork, RunView
 
@@ -320,10 +320,23 @@ def losses(view: RunView, width: int, max_rows: int) -> list[Line]:
     notes = loss_notes(view.losses)
     if not notes:
         return []
+    if max_rows == 1:
+        return [line(("▲ lost   ", "warn"), (_counted(notes, width - 9), "warn"))]
     rows = wrap("; ".join(notes), width - 9)
     lines = [line(("▲ lost   ", "warn"), (rows[0], "warn"))]
     lines += [indent(line((text, "warn")), 9) for text in rows[1:]]
     return _cut(lines, max_rows, width)
+
+
+def _counted(notes: Sequence[str], room: int) -> str:
+    """Return the notes that fit whole, the first one always, and how many more the log has."""
+    for shown in range(len(notes), 0, -1):
+        left = len(notes) - shown
+        tail = f"; {left} more: L" if left else ""
+        text = "; ".join(notes[:shown])
+        if cell_len(text) + len(tail) <= room:
+            return text + tail
+    return fit(notes[0], max(room - len(tail), 1)) + tail
 
 
 def unknowns(view: RunView, width: int, max_rows: int) -> list[Line]:
