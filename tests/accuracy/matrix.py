@@ -300,12 +300,15 @@ class Judged:
     has_false_alarm: bool  # above info: a straggler's name for an innocent rank, or anything on a healthy run
 
 
+OF_THE_MACHINE = "crowded_host"  # who else wants its cores is no property of the row
+
+
 def judge(row: Row, document: Any) -> Judged:
     """Compare the document with the row."""
     above = [
         finding
         for finding in document["findings"]
-        if finding["severity"] != "info" and finding["id"] != row.tolerated
+        if finding["severity"] != "info" and finding["id"] not in (row.tolerated, OF_THE_MACHINE)
     ]
     shown = above or [finding for finding in document["findings"] if finding["id"] in row.findings]
     said = "; ".join(
@@ -324,7 +327,7 @@ def judge(row: Row, document: Any) -> Judged:
     if not row.is_fault:
         right = (
             not above
-            and (decision == "keep" or row.tolerated is not None)
+            and (decision == "keep" or row.tolerated or document["verdict"]["finding"] == OF_THE_MACHINE)
             and (not row.finding or bool(named))
             and (not row.is_remark or ranks == set(row.ranks or ()))
         )

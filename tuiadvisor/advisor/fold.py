@@ -462,6 +462,7 @@ class Advisor:
             met_late=self.roster.was_met_late(),
             cores_per_rank=self.roster.cores_per_rank(),
             crowd=self.roster.crowd(seen.diagnosis),
+            on_device=self._on_device,
             filling=self.roster.memory.filling() if with_now else None,
             device=of_job(seen.devices),
             pipelines=seen.pipelines,

@@ -23,6 +23,7 @@ def measure_job(_diagnosis: Diagnosis, facts: Facts) -> Values:
         "ready_per_core": crowd.ready_per_core if crowd else None,
         "core_wait_share": crowd.core_wait_share if crowd else None,
         "host_crowded": int(is_crowded),
+        "computes_on_host": int(not facts.on_device),
         "host_packed": int(crowd is not None and crowd.is_packed),
         "crowd_words": crowd.words if crowd else "",
         "crowd_note": _note(crowd),
@@ -54,6 +55,7 @@ CROWDED_HOST: Final = Cause(
     metrics="""
 job ready_per_core ratio runnable threads per core, running or waiting for one, on the typical host
 job core_wait_share share of its time the typical rank was ready to run and had no core
+job computes_on_host flag 1 if the ranks compute on the host's cores, so that each wait for one lengthens the step
 job host_crowded flag 1 if it was seen that ranks wait for cores; 0 if not, or not observed
 job throttled_share share of the periods of its CPU limit in which the rank that feels it least was held back
 job cpu_limit_cores count cores that the smallest CPU limit of a rank's control group allows

@@ -130,6 +130,7 @@ class Facts:
     )
     cores_per_rank: float | None = None  # on the host that has fewest
     crowd: Crowd | None = None
+    on_device: bool = False  # the ranks compute on devices, and the host may run ahead of them
     filling: Filling | None = None  # the memory that is full first
     device: DeviceView | None = None  # of the typical rank
     pipelines: Pipelines | None = None
