@@ -345,10 +345,32 @@ def test_a_lateness_of_a_moment_is_nobodys_where_all_want_the_cores(
     assert named == (("straggler", (1,), "backward") in above_info(view))
     assert named == any(row.is_culprit for row in view.ranks)
     if not named:
+        if view.verdict.finding == "crowded_host":  # which is sure sooner
+            return
         assert view.verdict.decision is None
         assert "rank 1" in view.verdict.sentence
         assert "lacks a core" in view.verdict.sentence
         assert not view.window.enough
+
+
+@pytest.mark.parametrize(
+    ("late_since", "waits", "named"),
+    [
+        (0, CROWDED, True),
+        (560, CROWDED, False),  # nobody knows yet
+        (0, {**CROWDED, 1: 0.65}, False),  # its lateness before was for want of a core as well
+    ],
+)
+def test_who_was_late_before_the_pace_changed_stays_named(
+    late_since: int, waits: dict[int, float], named: bool
+) -> None:
+    """A crowded host's job changes its pace every few seconds: a window that begins anew does not unname."""
+    faults = Fault("backward", (1,), 6 * MS, onset=late_since), Fault("comm", None, 5 * MS, onset=560)
+    job = Job(num_steps=600, faults=faults)
+    view = folded([*frames(job), *host_frames(job, waits)]).view()
+    assert (view.window.first_step, view.window.num_steps) == (560, 40)
+    assert named == (("straggler", (1,), "backward") in above_info(view))
+    assert named == any(row.is_culprit for row in view.ranks)
 
 
 def test_what_a_count_that_is_too_short_can_be_at_most() -> None:

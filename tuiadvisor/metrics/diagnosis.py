@@ -332,7 +332,8 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     late, loss_K = find_stragglers(found.work_RK, found.cycle_K, regime)
     stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
-    stragglers = with_time_off_core(stragglers, rows, steady_barrier, asked.witnesses.off_core)
+    past = found.work_RK, found.cycle_K
+    stragglers = with_time_off_core(stragglers, rows, steady_barrier, asked.witnesses.off_core, past)
     thread_data_s_R = asked.witnesses.thread_data_s_R
     if thread_data_s_R is not None:
         kept = without_common_waits(stragglers, rows, thread_data_s_R)

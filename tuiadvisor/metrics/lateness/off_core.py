@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.lateness.late_phase import Cause, OffCoreReason
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
-    from tuiadvisor.metrics.steps.arrays import Ints
+    from tuiadvisor.metrics.steps.arrays import Floats, Ints
     from tuiadvisor.metrics.steps.barrier import Barrier
 
     # Seconds -> what was seen of each row over its last so many seconds.
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 # 16 +- 3, so half of what explains the lateness is two standard deviations below; fewer than three looks are chance.
 MIN_STOPS: Final = 3
 MIN_STOPPED: Final = 0.5
+# Chosen: some three of the spans from which on the kernel's count is no chance (run_delay.MIN_SPAN_S), for within one
+# of them who is last on a crowded host is chance too.
+PAST_S: Final = 10.0
+MIN_LATE_BEFORE: Final = 0.5  # chosen: of its lateness now, in most steps of that time
 MIN_THROTTLED: Final = (
     0.2  # of the periods; chosen: a limit that is hit less often is not what a core is waited for
 )
@@ -60,20 +64,66 @@ def least_throttled(seen: list[OffCore]) -> float | None:
 
 
 def with_time_off_core(
-    stragglers: tuple[LateRank, ...], rows: Ints, barrier: Barrier, off_core: OffCoreOf | None
+    stragglers: tuple[LateRank, ...],
+    rows: Ints,
+    barrier: Barrier,
+    off_core: OffCoreOf | None,
+    past: tuple[Floats, Floats] | None = None,
 ) -> tuple[LateRank, ...]:
-    """Each straggler with what kept it off its cores beyond its peers, where that covers the window."""
+    """Each straggler with what kept it off its cores beyond its peers, where that covers the window.
+
+    past: work of `rows` and cycle of all steps known, the window's last; they tell where the window is too short.
+    """
     if off_core is None or not stragglers:
         return stragglers
     seen = off_core(float(barrier.cycle_K.sum()))
     late_rows = {entry.late.row for entry in stragglers}
     peers = [seen[row] for row in rows.tolist() if row not in late_rows]
     step_s = float(barrier.cycle_K.mean())
-    return tuple(
+    explained = tuple(
         replace(
             entry,
             cause=_explained(entry.cause, seen[entry.late.row], peers, step_s, entry.late.mean_excess_s),
         )
+        for entry in stragglers
+    )
+    if past is None or not any(entry.cause.is_open for entry in explained):
+        return explained
+    return _with_past(explained, rows, past, off_core)
+
+
+def _with_past(
+    stragglers: tuple[LateRank, ...], rows: Ints, past: tuple[Floats, Floats], off_core: OffCoreOf
+) -> tuple[LateRank, ...]:
+    """None is open that was as late before its window began anew, which its waiting for a core does not explain.
+
+    Others' work changes a job's pace, so on a crowded host windows are short; who is late stays so.
+    """
+    work_RK, cycle_K = past
+    before_s_K = np.cumsum(cycle_K[::-1])[::-1]
+    begin = int(np.searchsorted(-before_s_K, -PAST_S))
+    if not cycle_K.size or before_s_K[0] < PAST_S:
+        return stragglers
+    late_rows = [entry.late.row for entry in stragglers]
+    is_peer = ~np.isin(rows, late_rows)
+    if not is_peer.any():
+        return stragglers
+    excess_RK = work_RK[:, begin:] - np.median(work_RK[is_peer, begin:], axis=0)
+    step_s = float(cycle_K[begin:].mean())
+    seen = off_core(float(cycle_K[begin:].sum()))
+    peers = [seen[row].wait for row in rows[is_peer].tolist()]
+
+    def is_ruled_out(entry: LateRank) -> bool:
+        (index,) = np.flatnonzero(rows == entry.late.row)
+        excess_s = float(np.median(excess_RK[index]))
+        wait_s = _beyond_s(seen[entry.late.row].wait, peers, step_s)
+        was_late = excess_s >= MIN_LATE_BEFORE * entry.late.mean_excess_s
+        return was_late and wait_s is not None and wait_s < MIN_COVER * excess_s
+
+    return tuple(
+        replace(entry, cause=replace(entry.cause, is_open=False))
+        if entry.cause.is_open and is_ruled_out(entry)
+        else entry
         for entry in stragglers
     )
 
