@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from detection_numbers import numbers
+
 from tuiadvisor.cli.commands import build_parser
 from tuiadvisor.exporters.tables import TABLES
 from tuiadvisor.stream import frames, recording
@@ -146,6 +148,18 @@ def _thresholds(rules: list[Rule]) -> Iterator[str]:
     for rule in rules:
         for name, entry in rule.thresholds.items():
             yield f"| [{rule.id}](findings.md#{rule.id}) | `{name}` | {entry.value:g} | {_cell(entry.source)} |"
+    yield from (
+        "",
+        "## Numbers of the measuring",
+        "",
+        "What decides whom and what a rule is about. Where no source is named the number was chosen: what it does",
+        "to right and wrong names is shown by `make accuracy`.",
+        "",
+        "| where | number | value | what it is |",
+        "|---|---|---|---|",
+    )
+    for one in numbers():
+        yield f"| `{one.file}` | `{one.name}` | `{_cell(one.value)}` | {_cell(one.words)} |"
 
 
 def _metrics() -> Iterator[str]:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 sys.path.append(str(Path(__file__).parents[2] / "release"))
+from detection_numbers import numbers
 from reference import pages
 from site_pages import assemble, relinked, sources
 
@@ -72,6 +73,7 @@ def test_every_finding_threshold_metric_and_term_is_there() -> None:
     assert rows == {
         (rule.id, name, f"{one.value:g}") for rule in rules for name, one in rule.thresholds.items()
     }
+    assert all(f"| `{one.file}` | `{one.name}` |" in made["reference/thresholds.md"] for one in numbers())
     metrics = set(re.findall(r"^\| `(\w+)` \| (\w+) \|", made["reference/metrics.md"], re.MULTILINE))
     assert metrics == {(entry.name, entry.scope) for entry in ALL}
     assert made["reference/terms.md"].count("\n| ") == len(TERMS) + 1

@@ -101,7 +101,7 @@ class Cause:
     )
 
 
-MAX_NAMED: Final = 6
+MAX_NAMED: Final = 6  # in one sentence
 
 
 def rank_words(ranks: tuple[int, ...]) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.placement import RankPlacement
     from tuiadvisor.views.run_view import DeviceView
 
-MINUTE_S: Final = 60.0
+MINUTE_S: Final = 60.0  # seconds
 CROWDED_READY: Final = 2.0  # threads a core: each gets half of one
 PACKED_READY: Final = 5.0  # a rank of a pair that shares its core with nobody else reaches 3 to 4
 CROWDED_WAIT: Final = 0.1  # of its time a typical rank waits for a core

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.views.placement import DeviceFacts, RankPlacement
 
-GIB: Final = 2**30
+GIB: Final = 2**30  # bytes
 MAX_SAID: Final = 3  # groups in one sentence
 METRICS: Final = """
 placement ranks text ranks that it is said of, e.g. "ranks 1 and 3"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
 
 CORES_FOR_BOTH: Final = 2  # a rank's: one for compute and one for the threads that exchange
-MAX_BARS: Final = 64
+MAX_BARS: Final = 64  # on a screen
 FLOP_PER_TOKEN_IN_BACKWARD: Final = 4  # times parameters: two products a layer, of 2 each
 NO_DETAIL: Final = "no steady step was seen in detail"
 

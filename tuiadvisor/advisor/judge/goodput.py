@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.pauses.pause import Pause
 
-MAX_RANKS_IN_NAME: Final = 4
+MAX_RANKS_IN_NAME: Final = 4  # of a part; more are counted
 
 
 @dataclass(frozen=True, slots=True)

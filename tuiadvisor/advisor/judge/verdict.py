@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
+from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
 from tuiadvisor.metrics.series.what_if import Gain
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.phases import COMPUTE_AND_REST
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from tuiadvisor.views.shares import Shares
 
 MIN_NEXT_SHARE: Final = 0.05  # of the step that remains: below this compute itself is the next constraint
-MIN_WAIT_SHARE: Final = (
-    0.02  # of the step: less is no rank that is worth a name (stragglers.MIN_EXCESS_SHARE)
-)
 # Of the step. xprof: a collective share from 15 % on is high (rule communication_bound): it is no step to be kept.
 MAX_UNEVEN_WAITS: Final = 0.15
 NOTABLE_SHARE: Final = (
@@ -113,7 +111,7 @@ def _not_told(diagnosis: Diagnosis, num_not_compared: int) -> str:
             "measured steps alike: since when is not clear yet"
         )
     # Whoever came last waits for nobody: with a wait on every rank that was seen it may be one that was not.
-    if num_not_compared and waits_s > MIN_WAIT_SHARE * step_s:
+    if num_not_compared and waits_s > MIN_EXCESS_SHARE * step_s:
         return (
             f"all devices that were seen wait {seconds(waits_s)} a step, for the network or for "
             f"{'one rank' if num_not_compared == 1 else f'one of {num_not_compared} ranks'} whose device was not seen"
@@ -174,7 +172,7 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
         sentence = (
             f"Keep: the mean step takes {seconds(mean_s)}; whether a rank is late could not be observed."
         )
-    elif num_not_compared and not _waits_s(diagnosis) <= MIN_WAIT_SHARE * mean_s:  # unknown waits too
+    elif num_not_compared and not _waits_s(diagnosis) <= MIN_EXCESS_SHARE * mean_s:  # unknown waits too
         waits_s = _waits_s(diagnosis)
         waits = (
             f", {seconds(waits_s)} of it waiting for the network or for a rank that was not seen"

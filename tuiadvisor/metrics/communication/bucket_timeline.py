@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
-MIB: Final = 1 << 20
+MIB: Final = 1 << 20  # as DDP counts bucket_cap_mb
 CAPS_MIB: Final = (1, 5, 10, 25, 50)  # of DDP(bucket_cap_mb=...): 25 is its default
 HALF_TICK_S: Final = 0.5e-9  # clocks count nanoseconds
 MIN_STEPS: Final = 4  # one burst; fewer are an anecdote

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from tuiadvisor import phases
-from tuiadvisor.metrics.lateness.more_work import MoreWork, more_work
+from tuiadvisor.metrics.lateness.more_work import MIN_COVER, MoreWork, more_work
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, mad_sigma, median
 from tuiadvisor.metrics.steps.step_table import OTHER, PHASE_INDEX
 from tuiadvisor.phases import PHASES
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 # now that one, no phase in most steps. rare: a handful of stalls, each in the phase in which it caught the rank.
 ExcessKind = Literal["typical", "strewn", "rare"]
 OffCoreReason = Literal["core", "limit", "stopped"]
-MIN_COVER: Final = 0.8
 MIN_TYPICAL: Final = (
     0.67  # chosen: of the mean delay; with less in most steps it is another phase's each time
 )
@@ -48,7 +47,7 @@ MIN_FALLEN_BACK: Final = (
     0.5  # of its excess: so much further behind than its peers' a device has work, not pauses
 )
 MAX_STEPS: Final = 400  # enough for a median; keeps a view of a thousand ranks cheap
-MAX_PEERS: Final = 16
+MAX_PEERS: Final = 16  # whose phases are looked at: the median of more is the same
 WORK_PHASES: Final = phases.WORK
 COMPUTE_PHASES: Final = phases.COMPUTE_AND_REST
 EXPECTED_HOOKS: Final = phases.HOOKED

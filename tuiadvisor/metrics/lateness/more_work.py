@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 GROWS_WITH_THE_BATCH: Final = tuple(name for name in phases.COMPUTE if name in phases.GROWING)
-MIN_COVER: Final = 0.8  # of the delay must lie there, and the batches explain as much of that
+MIN_COVER: Final = 0.8  # TraceML: a cause covers 80 % of what it is named for
 MIN_MORE: Final = 0.02  # of the peers' batch
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.lateness.late_phase import COMPUTE_PHASES, MIN_COVER
+from tuiadvisor.metrics.lateness.late_phase import COMPUTE_PHASES
+from tuiadvisor.metrics.lateness.more_work import MIN_COVER
 from tuiadvisor.metrics.steps.step_table import OTHER
 from tuiadvisor.phases import PHASES
 

@@ -46,7 +46,7 @@ from tuiadvisor.metrics.steps.arrays import (
 )
 from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime, changes_against, deviations
 
-MIN_EXCESS_SHARE: Final = 0.02
+MIN_EXCESS_SHARE: Final = 0.02  # of the step: less is no rank that is worth a name
 MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name
 # Ranks of a host or a stage that are late together share one loss: none of them has enough of it to be named alone.
 MIN_CROWD: Final = 4

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEAD_SHARE: Final = 0.3  # of a pause: so much later than the next to last came who began it ...
 STARTER_SHARE: Final = 0.6  # ... in so much of the pauses' time
 MIN_ALONE: Final = 2  # pauses to which one rank alone came late, for the rest to be its too
-MIN_ALONE_SHARE: Final = 0.3
+MIN_ALONE_SHARE: Final = 0.3  # ... and so much of all pauses
 
 
 def starter_row(barrier: Barrier, marked_RK: Bools, affected_K: Bools) -> int | None:

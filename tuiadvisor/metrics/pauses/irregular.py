@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import StepFlag
+from tuiadvisor.metrics.lateness.more_work import MIN_COVER
 from tuiadvisor.metrics.lateness.stragglers import MIN_STALL_LOSS, MIN_STALLS, STALL_CHANCE, chance_by_lot
 from tuiadvisor.metrics.steps.arrays import median, row_median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -31,7 +32,6 @@ MIN_ALLOWED, MAX_ALLOWED = 4, 12  # ... and so many columns at least and at most
 MAX_SHARE_OF_HABITS: Final = 0.05  # where one rank has most of them
 MAX_RUN: Final = 3  # columns on end: a longer run of long steps is a level, not a pause
 NAMED_SHARE: Final = 0.6  # of the excess: so much later than the others arrives who is named
-COVERING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _event(
     chosen = np.array(rows, dtype=np.int64) if rows else slice(None)
     if before >= 0 and after_barrier_RK(table, chosen, 0.5 * length_s)[:, before].any():
         column = before
-    covered = phase if cover >= COVERING_SHARE else None
+    covered = phase if cover >= MIN_COVER else None
     return Interruption(column, tuple(run.tolist()), length_s, rows, covered, cause)
 
 
@@ -227,7 +227,7 @@ def _cause(table: StepTable, run: Ints, rows: tuple[int, ...], length_s: float, 
     if np.isfinite(gc).any():
         usual = table.gc_s_RK[chosen][:, candidate_K]
         typical = float(np.nanmedian(usual)) if np.isfinite(usual).any() else 0.0
-        if float(np.nansum(gc - typical)) / chosen.size >= COVERING_SHARE * length_s:
+        if float(np.nansum(gc - typical)) / chosen.size >= MIN_COVER * length_s:
             return "garbage collection"
     if table.flagged_RK(StepFlag.COMPILE)[np.ix_(chosen, near)].any():
         return "compilation"

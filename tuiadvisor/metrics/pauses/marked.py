@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.pauses.pause import Pause, collecting_RK, make_pause, with_next
+from tuiadvisor.metrics.pauses.periodic import PAUSE_FACTOR
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.barrier import Barrier
     from tuiadvisor.metrics.steps.step_table import StepTable
 
-PAUSE_SHARE: Final = 0.5  # of a step: what adds less may be noise (periodic.PAUSE_FACTOR)
+PAUSE_SHARE: Final = PAUSE_FACTOR - 1  # of a step: what adds less may be noise
 MIN_LEFT: Final = 0.25  # of what was measured: less beyond it is what a pause costs beside its own time
 MIN_LEFT_TIMES: Final = 3  # what is left in fewer pauses has no distance
 

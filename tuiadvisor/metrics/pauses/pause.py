@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor import phases
+from tuiadvisor.metrics.lateness.more_work import MIN_COVER
 from tuiadvisor.metrics.pauses.first_rank import starter_row
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.barrier import Barrier
     from tuiadvisor.metrics.steps.step_table import StepTable
 
-COLLECTING_SHARE: Final = 0.8  # TraceML: a cause covers 80 %
 COLLECTING_HALF: Final = 0.5  # of a pause spent collecting: the rank takes part in it
 MAX_MISSED: Final = 2.5  # periods without a pause: it had not begun, or is over
 MAX_GROUPS: Final = 4  # of ranks that pause now and then, each a finding of its own
@@ -47,7 +47,7 @@ class Pause:
     @property
     def is_collecting(self) -> bool:
         """Whether garbage collection explains most of them."""
-        return self.kind == "periodic" and (self.gc_share or 0.0) >= COLLECTING_SHARE
+        return self.kind == "periodic" and (self.gc_share or 0.0) >= MIN_COVER
 
     @property
     def is_own_work(self) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PAUSE_FACTOR: Final = 1.5  # an unmarked pause is a step this much longer than the median ...
 MIN_PERIOD: Final = 8  # ... that comes back at a fixed distance of at least so many steps
-MIN_PERIODS: Final = 3
+MIN_PERIODS: Final = 3  # distances alike: fewer are kept by chance
 MAX_GROUPS: Final = 3  # pauses of different ranks or distances, each a finding of its own
 STRAY_SHARE: Final = 0.25  # of the period: pauses by the clock drift by less against the steps
 MIN_ALIKE: Final = 0.4  # of the typical pause: a shorter one is another thing
@@ -33,7 +33,7 @@ MIN_BREAK: Final = 1.5  # the smallest pause over the largest spike, where their
 ALIKE_SIZE: Final = 1.3  # of whole steps
 MAX_EVENTS: Final = 48  # largest long steps that are searched
 MAX_LAGS: Final = 3  # distances that most pairs have
-LEVEL_STEP: Final = 1.25
+LEVEL_STEP: Final = 1.25  # from one size at which long steps are cut off to the next
 MAX_LOG_CHANCE_OF_GAPS: Final = log(2e-3)  # that neighbouring long steps keep it: four of 40 steps apart
 MAX_LOG_CHANCE: Final = log(5e-4)  # that long steps which fall by lot keep such a distance so often
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 WARMUP_FACTOR: Final = 1.5  # slower than this times the later median is not steady yet
 WARMUP_SPIKE: Final = 3.0  # a single first step this slow is a warm-up of one step
-MIN_STEPS_TO_TELL: Final = 12
+MIN_STEPS_TO_TELL: Final = 12  # with fewer the median is one of the warm-up itself
 MAX_LEVEL_STEPS: Final = 20  # a level held for longer is one of its own (the rules call it settled then) ...
 MAX_DROP: Final = 0.5  # ... if so much of what is slow goes at once; warming up, it goes little by little
-NEAR_STEPS: Final = 8
+NEAR_STEPS: Final = 8  # on either side, whose medians are the two levels
 
 
 @dataclass(frozen=True, slots=True)

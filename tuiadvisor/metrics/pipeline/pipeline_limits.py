@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import EventKind
+from tuiadvisor.metrics.lateness.more_work import MIN_COVER
 from tuiadvisor.metrics.pipeline.pipeline_balance import (
     PipelineEvents,
     PipelineTimes,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 HEAVY_EXCESS: Final = 0.1  # beyond the typical stage: TraceML's moderate imbalance
 HEAVY_MOST_STEPS: Final = 0.75  # of the steps, in each of which half of that excess must show
-COVER: Final = 0.8  # of the excess in forward or in backward, to name it
 MAX_STEPS: Final = 64  # simulated and averaged over
 MIN_STEPS: Final = 8  # steady steps before a stage is called heavy; each has all micro-batches of all stages
 SMALL_BUBBLE: Final = 0.1  # what the micro-batch count asked for aims at
@@ -228,9 +228,9 @@ def _phase(window: _Window, times: PipelineTimes, heavy: tuple[int, ...]) -> str
     whole_s = forward_s + backward_s
     if whole_s <= 0:
         return None
-    if forward_s >= COVER * whole_s:
+    if forward_s >= MIN_COVER * whole_s:
         return "forward"
-    return "backward" if backward_s >= COVER * whole_s else None
+    return "backward" if backward_s >= MIN_COVER * whole_s else None
 
 
 def _onset(times: PipelineTimes, heavy: tuple[int, ...], work: RankWork) -> tuple[int | None, bool]:

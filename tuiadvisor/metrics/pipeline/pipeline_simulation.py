@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
 
 MAX_CHUNKS: Final = 1 << 15  # of a step: 0.2 s of simulating
-NONE: Final = -1
+NONE: Final = -1  # no chunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,12 @@ from tuiadvisor.metrics.steps.arrays import percentiles
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats
 
-CONFIDENCE: Final = 0.95
-NUM_RESAMPLES: Final = 2000
+CONFIDENCE: Final = 0.95  # of the interval of a comparison
+NUM_RESAMPLES: Final = 2000  # ends of a 95 % interval move by some hundredths of its width
 NUM_INTERVAL_RESAMPLES: Final = 200  # an interval is asked for with every view, a comparison once
-MAX_INTERVAL_BLOCKS: Final = 48
-MIN_BLOCKS: Final = 8
-MAX_BLOCKS: Final = 512
+MAX_INTERVAL_BLOCKS: Final = 48  # longer blocks in place of more of them: its cost is their number
+MIN_BLOCKS: Final = 8  # with fewer a resample is nearly the series itself
+MAX_BLOCKS: Final = 512  # means of more of them are as sure, and cost more
 MAX_CORRELATION: Final = 0.95  # a series that only drifts: no more than a few observations in it
 MIN_DEGREES: Final = 2.0  # below two the expansion of Student's quantile does not hold
 _Z: Final = 1.959964  # 97.5 % of the normal distribution

@@ -14,12 +14,12 @@ import numpy as np
 from tuiadvisor.metrics.steps.arrays import Floats, mad_sigma, median, medians, percentiles, row_percentiles
 
 MIN_SEGMENT_STEPS: Final = 8  # a level needs this many steps to be believed
-NUM_STANDARD_ERRORS: Final = 4.0
+NUM_STANDARD_ERRORS: Final = 4.0  # one false change in 16,000 places
 NUM_STANDARD_ERRORS_OF_MEAN: Final = 4.5  # of the best of some hundred splits
 PURITY: Final = 0.8  # share of each side that must lie on its own side of the midpoint
 SMOOTHING_STEPS: Final = 5  # single steps scatter across the midpoint of a small change; five together do not
 NEIGHBOURHOOD_STEPS: Final = 64  # what is compared around a change: far history may have other levels
-MAX_CHANGES: Final = 32
+MAX_CHANGES: Final = 32  # a series with more has no levels
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from tuiadvisor.metrics.steps.arrays import median
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats
 
-NUM_PARTS: Final = 8
-MIN_PART_STEPS: Final = 8
+NUM_PARTS: Final = 8  # few enough that each has a sure median, enough for a trend of them
+MIN_PART_STEPS: Final = 8  # as change_points.MIN_SEGMENT_STEPS: what a median takes
 MIN_RISES: Final = (
     6  # of the 7 from part to part; by lot that happens in 6 % of the series, so the jump is asked too
 )

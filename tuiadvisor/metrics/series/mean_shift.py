@@ -21,11 +21,11 @@ from tuiadvisor.metrics.steps.arrays import mad_sigma, median
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats
 
-MIN_STRETCHES: Final = 8
+MIN_STRETCHES: Final = 8  # of long steps, that may begin on either side
 NUM_NOISE_SIGMAS: Final = 4.0  # beyond the median: a step that is long for a reason
 MIN_SIDE_STEPS: Final = 3 * MIN_SEGMENT_STEPS  # a share of the steps is less sure than a level
 MIN_LONG_STEPS: Final = 5  # fewer of them are chance
-MAX_CHANGES: Final = 8
+MAX_CHANGES: Final = 8  # a series with more has no levels
 MAX_LOG_CHANCE: Final = math.log(1e-2)  # below it long steps begin on one side more often than chance allows
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats
 
 START_SHARE: Final = 0.2  # of the time seen: while a program settles its memory grows
-MIN_SAMPLES: Final = 16
+MIN_SAMPLES: Final = 16  # four for each of the parts
 MIN_SPAN_S: Final = 40.0  # of what is left after the start
 MIN_GROWTH: Final = 0.01  # of the capacity within the span
 MIN_FIT: Final = 0.9  # of the variance on one line

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats
 
 MAX_DISTANCE: Final = 12  # steps; rarer lateness is dated by its mean
-MIN_TEETH: Final = 6
+MIN_TEETH: Final = 6  # late steps in a row at one distance: fewer keep it by chance
 MIN_REGULAR: Final = 0.6  # of what begins late lies in the row, and of the row is late
-MIN_SIDE_TEETH: Final = 3
+MIN_SIDE_TEETH: Final = 3  # before a change and after it
 MOVED_STEPS: Final = 40  # so far from the first guess at most
 
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
-CONFIDENCE: Final = 0.9
+CONFIDENCE: Final = 0.9  # of every gain that is promised: in one of twenty it is less
 NORMAL_QUANTILE: Final = 1.645  # 95 %: the lower end of an interval of CONFIDENCE
 MAX_LOSS: Final = 0.99  # of the step
-MAX_SPEEDUP: Final = 1 / (1 - MAX_LOSS)
-MAX_POOL: Final = 4096
-SLOWEST_WORKERS: Final = 0.03
-MAX_WHAT_IF_CELLS: Final = 1 << 15
+MAX_SPEEDUP: Final = 1 / (1 - MAX_LOSS)  # where nearly all of the step is lost
+MAX_POOL: Final = 4096  # workers that are drawn from, spread evenly over all
+SLOWEST_WORKERS: Final = 0.03  # of the ranks, at least one: M_W heals the slowest 3 % (OSDI'25)
+MAX_WHAT_IF_CELLS: Final = 1 << 15  # rank-steps that are healed; of more every n-th
 
 
 @dataclass(frozen=True, slots=True)

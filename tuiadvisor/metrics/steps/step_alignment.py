@@ -18,9 +18,9 @@ from tuiadvisor.metrics.steps.arrays import mad_sigma, median
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
-MIN_MATCHES: Final = 3
+MIN_MATCHES: Final = 3  # two agree on an offset by chance
 MIN_SUPPORT: Final = 0.8  # of the matched steps must agree on one offset
-MIN_LENGTHS: Final = 8
+MIN_LENGTHS: Final = 8  # steps, whose lengths can be like others only by belonging to them
 MAX_UNLIKE: Final = 0.7  # of the lengths' own spread; of steps that do not belong together it is 1.4
 NEAR_SHARE: Final = 0.35  # two ends within this share of a step are the same step
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-NS: Final = 1e-9
+NS: Final = 1e-9  # seconds
 PHASE_INDEX: Final = {name: index for index, name in enumerate(PHASES)}
 OTHER: Final = PHASE_INDEX["other"]
 COMM: Final = PHASE_INDEX["comm_exposed"]

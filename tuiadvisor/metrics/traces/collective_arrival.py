@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.steps.arrays import mad_sigma
+from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.collective_alignment import SILENT, CommonClock, common_clock
-from tuiadvisor.metrics.traces.collective_clock import MIN_MATCHES, TOLERANCE_NS, Calls
+from tuiadvisor.metrics.traces.collective_clock import TOLERANCE_NS, Calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.steps.arrays import mad_sigma
+from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
-MIN_MATCHES: Final = 3
 MIN_AGREEING: Final = 0.8  # of the pairs in order must end together
 MIN_VOTES: Final = 0.5  # of the shorter side must end together at the voted offset
 RIVAL: Final = 0.7  # a second offset with this share of the votes makes the first a guess

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.collective_arrival import CULPRIT_SHARE, HANDED_ON, MATTERS
-from tuiadvisor.metrics.traces.collective_clock import MIN_MATCHES
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.series.intervals import Intervals
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
+# Kinds of work on a device.
 COMPUTE: Final = 0
 COMM: Final = 1
 MEMORY: Final = 2

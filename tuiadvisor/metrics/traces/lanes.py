@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.series.intervals import Cover
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
-NOTHING: Final = -1
-TOP: Final = 3
+NOTHING: Final = -1  # no kernel
+TOP: Final = 3  # kernels that are named
 
 
 @dataclass(frozen=True, slots=True)

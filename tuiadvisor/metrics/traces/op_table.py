@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats, Ints
 
 MAX_GRID_CELLS: Final = 1 << 27  # one float64 matrix of 1 GiB: beyond that, fewer steps must be asked for
-MAX_NAMED: Final = 8
+MAX_NAMED: Final = 8  # in a message
 
 
 @dataclass(frozen=True, slots=True)

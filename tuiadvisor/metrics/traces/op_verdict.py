@@ -15,9 +15,11 @@ from tuiadvisor.metrics.traces.op_graph import COMPUTE
 if TYPE_CHECKING:
     from tuiadvisor.metrics.traces.op_what_if import OpWhatIf, Slower
 
-STRAGGLING: Final = 1.1
-NAMES_A_CAUSE: Final = 0.5
-CORRELATED: Final = 0.9
+STRAGGLING: Final = (
+    1.1  # OSDI'25, as op_what_if: a job straggles whose step is a tenth longer than the ideal one
+)
+NAMES_A_CAUSE: Final = 0.5  # OSDI'25: what explains half of the slowdown
+CORRELATED: Final = 0.9  # OSDI'25: forward and backward of one micro-batch, where its sequences are long
 LEAST_GAIN: Final = 0.005  # of the step: chosen; less is hidden in the pipeline's idle time
 UNEQUAL: Final = 0.05  # lengths that differ by less than this do not make a step 10 % longer
 

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats
 
-READY: Final = 0.5
+READY: Final = 0.5  # of the steps: below it a rank waits more often than not
 MIN_SAMPLES: Final = 20  # of starving, for an episode to be more than a refilled cache
 BRIDGED_SAMPLES: Final = 3  # a gap no longer than this, unobserved or ready, does not end an episode
 

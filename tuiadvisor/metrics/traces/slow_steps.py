@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SLOW: Final = 1.25  # of the median: a step worth naming
 LOST: Final = 1.05  # of the median: beyond that the excess counts as lost
-MIN_STEPS: Final = 8
+MIN_STEPS: Final = 8  # fewer have no median worth its name
 
 
 @dataclass(frozen=True, slots=True)

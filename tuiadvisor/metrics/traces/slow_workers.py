@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Floats
 
-MIN_STEPS: Final = 8
+MIN_STEPS: Final = 8  # in which one of two ranks is the slowest of all by chance once in 128 jobs
 SLOWER: Final = 1.03  # chosen: ranks of one stage differ by up to 1 % in the published traces
 CHANCE: Final = 0.01  # of naming anybody in a job in which the slowest is random
 

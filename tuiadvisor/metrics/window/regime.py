@@ -28,7 +28,7 @@ MIN_SHIFT_SHARE: Final = 0.03  # of the cycle: smaller changes of level are not 
 NEW_REGIME_SHARE: Final = 0.05  # of the cycle: smaller ones date an onset, but begin no new window
 ONE_PHASE: Final = 0.8  # of the growth in one phase: a change of the program, not of the machine
 SCREEN_SCORE: Final = 6.0  # standard errors at which a rank's series is searched for changes
-MAX_SEARCHED_RANKS: Final = 32
+MAX_SEARCHED_RANKS: Final = 32  # those that stand out most: the cost of a view
 MAX_RESTLESS_RANKS: Final = 4  # searched for a change of their mean alone
 MIN_QUIET_GAPS: Final = (
     3  # bursts that come back after a while: three times as long without one, and they had not begun

@@ -35,8 +35,8 @@ MIN_PART: Final = (
 MAX_TOGETHER: Final = (
     0.75  # of them late in the same steps: a host or a stage that is late, whoever is last by a hair
 )
-MIN_LOSS_SHARE: Final = 0.02
-MAX_SEARCHED_RANKS: Final = 64
+MIN_LOSS_SHARE: Final = 0.02  # of the step: smaller losses are not worth a name
+MAX_SEARCHED_RANKS: Final = 64  # those who are late most: the cost of a view
 NOISE_STEPS: Final = 32  # of which the noise is taken: it may grow within the run
 # Exchanges (lower place, higher place) that leave the middle of nine in place 4.
 MEDIAN_OF_NINE: Final = (
