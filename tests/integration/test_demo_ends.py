@@ -5,15 +5,18 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
+
+from tuiadvisor.agent.session import mapped_rings
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_training_ends_with_the_demo(number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "is_watched"), [(signal.SIGTERM, False), (signal.SIGINT, True)], ids=["attaching", "watching"]
+)
+def test_the_training_ends_with_the_demo(number: signal.Signals, *, is_watched: bool) -> None:
     """Told to end while it attaches or watches: the launcher and its ranks go, the exit code says how it ended."""
     demo = subprocess.Popen(
         [sys.executable, "-m", "tuiadvisor", "demo", "onset", "--headless", "--ranks", "2"],
@@ -28,8 +31,10 @@ def test_the_training_ends_with_the_demo(number: signal.Signals) -> None:
             if line.startswith("attaching"):
                 break
         training = psutil.Process(demo.pid).children(recursive=True)
-        assert len([one for one in training if "train.py" in " ".join(one.cmdline())]) >= 2
-        time.sleep(1.0)
+        ranks = [one.pid for one in training if "train.py" in " ".join(one.cmdline())]
+        assert len(ranks) >= 2
+        if is_watched:
+            wait_until(lambda: any(map(mapped_rings, ranks)), "the ring of a rank")
         demo.send_signal(number)
         demo.communicate(timeout=PATIENCE_S)
         assert 128 + number == demo.returncode

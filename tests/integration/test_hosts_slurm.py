@@ -92,7 +92,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         made = Slurm(folder, env, up.pid)
         launch = f"{sys.executable} -m torch.distributed.run --nnodes=2 --nproc-per-node=2 --node-rank=$SLURM_NODEID"
         meet = f"--master-addr=127.0.0.1 --master-port={free_port()}"
-        script = f"{SCRIPT} --seconds 3600 --print-every 0 {FAULT}"
+        script = f"{SCRIPT} --seconds 3600 --print-every 10 {FAULT}"
         made.job = made.submit(
             f"exec srun sh -c 'exec {launch} {meet} {script}'\n", "-N2", "--ntasks-per-node=1"
         )
@@ -107,11 +107,17 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 
 def _wait_for_ranks(slurm: Slurm) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while len(_training(slurm)) < 4:
-        assert time.monotonic() < deadline_s, [p.read_text() for p in slurm.folder.glob("job.*.log")]
-        time.sleep(0.2)
-    time.sleep(2.0)
+    def steps() -> bool:
+        return len(_training(slurm)) >= 4 and any("step " in log.read_text() for log in _logs(slurm))
+
+    try:
+        wait_until(steps, "four ranks and a step of theirs", 0.2)
+    except AssertionError:
+        raise AssertionError([log.read_text() for log in _logs(slurm)]) from None
+
+
+def _logs(slurm: Slurm) -> list[Path]:
+    return list(slurm.folder.glob("job.*.log"))
 
 
 def _training(slurm: Slurm) -> list[int]:

@@ -76,7 +76,7 @@ def test_a_terminal_that_does_not_answer_gets_no_queue(terminal: Terminal) -> No
     for _ in range(10):
         os.write(terminal.fd, b"2")
         os.write(terminal.fd, b"1")
-    time.sleep(1.0)
+    time.sleep(1.0)  # that nothing more comes can only be seen for a while; what would come is there at once
     os.set_blocking(terminal.fd, False)
     try:
         later = os.read(terminal.fd, 1 << 20)

@@ -16,7 +16,7 @@ from unit.test_contents import recording
 from tuiadvisor.app import feed as feed_module
 from tuiadvisor.app.feed import VIEW_PERIOD_S
 from tuiadvisor.app.live_feed import BURST_MS, READ_AFTER_S
-from tuiadvisor.app.replay_feed import ReplayFeed
+from tuiadvisor.app.replay_feed import REST_S, ReplayFeed
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.feed import Detail, End, PastState, Pause, SeekStep
 from tuiadvisor.tui.control import frame
@@ -129,23 +129,30 @@ def test_a_replay_that_stands_takes_no_processor_and_answers_at_once(tmp_path: P
     path = recording(tmp_path / "run.tuirec", Job(num_steps=60))
     feed = ReplayFeed(ReplaySource(path))
     cycles = 0
-    whole = feed._cycle
+    rests: list[float | None] = []
+    whole, wait = feed._cycle, feed._asked.wait
 
     def counted() -> None:
         nonlocal cycles
         cycles += 1
         whole()
 
+    def rested(timeout: float | None = None) -> bool:
+        rests.append(timeout)
+        return wait(timeout)
+
     feed._cycle = counted  # type: ignore[method-assign]
+    feed._asked.wait = rested  # type: ignore[method-assign]
     feed.start()
     try:
         feed.command(End() if state == "at its end" else Pause())
         wait_for(lambda: feed.latest().phase == ("ended" if state == "at its end" else "paused"))
         wait_for(lambda: feed._survey.is_done)
-        time.sleep(0.3)
-        before, began_s = cycles, time.monotonic()
-        time.sleep(1.0)
-        assert cycles - before <= 4 + 4 * (time.monotonic() - began_s)
+        wait_for(lambda: rests[-1:] == [REST_S])
+        num_rests, before = len(rests), cycles
+        wait_for(lambda: len(rests) >= num_rests + 3)
+        assert cycles - before <= len(rests) - num_rests + 1
+        assert {REST_S} == set(rests[num_rests:])
         before = cycles
         feed.command(SeekStep(20))
         wait_for(lambda: cycles > before)
