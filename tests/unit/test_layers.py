@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -267,7 +268,8 @@ ROOMS = {
 NO_IO = {"time", "os", "pathlib", "socket", "subprocess", "io", "random"}
 
 
-def imports(path: Path) -> list[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Absolute dotted names of everything a file imports, `from x import y` as x.y."""
     found = []
     package = (
@@ -281,7 +283,7 @@ def imports(path: Path) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             base = f"{package}.{node.module or ''}".rstrip(".") if node.level else node.module or ""
             found += [f"{base}.{alias.name}" for alias in node.names]
-    return found
+    return tuple(found)
 
 
 def files(layer: str) -> list[Path]:

@@ -303,9 +303,9 @@ def test_odd_sizes_and_recomputation_are_named() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_modules_are_cut_and_said_so(tmp_path: Path) -> None:
-    """Each turn ends soon after its budget, and the walk ends."""
-    crowd = nn.ModuleList(nn.Identity() for _ in range(100_000))
+def test_twenty_thousand_modules_are_cut_and_said_so(tmp_path: Path) -> None:
+    """Each turn ends soon after its budget, and the walk ends: they are more than can be looked at in 24 ms."""
+    crowd = nn.ModuleList(nn.Identity() for _ in range(20_000))
 
     class Crowded(nn.Module):
         def __init__(self) -> None:
@@ -317,7 +317,7 @@ def test_a_hundred_thousand_modules_are_cut_and_said_so(tmp_path: Path) -> None:
 
     facts = trained(tmp_path, Crowded(), lambda: [torch.randn(BATCH, WIDTH) for _ in range(40)])
     assert facts["cut"] is True
-    assert facts["modules"] < 100_000
+    assert facts["modules"] < 20_000
     assert "more modules" in why_not_countable(Stack(believed(facts)))
 
 
