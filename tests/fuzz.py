@@ -455,9 +455,10 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         shared = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - files that are written a million times
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=shared)))
-        chosen = [target for target in targets(folder) if options.only in {"", target.name}]
+        every = targets(folder)
+        chosen = [target for target in every if options.only in {"", target.name}]
         if not chosen:
-            parser.error(f"--only: one of {', '.join(target.name for target in targets(folder))}")
+            parser.error(f"--only: one of {', '.join(target.name for target in every)}")
         return int(run(options.seed, options.first, options.inputs, chosen))
 
 

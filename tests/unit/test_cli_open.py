@@ -185,7 +185,7 @@ def test_a_trace_on_a_terminal_opens_its_screens(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setattr("tuiadvisor.cli.replay.show_opened", show_opened)
     monkeypatch.setattr("tuiadvisor.cli.replaying.begin", begin)
-    options = argparse.Namespace(path=str(folder), json=False, once=False)
+    options = argparse.Namespace(path=str(folder), trace=None, json=False, once=False)
     assert 0 == open_.run(options)
     out = capsys.readouterr()
     assert "PyTorch Profiler traces; reading it" in out.err

@@ -338,6 +338,7 @@ class Advisor:
             collectives=self._collectives(steps),
             clock=seen.clock,
             imported=self.roster.imported,
+            traced=self.roster.traced,
             alloc_retries=self.roster.host_use.num_alloc_retries if self._on_device else None,
             stall=stalled,
             step_times=step_times(seen.table, self.roster.wall_shift_ns),

@@ -1,6 +1,6 @@
 """The device slices of a recording, read once, and pictures of any stretch of them.
 
-In: a recording of an imported trace.  Out: views.timeline.Timeline; TuiadvisorError: why there is none.
+In: a recording of a trace, or with one beside it.  Out: views.timeline.Timeline; TuiadvisorError: why there is none.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.steps.arrays import Ints
     from tuiadvisor.metrics.traces.lanes import Lane
+    from tuiadvisor.stream.frames import Frame
 
 COLUMNS: Final = ("rank", "group", "begin_ns", "end_ns", "seq", "detail", "kind", "step")
 MAX_SLICES: Final = 1_000_000
@@ -55,12 +56,15 @@ class SlicesRead:
 
     def _read(self, frames: Iterable[bytes]) -> Ints:
         found: list[Ints] = []
+        shift_ns: dict[str, int] = {}
         num = 0
         for data in frames:
             try:
                 head = peek(data)
                 if head.kind == FrameKind.RUN:
                     self._take_names(decode(data).payload)
+                if head.kind == FrameKind.HELLO:
+                    _take_clock(decode(data), shift_ns)
                 if head.kind != FrameKind.EVENTS or head.source == HUB_SOURCE:
                     continue
                 columns = unpack_columns(decode(data).payload, COLUMNS)
@@ -68,6 +72,7 @@ class SlicesRead:
                 continue  # the screens say what is damaged
             good = (columns["kind"] == EventKind.DEVICE_SLICE) & (columns["begin_ns"] >= 0)
             rows = np.stack([columns[name][good] for name in COLUMNS if name != "kind"], axis=1)
+            rows[:, [2, 3]] += shift_ns.get(head.source, 0)
             if num + len(rows) > MAX_SLICES:
                 break
             found.append(rows)
@@ -75,7 +80,7 @@ class SlicesRead:
         return np.concatenate(found) if found else np.empty((0, len(COLUMNS) - 1), dtype=np.int64)
 
     def _take_names(self, payload: dict[str, object]) -> None:
-        told = payload.get("imported")
+        told = payload.get("imported") or payload.get("traced")
         device = told.get("device") if isinstance(told, dict) else None
         names = device.get("names") if isinstance(device, dict) else None
         resolution = device.get("resolution_ns") if isinstance(device, dict) else None
@@ -114,6 +119,13 @@ class SlicesRead:
             for name, took in longest(lane, int(borders[0]), int(borders[-1]))
         ]
         return TimelineLane(lane.rank, lane.stream, text, float(shares.mean()), tuple(names))
+
+
+def _take_clock(frame: Frame, shift_ns: dict[str, int]) -> None:
+    """A host's clock begins with its boot: beside each other stand times of the wall clock. An import has one clock."""
+    wall, mono = frame.payload.get("wall_ns"), frame.payload.get("mono_ns")
+    if type(wall) is int and type(mono) is int and 0 <= mono <= wall < 1 << 62:
+        shift_ns.setdefault(frame.source, wall - mono)
 
 
 def _letter(kind: int, share: float) -> str:

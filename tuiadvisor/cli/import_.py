@@ -147,10 +147,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     subparsers = parser.add_subparsers(dest="kind", metavar=" | ".join((*KINDS, "serving")), required=True)
     for name, kind in KINDS.items():
         if kind.what:
-            add_import(subparsers, name, kind.what, kind.help)
+            parser = add_import(subparsers, name, kind.what, kind.help)
+            if name == "kineto":
+                _add_beside(parser)
         else:
             add_ceiling(subparsers, name, kind.help)
     add_serving(subparsers)
+
+
+def _add_beside(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--beside", metavar="RUN",
+        help="a recording of the same job: -o gets it with the detail of the traces at the steps that they are of, for "
+        "screens K and Z, diagnose and report; its verdict stays its own",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -159,6 +169,8 @@ def run(options: argparse.Namespace) -> int:
         code: int = importlib.import_module("tuiadvisor.cli.import_serving").run(options)
         return code
     kind = KINDS[options.kind]
+    if getattr(options, "beside", None) is not None:
+        return _put_beside(options, kind)
     if options.output is not None:
         if not kind.run:
             raise TuiadvisorError(f"{options.path}: {kind.why_no_steps}, so no recording: leave out -o")
@@ -184,6 +196,19 @@ def write(options: argparse.Namespace, kind: Kind) -> int:
     steps = f"{num_steps} step{'s' * (num_steps > 1)}"
     path = Path(options.output)
     print(f"{path}: {ranks}, {steps}; tuiadvisor replay {shell_word(str(path))}", file=sys.stderr)
+    return 0
+
+
+def _put_beside(options: argparse.Namespace, kind: Kind) -> int:
+    """Write the recording with what the traces add, beside what the import prints."""
+    if options.output is None:
+        raise TuiadvisorError(
+            "--beside RUN needs -o FILE: the recording that is written; RUN itself stays as it is"
+        )
+    module = importlib.import_module("tuiadvisor.cli.trace_beside")
+    document, added = module.write_beside(Path(options.beside), Path(options.path), options.output, Told())
+    print_import(options, document, summary_of(kind))
+    print(module.sentence(added, options.output), file=sys.stderr)
     return 0
 
 

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 def add_import(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser], kind: str, metavar: str, text: str
-) -> None:
+) -> argparse.ArgumentParser:
     """One kind's parser: a path and --json."""
     parser = subparsers.add_parser(kind, help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("path", metavar=metavar)
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
     add_output(parser)
+    return parser
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -28,6 +28,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("path", metavar="PATH", help="a recording, a trace, or a folder of either")
     parser.add_argument(
+        "trace", nargs="?", metavar="TRACE",
+        help="beside a recording: the profiler's traces of the same job, whose detail is added to it",
+    )  # fmt: skip
+    parser.add_argument(
         "--json", action="store_true", help="one JSON document: the diagnosis, or the import's"
     )
     parser.add_argument("--once", action="store_true", help="no screens: print the summary as text")
@@ -38,6 +42,8 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.path)
     if not path.exists():
         raise TuiadvisorError(f"{path}: no such file or folder")
+    if options.trace is not None:
+        return _beside(path, Path(options.trace), options)
     if path.is_dir() and (held := folder_list(path)).is_several:
         return _listed(path, held, options)
     found = sniff(path)
@@ -48,6 +54,22 @@ def run(options: argparse.Namespace) -> int:
     print(f"{said} {shell_word(words[-1])}", file=sys.stderr)
     commands = importlib.import_module("tuiadvisor.cli.commands")
     code: int = commands.run(words)
+    return code
+
+
+def _beside(recording: Path, trace: Path, options: argparse.Namespace) -> int:
+    """A recording with a trace of the same job."""
+    if not trace.exists():
+        raise TuiadvisorError(f"{trace}: no such file or folder")
+    kinds = [sniff(path).kind for path in (recording, trace)]
+    if kinds != [RECORDING, "kineto"]:
+        raise TuiadvisorError(
+            f"{one_line(str(recording))} is {WORDS[kinds[0]]}, {one_line(str(trace))} {WORDS[kinds[1]]}: what goes "
+            "together is a recording, then PyTorch Profiler traces of the same job"
+        )
+    module = importlib.import_module("tuiadvisor.cli.trace_beside")
+    imports = importlib.import_module("tuiadvisor.cli.import_")
+    code: int = module.open_beside(recording, trace, options, imports.Told())
     return code
 
 

@@ -219,13 +219,14 @@ def _run(payload: Payload, names: Names) -> Payload:
         **_text(payload, "label", names.label),
         **_text(payload, "command", names.command),
         **_text(payload, "hub_host", names.host),
-        **_imported(payload, names),
+        **_of_trace(payload, "imported", names),
+        **_of_trace(payload, "traced", names),
     }
 
 
-def _imported(payload: Payload, names: Names) -> Payload:
-    """What was imported, without the names of its files: the notes may hold them."""
-    told = payload.get("imported")
+def _of_trace(payload: Payload, key: str, names: Names) -> Payload:
+    """What was imported or put beside, without the names of its files: the notes may hold them."""
+    told = payload.get(key)
     if not isinstance(told, dict):
         return {}
     late = told.get("late_ranks")
@@ -241,7 +242,10 @@ def _imported(payload: Payload, names: Names) -> Payload:
     resolution_ns = device.get("resolution_ns") if isinstance(device, dict) else None
     if type(resolution_ns) is int:
         kept["device"] = {"resolution_ns": resolution_ns}
-    return {"imported": kept}
+    for name in ("ranks", "steps") if key == "traced" else ():
+        value = told.get(name)
+        kept[name] = [one for one in value if type(one) is int] if isinstance(value, list) else []
+    return {key: kept}
 
 
 def _hello(payload: Payload, names: Names) -> Payload:

@@ -27,6 +27,9 @@ KINDS: Final = (
     ("dropout and random", r"dropout|philox|distribution|random"),
     ("element by element", r"elementwise|pointwise|vectorized|triton_poi|Functor|copy|cast|fill|gelu|relu|silu"),
     ("compiled", r"^triton_|\btriton\b"),
+    # Operators of a CPU.
+    ("matrix product", r"aten::(?:\w*mm|linear)$"),
+    ("element by element", r"aten::(?:add|sub|mul|div|zero|threshold)"),
 )  # fmt: skip
 PATTERNS: Final = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in KINDS)
 

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tuiadvisor.importers.computekinds import compute_kind
-from tuiadvisor.metrics.series.intervals import union
+from tuiadvisor.importers.hostops import own_times
+from tuiadvisor.metrics.series.intervals import Intervals, both, union
 from tuiadvisor.metrics.traces.device_split import device_split
+from tuiadvisor.metrics.traces.gpu_timeline import gpu_time
 
 if TYPE_CHECKING:
     from tuiadvisor.importers.hostwork import HostWork
     from tuiadvisor.importers.kineto import RankTrace
-    from tuiadvisor.metrics.series.intervals import Intervals
+    from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
 
 NS: Final = 1e9
 TOP: Final = 10
@@ -33,6 +35,14 @@ HOST_WORDS: Final = {
     "optimizer": "the training thread launches too late in the optimizer",
     OTHER_HOST: "the training thread launches too late outside of these phases",
 }
+# The same where it computes itself.
+CPU_WORDS: Final = {
+    "data_wait": "no operator runs: the training thread waits for data: the loader",
+    "forward": "no operator runs in forward",
+    "backward": "no operator runs in backward",
+    "optimizer": "no operator runs in the optimizer",
+    OTHER_HOST: "no operator runs outside of these phases: Python, waiting, sleeping",
+}
 WORDS: Final = {
     "exposed_s": "exposed communication, which nothing hides",
     "copy_s": "copies alone",
@@ -43,7 +53,9 @@ WORDS: Final = {
 
 
 def device_work(trace: RankTrace) -> dict[str, Any] | None:
-    """None where the trace has no events of a device, or is of several processes."""
+    """None without events of a device or operators of a training on the CPU, and of several processes."""
+    if trace.host is not None:
+        return _on_cpu(trace, trace.host)
     split = device_split(trace.events, _doing(trace.work))
     if split is None or trace.name_of is None:
         return None
@@ -64,6 +76,32 @@ def device_work(trace: RankTrace) -> dict[str, Any] | None:
     }
 
 
+def _on_cpu(trace: RankTrace, events: GpuEvents) -> dict[str, Any] | None:
+    """Where the training thread is the device: nothing is launched or copied, so these parts are None."""
+    if not events.begin_ns.size or trace.name_of is None:
+        return None
+    time = gpu_time(events)
+    if time is None:
+        return None
+    busy = union(events.begin_ns, events.end_ns)
+    idle = Intervals(busy.end[:-1], busy.begin[1:])
+    doing = {name: both(idle, when) / NS for name, when in _doing(trace.work).items()}
+    return {
+        "time_by_cause": {
+            "window_s": time.window_ns / NS,
+            "compute_s": time.compute_ns / NS,
+            "exposed_s": time.exposed_ns / NS,
+            "copy_s": None,
+            "host_s": time.idle_ns / NS,
+            "host_doing_s": {**doing, OTHER_HOST: time.idle_ns / NS - sum(doing.values())},
+            "launch_s": None,
+            "held_s": None,
+            "unknown_s": None,
+        },
+        **_kernels(trace),
+    }
+
+
 def _doing(work: HostWork | None) -> dict[str, Intervals]:
     """When the training thread was in which phase."""
     if work is None:
@@ -76,16 +114,16 @@ def _doing(work: HostWork | None) -> dict[str, Intervals]:
 
 
 def _kernels(trace: RankTrace) -> dict[str, Any]:
-    """Sums of each name and kind; what runs on several streams at once counts on each."""
+    """Sums of each name and kind; what runs on several streams at once counts on each. Of operators their own time."""
     name_of = trace.name_of if trace.name_of is not None else np.empty(0, dtype=np.int64)
-    took = (trace.events.end_ns - trace.events.begin_ns).astype(np.float64)
+    events = trace.worked
+    took = (events.end_ns - events.begin_ns if trace.host is None else own_times(events)).astype(np.float64)
     size = len(trace.kernel_names)
     seconds, calls = np.bincount(name_of, took, size) / NS, np.bincount(name_of, minlength=size)
     first = np.zeros(size, dtype=np.int64)
     first[name_of[::-1]] = np.arange(name_of.size)[::-1]
     kinds = [
-        compute_kind(name, int(trace.events.kind[at]))
-        for name, at in zip(trace.kernel_names, first, strict=True)
+        compute_kind(name, int(events.kind[at])) for name, at in zip(trace.kernel_names, first, strict=True)
     ]
     by_kind: dict[str, list[float]] = {}
     for kind, took_s, count in zip(kinds, seconds.tolist(), calls.tolist(), strict=True):
@@ -109,10 +147,12 @@ def _kernels(trace: RankTrace) -> dict[str, Any]:
     }
 
 
-def causes(found: dict[str, Any]) -> list[tuple[str, float]]:
-    """(why the device did not compute, seconds), the longest first; without what took no time."""
-    parts = [(HOST_WORDS[name], value) for name, value in found["host_doing_s"].items()]
-    parts += [(words, found[name]) for name, words in WORDS.items()]
+def causes(row: dict[str, Any]) -> list[tuple[str, float]]:
+    """(why the row's device did not compute, seconds), the longest first; without what took no time."""
+    found = row["time_by_cause"]
+    host_words = CPU_WORDS if row["device"] == "cpu" else HOST_WORDS
+    parts = [(host_words[name], value) for name, value in found["host_doing_s"].items()]
+    parts += [(words, found[name]) for name, words in WORDS.items() if found[name] is not None]
     return sorted(((words, value) for words, value in parts if value > 0), key=lambda part: -part[1])
 
 
@@ -128,11 +168,12 @@ def _says(row: dict[str, Any], num_rows: int) -> str:
     if found is None or not found["window_s"]:
         return ""
     window = found["window_s"]
-    who = "the device" if num_rows == 1 else f"the device of {_who(row)}"
+    device = "the CPU" if row["device"] == "cpu" else "the device"
+    who = device if num_rows == 1 else f"{device} of {_who(row)}"
     num = len(row["steps"])
     of = f"{num} step{'s' * (num > 1)} and what is around" if num else "a trace without step marks"
     said = f"{who} computes {_percent(found['compute_s'], window)} of {window:.4g} s ({of})"
-    parts = causes(found)
+    parts = causes(row)
     if parts:
         words, seconds = parts[0]
         said += f"; the largest part of the rest, {_percent(seconds, window)}: {words}"
@@ -148,11 +189,11 @@ def work_lines(rows: list[dict[str, Any]]) -> list[str]:
     who = _who(row)
     lines = [
         f"{who}, not computing: "
-        + ", ".join(f"{_percent(s, window)} {words}" for words, s in causes(row["time_by_cause"])[:SHOWN])
+        + ", ".join(f"{_percent(s, window)} {words}" for words, s in causes(row)[:SHOWN])
     ]
     total = sum(each["seconds"] for each in row["kernels_by_kind"])
     kinds = [f"{each['kind']} {_percent(each['seconds'], total)}" for each in row["kernels_by_kind"][:SHOWN]]
-    lines.append(f"{who}, kernels: " + ", ".join(kinds))
+    lines.append(f"{who}, {_unit(row)}: " + ", ".join(kinds))
     return lines + [
         f"  {each['seconds']:9.4f} s {each['kernels']:>8,} x {each['name'][:WIDTH]}"
         for each in row["top_kernels"][:SHOWN]
@@ -177,16 +218,20 @@ def recorded_work(document: dict[str, Any], ranks: dict[str, int]) -> dict[str, 
             {
                 "rank": rank,
                 **{name: row["time_by_cause"][name] for name in KEPT},
-                "parts": [
-                    {"words": words, "seconds": seconds} for words, seconds in causes(row["time_by_cause"])
-                ],
+                "parts": [{"words": words, "seconds": seconds} for words, seconds in causes(row)],
             }
             for rank, row in rows[:MAX_KEPT_RANKS]
         ],
         "kinds": _together([row["kernels_by_kind"] for _, row in rows], "kind", rows),
         "kernels": _together([row["top_kernels"] for _, row in rows], "name", rows)[: 2 * TOP],
         "says": document["says"],
+        "unit": _unit(rows[0][1]),
     }
+
+
+def _unit(row: dict[str, Any]) -> str:
+    """What is counted: kernels, or operators with their own time where the training is on a CPU."""
+    return "operators" if row["device"] == "cpu" else "kernels"
 
 
 def _together(

@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMPUTE
+
+if TYPE_CHECKING:
+    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+    from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
 
 HOST_CATEGORIES: Final = frozenset(("cpu_op", "user_annotation"))
 # torch/csrc/distributed/c10d: each backend's profiling title is "backend:call".
@@ -40,3 +46,33 @@ def host_kind(name: str, category: str) -> int | None:
         return COMPUTE
     is_operator = "::" in name and not name.startswith(FRAMES) and "." not in name.partition("::")[0]
     return COMPUTE if is_operator else None
+
+
+def own_times(events: GpuEvents) -> Ints:
+    """Of each operator its time without that of the operators that it calls, on its thread."""
+    own = (events.end_ns - events.begin_ns).astype(np.int64)
+    begin, end, thread = events.begin_ns.tolist(), events.end_ns.tolist(), events.stream.tolist()
+    callers: list[int] = []
+    for at in _in_order(events).tolist():
+        while callers and (thread[callers[-1]] != thread[at] or end[callers[-1]] <= begin[at]):
+            callers.pop()
+        if callers:
+            own[callers[-1]] -= min(end[at], end[callers[-1]]) - begin[at]
+        callers.append(at)
+    return np.maximum(own, 0)
+
+
+def outermost(events: GpuEvents) -> Bools:
+    """Operators that no other one of their thread has called."""
+    found = np.zeros(events.begin_ns.size, dtype=np.bool_)
+    end, last = -1, -1
+    ends, threads = events.end_ns.tolist(), events.stream.tolist()
+    for at in _in_order(events).tolist():
+        if threads[at] != last or ends[at] > end:
+            found[at], end, last = True, ends[at], threads[at]
+    return found
+
+
+def _in_order(events: GpuEvents) -> Ints:
+    """By thread and begin, the longer first: callers before what they call."""
+    return np.lexsort((-events.end_ns, events.begin_ns, events.stream))

@@ -47,7 +47,9 @@ MAX_STEPS: Final = 100_000
 MAX_KERNEL_NAMES: Final = 20_000  # of different names; those beyond are one
 MAX_NAME: Final = 160
 OTHER_NAMES: Final = "(other names)"
+MAX_THREADS: Final = 10_000
 LARGEST_NS: Final = (1 << 62) - 1
+EPOCH_NS: Final = 10**18  # 2001: an earlier time counts from elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,14 @@ class RankTrace:
     why_no_rank: str = ""
     num_processes: int = 1  # whose events are in the file: of more than one its times are nobody's
     work: HostWork | None = None  # where it was asked for: what the training thread did
-    kernel_names: tuple[str, ...] = ()
-    name_of: Ints | None = None  # of each of events: an index into kernel_names
+    kernel_names: tuple[str, ...] = ()  # of operators, where it is of a CPU
+    name_of: Ints | None = None  # of each of worked: an index into kernel_names
+    wall_ns: int | None = None  # added to its times it gives the wall clock; None: the trace does not say
+
+    @property
+    def worked(self) -> GpuEvents:
+        """What computed: a device's events, or the operators where the training was on a CPU."""
+        return self.events if self.host is None else self.host
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +197,10 @@ class _Columns:
     host_begin: array[int] = field(default_factory=_wide)
     host_end: array[int] = field(default_factory=_wide)
     host_kind: array[int] = field(default_factory=_narrow)
+    host_thread: array[int] = field(default_factory=lambda: array("i"))
+    host_name: array[int] = field(default_factory=lambda: array("i"))
+    host_names: dict[str, int] = field(default_factory=dict)
+    threads: dict[object, int] = field(default_factory=dict)
     is_on_gpu: bool = False  # launched work there, or called a library that communicates between GPUs
     collective: array[int] = field(default_factory=lambda: array("i"))  # index into names, -1 for others
     launched: array[int] = field(
@@ -229,6 +241,7 @@ class _Columns:
                 self._host(event, category)
         if self.is_on_gpu or self.begin:  # what the host did is asked only where it is the device
             self.host_begin, self.host_end, self.host_kind = _wide(), _wide(), _narrow()
+            del self.host_thread[:], self.host_name[:]
 
     def _operator(self, event: dict[str, Any], category: str) -> None:
         """What it computes, and what the training thread does meanwhile."""
@@ -266,13 +279,7 @@ class _Columns:
         self.stream.append(_integer(arguments.get("stream"), -1))
         self.correlation.append(_integer(arguments.get("correlation"), -1))
         self.collective.append(collective)
-        self.kernel_name.append(self._name(name))
-
-    def _name(self, name: str) -> int:
-        short = name[:MAX_NAME]
-        if short not in self.kernel_names and len(self.kernel_names) >= MAX_KERNEL_NAMES:
-            short = OTHER_NAMES
-        return self.kernel_names.setdefault(short, len(self.kernel_names))
+        self.kernel_name.append(_numbered(name, self.kernel_names))
 
     def _host(self, event: dict[str, Any], category: str) -> None:
         name = event.get("name")
@@ -289,6 +296,10 @@ class _Columns:
         self.host_begin.append(begin)
         self.host_end.append(begin + dur)
         self.host_kind.append(kind)
+        thread = event.get("tid")
+        key = thread if isinstance(thread, int | str) and len(self.threads) < MAX_THREADS else None
+        self.host_thread.append(self.threads.setdefault(key, len(self.threads)))
+        self.host_name.append(_numbered(name, self.host_names))
 
     def _shaped(self, event: dict[str, Any], begin: int | None, dur: int | None, *, is_kernel: bool) -> None:
         if not is_kernel:
@@ -328,13 +339,14 @@ class _Columns:
         num_processes = self.processes.count(events, together)
         if num_processes > 1:
             return self._of_several(file, source, events, num_processes, world)
+        host = self._host_events() if not len(self.begin) else None
         return RankTrace(
             file=file,
             rank=rank,
             why_no_rank=why_no_rank,
             world_size=world or None,
             events=events,
-            host=self._host_events() if not len(self.begin) else None,
+            host=host,
             linked=linked,
             comm=self._calls(begin, end),
             guessed=self.guessed,
@@ -346,9 +358,15 @@ class _Columns:
             device_name=_device_name(source.rest.get("deviceProperties")),
             threads=_threads(source.rest.get("tuiadvisor")),
             work=self.work,
-            kernel_names=tuple(self.kernel_names),
-            name_of=_column(self.kernel_name),
+            kernel_names=tuple(self.kernel_names if host is None else self.host_names),
+            name_of=_column(self.kernel_name if host is None else self.host_name),
+            wall_ns=_wall(source.rest.get("baseTimeNanoseconds"), self._a_time()),
         )
+
+    def _a_time(self) -> int | None:
+        """Any: whether the trace counts from 1970 shows in each."""
+        held = [column[0] for column in (self.begin, self.host_begin) if column]
+        return next(iter([*held, *(begin for _, begin, _ in self.steps)]), None)
 
     def _of_several(
         self, file: str, source: TraceFile | NsysProcess, events: GpuEvents, num_processes: int, world: int
@@ -389,7 +407,8 @@ class _Columns:
             return None
         kind = _column(self.host_kind)
         none = np.full(kind.size, -1, dtype=np.int64)
-        events = GpuEvents(_column(self.host_begin), _column(self.host_end), kind, none, none)
+        thread = _column(self.host_thread)
+        events = GpuEvents(_column(self.host_begin), _column(self.host_end), kind, thread, none)
         return events if (kind == COMM).any() else None
 
     def _calls(self, begin: Ints, end: Ints) -> dict[str, CommCalls]:
@@ -402,6 +421,13 @@ class _Columns:
         return calls
 
 
+def _numbered(name: str, names: dict[str, int]) -> int:
+    short = name[:MAX_NAME]
+    if short not in names and len(names) >= MAX_KERNEL_NAMES:
+        short = OTHER_NAMES
+    return names.setdefault(short, len(names))
+
+
 def _device_name(properties: Any) -> str | None:
     """Of the first device; files of several name the same kind."""
     first = properties[0] if isinstance(properties, list) and properties else None
@@ -412,6 +438,13 @@ def _device_name(properties: Any) -> str | None:
 def _threads(told: Any) -> int | None:
     found = _integer(told.get("threads"), -1) if isinstance(told, dict) else -1
     return found if 0 < found < 1 << 16 else None
+
+
+def _wall(base: Any, a_time_ns: int | None) -> int | None:
+    """What a trace's times lack to be those of the wall clock: nothing, the base that it gives, or unknown."""
+    if a_time_ns is None:
+        return None
+    return next((one for one in (0, _integer(base, 0)) if one + a_time_ns > EPOCH_NS), None)
 
 
 def _about(rest: dict[str, Any], file: str) -> tuple[int | None, str, int]:

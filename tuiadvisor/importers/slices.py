@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import EVENT_COLUMNS, UNKNOWN, EventKind
+from tuiadvisor.importers.hostops import outermost
 
 if TYPE_CHECKING:
     from tuiadvisor.importers.imported import ImportedRun
@@ -40,11 +41,13 @@ def device_slices(
     trace: RankTrace, steps: list[tuple[int, int, int]], names: dict[str, int], limit: int
 ) -> DeviceSlices:
     """names: of all ranks, is added to. steps: (number, begin, end); what lies outside is of the nearest before."""
-    events = trace.events
+    events = trace.worked
     if not events.begin_ns.size or not steps or trace.name_of is None:
         return DeviceSlices(np.empty((0, 7), dtype=np.int64), 0)
     number_of = np.array([_numbered(name, names) for name in trace.kernel_names], dtype=np.int64)
     order = _busiest(events)
+    if trace.host is not None:
+        order = order[outermost(events)[order]]
     order = order[np.lexsort((events.begin_ns[order], events.stream[order]))]
     begin, end = events.begin_ns[order], events.end_ns[order]
     at = np.searchsorted(np.array([one for _, one, _ in steps]), begin, side="right") - 1
@@ -102,14 +105,14 @@ def with_slices(run: ImportedRun, slices: dict[int, DeviceSlices], names: dict[s
     if not any(len(each.rows) for each in kept.values()):
         return run
     ranks = tuple(
-        replace(rank, slices=_rows(kept[rank.rank])) if rank.rank in kept else rank for rank in run.ranks
+        replace(rank, slices=slice_rows(kept[rank.rank])) if rank.rank in kept else rank for rank in run.ranks
     )
     told = {"names": list(names), "resolution_ns": max(each.resolution_ns for each in kept.values())}
     return replace(run, ranks=ranks, device={**(run.device or {}), **told})
 
 
-def _rows(slices: DeviceSlices) -> Ints:
-    """Kind, then EVENT_COLUMNS."""
+def slice_rows(slices: DeviceSlices) -> Ints:
+    """As events: their kind, then EVENT_COLUMNS."""
     named = ("step", "begin_ns", "end_ns", "group", "seq", "num_bytes", "detail")
     events = slices.rows[:, [named.index(column) for column in EVENT_COLUMNS]]
     return np.insert(events, 0, int(EventKind.DEVICE_SLICE), axis=1)

@@ -30,6 +30,7 @@ def document(view: RunView) -> Document:
         "schema": view.schema,
         "clock": view.clock,
         "imported": _imported(view),
+        "traced": None if view.traced is None else asdict(view.traced),
         "run": {
             **run_document(view.run, ended=view.ended),
             "hosts": list(view.run.hosts),

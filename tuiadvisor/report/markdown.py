@@ -25,6 +25,7 @@ from tuiadvisor.report.facts import (
     what_if_facts,
     window_note,
 )
+from tuiadvisor.text import device_work as trace_words
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text import placement
 from tuiadvisor.text import stack_card as cards
@@ -109,6 +110,7 @@ def _run(run: Dossier) -> list[str]:
     lines += _cards(view)
     lines += ["## Communication", "", *pairs(overlap_facts(view))]
     lines += [*(f"- {plain(text)}" for text in view.exchange.words), ""] if view.exchange else []
+    lines += _traced(view)
     lines += _efficiency(run)
     rows = what_if_facts(view)
     lines += ["## What if", "", *pairs(rows), WHAT_IF_NOTE, ""] if rows else []
@@ -142,6 +144,17 @@ def _cards(view: RunView) -> list[str]:
         for heads, rows in cards.tables(card):
             lines += table(heads, rows)
         lines += [f"- {plain(text)}" for text in (card.basis, *card.notes) if text] + [""]
+    return lines
+
+
+def _traced(view: RunView) -> list[str]:
+    """What the devices did, by a trace."""
+    sentences, tables = trace_words.said(view), trace_words.tables(view)
+    lines = [f"## {trace_words.TITLE}", ""] if sentences or tables else []
+    for text in sentences:
+        lines += [plain(text), ""]
+    for heads, rows in tables:
+        lines += table(heads, rows)
     return lines
 
 

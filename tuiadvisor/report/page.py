@@ -165,6 +165,7 @@ def _run(run: Dossier, *, is_only: bool) -> str:
         "" if view.findings else f"<p>{_e(nothing_found(view))}</p>",
         sections.lines_of_code(view),
         sections.communication(view),
+        sections.traced(view),
         sections.efficiency(view, run.roofline),
         _what_if(view),
         _session(run.session),

@@ -19,6 +19,7 @@ from tuiadvisor.report.facts import (
 from tuiadvisor.report.html import bullets, facts, table
 from tuiadvisor.report.inert import inert
 from tuiadvisor.report.lanes import bucket_lanes, overlap_lanes
+from tuiadvisor.text import device_work as trace_words
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text import goodput as words
 from tuiadvisor.text import placement as words_of_places
@@ -51,6 +52,16 @@ def lines_of_code(view: RunView) -> str:
         parts += [table(heads, rows, numbers=cards.TEXT_COLUMNS) for heads, rows in cards.tables(card)]
         parts += [f'<p class="note">{inert(text)}</p>' for text in (card.basis, *card.notes) if text]
     return "".join([*parts, "</section>"])
+
+
+def traced(view: RunView) -> str:
+    """What the devices did, by the trace that the run is or that lies beside it; nothing without one."""
+    sentences, tables = trace_words.said(view), trace_words.tables(view)
+    if not sentences and not tables:
+        return ""
+    parts = [f"<p>{inert(text)}</p>" for text in sentences]
+    parts += [table(heads, rows) for heads, rows in tables]
+    return "".join([f"<section><h2>{trace_words.TITLE}</h2>", *parts, "</section>"])
 
 
 def pipeline(view: RunView) -> str:

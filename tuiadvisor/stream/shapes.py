@@ -176,6 +176,13 @@ SHAPES: Final[dict[FrameKind, Check]] = {
                     "late_ranks": _list_of(_integer),
                 }
             ),
+            "traced": _object(
+                {
+                    **_fields(_text, "kind source words because"),
+                    "notes": _list_of(_text),
+                    **_fields(_list_of(_integer), "late_ranks ranks steps"),
+                }
+            ),
         }
     ),
     FrameKind.HELLO: _object(

@@ -46,3 +46,6 @@ class DeviceWork:
     kinds: tuple[KernelSum, ...]
     kernels: tuple[KernelSum, ...]
     says: tuple[str, ...] = ()  # what traces of single ranks tell alone
+    unit: str = (
+        "kernels"  # what the sums are of; operators, each with its own time, where training is on a CPU
+    )

@@ -64,6 +64,21 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
+class Traced:
+    """What a profiler's traces add to steps that probes recorded: detail, and no verdict."""
+
+    kind: str  # of `tuiadvisor import`
+    source: str  # name of the file or folder
+    words: str  # what it is, and by which clock
+    because: str  # what the traces say of late ranks
+    late_ranks: tuple[int, ...] | None  # whom they name; None where they could not be compared
+    ranks: tuple[int, ...]
+    first_step: int | None
+    last_step: int | None
+    device: DeviceWork | None = None  # what the devices did, where the traces tell
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """The steps that every statistic of the view was computed from."""
 
@@ -436,6 +451,7 @@ class RunView:
     )
     against_intent: Verdict | None = None  # rescale or stop, by what the user stated; None: nothing follows
     imported: Imported | None = None  # None: recorded by probes
+    traced: Traced | None = None  # None: no trace was put beside the recording
     alloc_retries: int | None = None  # allocations on devices that had to be tried again; None: no device
     stall: Stall | None = None  # no rank makes progress now
     heat_steps: tuple[int, ...] = ()  # of each byte of the levels, where they are not consecutive; else empty
@@ -445,6 +461,12 @@ class RunView:
     num_rank_restarts: int = 0  # ranks that began to count anew, each time
     prospects: tuple[Prospect, ...] = ()  # what a step would take with one thing changed
     cards: tuple[StackCard, ...] = ()  # stacks that were sampled on request, the newest first
+
+    @property
+    def device_work(self) -> DeviceWork | None:
+        """What the devices did, of the trace that the run is or that lies beside it."""
+        told = self.imported or self.traced
+        return None if told is None else told.device
 
     @property
     def decided(self) -> Verdict:

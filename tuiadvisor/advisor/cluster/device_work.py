@@ -31,7 +31,11 @@ def device_work(told: object) -> DeviceWork | None:
     if not ranks:
         return None
     return DeviceWork(
-        ranks, _sums(told, "kinds"), _sums(told, "kernels"), tuple(each for each in sentences if each)
+        ranks,
+        _sums(told, "kinds"),
+        _sums(told, "kernels"),
+        tuple(each for each in sentences if each),
+        "operators" if told.get("unit") == "operators" else "kernels",
     )
 
 

@@ -29,7 +29,7 @@ from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
 from tuiadvisor.metrics.lateness.off_core import least_throttled
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
-from tuiadvisor.views.run_view import HostRow, Imported
+from tuiadvisor.views.run_view import HostRow, Imported, Traced
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
@@ -96,6 +96,7 @@ class Roster:
         self.driver: str | None = None
         self.given = NOTHING_GIVEN
         self.imported: Imported | None = None
+        self.traced: Traced | None = None
         self.created_wall_ns: int | None = None
         self.num_frames_lost = 0
         self.num_frames_bad = 0
@@ -242,6 +243,7 @@ class Roster:
             _work(payload, "peak_flops", MAX_FLOPS),
         )
         self._imported(payload)
+        self._traced(payload)
         for name in ("tuiadvisor", "label", "command", "hub_host"):
             value = text(payload, name)
             if value:
@@ -262,6 +264,27 @@ class Roster:
             device=device_work(told.get("device")),
         )
         self.note(f"not live: imported from {self.imported.words or 'another tool'}")
+        notes = told.get("notes")
+        for sentence in notes[: MAX_NOTES - 1] if isinstance(notes, list) else ():
+            self.note(str(sentence))
+
+    def _traced(self, payload: Payload) -> None:
+        """What a trace beside the recording adds."""
+        told = payload.get("traced")
+        if not isinstance(told, dict):
+            return
+        steps = _integers(told.get("steps"))
+        self.traced = Traced(
+            kind=text(told, "kind") or "unknown",
+            source=text(told, "source") or "",
+            words=text(told, "words") or "",
+            because=text(told, "because") or "",
+            late_ranks=None if told.get("late_ranks") is None else _integers(told["late_ranks"]),
+            ranks=_integers(told.get("ranks")),
+            first_step=steps[0] if len(steps) == 2 else None,
+            last_step=steps[1] if len(steps) == 2 else None,
+            device=device_work(told.get("device")),
+        )
         notes = told.get("notes")
         for sentence in notes[: MAX_NOTES - 1] if isinstance(notes, list) else ():
             self.note(str(sentence))
@@ -560,3 +583,9 @@ def _latest(value: float | None, former: float | None) -> float | None:
 def _texts(payload: Payload, name: str) -> tuple[str, ...]:
     value = payload.get(name)
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+def _integers(value: object) -> tuple[int, ...]:
+    """Those of a list that are numbers from 0 on, so many as there may be ranks."""
+    items = value[:MAX_RANKS] if isinstance(value, list) else []
+    return tuple(item for item in items if type(item) is int and 0 <= item < 1 << 62)

@@ -1,4 +1,4 @@
-"""Kernels: what the devices of an imported trace did, and why they did not compute.
+"""Kernels: what the devices of a trace did, and why they did not compute.
 
 In: FeedState.  Out: lines. A recording of probes has no kernels: said, with what shows them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from tuiadvisor.text import device_work as words
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Cell, Line, crop, fit, indent, line, row, rule, wrap
 from tuiadvisor.tui.contract.page import Page, opening
@@ -21,8 +22,9 @@ MARGIN = 1
 BAR_WIDTH = 20
 NONE_SEEN = (
     "No kernels: probes record steps and collectives. P on a rank (2, enter) traces its next steps with torch's "
-    "profiler; tuiadvisor open DIR shows traces."
+    "profiler; tuiadvisor open DIR shows traces, and tuiadvisor open RUN TRACE puts one beside its recording."
 )
+NO_DEVICE = "The trace beside this recording holds no work of a device."
 
 
 class DeviceWorkPage(Page):
@@ -32,9 +34,9 @@ class DeviceWorkPage(Page):
     name = "kernels"
     title = "Kernels"
     about = (
-        "Of an imported trace: each device's window from its first event to its last, split into computing, exposed "
-        "communication, and idle by what came too late; then kernels by kind, and the longest. Kernels on several "
-        "streams at once count on each."
+        "Of a trace, imported or beside a recording: each device's window from its first event to its last, split into "
+        "computing, exposed communication, and idle by what came too late; then kernels by kind, and the longest. "
+        "Kernels on several streams at once count on each."
     )
     commands: ClassVar = (
         opening(
@@ -54,29 +56,32 @@ class DeviceWorkPage(Page):
             self.targets = []
             return waiting(state, width, height)
         room = width - 2 * MARGIN
-        found = view.imported.device if view.imported is not None else None
-        rows = (
-            [line((each, "dim")) for each in wrap(NONE_SEEN, room)] if found is None else _rows(found, room)
-        )
+        found = view.device_work
+        none = NONE_SEEN if view.traced is None else NO_DEVICE
+        rows = [line((each, "dim")) for each in wrap(none, room)] if found is None else _rows(found, room)
+        if view.traced is not None:
+            said = [line((each, "text")) for each in wrap(words.beside(view.traced), room)]
+            rows = [*said, BLANK, *rows]
         shown = [indent(crop(each, room), MARGIN) if each.spans else each for each in rows]
         return self.arranged(shown, width, height)
 
 
 def _rows(found: DeviceWork, width: int) -> list[Line]:
-    first = found.ranks[0]
+    first, unit = found.ranks[0], found.unit
+    device = "device" if unit == "kernels" else "CPU"
     rows = [line((each, "strong")) for says in found.says for each in wrap(f"{says}.", width)]
-    rows += [rule(f"rank {first.rank}: where {text_of.seconds(first.window_s)} of its device went", width)]
+    rows += [rule(f"rank {first.rank}: where {text_of.seconds(first.window_s)} of its {device} went", width)]
     rows += [_bar("computes", first.compute, "phase:forward", width)]
     rows += [_bar(part.words, part.share, "phase:comm_exposed", width) for part in first.parts]
     if first.collective_wait_s is not None:
         text = f"of its collectives, waiting for later ranks: {text_of.seconds(first.collective_wait_s)}"
         rows.append(line((text, "dim")))
     if len(found.ranks) > 1:
-        rows += [BLANK, rule("all ranks", width), *_ranks(found.ranks)]
-    whole = "of all kernels' time" + (", all ranks" if len(found.ranks) > 1 else "")
-    rows += [BLANK, rule("kernels by kind", width, whole)]
+        rows += [BLANK, rule("all ranks", width), *_ranks(found.ranks, words.idle_name(found))]
+    whole = f"of all {unit}' time" + (", all ranks" if len(found.ranks) > 1 else "")
+    rows += [BLANK, rule(f"{unit} by kind", width, whole)]
     rows += [_sum(each, each.kind) for each in found.kinds]
-    return [*rows, BLANK, rule("longest kernels", width), *(_sum(each, each.name) for each in found.kernels)]
+    return [*rows, BLANK, rule(f"longest {unit}", width), *(_sum(each, each.name) for each in found.kernels)]
 
 
 def _bar(words: str, share: float, role: str, width: int) -> Line:
@@ -92,11 +97,9 @@ def _bar(words: str, share: float, role: str, width: int) -> Line:
     )
 
 
-def _ranks(ranks: tuple[DeviceTime, ...]) -> list[Line]:
+def _ranks(ranks: tuple[DeviceTime, ...], idle: str) -> list[Line]:
     heads = [Cell("rank", 6, "dim", "right")]
-    heads += [
-        Cell(name, 12, "dim", "right") for name in ("window", "computes", "comm", "host late", "waits for")
-    ]
+    heads += [Cell(name, 12, "dim", "right") for name in ("window", "computes", "comm", idle, "waits for")]
     rows = [row(heads)]
     for each in ranks:
         figures = [text_of.seconds(each.window_s)]

@@ -1,4 +1,4 @@
-"""Timeline: what each stream of each rank of an imported trace did, a letter a cell, at any zoom.
+"""Timeline: what each stream of each rank of a trace did, a letter a cell, at any zoom.
 
 In: DeskState with a Timeline.  Out: lines. Keys ask the desk for another stretch; the next picture comes from there.
 """
@@ -74,7 +74,7 @@ class TimelinePage(Page):
     about = (
         "Each row is a stream of a rank, each cell the kind of work that took most of that time. + and - zoom "
         "about the middle, h and l (or left and right) move by a quarter, j and k choose a row: what "
-        "took longest there stands below. Only imported traces have it."
+        "took longest there stands below. Only traces have it: imported, or put beside a recording."
     )
     commands: ClassVar = (
         Command(
