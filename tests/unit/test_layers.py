@@ -87,6 +87,7 @@ ALLOWED = {
         *("tuiadvisor_rules", "numpy"),
     ),
     "tuiadvisor/advisor": (
+        "tuiadvisor.paused_gc",
         "tuiadvisor.advisor",
         "tuiadvisor.efficiency",
         "tuiadvisor.causes",
@@ -183,6 +184,7 @@ ALLOWED = {
     ),
     "tuiadvisor/scaling": ("tuiadvisor.scaling", "tuiadvisor.errors", "numpy", "scipy"),
     "tuiadvisor/importers": (
+        "tuiadvisor.paused_gc",
         "tuiadvisor.importers",
         "tuiadvisor.efficiency",
         "tuiadvisor.views",
@@ -259,9 +261,7 @@ ROOMS = {
         ),
         "diagnosis",
     ),
-    "tuiadvisor/advisor": (
-        *("paused_gc", "steps", "detail", "cluster", "judge", "assemble", "fold", "compare"),
-    ),
+    "tuiadvisor/advisor": (*("steps", "detail", "cluster", "judge", "assemble", "fold", "compare"),),
     "tuiadvisor/tui": ("draw", "contract", "pages", "terminal", "control"),
 }
 # Modules with a clock or a file in them have no place among the metrics.

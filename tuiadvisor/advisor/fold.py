@@ -54,7 +54,6 @@ from tuiadvisor.advisor.judge.imports import not_contradicted, of_import, why_bl
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
 from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, unseen_device, verdict, with_deaths
-from tuiadvisor.advisor.paused_gc import collector_off
 from tuiadvisor.advisor.steps.step_store import FOLDED, StepStore
 from tuiadvisor.advisor.steps.trend import TrendHistory, of_devices, of_steps, until
 from tuiadvisor.advisor.steps.wall_time import WallTime
@@ -68,6 +67,7 @@ from tuiadvisor.metrics.diagnosis import (
     diagnose_table,
     without_device,
 )
+from tuiadvisor.paused_gc import collector_off
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
 from tuiadvisor.stream.tables import unpack_tables
 from tuiadvisor.views.run_view import RunView

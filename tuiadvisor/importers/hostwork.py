@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -54,7 +55,7 @@ class HostWork:
         name = event.get("name")
         if not isinstance(name, str) or begin is None or duration is None or duration < 0:
             return
-        label = _label(name)
+        label = label_of(name)
         if label is not None:
             self.begin.append(begin)
             self.end.append(begin + duration)
@@ -67,6 +68,8 @@ class HostWork:
         self.main[thread] = self.main.get(thread, 0) + 1
 
     def _thread(self, tid: object) -> int:
+        if type(tid) is int and (known := self.threads.get(tid)) is not None:
+            return known
         key = tid if isinstance(tid, int | str) else None
         if key not in self.threads and len(self.threads) >= MAX_THREADS:
             key = None
@@ -94,7 +97,9 @@ class HostWork:
         return _in_order(pieces)
 
 
-def _label(name: str) -> int | None:
+@lru_cache(maxsize=1 << 14)  # a trace repeats few names very often
+def label_of(name: str) -> int | None:
+    """What an event of the host is of, by its name; None: of nothing here."""
     if name.startswith("enumerate(DataLoader)"):
         return DATA
     if name.startswith("Optimizer."):

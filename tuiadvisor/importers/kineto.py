@@ -30,9 +30,10 @@ from tuiadvisor.importers.partread import FilePart, PartRead
 from tuiadvisor.importers.processes import Processes
 from tuiadvisor.importers.traceevents import TraceFile
 from tuiadvisor.metrics.traces.gpu_timeline import COMM, COMM_GUESSED, GpuEvents
+from tuiadvisor.paused_gc import collector_off
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tuiadvisor.efficiency.roofline import OpWork
@@ -162,13 +163,24 @@ def read_nsys(path: Path, told: Told | None = None, *, with_work: bool = False) 
 
 def _read(source: TraceFile | NsysProcess, name: str, told: Told | None, *, with_work: bool) -> RankTrace:
     columns = _Columns(work=HostWork() if with_work else None)
-    for batch in source.batches():
-        columns.take(batch)
+    batches = source.batches()
+    while _take_next(batches, columns):
         if told is not None:
             told(_part(source, name, columns))
         if columns.num_events > MAX_EVENTS:
             raise TuiadvisorError(f"{source.path} has more than {MAX_EVENTS} events: trace fewer steps")
     return columns.trace(name, source)
+
+
+def _take_next(batches: Iterator[list[Any]], columns: _Columns) -> bool:
+    """The next batch, if there is one; what was parsed is let go before the collector is on again."""
+    with collector_off():
+        batch = next(batches, None)
+        if batch is None:
+            return False
+        columns.take(batch)
+        del batch
+    return True
 
 
 def _part(source: TraceFile | NsysProcess, name: str, columns: _Columns) -> FilePart:
@@ -229,23 +241,24 @@ class _Columns:
             if not isinstance(category, str):
                 continue
             category = self.categories.get(category) or self._lower(category)
-            if category in CATEGORIES or (category == "kernel" and self.shapes.num_shaped):
-                self._operator(event, category)
-            if category in GPU_CATEGORIES:
-                self._gpu(event, category)
-            elif category in LAUNCH_CATEGORIES:
+            if category in LAUNCH_CATEGORIES:
                 self._launch(event)
+                continue
+            begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
+            if category in CATEGORIES or (category == "kernel" and self.shapes.num_shaped):
+                self._operator(event, category, begin, dur)
+            if category in GPU_CATEGORIES:
+                self._gpu(event, category, begin, dur)
             elif str(event.get("name", "")).startswith("ProfilerStep") and category != "gpu_user_annotation":
-                self._step(event)
+                self._step(event, begin, dur)
             elif category in HOST_CATEGORIES and not self.is_on_gpu and not self.begin:
-                self._host(event, category)
+                self._host(event, category, begin, dur)
         if self.is_on_gpu or self.begin:  # what the host did is asked only where it is the device
             self.host_begin, self.host_end, self.host_kind = _wide(), _wide(), _narrow()
             del self.host_thread[:], self.host_name[:]
 
-    def _operator(self, event: dict[str, Any], category: str) -> None:
+    def _operator(self, event: dict[str, Any], category: str, begin: int | None, dur: int | None) -> None:
         """What it computes, and what the training thread does meanwhile."""
-        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
         if self.work is not None and category != "kernel":
             self.work.take(event, begin, dur)
         if category in {"cpu_op", "kernel"}:
@@ -257,8 +270,7 @@ class _Columns:
             self.categories[category] = lower
         return lower
 
-    def _gpu(self, event: dict[str, Any], category: str) -> None:
-        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
+    def _gpu(self, event: dict[str, Any], category: str, begin: int | None, dur: int | None) -> None:
         if begin is None or dur is None or dur < 0:
             self.num_dropped += 1
             return
@@ -281,7 +293,7 @@ class _Columns:
         self.collective.append(collective)
         self.kernel_name.append(_numbered(name, self.kernel_names))
 
-    def _host(self, event: dict[str, Any], category: str) -> None:
+    def _host(self, event: dict[str, Any], category: str, begin: int | None, dur: int | None) -> None:
         name = event.get("name")
         if not isinstance(name, str):
             return
@@ -289,7 +301,6 @@ class _Columns:
         kind = host_kind(name, category)
         if kind is None:
             return
-        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
         if begin is None or dur is None or dur < 0:
             self.num_dropped += 1
             return
@@ -320,8 +331,7 @@ class _Columns:
             self.launched.append(correlation)
             self.launch_begin.append(-1 if begin is None else begin)
 
-    def _step(self, event: dict[str, Any]) -> None:
-        begin, dur = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur", 0))
+    def _step(self, event: dict[str, Any], begin: int | None, dur: int | None) -> None:
         if begin is not None and dur is not None and len(self.steps) < MAX_STEPS:
             self.steps.append((str(event["name"])[:80], begin, dur))
             self.processes.stepped(self.steps[-1][0])
@@ -497,10 +507,12 @@ def _arguments(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _integer(value: Any, otherwise: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    if type(value) is int:
+        return value if -1 <= value <= LARGEST_NS else otherwise
+    if not isinstance(value, str):
         return otherwise
     try:
-        number = int(value) if not isinstance(value, str) or len(value) < 20 else otherwise
+        number = int(value) if len(value) < 20 else otherwise
     except ValueError:
         return otherwise
     return number if -1 <= number <= LARGEST_NS else otherwise
@@ -508,11 +520,9 @@ def _integer(value: Any, otherwise: int) -> int:
 
 def _nanoseconds(value: Any) -> int | None:
     """Microseconds, number or text, as whole nanoseconds; None for what is no time."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
+    if type(value) is int:  # a bool is none
         nanoseconds = value * 1000
-    elif isinstance(value, float):
+    elif type(value) is float:
         if not abs(value) <= LARGEST_NS:  # NaN is not, either; a thousand times 1e308 would be infinite
             return None
         nanoseconds = round(value * 1000)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from tuiadvisor.efficiency.roofline import OpWork
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ class OpShapes:
         self._by_external: dict[int, int] = {}  # external id -> index of the operator
         self._kernel_ns: dict[int, int] = {}  # external id -> time of its kernels
         self._threads: dict[str, int] = {}
-        self._works: dict[str, Work] = {}
+        self._works: dict[bytes, Work] = {}
         self.num_kernels = 0
 
     def operator(self, event: dict[str, Any], begin_ns: int, duration_ns: int) -> None:
@@ -150,9 +152,9 @@ class OpShapes:
         """What it computes; a step has the same operators again and again."""
         concrete = arguments.get("Concrete Inputs") if name in COUNTED else None
         try:
-            call = f"{name}{dims}{arguments.get('Input type')}{concrete}"
-        except RecursionError:
-            call = ""
+            call = orjson.dumps((name, dims, arguments.get("Input type"), concrete))
+        except TypeError:  # nested too deep, or a number beyond 64 bits
+            call = b""
         found = self._works.get(call)
         if found is None:
             found = _work(name, dims, arguments)
