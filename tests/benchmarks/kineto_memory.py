@@ -23,13 +23,9 @@ from pathlib import Path
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x128_32x4_nn_align8>(Params)"
 STEPS = 20
-OPERATORS = (
-    "aten::linear",
-    "aten::addmm",
-    "aten::layer_norm",
-    "aten::gelu",
-    "autograd::engine::evaluate_function",
-)
+# Of the first half of a step, and of its second.
+FORWARD = ("aten::linear", "aten::addmm", "aten::layer_norm", "aten::gelu")
+BACKWARD = ("autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0", "aten::mm", "aten::sum")
 
 
 def shown(cat: str, name: str, at_us: float, dur_us: float, args: str) -> str:
@@ -55,6 +51,7 @@ def write_rank(path: Path, rank: int, num_ranks: int, num_events: int, gpu_share
                 comma + shown("user_annotation", f"ProfilerStep#{step}", at_us, length_us, '"Ev Idx": 0')
             )
         comma = ",\n"
+        in_step = max(num_events // STEPS, 1)
         for event in range(num_events):
             credit += gpu_share / 2
             at_us = 1.7e15 + 40.0 * event
@@ -70,7 +67,8 @@ def write_rank(path: Path, rank: int, num_ranks: int, num_events: int, gpu_share
             if credit + gpu_share / 2 >= 1:
                 continue
             args = f'"External id": {event}, "Ev Idx": {event}, "Record function id": 0'
-            file.write(comma + shown("cpu_op", OPERATORS[event % 5], at_us, 20.0, args))
+            half = (BACKWARD if 2 * (event % in_step) >= in_step else FORWARD)[event % 4]
+            file.write(comma + shown("cpu_op", half, at_us, 20.0, args))
         file.write('\n  ],\n  "traceName": "x"\n}\n')
 
 

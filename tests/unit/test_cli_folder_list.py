@@ -12,7 +12,7 @@ from test_import_kineto import job
 from test_import_nsys import export
 from unit.test_contents import recording
 
-from tuiadvisor.cli import folder_list
+from tuiadvisor.cli import folder_list, main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,3 +96,18 @@ def test_a_folder_of_more_files_than_are_looked_into_says_so(
     monkeypatch.setattr(folder_list, "MAX_FILES", 6)
     _, out, _ = said(capsys, str(mixed(tmp_path / "runs")))
     assert "only the first 6 files were looked into" in out
+
+
+def test_step_logs_of_several_runs_are_a_row_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """CSV of three runs; one alone is opened at once."""
+    for number in range(3):
+        (tmp_path / f"run{number}.csv").write_text(
+            "step,step_time_s\n" + "".join(f"{n},0.5\n" for n in range(9))
+        )
+    assert 0 == main(["open", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert all(f"open {tmp_path}/run{number}.csv" in out for number in range(3))
+    for number in range(2):
+        (tmp_path / f"run{number}.csv").unlink()
+    assert 0 == main(["open", str(tmp_path), "--once"])
+    assert "9 steps" in capsys.readouterr().out

@@ -208,3 +208,29 @@ def test_a_link_in_a_circle_hides_nothing_beside_it(
     code, out, err = said(capsys, "open", "--json", str(folder))
     assert (0, 4) == (code, json.loads(out)["source"]["files"])
     assert "PyTorch Profiler traces" in err
+
+
+@pytest.mark.parametrize("prefix", ["[0] ", "[1,0]<stdout>:", "[pod/job-0/main] "])
+def test_a_launchers_prefix_does_not_make_a_text_a_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], prefix: str
+) -> None:
+    """It begins as JSON would."""
+    (tmp_path / "nccl.log").write_text("".join(prefix + line + "\n" for line in NCCL.splitlines()))
+    _, _, err = said(capsys, "open", str(tmp_path / "nccl.log"))
+    assert "the output of nccl-tests" in err
+
+
+@pytest.mark.parametrize(
+    "before", ["read: (g=0): rw=randread\nfio-3.28\n\n", "<node1> read: (g=0): rw=randread\n"]
+)
+def test_fios_document_behind_its_text_is_recognised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str
+) -> None:
+    """--output-format=normal,json, with the empty line before it; servers of --client."""
+    jobs = [{"jobname": "read", "groupid": 0, "error": 0, "read": {"bw_bytes": 5e8, "iops": 1e5}}]
+    (tmp_path / "fio.txt").write_text(
+        before + json.dumps({**FIO, "jobs": jobs}, indent=1) + "\n\nDisk stats:\n"
+    )
+    code, out, err = said(capsys, "open", str(tmp_path / "fio.txt"))
+    assert (0, True) == (code, "fio's JSON output" in err)
+    assert "500 MB/s" in out

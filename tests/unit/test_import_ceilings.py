@@ -77,7 +77,7 @@ def test_a_table_of_any_version_gives_the_link(tmp_path: Path, text: str, ranks:
     assert 28 == len(found["rows"])
     assert LATENCY == pytest.approx(found["latency_s"], rel=0.02)
     assert BUS == pytest.approx(found["bus_bytes_s"], rel=0.02)
-    assert f"{ranks} ranks on {found['num_hosts']} hosts" in nccl_summary(found)
+    assert f"{ranks} ranks on {found['num_hosts']} host" in nccl_summary(found)
 
 
 @pytest.mark.parametrize(

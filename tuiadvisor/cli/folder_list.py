@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.cli.recognizing import ONE_FILE, RECORDING, WORDS, kind_of
+from tuiadvisor.cli.recognizing import ONE_FILE, RECORDING, STEP_LOG, WORDS, kind_of
 from tuiadvisor.errors import TuiadvisorError, one_line
-from tuiadvisor.importers.files import is_regular
+from tuiadvisor.importers.files import is_regular, plain_name
 from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
@@ -48,10 +48,11 @@ class FolderList:
 
     @property
     def is_several(self) -> bool:
-        """More than one kind, or one in more than one folder; recordings alone have a list of their own."""
+        """More than one kind, folder, or log of a run; recordings alone have a list of their own."""
         kinds = {entry.kind for entry in self.entries}
         folders = {entry.path.parent if entry.path.is_file() else entry.path for entry in self.entries}
-        return kinds != {RECORDING} and (len(kinds) > 1 or len(folders) > 1)
+        num_logs = sum(entry.kind == STEP_LOG and entry.path.is_file() for entry in self.entries)
+        return kinds != {RECORDING} and (len(kinds) > 1 or len(folders) > 1 or num_logs > 1)
 
 
 def folder_list(folder: Path) -> FolderList:
@@ -79,10 +80,15 @@ def folder_list(folder: Path) -> FolderList:
 def _entries(
     kind: str, files: list[os.DirEntry[str]], where: Path, *, is_alone: bool
 ) -> Iterator[FolderEntry]:
+    if kind == STEP_LOG:  # one file a rank are torchtitan's alone; others are a run each
+        runs = [file for file in files if not plain_name(file.name).endswith(".jsonl")]
+        files = [file for file in files if file not in runs]
+        for file in runs:
+            yield FolderEntry(kind, Path(file.path), 1, _size(file))
     if kind == RECORDING or kind in ONE_FILE or len(files) == 1:
         for file in files:
             yield FolderEntry(kind, Path(file.path), 1, _size(file))
-    else:
+    elif files:
         yield FolderEntry(kind, where, len(files), sum(_size(file) for file in files), is_alone)
 
 

@@ -28,6 +28,7 @@ ONE_FILE: Final = frozenset(
     {"ops", "nccl-tests", "fio", "serving", "metrics", "deepspeed", "memory"}
 )  # whose import takes a single file
 RECORDING: Final = "recording"
+STEP_LOG: Final = "steplog"
 WORDS: Final = {
     RECORDING: "a recording of tuiadvisor",
     "kineto": "PyTorch Profiler traces",
@@ -57,6 +58,9 @@ KEYS: Final = (
 TIMELINE: Final = re.compile(rb"^\s*\[\s*\[\s*-?\d[\d.]*\s*[,\]]")
 LIST_OF_EVENTS: Final = re.compile(rb'^\s*\[\s*\{[^{}]{0,200}"ph"\s*:')
 NCCL: Final = re.compile(rb"(?m)^[^\n]{0,200}#.*\b(?:nThread|nccl-tests|algbw)\b")
+FIO: Final = re.compile(
+    rb'(?m)^\s*"fio version"\s*:'
+)  # behind what it prints for people, or each server's lines
 COMMS: Final = re.compile(rb"Comm\. Op\s+Message Size\s+Count\s+Total ")
 METRICS_PAGE: Final = re.compile(
     rb"(?m)^(?:# (?:HELP|TYPE) )?(?:vllm|sglang|trtllm|tgi|nv|ray_vllm|ray_sglang|dynamo)[:_]\w"
@@ -99,7 +103,8 @@ def sniff(path: Path) -> Sniffed:
     kind, count = counts.most_common(1)[0]
     if kind in ONE_FILE and count > 1:
         raise TuiadvisorError(f"{path} holds {count} files of {WORDS[kind]}: name one, as {last[kind].name}")
-    return Sniffed(kind, last[kind] if kind in ONE_FILE else path, count)
+    is_alone = kind in ONE_FILE or (kind == STEP_LOG and count == 1)
+    return Sniffed(kind, last[kind] if is_alone else path, count)
 
 
 def kind_of(path: Path) -> str | None:
@@ -117,7 +122,9 @@ def kind_of(path: Path) -> str | None:
             f"{path}: a pickle, which is never opened; write the flight recorder's dump as JSON "
             "(torch._C._distributed_c10d._dump_nccl_trace_json)"
         )
-    return _of_json(head) if head.lstrip()[:1] in (b"{", b"[") else _of_text(head)
+    # A launcher's "[0] " before each line of a text begins like a list.
+    found = _of_json(head) if head.lstrip()[:1] in (b"{", b"[") else None
+    return found or _of_text(head)
 
 
 def _of_json(head: bytes) -> str | None:
@@ -136,6 +143,8 @@ def _of_text(head: bytes) -> str | None:
         return "deepspeed"
     if NCCL.search(head):
         return "nccl-tests"
+    if FIO.search(head):
+        return "fio"
     if PRINTED.search(head) or MLLOG in head or any(name in head.split(b"\n", 1)[0] for name in STEP_TIMES):
         return "steplog"
     return "ops" if _is_table(head) else None

@@ -26,6 +26,7 @@ SHOWN: Final = 5
 MAX_KEPT_RANKS: Final = 1024  # in a recording
 KEPT: Final = ("window_s", "compute_s", "exposed_s", "host_s", "collective_wait_s")
 WIDTH: Final = 60
+UNITS: Final = (("s", 1.0), ("ms", 1e3), ("us", 1e6))
 OTHER_HOST: Final = "other"
 # What a part of the window is called, where the training thread held the device up by what it did.
 HOST_WORDS: Final = {
@@ -195,9 +196,15 @@ def work_lines(rows: list[dict[str, Any]]) -> list[str]:
     kinds = [f"{each['kind']} {_percent(each['seconds'], total)}" for each in row["kernels_by_kind"][:SHOWN]]
     lines.append(f"{who}, {_unit(row)}: " + ", ".join(kinds))
     return lines + [
-        f"  {each['seconds']:9.4f} s {each['kernels']:>8,} x {each['name'][:WIDTH]}"
+        f"  {_spent(each['seconds']):>10} {each['kernels']:>8,} x {each['name'][:WIDTH]}"
         for each in row["top_kernels"][:SHOWN]
     ]
+
+
+def _spent(seconds: float) -> str:
+    """With four digits, as small as it is."""
+    unit, factor = next(((name, by) for name, by in UNITS if seconds * by >= 1), UNITS[-1])
+    return f"{seconds * factor:.4g} {unit}"
 
 
 def _who(row: dict[str, Any]) -> str:

@@ -126,7 +126,7 @@ def _last_table(path: Path, raw: bytes) -> dict[str, Any]:
         if found.start() < at:
             continue
         try:
-            table, at = read.raw_decode(text, found.start())
+            table, at = read.raw_decode(text, found.end() - 1)
         except (ValueError, RecursionError) as error:
             why, num_failed = str(error)[:120], num_failed + 1
             if num_failed > MAX_FAILED:

@@ -311,9 +311,9 @@ def _losses(folder: TraceFolder, counts: Counter[int | None], found: Arrivals | 
 
 def kineto_summary(document: dict[str, Any]) -> str:
     """The document in lines."""
-    world = document["run"]["world_size"]
+    world, num = document["run"]["world_size"], document["source"]["files"]
     lines = [
-        f"{document['source']['path']}: {document['source']['files']} traces"
+        f"{document['source']['path']}: {num} trace{'s' * (num != 1)}"
         + (f" of {world} ranks" if world else ""),
         f"{'rank':>6} {'window s':>9} {'compute':>8} {'idle':>7} {'comm s':>9} {'exposed s':>9} {'overlap':>8}",
     ]

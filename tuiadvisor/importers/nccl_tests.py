@@ -101,12 +101,16 @@ def nccl_document(path: Path) -> dict[str, Any]:
 def nccl_summary(document: dict[str, Any]) -> str:
     """A few lines for people."""
     ranks, hosts = document["num_ranks"], document["num_hosts"]
-    where = "an unknown number of ranks" if ranks is None else f"{ranks} ranks on {hosts} hosts"
+    where = (
+        "an unknown number of ranks"
+        if ranks is None
+        else f"{ranks} ranks on {hosts} host{'s' * (hosts != 1)}"
+    )
     latency = document["latency_s"]
     peak = document["bus_bytes_s"]
     half = next((row["bytes"] for row in document["rows"] if row["bus_bytes_s"] >= peak / 2), None)
     lines = [
-        f"all-reduce over {where}: {len(document['rows'])} sizes",
+        f"all-reduce over {where}: {len({row['bytes'] for row in document['rows']})} sizes",
         f"  bus bandwidth  {peak / 1e9:.4g} GB/s at best",
         f"  latency        {'unknown: no small message was sent' if latency is None else f'{1e6 * latency:.4g} us'}",
     ]
