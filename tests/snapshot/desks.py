@@ -11,11 +11,12 @@ from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.onerun import Mode, Parts
 from tuiadvisor.scaling.picture import Picture
 from tuiadvisor.scaling.table import Row, Table
-from tuiadvisor.session.conduct import Recorded, conduct
+from tuiadvisor.session.conduct import conduct
 from tuiadvisor.session.entries import Stated
 from tuiadvisor.session.guided import Guided, guided
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.machine import Machine
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.sizing import Known, picture_of
 from tuiadvisor.tui.contract.desk import NO_DESK, DeskState
 from tuiadvisor.views.comparison import (

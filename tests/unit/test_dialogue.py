@@ -11,10 +11,11 @@ from test_tui_navigator import Keyboard
 
 from tuiadvisor.app.advising import GuidedAdvice, judged
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.dialogue import MAX_ANSWERS, tried
 from tuiadvisor.session.guided import SKIP, guided
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.tui.contract.desk import Answer
 from tuiadvisor.tui.pages.dialogue import DialoguePage
 from tuiadvisor_rules.questions import load_questions
@@ -24,6 +25,8 @@ LATE = Recorded("late", final_view(Job(num_ranks=4, num_steps=200, faults=(Fault
 SLOW_INPUT = Recorded("input", final_view(Job(num_ranks=4, num_steps=200, data_s=0.03)))
 SMALL = Recorded("8", final_view(Job(num_ranks=8, num_steps=200)))
 LARGE = Recorded("16", final_view(Job(num_ranks=16, num_steps=200, forward_s=0.004, backward_s=0.006)))
+NODES = final_view(Job(num_ranks=16, num_steps=200, ranks_per_host=8))
+TWO_NODES = Recorded("devices", replace(NODES, run=replace(NODES.run, device="cuda")))
 STALLED = Recorded("hang", views.stalled())
 STORIES = {"slow": (LATE,), "input": (SLOW_INPUT,), "more devices": (SMALL, LARGE), "hang": (STALLED,)}
 
@@ -135,6 +138,83 @@ def test_a_job_that_hangs_is_asked_nothing() -> None:
     dialogue = held((STALLED,), {}).dialogue
     assert dialogue.question is None
     assert "hangs" in dialogue.why_over
+
+
+STATED_SIZE: dict[str, str | float] = {"devices_wanted": 64.0}
+
+
+def asked_in_turn(runs: tuple[Recorded, ...], words: dict[str, str | float]) -> tuple[list[str], Session]:
+    """The questions that came, each answered by `words`, until one comes that is not in them."""
+    answers, asked = dict(STATED_SIZE), []
+    while (found := held(runs, answers)).dialogue.question is not None:
+        name = found.dialogue.question.id
+        if name not in words:
+            break
+        asked.append(name)
+        answers[name] = words[name]
+    return asked, found
+
+
+def test_whether_64_devices_are_worth_it_is_answered_within_seven_answers() -> None:
+    """What decides, what remains, what an hour is worth, what a device costs: then it stands with its break-even."""
+    words: dict[str, str | float] = {
+        "objective": "time", "remaining_steps": 1e6, "time_worth": 50.0, "price": 2.0,
+    }  # fmt: skip
+    asked, session = asked_in_turn((SMALL, LARGE), words)
+    assert asked == list(words)
+    dialogue = session.dialogue
+    assert (dialogue.decision, session.decision.num_devices) == ("rescale", 64)
+    assert "break-even" in dialogue.wanted
+    assert "pays, even in the worst case" in dialogue.wanted
+
+
+@pytest.mark.parametrize(
+    ("words", "decision", "says"),
+    [
+        # An hour that is worth next to nothing buys no devices; what money decides, more devices do not save.
+        ({"objective": "time", "remaining_steps": 1e6, "time_worth": 0.01, "price": 2.0}, "rescale", "open"),
+        ({"objective": "cost", "remaining_steps": 1e6}, "rescale", "open"),
+        ({}, "keep", "x as fast"),
+    ],
+)
+def test_a_size_that_does_not_surely_pay_is_not_moved_to(
+    words: dict[str, str | float], decision: str, says: str
+) -> None:
+    """The interval of two measured sizes reaches both sides: a measured size may be better, 64 are never chosen."""
+    _, session = asked_in_turn((SMALL, LARGE), words)
+    assert session.dialogue.decision == decision
+    assert session.decision.num_devices != 64
+    assert says in session.dialogue.wanted
+
+
+def test_bounds_of_one_run_never_decide_to_move() -> None:
+    """They say what another size would take and what an hour earlier costs there, and that a recording of it decides."""
+    asked, session = asked_in_turn((TWO_NODES,), {"objective": "time"})
+    assert asked == ["objective"]
+    dialogue = session.dialogue
+    assert dialogue.decision == "keep"
+    assert "an hour earlier costs" in dialogue.wanted
+    assert "bounds from this run alone" in dialogue.wanted
+    assert "at 64 devices" in dialogue.change
+    _, other = asked_in_turn((TWO_NODES,), {"objective": "cost", "remaining_steps": 1e6})
+    assert "does not pay, even in the best case" in other.dialogue.wanted
+    assert other.dialogue.change == "none: stay at 16 devices"
+
+
+def test_a_size_of_which_nothing_is_known_says_why() -> None:
+    """Ranks that share the processors of one host tell nothing of others, and nothing is asked about it."""
+    dialogue = held((LATE,), STATED_SIZE).dialogue
+    assert "64 devices: unknown" in dialogue.wanted
+    assert "share the processors of one host" in dialogue.wanted
+    assert dialogue.question is not None
+    assert dialogue.question.id not in {"objective", "time_worth"}
+
+
+def test_another_size_can_be_asked_for_at_any_time() -> None:
+    """N, whatever is asked."""
+    keyboard = board()
+    keyboard.press("N", *"64", "enter")
+    assert keyboard.shell.asked[-1] == Answer("devices_wanted", "64")
 
 
 def board() -> Keyboard:

@@ -18,8 +18,9 @@ from tuiadvisor.integrations.trackers import FIGURES
 from tuiadvisor.outlets.page import registry_of
 from tuiadvisor.report.document import document
 from tuiadvisor.report.page import Dossier, html_report
-from tuiadvisor.session.conduct import Recorded, conduct
+from tuiadvisor.session.conduct import conduct
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.stream.frames import Frame
 from tuiadvisor.text import format as text_of
 from tuiadvisor.tui.pages.once import plain_summary

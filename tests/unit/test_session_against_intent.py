@@ -12,8 +12,9 @@ from synthetic_run import Fault, Job, final_view
 from tuiadvisor.report.document import document
 from tuiadvisor.scaling.onerun import FLOOR
 from tuiadvisor.session.against_intent import with_intent
-from tuiadvisor.session.conduct import Recorded, conduct
+from tuiadvisor.session.conduct import conduct
 from tuiadvisor.session.intent import Intent
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.views.run_view import RunView, Speedup
 from tuiadvisor_rules.questions import load_questions

@@ -12,11 +12,12 @@ from test_session_conduct import LATE, held, view
 
 from tuiadvisor.session.candidates import candidates, gain_of
 from tuiadvisor.session.conclusions import workload_words
-from tuiadvisor.session.conduct import Recorded, Session
+from tuiadvisor.session.conduct import Session
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.levers import levers
 from tuiadvisor.session.material import gather
+from tuiadvisor.session.recorded import Recorded
 
 PRICED = Intent(remaining_steps=1e6, price_per_device_hour=2.0, engineer_hour_price=80.0)
 

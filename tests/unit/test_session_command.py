@@ -12,8 +12,9 @@ from synthetic_run import MS, Fault, Job, encoded, frames
 from tuiadvisor.cli.advise import ask_all
 from tuiadvisor.cli.commands import run
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.intent import Intent, checked, read_intent
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor_rules.questions import load_questions

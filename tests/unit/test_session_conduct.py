@@ -15,11 +15,12 @@ from synthetic_run import MS, Fault, Job, final_view
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.answers import checked_answers
-from tuiadvisor.session.conduct import Bottleneck, Recorded, Session, conduct
+from tuiadvisor.session.conduct import Bottleneck, Session, conduct
 from tuiadvisor.session.document import document, saved_answers, saved_history
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.machine import Machine, Network
 from tuiadvisor.session.markdown import markdown, plain
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.questions import load_questions

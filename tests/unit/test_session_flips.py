@@ -29,6 +29,7 @@ NOT_ASKED = {
     "model_larger",
     "placement",
     "reproducible",
+    "time_worth",  # asked in the dialogue, of who thinks of another number of devices
 }
 
 

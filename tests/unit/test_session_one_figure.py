@@ -14,12 +14,13 @@ from synthetic_run import Fault, Job, final_view, folded, frames
 from test_goodput_waterfall import born
 
 from tuiadvisor.scaling.young_daly import lost_share
-from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.economy import economy
 from tuiadvisor.session.entries import stated_in
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.markdown import markdown
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.sizing import Known, picture_of
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.questions import load_questions

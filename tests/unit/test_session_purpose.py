@@ -10,11 +10,12 @@ import pytest
 from synthetic_run import Job, final_view, folded, frames
 from test_goodput_waterfall import born
 
-from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.economics import move
 from tuiadvisor.session.economy import economy, economy_lines
 from tuiadvisor.session.entries import stated_in
 from tuiadvisor.session.intent import PRESET, Intent, changed, preset
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.views.devices import RankDevice
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.questions import load_questions

@@ -12,11 +12,12 @@ from test_goodput_waterfall import born
 
 from tuiadvisor.advisor.cluster.host_use import HostUse
 from tuiadvisor.session.answers import checked_answers
-from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.document import document
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.measured import measured_answers
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.relevance import FIELDS, choices
 from tuiadvisor.views.run_view import HostRow, RunView
 from tuiadvisor_rules.loader import load_catalog

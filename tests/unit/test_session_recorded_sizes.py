@@ -11,8 +11,8 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.analysis import analyse
 from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.series import Target
-from tuiadvisor.session.conduct import Recorded
 from tuiadvisor.session.machine import Machine, Network
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.recordedsizes import parts_of, table_of
 from tuiadvisor.views.run_view import HostRow, RunView
 

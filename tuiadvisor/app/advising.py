@@ -15,11 +15,12 @@ import orjson
 from tuiadvisor.advisor.compare.comparing import measure
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_saved
-from tuiadvisor.session.conduct import Recorded, Session, conduct
+from tuiadvisor.session.conduct import Session, conduct
 from tuiadvisor.session.document import document, saved_history
 from tuiadvisor.session.guided import SKIP, Guided, guided
 from tuiadvisor.session.intent import FILE_NAME, Intent, read_intent
 from tuiadvisor.session.machine import read_machine
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.text import format as text_of
 from tuiadvisor_rules.questions import load_questions
 

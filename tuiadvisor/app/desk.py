@@ -422,7 +422,7 @@ class Desk:
     def _sizes_of(self, recording: str, view: RunView) -> Picture:
         """What the screen of scaling says of this run; where it was not looked at, what the run alone says."""
         from tuiadvisor.app.sizing import Sizing  # noqa: PLC0415
-        from tuiadvisor.session.conduct import Recorded  # noqa: PLC0415
+        from tuiadvisor.session.recorded import Recorded  # noqa: PLC0415
 
         if self._sizing is not None and self._sizing.current == recording:
             return self._sizing.picture()

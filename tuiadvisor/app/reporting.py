@@ -13,7 +13,7 @@ from tuiadvisor.app.sizing import Sizing
 from tuiadvisor.errors import unwritable
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
-from tuiadvisor.session.conduct import Recorded
+from tuiadvisor.session.recorded import Recorded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,10 +15,10 @@ from tuiadvisor.app import preferences_file
 from tuiadvisor.app.recordings import recordings
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.table import printable, read_table
-from tuiadvisor.session.conduct import Recorded
 from tuiadvisor.session.entries import Stated, nudged, stated_in, with_text
 from tuiadvisor.session.intent import FILE_NAME, read_intent
 from tuiadvisor.session.machine import read_machine
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.sizing import Known, picture_of
 
 if TYPE_CHECKING:

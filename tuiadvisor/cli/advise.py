@@ -16,12 +16,14 @@ from tuiadvisor.cli.document import document_bytes, print_document
 from tuiadvisor.cli.options.intent import add_intent_options, intent_of
 from tuiadvisor.errors import TuiadvisorError, unwritable
 from tuiadvisor.session.answers import checked_answer, checked_answers, read_answers, read_saved
-from tuiadvisor.session.conduct import Recorded, Session, conduct, identity
+from tuiadvisor.session.conduct import Session, conduct, identity
 from tuiadvisor.session.document import document, saved_answers, saved_history
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.markdown import decision_lines, markdown, why_lines
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.serving import is_serving, serving_json, serving_markdown, serving_session
 from tuiadvisor.session.spoken import moment_lines
+from tuiadvisor.session.wanted import QUESTION
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.desk import Advise
@@ -50,6 +52,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "others", nargs="*", default=(), metavar="OTHER", help="recordings of other configurations"
     )
     parser.add_argument("--answers", metavar="FILE", help="answers as TOML or JSON; nothing is asked then")
+    parser.add_argument(
+        "--devices", type=int, metavar="N", help="is it worth N devices? what that takes is asked first"
+    )
     parser.add_argument("--session", metavar="FILE", help="save here as JSON, and resume what is there")
     parser.add_argument("--why", choices=NAMES, help="answer only this question, in plain words")
     parser.add_argument("--json", action="store_true", help="one JSON document, schema 1")
@@ -74,8 +79,7 @@ def run(options: argparse.Namespace) -> int:
     saved = read_saved(Path(options.session)) if options.session else None
     history = saved_history(saved, options.session or "")
     answers = checked_answers(saved_answers(saved, identity(runs[0].view)), questions)
-    if options.answers:
-        answers |= read_answers(options.answers, questions)
+    answers |= _given(options, questions)
 
     def hold(given: Answers, last: str = "", skipped: Collection[str] = ()) -> Session:
         return conduct(runs, intent, given, questions, history, machine=machine, last=last, skipped=skipped)
@@ -96,6 +100,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(markdown(session), end="")
     return 0
+
+
+def _given(options: argparse.Namespace, questions: tuple[Question, ...]) -> Answers:
+    """The answers of the command line."""
+    given = read_answers(options.answers, questions) if options.answers else {}
+    if options.devices is not None:
+        asked = next(one for one in questions if one.id == QUESTION)
+        given[QUESTION] = checked_answer(asked, str(options.devices))
+    return given
 
 
 def _on_serving(options: argparse.Namespace) -> int:

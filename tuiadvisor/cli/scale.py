@@ -26,10 +26,10 @@ from tuiadvisor.scaling.onerundoc import one_run_document, one_run_text
 from tuiadvisor.scaling.series import Target
 from tuiadvisor.scaling.table import MAX_DEVICES, normal_layout, printable, read_table
 from tuiadvisor.scaling.text import text
-from tuiadvisor.session.conduct import Recorded
 from tuiadvisor.session.entries import MAX_CANDIDATES, stated_in
 from tuiadvisor.session.intent import FILE_NAME, read_intent
 from tuiadvisor.session.machine import read_machine
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.recordedsizes import parts_of, table_of
 from tuiadvisor.tui.contract.desk import Scale
 

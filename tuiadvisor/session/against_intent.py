@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.scaling.onerun import FLOOR, one_run, sized_at, why_not
-from tuiadvisor.session.conduct import Recorded
 from tuiadvisor.session.decide import NOISE, beyond_budget, tuning
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.material import gather
+from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.recordedsizes import parts_of
 from tuiadvisor.views.run_view import Verdict
 

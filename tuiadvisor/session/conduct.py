@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from tuiadvisor.session.decide import Decision, decide
 from tuiadvisor.session.dialogue import dialogue
 from tuiadvisor.session.evidence import facts
+from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.measured import measured_answers
 from tuiadvisor.session.relevance import moving
 from tuiadvisor.session.sizes import sizes
+from tuiadvisor.session.speeds import speeds
 from tuiadvisor.session.stages import stages
 from tuiadvisor.session.whys import NAMES, why
 from tuiadvisor.shellword import shell_word
@@ -30,21 +32,11 @@ if TYPE_CHECKING:
     from tuiadvisor.session.decide import Case
     from tuiadvisor.session.dialogue import Dialogue
     from tuiadvisor.session.intent import Intent
-    from tuiadvisor.session.machine import Machine
     from tuiadvisor.session.material import Material
+    from tuiadvisor.session.recorded import Recorded
     from tuiadvisor.session.stages import Stage
     from tuiadvisor.views.run_view import Action, RunView
     from tuiadvisor_rules.questions import Question
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One recording: what it is called, its view, gradient bytes and collectives of a step if they were seen."""
-
-    name: str
-    view: RunView
-    gradient_bytes: int | None = None
-    num_collectives: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +103,13 @@ def conduct(
         facts(entry.name, entry.view, entry.gradient_bytes, entry.num_collectives) for entry in runs
     )
 
+    speed_at = speeds(runs, machine or Machine())
+
     def again(stated: Intent, given: dict[str, str | float]) -> Material:
-        return gather(run, tuple(others), view.verdict, stated, given, machine=machine, questions=questions)
+        return gather(
+            run, tuple(others), view.verdict, stated, given,
+            machine=machine, questions=questions, speed_at=speed_at,
+        )  # fmt: skip
 
     material = again(intent, dict(answers))
     unseen = tuple(one for one in questions if one.id not in measured_answers(run))

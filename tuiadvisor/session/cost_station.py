@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.session.decide import best_move
+from tuiadvisor.session.decide import best_move, size_words
 from tuiadvisor.session.economics import SECONDS_PER_HOUR
 from tuiadvisor.session.intent import not_stated
 from tuiadvisor.session.remaining import MAX_LOST, device_power, samples_a_joule
@@ -135,8 +135,12 @@ def cost_conclusion(material: Material) -> str:
     case, intent = material.case, material.intent
     if material.pace.lost >= MAX_LOST:
         return "With the restarts and the checkpoint interval that are stated nothing would ever be finished."
+    size = [size_words(case)] if case.wanted is not None else []
     if case.hours_now is None:
-        return "Open: how much of the run remains is not stated, so neither cost nor break-even can be told."
+        is_open = (
+            "Open: how much of the run remains is not stated, so neither cost nor break-even can be told."
+        )
+        return " ".join([is_open, *size])
     said = []
     if intent.deadline_h is not None:
         met = "met" if case.hours_now <= intent.deadline_h else "missed"
@@ -154,7 +158,7 @@ def cost_conclusion(material: Material) -> str:
         said.append(f"Of the measured sizes {best.num_devices} devices serve the objective best.")
     elif not case.moves:
         said.append("The price of more speed needs a recording at another size.")
-    return " ".join(said)
+    return " ".join([*said, *size])
 
 
 def _reckoning(material: Material) -> list[str]:

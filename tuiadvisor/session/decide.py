@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from tuiadvisor.session.economics import SECONDS_PER_HOUR, money
+from tuiadvisor.session.wanted import outcome, words
 
 if TYPE_CHECKING:
     from tuiadvisor.session.economics import Move
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.remaining import Pace
+    from tuiadvisor.session.wanted import Outcome, Wanted
 
 Kind = Literal["tune", "rescale", "stop", "keep"]
 NOISE: Final = 0.02  # two runs of the same code differ by as much: a smaller difference decides nothing
@@ -50,6 +52,7 @@ class Case:
     paid_anyway: bool = False  # nobody else can use the devices that a smaller size would free
     why_undecided: str = ""  # although there were steps enough
     pace: Pace | None = None  # with start-up, restarts and checkpoints; None: steps alone
+    wanted: Wanted | None = None  # a size that was asked for and not measured
 
     @property
     def hours_now(self) -> float | None:
@@ -115,14 +118,89 @@ def _ended(case: Case) -> Decision:
 def _otherwise(case: Case, tuned: Decision | None, refused: str | None) -> Decision:
     """Where no change pays: another measured size, or none."""
     best = best_move(case)
+    if case.wanted is not None and _is_foretold(case, case.wanted, best):
+        return _grown(case, case.wanted)
     if best is not None:
         return _moved(case, best)
     if wasted := _wasted(case):
         return Decision("stop", wasted)
     if tuned is not None and refused is not None:
         return replace(tuned, decision="stop", why=f"stop optimizing this: {refused}")
+    return Decision("keep", _why_kept(case))
+
+
+def _why_kept(case: Case) -> str:
+    found, held = case.wanted, wanted_outcome(case)
+    if found is None or not held:
+        return "no measured loss is worth acting on, and no measured size serves the objective better"
+    if held == "never":
+        return f"{found.devices} devices do not pay, even in the best case"
+    if held == "pays":
+        return (
+            f"{found.devices} devices pay even in the worst case, but bounds of one run never decide to move"
+        )
+    if case.intent.objective is None:
+        return f"whether {found.devices} devices pay is open: what decides, time or cost, was not stated"
+    return f"whether {found.devices} devices pay is open: it depends on how well the job scales"
+
+
+def wanted_outcome(case: Case) -> Outcome:
+    """Whether the size that was asked for pays, in its worst case and in its best."""
+    return outcome(case.wanted, lambda entry: _serves(entry, case))
+
+
+def size_words(case: Case) -> str:
+    """What the size that was asked for would bring; "" where none was."""
+    return "" if case.wanted is None else words(case.wanted, wanted_outcome(case))
+
+
+def _serves(entry: Move, case: Case) -> bool | None:
+    """Whether a size serves objective and limits; None where none was stated that could tell."""
+    hours, devices, deadline = case.hours_now, case.num_devices, case.intent.deadline_h
+    if hours is None or devices is None:
+        return None
+    if not _is_affordable(entry, case) or (deadline is not None and entry.hours > deadline):
+        return False
+    if deadline is not None and hours > deadline:
+        return True
+    if case.intent.objective == "time":
+        return entry.hours_saved > NOISE * hours and _is_worth(entry, case)
+    if case.intent.objective in {"cost", "efficiency"}:
+        return not case.paid_anyway and entry.device_hours_saved > NOISE * hours * devices
+    return None
+
+
+def _is_foretold(case: Case, found: Wanted, measured: Move | None) -> bool:
+    """Whether the size that was asked for surely pays by several measured ones, and more than the best of these."""
+    if not found.speed.is_fitted or wanted_outcome(case) != "pays":
+        return False
+    if measured is None:
+        return True
+    worst = found.cases[0]
+    if case.intent.objective == "time":
+        return worst.hours < measured.hours
+    return worst.device_hours < measured.device_hours
+
+
+def _grown(case: Case, found: Wanted) -> Decision:
+    """To a size that was foretold from several measured ones, where the whole interval pays."""
+    worst, likely, best = found.cases
+    hours = case.hours_now or 0.0
+
+    def interval(name: str) -> Interval | None:
+        values = [getattr(one, name) for one in (likely, worst, best)]
+        return None if None in values else Interval(*values)
+
     return Decision(
-        "keep", "no measured loss is worth acting on, and no measured size serves the objective better"
+        "rescale",
+        words(found, "pays"),
+        Interval(*(hours / one.hours for one in (likely, worst, best))),
+        interval("hours_saved"),
+        interval("cost_saved"),
+        None if case.intent.restart_min is None else case.intent.restart_min / 60,
+        None,
+        None,
+        found.devices,
     )
 
 

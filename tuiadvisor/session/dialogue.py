@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from math import log2
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.session.decide import Kind, decide
+from tuiadvisor.session.decide import Kind, decide, size_words, wanted_outcome
 from tuiadvisor.session.material import ANSWERS_OF_INTENT, OTHER_REMAINS
 from tuiadvisor.session.measured import measured_answers, with_measured
 from tuiadvisor.session.relevance import choices
 from tuiadvisor.session.stages import Asked, asked_of
 from tuiadvisor.session.suspects import weights
+from tuiadvisor.session.wanted import QUESTION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -30,13 +31,17 @@ MAX_ANSWERS: Final = 7
 HANG: Final = "hang"
 OTHER_WORDS: Final = frozenset({"purpose"})  # for the objective, which is asked itself
 OF_PIPELINES: Final = frozenset({"uneven-stages", "pipeline-bubble"})
+# In the order in which whoever asks for another size is asked.
+OF_SIZES: Final = ("objective", "remaining_steps", "time_worth", "price", "restart_min", "fixed_or_growing")
 OF_THE_REST: Final = frozenset({"run_worth_finishing", "restart_min", "restarts_per_day", "checkpoint_every"})
 # Numbers to try: small and large enough that whatever could depend on them does. Nothing is concluded from them.
-NUMBERS: Final[dict[str, tuple[float, float]]] = {
+NUMBERS: Final[dict[str, tuple[float, ...]]] = {
     "remaining_steps": (1e3, 1e8),
     "effort_hours": (0.1, 1000.0),
     "price": (0.01, 1000.0),
     "restart_min": (0.0, 1e4),
+    "time_worth": (0.01, 1e6),
+    QUESTION: (2.0, 16.0, 128.0),
 }
 # As if answered, where they can be asked: a question may be the first of two that change something.
 WORLDS: Final[tuple[dict[str, str | float], ...]] = (
@@ -44,6 +49,7 @@ WORLDS: Final[tuple[dict[str, str | float], ...]] = (
     {"effort_hours": 40.0, "price": 2.0},
     {"remaining_steps": 1e6, "objective": "time", "price": 2.0},
     {"remaining_steps": 1e6, "objective": "cost", "price": 2.0},
+    {"remaining_steps": 1e6, "objective": "time", "time_worth": 10.0},
 )
 
 
@@ -72,6 +78,8 @@ class Dialogue:
     last: str  # "question: answer"
     num_answers: int
     num_left: int  # questions that could still change it
+    wanted: str = ""  # what another number of devices would bring, where one was named
+    wanted_before: str = ""  # before the last answer
 
 
 def dialogue(
@@ -106,6 +114,8 @@ def dialogue(
         last=_last(questions, answers, last),
         num_answers=len(answers),
         num_left=0 if why_over else len(worth),
+        wanted=size_words(material.case),
+        wanted_before=size_words((was or material).case),
     )
 
 
@@ -125,7 +135,20 @@ def _stands(material: Material) -> tuple[Kind, str]:
         return decision.decision, _first_change(material)
     if decision.decision == "rescale":
         return "rescale", f"Go on with {decision.num_devices} devices; change nothing else."
-    return decision.decision, "none"
+    return decision.decision, _change_of_size(material) or "none"
+
+
+def _change_of_size(material: Material) -> str:
+    """What to do about the size that was asked for, where the decision is to keep the present one."""
+    found, held = material.case.wanted, wanted_outcome(material.case)
+    if found is None or not held:
+        return ""
+    if held == "never":
+        return f"none: stay at {found.now} devices"
+    return (
+        f"Record a minute of this training at {found.devices} devices, then give both recordings to tuiadvisor advise: "
+        "only a measured size decides."
+    )
 
 
 def _first_change(material: Material) -> str:
@@ -172,7 +195,12 @@ def tried(question: Question) -> tuple[str | float, ...]:
 
 def _key(material: Material) -> tuple[object, ...]:
     """What a dialogue is about: decision, size, ONE change, first cause."""
-    return (*_stands(material), decide(material.case).num_devices, next(iter(_weights(material)), ""))
+    return (
+        *_stands(material),
+        decide(material.case).num_devices,
+        next(iter(_weights(material)), ""),
+        wanted_outcome(material.case),
+    )
 
 
 def _moves(
@@ -190,13 +218,20 @@ def _moves(
     )
 
 
-def _split(question: Question, intent: Intent, answers: Answers, gather: Gather) -> tuple[float, bool, str]:
-    """How much of the doubt between causes it takes away, in bits, and whether it changes the decision at once."""
+def _split(
+    question: Question, intent: Intent, answers: Answers, gather: Gather
+) -> tuple[int, float, bool, str]:
+    """How much of the doubt between causes it takes away, in bits, and whether it changes the decision at once.
+
+    Who asks for another size is asked about that first.
+    """
     found = [gather(intent, {**answers, question.id: answer}) for answer in tried(question)]
-    doubt = _entropy(_weights(gather(intent, answers)))
     after = [_entropy(_weights(one)) for one in found]
     decides = len({_stands(one)[0] for one in found}) > 1
-    return round(doubt - sum(after) / max(len(after), 1), 6), decides, question.id
+    here = gather(intent, answers)
+    is_about_size = bool(wanted_outcome(here.case)) and question.id in OF_SIZES
+    of_size = len(OF_SIZES) - OF_SIZES.index(question.id) if is_about_size else 0
+    return of_size, round(_entropy(_weights(here)) - sum(after) / max(len(after), 1), 6), decides, question.id
 
 
 def _entropy(shares: Mapping[str, float]) -> float:
@@ -212,6 +247,8 @@ def _separates(question: Question, intent: Intent, answers: Answers, gather: Gat
     kinds = list(dict.fromkeys(_stands(one)[0] for one in found))
     if len(kinds) > 1:
         return f"it decides between {kinds[0]} and {kinds[1]}"
+    if QUESTION in answers and len({wanted_outcome(one.case) for one in found}) > 1:
+        return f"it decides whether {answers[QUESTION]:g} devices pay"
     if len({_stands(one)[1] for one in found}) > 1:
         return "it decides which change comes first"
     return "together with one more answer it may change the decision"

@@ -5,7 +5,7 @@ In: views, intent, answers.  Out: Material. A pure function: the same inputs giv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.candidates import candidates
@@ -17,6 +17,7 @@ from tuiadvisor.session.levers import levers
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.measured import with_measured
 from tuiadvisor.session.remaining import checkpoint_interval_h, pace, restart_hours
+from tuiadvisor.session.wanted import QUESTION, wanted
 
 if TYPE_CHECKING:
     from tuiadvisor.session.candidates import Candidate
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.session.levers import Lever
     from tuiadvisor.session.remaining import Pace
+    from tuiadvisor.session.wanted import SpeedAt
     from tuiadvisor.views.run_view import Verdict
     from tuiadvisor_rules.questions import Question
 
@@ -35,6 +37,7 @@ ANSWERS_OF_INTENT: Final = {
     "restart_min": "restart_min",
     "restarts_per_day": "failures_per_day",
     "remaining_steps": "remaining_steps",
+    "time_worth": "price_of_time",
 }
 OTHER_REMAINS: Final = ("remaining_samples", "remaining_tokens", "remaining_epochs")
 
@@ -95,8 +98,9 @@ def gather(
     *,
     machine: Machine | None = None,
     questions: tuple[Question, ...] = (),
+    speed_at: SpeedAt | None = None,
 ) -> Material:
-    """All of it."""
+    """All of it. speed_at: how fast other sizes would be; None: nobody asks for one."""
     stated = {
         key: answers[name]
         for name, key in ANSWERS_OF_INTENT.items()
@@ -128,6 +132,13 @@ def gather(
         result_as_good_now=answers.get("run_worth_finishing") == "as good",
         paid_anyway=answers.get("queue_and_others") == "no",
         pace=paces[id(run)],
+        wanted=wanted(
+            answers.get(QUESTION),
+            (run.num_devices, steps, paces[id(run)]),
+            speed_at,
+            replace(intent, price_per_device_hour=price),
+            "weak" if answers.get("fixed_or_growing") == "grows" else "strong",
+        ),
     )
     refused = (*((other.name, _models(run, other)) for other in different), *refused)
     found = levers(run, with_measured(run, answers), questions)

@@ -22,8 +22,8 @@ from tuiadvisor_rules.message import seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.session.conduct import Recorded
     from tuiadvisor.session.evidence import Facts
+    from tuiadvisor.session.recorded import Recorded
     from tuiadvisor.views.run_view import RunView
 
 STEP: Final = Quantity("step_s", "step", "s", 1.0)

@@ -37,6 +37,7 @@ SUPPOSED: Final = {
 SUPPOSED_ANSWERS: Final[dict[str, float]] = {"checkpoint_every": 30.0, "effort_hours": 1.0}
 FIELDS: Final = {
     "remaining_steps": "remaining_steps",
+    "time_worth": "price_of_time",
     "price": "price_per_device_hour",
     "restart_min": "restart_min",
     "restarts_per_day": "failures_per_day",

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from tuiadvisor.scaling.columns import Quantity
     from tuiadvisor.scaling.table import Table
-    from tuiadvisor.session.conduct import Recorded
     from tuiadvisor.session.entries import Stated
     from tuiadvisor.session.machine import Machine
+    from tuiadvisor.session.recorded import Recorded
 
 HOW_TO_GET_DATA: Final = (
     "record this training at a second size beside this one: tuiadvisor record -o NAME.tuirec (screen 6: u finds it)",

@@ -25,6 +25,8 @@ def moment_lines(found: Dialogue, *, is_first: bool) -> list[str]:
     if is_first or found.decision_before:
         former = f"{found.decision_before} -> " if found.decision_before else ""
         rows.append(f"decision: {former}{found.decision}. {found.why}")
+    if found.wanted and (is_first or found.wanted != found.wanted_before):
+        rows.append(found.wanted)
     if not rows and found.last:
         rows.append("That moved nothing by itself.")
     if found.question is None:

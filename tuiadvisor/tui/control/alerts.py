@@ -81,7 +81,7 @@ class Alerts:
         if view is None or _is_past(state) or view.ended:
             return []
         if view.stall is not None:
-            head = f" ■ STALLED {text_of.timer(view.stall.for_s)} "
+            head = f" ■ STALLED {text_of.timer(view.stall.for_s)}: "
             return _banner(head, stall_words(view), view.stall.command, view.stall.where, width)
         if state.mode != "live" or state.replay is not None:
             return []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from tuiadvisor.session.guided import SKIP
+from tuiadvisor.session.guided import OTHER_SIZE, SKIP
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, wrap
 from tuiadvisor.tui.contract.desk import Advise, Answer
@@ -59,6 +59,16 @@ def skip(place: Place) -> None:
         place.shell.ask(Answer(asked.id, SKIP))
 
 
+def other_size(place: Place) -> None:
+    """Ask about another number of devices, whatever is asked now."""
+
+    def keep(typed: str) -> None:
+        if typed.strip():
+            place.shell.ask(Answer(OTHER_SIZE, typed.strip()))
+
+    place.ask_for(Prompt("devices", "how many you think of, as 64; esc stops", keep))
+
+
 def answer(place: Place, word: str) -> None:
     """The chosen word, or ask for what has to be typed."""
     asked = place.at(DialoguePage).question()
@@ -84,7 +94,8 @@ class DialoguePage(Page):
     about = (
         "One question at a time: the one that splits the causes best. A cause's weight is the loss that it would "
         "explain, doubled by each answer for it and halved by each against it: no measurement, an order to look in. "
-        "It ends when no answer would change the decision, the ONE change or the first cause. 5 has all questions."
+        "It ends when no answer would change the decision, the ONE change or the first cause. "
+        "N asks whether another number of devices is worth it; 5 has all questions."
     )
     is_screen = True
     of_run = False
@@ -92,20 +103,28 @@ class DialoguePage(Page):
         Command("dialogue", ("d",), "d", "Dialogue", "the guided session, one question at a time", "screens",
                 show_dialogue),
     )  # fmt: skip
-    keys = ("copy", "next_finding", "open", "sort", "advisor", "help", "quit")
-    labels: ClassVar = {"copy": "Yes", "next_finding": "No", "open": "Answer", "sort": "Skip"}
+    keys = ("copy", "next_finding", "open", "sort", "previous_finding", "advisor", "help", "quit")
+    labels: ClassVar = {
+        "copy": "Yes",
+        "next_finding": "No",
+        "open": "Answer",
+        "sort": "Skip",
+        "previous_finding": "Other size",
+    }
     abouts: ClassVar = {
         "copy": "answer yes",
         "next_finding": "answer no",
         "open": "give the chosen answer, or type it",
         "sort": "skip this question",
+        "previous_finding": "is another number of devices worth it? type one",
     }
     does: ClassVar = {
         "copy": lambda place: say_word(place, "yes"),
         "next_finding": lambda place: say_word(place, "no"),
         "sort": skip,
+        "previous_finding": other_size,
     }
-    own = frozenset({"copy", "next_finding", "sort"})
+    own = frozenset({"copy", "next_finding", "sort", "previous_finding"})
     opens: ClassVar = {"answer": answer}
 
     def question(self) -> Asked | None:
@@ -216,4 +235,7 @@ def _foot(found: Dialogue, width: int) -> list[Line]:
     tail = f"{left} can still change it" if found.num_left else "no question left that could change it"
     badge = f" {sections.DECISIONS[found.decision]} "
     rows.append(line((was, "dim"), (badge, f"badge:{found.decision}"), (f"  {tail}", "dim")))
-    return [*rows, *(line((text, "text")) for text in wrap(found.why, width))]
+    rows += [line((text, "text")) for text in wrap(found.why, width)]
+    if found.wanted and found.wanted != found.why:
+        rows += bullet("other size:", found.wanted, width, "text")
+    return rows

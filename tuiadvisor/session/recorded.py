@@ -1,0 +1,22 @@
+"""One recording as the session reads it.
+
+In: nothing.  Out: Recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import RunView
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What it is called, its view, gradient bytes and collectives of a step if they were seen."""
+
+    name: str
+    view: RunView
+    gradient_bytes: int | None = None
+    num_collectives: int | None = None
