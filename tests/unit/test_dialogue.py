@@ -188,7 +188,7 @@ def test_a_size_that_does_not_surely_pay_is_not_moved_to(
 
 
 def test_bounds_of_one_run_never_decide_to_move() -> None:
-    """They say what another size would take and what an hour earlier costs there, and that a recording of it decides."""
+    """They say what another size would take and what an hour earlier costs; a recording of it decides."""
     asked, session = asked_in_turn((TWO_NODES,), {"objective": "time"})
     assert asked == ["objective"]
     dialogue = session.dialogue

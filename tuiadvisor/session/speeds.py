@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.scaling.cost import Intent
+from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.predict import Range
 from tuiadvisor.session.entries import Stated
 from tuiadvisor.session.sizing import Known, picture_of
@@ -38,7 +38,7 @@ def speeds(runs: Sequence[Recorded], machine: Machine) -> SpeedAt:
 
     def at(devices: int, mode: Mode) -> Speed:
         if (devices, mode) not in found:
-            intent = Intent(remaining_steps=STEPS, current=current)
+            intent = Aim(remaining_steps=STEPS, current=current)
             picture = picture_of(known, Stated(intent, (devices,), mode), machine)
             found[devices, mode] = _speed(picture, devices, mode)
         return found[devices, mode]

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One other size. cases: worst, likely, best; of one hour where hours_now is None; empty where its speed is unknown."""
+    """One other size. cases: worst, likely, best; of one hour if hours_now is None; empty if its speed is unknown."""
 
     devices: int
     now: int
