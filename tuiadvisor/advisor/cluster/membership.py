@@ -42,7 +42,8 @@ OTHER_HOSTS: Final = "further hosts"  # one agent could name a million
 MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
-LEAST_CROWD_S: Final = 5.0  # of samples a second that are late: a share of three of them at least
+# Chosen: others' work comes and goes within seconds, and what is said of the hosts should not go with it.
+LEAST_CROWD_S: Final = 15.0
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
 STEPLESS: Final = "no step is measured"
 NO_STEP: Final = "attached, but no training step was seen"
