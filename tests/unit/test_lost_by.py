@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -15,6 +16,7 @@ from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.report.document import document
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.goodput import layer_lines
+from tuiadvisor.tui.pages.overview import _first_action, _first_finding
 from tuiadvisor.views.lost_by import LENSES, NOWHERE, USUAL, by_layer, by_lens
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.condition import RuleError
@@ -113,6 +115,31 @@ def test_all_four_lenses_stand_in_one_row_on_the_first_screen() -> None:
     assert len(row.text) <= 78
     assert "co-design MFU" in "\n".join(screen(views.live(view("slow data")), 80, 24))
     assert any("lost time by layer" in row.text for row in layer_lines(view("slow data"), 78))
+
+
+def test_a_finding_whose_price_nobody_knows_costs_its_lens_no_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """0 % is said only of a lens without a finding above a remark."""
+    monkeypatch.setattr(sections, "by_lens", lambda _view: ())
+    late = view("late rank").findings[0]
+    without_price = replace(late, lens="L-BALANCE", severity="warning", loss_s_per_step=None)
+    for findings, said in (((), "0 %"), ((without_price,), "unknown")):
+        (row,) = sections.lenses(replace(view("healthy"), findings=findings), 78)
+        assert f"balance {said}" in row.text
+
+
+def test_a_command_is_not_broken_where_what_to_do_first_is_said() -> None:
+    """It stands behind the words, on a row of its own, or under enter."""
+    seen = view("slow data")
+    found = _first_finding(seen)
+    assert found is not None
+    command = "pidstat -u 5 3 --pid 4711"
+    found = replace(found, actions=(replace(found.actions[0], command=command),))
+    seen = replace(seen, findings=(found,))
+    for width in range(60, 240):
+        rows = [line.text for line in _first_action(seen, width, 2)]
+        assert sum(command in row for row in rows) == int("$ " in " ".join(rows)), rows
 
 
 def test_without_wall_time_nothing_is_summed() -> None:

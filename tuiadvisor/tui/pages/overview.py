@@ -215,8 +215,13 @@ def _first_action(view: RunView, width: int, max_rows: int) -> list[Line]:
         return []
     head = "→ first: "
     best, room = first.actions[0], width - len(head)
-    whole = wrap(f"{best.text} $ {best.command}", room) if best.command else []
-    rows = whole if 0 < len(whole) <= max_rows else wrap(best.text, room)
+    # A command is never broken: pasted by halves it is another one.
+    command = f"$ {best.command}" if best.command and len(best.command) + 2 <= room else ""
+    rows = wrap(best.text, room)
+    if command and len(rows[-1]) + 1 + len(command) <= room and len(rows) <= max_rows:
+        rows[-1] += f" {command}"
+    elif command and len(rows) < max_rows:
+        rows.append(command)
     if len(rows) > max_rows:
         rows = [*rows[: max_rows - 1], fit(" ".join(rows[max_rows - 1 :]), width - len(head)).rstrip()]
     return [line((head if place == 0 else " " * len(head), "accent"), row) for place, row in enumerate(rows)]

@@ -72,9 +72,11 @@ def lenses(view: RunView, width: int) -> list[Line]:
     lost = {row.name: row.share for row in by_lens(view)}
     mfu = view.efficiency.mfu if view.efficiency is not None else None
     codesign = [f"-{text_of.share(lost['L-CODESIGN'])}"] if lost.get("L-CODESIGN") else []
+    # What is found to cost something, and nobody can say how much, costs no nothing.
+    without_price = {each.lens for each in view.findings if each.severity != "info"} - lost.keys()
     told = {
-        "L-BALANCE": f"-{text_of.share(lost.get('L-BALANCE', 0.0))}",
-        "L-AMORT": f"-{text_of.share(lost.get('L-AMORT', 0.0))}",
+        "L-BALANCE": _lost(lost, without_price, "L-BALANCE"),
+        "L-AMORT": _lost(lost, without_price, "L-AMORT"),
         "L-CODESIGN": " ".join([*codesign, f"MFU {text_of.share(mfu)}"]),
         "L-PURPOSE": f"goodput {text_of.share(view.useful_share)}",
     }
@@ -85,6 +87,12 @@ def lenses(view: RunView, width: int) -> list[Line]:
             (text, "unknown" if text_of.UNKNOWN in text else "text"),
         ]
     return [crop(Line(tuple(spans)), width)]
+
+
+def _lost(lost: dict[str, float], without_price: set[str], lens: str) -> str:
+    if lens in without_price:
+        return text_of.UNKNOWN
+    return f"-{text_of.share(lost[lens])}" if lost.get(lens) else text_of.share(0.0)
 
 
 def _cut(lines: list[Line], max_rows: int, width: int) -> list[Line]:
