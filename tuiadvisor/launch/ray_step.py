@@ -44,7 +44,8 @@ def node_class() -> Any:
                 for raw in self.process.stderr:
                     self.said.append(raw.decode(errors="replace").rstrip()[:2000])
 
-            threading.Thread(target=listen, daemon=True).start()
+            self.listener = threading.Thread(target=listen, daemon=True)
+            self.listener.start()
             return os.uname().nodename
 
         def write(self, line: bytes) -> None:
@@ -61,6 +62,8 @@ def node_class() -> Any:
         def look(self) -> tuple[int | None, list[str]]:
             """(exit code if it has ended, what it has said since)."""
             code = self.process.poll()
+            if code is not None:
+                self.listener.join(1.0)  # its last words say why; a child of it may hold the pipe for longer
             said, self.said = self.said[:200], self.said[200:]
             return code, said
 
