@@ -145,10 +145,7 @@ def find_cause(
     is_rare: bool = False,
 ) -> Cause:
     """Cause of one late rank. phases: from phases_before_barrier; columns: steps in which it was late."""
-    if columns.size > MAX_STEPS:
-        columns = columns[np.linspace(0, columns.size - 1, MAX_STEPS).astype(np.int64)]
-    if peers.size > MAX_PEERS:
-        peers = peers[np.linspace(0, peers.size - 1, MAX_PEERS).astype(np.int64)]
+    columns, peers = _spread_over(columns, MAX_STEPS), _spread_over(peers, MAX_PEERS)
     rows = np.concatenate(([row], peers))
     own, others = 0, np.arange(1, rows.size)
 
@@ -168,12 +165,7 @@ def find_cause(
     )
     positive = {name: max(value, 0.0) for name, value in parts.items()}
     total = sum(positive.values())
-    busy = np.where(np.isnan(own_phases), 0.0, own_phases)[[PHASE_INDEX[n] for n in COMPUTE_PHASES]].sum(
-        axis=0
-    )
-    cpu = table.cpu_s_RK[row, columns]
-    known = np.isfinite(cpu) & (busy > 0)
-    cpu_share = float(min(np.median(cpu[known] / busy[known]), 1.0)) if known.any() else None
+    cpu_share = _cpu_share(table.cpu_s_RK[row, columns], own_phases)
     gc_s = _collecting_s(table, row, peers, columns, is_rare=is_rare)
     if total <= 0:
         return Cause("unknown", 0.0, parts, unobserved, cpu_share, gc_s)
@@ -193,6 +185,21 @@ def find_cause(
     if gc_s is not None and gc_s >= MIN_COVER * total:
         name = "host"  # it happens in any phase that allocates: that phase's code is not slow
     return Cause(name, cover, parts, unobserved, cpu_share, gc_s, is_spread)
+
+
+def _spread_over(indices: Ints, most: int) -> Ints:
+    """So many of them, from the first to the last."""
+    if indices.size <= most:
+        return indices
+    return indices[np.linspace(0, indices.size - 1, most).astype(np.int64)]
+
+
+def _cpu_share(cpu_s_K: Floats, phases_PK: Floats) -> float | None:
+    """Share of its compute phases that a rank spends on a core, median over steps; None where it is not known."""
+    compute = phases_PK[[PHASE_INDEX[name] for name in COMPUTE_PHASES]]
+    busy_K = np.where(np.isnan(compute), 0.0, compute).sum(axis=0)
+    known = np.isfinite(cpu_s_K) & (busy_K > 0)
+    return float(min(np.median(cpu_s_K[known] / busy_K[known]), 1.0)) if known.any() else None
 
 
 def _collecting_s(table: StepTable, row: int, peers: Ints, columns: Ints, *, is_rare: bool) -> float | None:
