@@ -14,6 +14,7 @@ from tuiadvisor.importers import traceevents
 from tuiadvisor.importers.imported import Reading
 from tuiadvisor.importers.kinetorun import kineto_run
 from tuiadvisor.tui.control.frame import notice
+from tuiadvisor.tui.pages.device_work import DeviceWorkPage
 from tuiadvisor.tui.pages.waiting import waiting
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ def test_steps_that_were_read_are_shown_as_a_part_and_never_judged(tmp_path: Pat
         assert None is view.step.seconds["forward"] is view.goodput
         assert not view.ended
         assert "(read so far)" in view.run.label
+        kernels = "\n".join(row.text for row in DeviceWorkPage().lines(state, 80, 24))
+        assert "The traces are still being read" in kernels
         (row,) = notice(state, 80, 24)
         assert "reading · only the steps read so far" in "".join(text for text, _ in row.spans)
     assert NUM_STEPS == len(run.ranks[0].steps)

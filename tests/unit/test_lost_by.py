@@ -17,6 +17,7 @@ from tuiadvisor.report.document import document
 from tuiadvisor.tui.pages import sections
 from tuiadvisor.tui.pages.goodput import layer_lines
 from tuiadvisor.tui.pages.overview import _first_action, _first_finding
+from tuiadvisor.views.goodput import WallPart
 from tuiadvisor.views.lost_by import LENSES, NOWHERE, USUAL, by_layer, by_lens
 from tuiadvisor.views.run_view import RunView
 from tuiadvisor_rules.condition import RuleError
@@ -183,3 +184,16 @@ def test_a_rule_brings_a_kind_of_loss_of_its_own() -> None:
 def test_a_wrong_own_loss_is_refused(loss: str, why: str) -> None:
     with pytest.raises(RuleError, match=why):
         own_rule(loss=loss)
+
+
+def test_a_lens_of_time_that_nobody_judged_is_unknown() -> None:
+    """No loss was seen, which is not a loss of nothing."""
+    seen = view("slow data")
+    assert seen.wall is not None
+    unjudged = (WallPart("not_judged", seen.wall.span_s, 1.0),)
+    wall = replace(seen.wall, waterfall=unjudged, end_to_end=None)
+    (row,) = sections.lenses(replace(seen, wall=wall, goodput=None), 78)
+    assert "balance unknown" in row.text
+    assert "amortize unknown" in row.text
+    (row,) = sections.lenses(seen, 78)
+    assert "amortize -" in row.text

@@ -260,3 +260,29 @@ def test_a_report_has_the_section(tmp_path: Path) -> None:
         assert "steps 30 to 33 of ranks 0, 1" in texts[out].replace("&nbsp;", " ")
         assert "ampere_sgemm_128x64_nn" in texts[out].replace("\\", "")
         assert "What a trace shows" not in texts[run]
+
+
+def test_a_trace_of_a_cpu_shows_its_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Own times by kind, and why none runs: 100 us of a product within 500 us, gloo for 200 beside nothing."""
+    events = []
+    for step in range(12):
+        at = 1e9 + 1000 * step
+        events += [
+            event(f"ProfilerStep#{step}", at, 1000, "user_annotation"),
+            event("aten::linear", at, 100, "cpu_op"),
+            event("aten::addmm", at + 10, 80, "cpu_op"),
+            event("gloo:all_reduce", at + 300, 200, "user_annotation"),
+        ]
+    folder, out = tmp_path / "traces", tmp_path / "out.tuirec"
+    folder.mkdir()
+    content = {"distributedInfo": {"backend": "gloo", "rank": 0, "world_size": 2}, "traceEvents": events}
+    (folder / "rank0.json").write_text(json.dumps(content))
+    assert 0 == main(["import", "kineto", str(folder), "-o", str(out)])
+    assert "rank 0, operators: communication 66.7 %, matrix product 33.3 %" in capsys.readouterr().out
+    found = whole_view(str(out)).device_work
+    assert found is not None
+    assert ["gloo:all_reduce", "aten::addmm", "aten::linear"] == [one.name for one in found.kernels]
+    assert [0.0024, 0.00096, 0.00024] == pytest.approx([one.seconds for one in found.kernels])
+    assert "operators" == found.unit
+    assert found.ranks[0].window_s == pytest.approx(0.0115)
+    assert sum(part.seconds for part in found.ranks[0].parts) + 0.0012 == pytest.approx(0.0115)

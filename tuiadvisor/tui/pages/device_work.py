@@ -24,6 +24,8 @@ NONE_SEEN = (
     "No kernels: probes record steps and collectives. P on a rank (2, enter) traces its next steps with torch's "
     "profiler; tuiadvisor open DIR shows traces, and tuiadvisor open RUN TRACE puts one beside its recording."
 )
+NOT_YET = "The traces are still being read: kernels are worked out once they are read to their end."
+NOT_SHOWN = "The imported source does not show what devices did; traces of PyTorch's profiler and Nsight Systems do."
 NO_DEVICE = "The trace beside this recording holds no work of a device."
 
 
@@ -58,6 +60,8 @@ class DeviceWorkPage(Page):
         room = width - 2 * MARGIN
         found = view.device_work
         none = NONE_SEEN if view.traced is None else NO_DEVICE
+        if view.imported is not None:
+            none = NOT_YET if view.imported.kind == "part" else NOT_SHOWN
         rows = [line((each, "dim")) for each in wrap(none, room)] if found is None else _rows(found, room)
         if view.traced is not None:
             said = [line((each, "text")) for each in wrap(words.beside(view.traced), room)]

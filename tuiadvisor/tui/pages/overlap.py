@@ -189,7 +189,7 @@ def _shares(view: RunView, width: int) -> list[Line]:
         why = next(
             (item.why for item in view.unknown if item.metric == "overlap"), "no step was watched in detail"
         )
-        how = f" To see it, {HOW_TO_SEE}." if view.pipeline is None else ""
+        how = f" To see it, {HOW_TO_SEE}." if view.pipeline is None and view.imported is None else ""
         rows += [line((text, "dim")) for text in wrap(f"What is hidden is unknown: {why}.{how}", width)]
     return rows
 

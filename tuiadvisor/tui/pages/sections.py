@@ -72,8 +72,9 @@ def lenses(view: RunView, width: int) -> list[Line]:
     lost = {row.name: row.share for row in by_lens(view)}
     mfu = view.efficiency.mfu if view.efficiency is not None else None
     codesign = [f"-{text_of.share(lost['L-CODESIGN'])}"] if lost.get("L-CODESIGN") else []
-    # What is found to cost something, and nobody can say how much, costs no nothing.
+    # What is found to cost something, and nobody can say how much, costs no nothing; nor does what was not judged.
     without_price = {each.lens for each in view.findings if each.severity != "info"} - lost.keys()
+    without_price |= LENSES.keys() - lost.keys() if view.useful_share is None else set()
     told = {
         "L-BALANCE": _lost(lost, without_price, "L-BALANCE"),
         "L-AMORT": _lost(lost, without_price, "L-AMORT"),
