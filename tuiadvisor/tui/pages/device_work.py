@@ -25,7 +25,9 @@ NONE_SEEN = (
     "profiler; tuiadvisor open DIR shows traces, and tuiadvisor open RUN TRACE puts one beside its recording."
 )
 NOT_YET = "The traces are still being read: kernels are worked out once they are read to their end."
-NOT_SHOWN = "The imported source does not show what devices did; traces of PyTorch's profiler and Nsight Systems do."
+NOT_SHOWN = (
+    "The imported source does not show what devices did; traces of PyTorch's profiler and Nsight Systems do."
+)
 NO_DEVICE = "The trace beside this recording holds no work of a device."
 
 
