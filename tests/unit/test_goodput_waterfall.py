@@ -27,7 +27,8 @@ from synthetic_run import (
 from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.judge.goodput import Accounted
 from tuiadvisor.advisor.judge.waterfall import Clocks, waterfall
-from tuiadvisor.advisor.steps.wall_time import Life
+from tuiadvisor.advisor.steps.step_store import FOLDED
+from tuiadvisor.advisor.steps.wall_time import Life, WallTime
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.goodput import UNKNOWN_KINDS, USEFUL, Goodput
@@ -319,3 +320,19 @@ def test_slow_first_steps_of_a_run_that_was_met_late_are_no_start(young: bool) -
     advisor = folded(born(frames(job), 600.0, young=young))
     found = {entry.id for entry in advisor.view().findings}
     assert young == ("warmup" in found), found
+
+
+def test_numbers_without_time_are_no_steps_that_were_done() -> None:
+    """Every tenth step of a trace, laid end to end, has the goodput of its steps; lost records between steps are done."""
+    rows = np.zeros((len(FOLDED), 30), dtype=np.int64)
+    at = {name: FOLDED.index(name) for name in ("step", "begin_ns", "end_ns")}
+    for spread, expected in ((1, 30), (10, 291)):
+        rows[at["step"]] = 10 * np.arange(30)
+        rows[at["begin_ns"]] = 1_000_000 + spread * 1_000_000 * np.arange(30)
+        rows[at["end_ns"]] = rows[at["begin_ns"]] + 1_000_000
+        whole, cut = WallTime(), WallTime()
+        whole.take([(rows, "host")])
+        for first in range(0, 30, 7):
+            cut.take([(rows[:, first : first + 7], "host")])
+        assert whole.lives == cut.lives
+        assert [expected] == [life.num_steps for life in whole.lives]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Ints
 
 MAX_LIVES: Final = 256  # more are a damaged recording: the last takes what comes
+NO_TIME: Final = 0.1  # of a step: less time than this for one that is not there is none
 _RANK, _STEP, _BEGIN, _END, _OTHER = (
     FOLDED.index(name) for name in ("rank", "step", "begin_ns", "end_ns", "other_ns")
 )
@@ -38,11 +39,14 @@ class Life:
     first_other_ns: int  # of the first record: time in no phase, so before the first step if it is that
     first_ns: int  # its length
     pauses_ns: tuple[int, ...]  # in the order of PAUSES
+    num_skipped: int = (
+        0  # numbers between two records for which there is no time: a trace of some steps, laid end to end
+    )
 
     @property
     def num_steps(self) -> int:
         """Steps done, recorded or not."""
-        return self.last_step - self.first_step + 1
+        return self.last_step - self.first_step + 1 - self.num_skipped
 
 
 class WallTime:
@@ -77,7 +81,11 @@ class WallTime:
                 for total, at in zip(last.pauses_ns, _PAUSES.values(), strict=True)
             )
             self.lives[-1] = replace(
-                last, end_ns=int(rows[_END, -1]), last_step=int(rows[_STEP, -1]), pauses_ns=pauses
+                last,
+                end_ns=int(rows[_END, -1]),
+                last_step=int(rows[_STEP, -1]),
+                pauses_ns=pauses,
+                num_skipped=last.num_skipped + int(_skipped(rows, last).sum()),
             )
         else:
             self._take_one_by_one(rows, host)
@@ -98,11 +106,20 @@ class WallTime:
                     total + min(max(row[at], 0), end - begin)
                     for total, at in zip(last.pauses_ns, _PAUSES.values(), strict=True)
                 )
-                self.lives[-1] = replace(last, end_ns=end, last_step=step, pauses_ns=pauses)
+                num = last.num_skipped + int(_skipped(np.array(row)[:, None], last).sum())
+                self.lives[-1] = replace(last, end_ns=end, last_step=step, pauses_ns=pauses, num_skipped=num)
 
     @staticmethod
     def _is_new(last: Life, host: str, begin: int, step: int) -> bool:
         return host != last.host or (step <= last.last_step and begin >= last.end_ns)
+
+
+def _skipped(rows: Ints, last: Life) -> Ints:
+    """Before each row the numbers that are missing and would have taken less than a tenth of its length each."""
+    begin, end, step = rows[_BEGIN], rows[_END], rows[_STEP]
+    missing = np.diff(step, prepend=last.last_step) - 1
+    gap = begin - np.concatenate(([last.end_ns], end[:-1]))
+    return np.where(gap < missing * NO_TIME * (end - begin), missing, 0)
 
 
 def _goes_on(rows: Ints, last: Life) -> bool:
