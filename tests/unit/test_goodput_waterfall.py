@@ -323,7 +323,7 @@ def test_slow_first_steps_of_a_run_that_was_met_late_are_no_start(young: bool) -
 
 
 def test_numbers_without_time_are_no_steps_that_were_done() -> None:
-    """Every tenth step of a trace, laid end to end, has the goodput of its steps; lost records between steps are done."""
+    """A trace of every tenth step, laid end to end, has the time of its own; lost records between steps were done."""
     rows = np.zeros((len(FOLDED), 30), dtype=np.int64)
     at = {name: FOLDED.index(name) for name in ("step", "begin_ns", "end_ns")}
     for spread, expected in ((1, 30), (10, 291)):
