@@ -270,19 +270,22 @@ class Advisor:
 
     def view_of_stretch(self, steps: tuple[int, int]) -> RunView:
         """As `view_of` for who looks at a stretch: its trend, too, and nothing of what ranks do at this moment."""
-        view, table = self._view(steps), self.steps_of_job(*steps)
-        ranks = tuple(replace(row, now="", so_far=()) for row in view.ranks)
-        if table is None:
-            return replace(view, ranks=ranks)
-        return replace(view, ranks=ranks, trend=of_steps(table[0], steps, view.trend.marks))
+        seen = self._seen(steps)
+        view = self._view(steps, seen)
+        table = seen.table
+        if self._on_device:  # by their clocks, also where these steps are not judged by them
+            found = self.steps_of_job(*steps)
+            table = None if found is None else found[0]
+        return view if table is None else replace(view, trend=of_steps(table, steps, view.trend.marks))
 
     def trend_of_run(self) -> Trend:
         """The whole run's, without marks."""
         return self.trend.trend(self.store.axis_shift(), ())
 
     @collector_off()
-    def _view(self, steps: tuple[int | None, int] | None) -> RunView:
-        seen = self._seen(steps)
+    def _view(self, steps: tuple[int | None, int] | None, seen_alone: Seen | None = None) -> RunView:
+        """seen_alone: of a stretch, whose picture has nothing of what ranks do at this moment."""
+        seen = seen_alone or self._seen(steps)
         diagnosis, missing = seen.diagnosis, seen.missing
         judged, found, hang, stalled, died = self._concluded(seen, with_now=steps is None)
         last_steps = self._last_steps(steps)
@@ -290,10 +293,17 @@ class Advisor:
         named = stragglers(diagnosis, judged)
         stages = self.chunks.stages
         rows = with_devices(
-            rank_rows(diagnosis, self.roster.ranks, last_steps, named_ranks(judged), stages), seen.devices
+            rank_rows(
+                diagnosis,
+                self.roster.ranks,
+                last_steps,
+                named_ranks(judged),
+                stages,
+                with_now=seen_alone is None,
+            ),
+            seen.devices,
         )
         rows = with_stall(rows, stalled)
-        places = self._places()
         probe = probe_work(diagnosis, self.roster.ranks.values())
         return RunView(
             schema=SCHEMA,
@@ -315,9 +325,9 @@ class Advisor:
             else wall_goodput(self.wall, self.roster, self.store, seen, accounted, stands=bool(hang)),
             trend=self._trend(seen, marks(judged, diagnosis)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
-            rank_devices=self.roster.device_counters.of_ranks(places),
-            links=self.roster.device_counters.links(places),
-            placements=self.roster.placements.of_ranks(places),
+            rank_devices=seen.rank_devices,
+            links=self.roster.device_counters.links(self._places()),
+            placements=seen.placements,
             unknown=unknowns(diagnosis, self.roster, missing, seen),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),
             probe_cost=probe.cost if probe else None,
@@ -410,6 +420,7 @@ class Advisor:
             None if steps is None else steps[1],
             on_device=self._on_device,
         )
+        places = self._places()
         given = self._given.over(self.roster.given)
         elapsed_s = mean_step_s(found[0], timed[0].first_step) if timed and found else None
         step = step_summary(diagnosis, given, elapsed_s)
@@ -426,6 +437,8 @@ class Advisor:
             step=step,
             stack=stack,
             efficiency=efficiency,
+            placements=self.roster.placements.of_ranks(places),
+            rank_devices=self.roster.device_counters.of_ranks(places),
             why_blind=why_blind,
         )
 
@@ -457,7 +470,6 @@ class Advisor:
         """What the rules find; with_now: also in what is known of the present moment alone."""
         if seen.diagnosis is None or not seen.diagnosis.enough:
             return []
-        places = self._places()
         facts = Facts(
             num_missing=len(seen.missing),
             met_late=self.roster.was_met_late(),
@@ -472,8 +484,8 @@ class Advisor:
             loaders=self.loaders.held(self.store, seen.diagnosis.table.ranks, seen.diagnosis.steady_steps),
             stack=seen.stack,
             efficiency=seen.efficiency,
-            placements=self.roster.placements.of_ranks(places),
-            rank_devices=self.roster.device_counters.of_ranks(places),
+            placements=seen.placements,
+            rank_devices=seen.rank_devices,
         )
         judged, _ = find(seen.diagnosis, facts, self.rules)
         judged = not_contradicted(judged, self.roster.imported)

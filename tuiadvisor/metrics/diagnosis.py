@@ -173,6 +173,8 @@ class Diagnosis:
     @property
     def missing_s(self) -> float | None:
         """What the missing steps take, by the steps seen; None where none was."""
+        if not self.num_missing_steps:
+            return 0.0 if np.isfinite(self.table.step_s_RK).any() else None
         step_K = column_median(self.table.step_s_RK)
         seen_K = step_K[np.isfinite(step_K)]
         return self.num_missing_steps * float(median(seen_K)) if seen_K.size else None

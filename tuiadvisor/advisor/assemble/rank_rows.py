@@ -92,13 +92,22 @@ def rank_rows(
     last_steps: dict[int, int],
     culprits: frozenset[int] = frozenset(),
     stages: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+    *,
+    with_now: bool = True,
 ) -> tuple[RankRow, ...]:
-    """Rows of every rank that was heard of, with steps or without. stages: ranks of one stage do the same work."""
+    """Rows of every rank that was heard of, with steps or without. stages: ranks of one stage do the same work.
+
+    with_now: also what each does at this moment.
+    """
     usual = Counter(fact.state for fact in facts.values()).most_common(1)
     odd = ODD_STATES - {state for state, _ in usual}
-    measured = {} if diagnosis is None else _measured(diagnosis, last_steps, facts, culprits, odd, stages)
+    measured = (
+        {}
+        if diagnosis is None
+        else _measured(diagnosis, last_steps, facts, culprits, odd, stages, with_now=with_now)
+    )
     rows = [
-        measured.get(rank) or _row(rank, facts.get(rank), last_steps.get(rank), odd)
+        measured.get(rank) or _row(rank, facts.get(rank), last_steps.get(rank), odd, with_now=with_now)
         for rank in sorted({*facts, *measured, *last_steps})
     ]
     width = max((len(row.lateness_levels) for row in rows), default=0)
@@ -121,6 +130,8 @@ def _measured(  # noqa: PLR0917 - one caller, above
     culprits: frozenset[int],
     odd: frozenset[str],
     stages: Mapping[int, tuple[int, ...]],
+    *,
+    with_now: bool,
 ) -> dict[int, RankRow]:
     table, barrier, steady = diagnosis.table, diagnosis.steady_barrier, diagnosis.steady
     step_R = rank_step_seconds(steady)
@@ -164,6 +175,7 @@ def _measured(  # noqa: PLR0917 - one caller, above
             is_late=bool(late_R[row]),
             levels=levels[row],
             phases=phases[row],
+            with_now=with_now,
         )
     return rows
 
@@ -215,6 +227,7 @@ def _row(
     is_late: bool = False,
     levels: bytes = b"",
     phases: bytes = b"",
+    with_now: bool,
 ) -> RankRow:
     known_seconds: Shares = seconds if seconds is not None else dict.fromkeys(PHASES)
     share = shares(known_seconds)
@@ -226,8 +239,8 @@ def _row(
         pid=facts.pid if facts else None,
         state=facts.state if facts else "live",
         state_detail=(facts.detail or facts.no_step) if facts else "",
-        now=_now(facts),
-        so_far=_so_far(facts),
+        now=_now(facts) if with_now else "",
+        so_far=_so_far(facts) if with_now else (),
         last_step=last_step,
         step_s=step_s,
         shares=share,

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steps.step_table import StepTable
+    from tuiadvisor.views.devices import RankDevice
     from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.pipeline import PipelineView
+    from tuiadvisor.views.placement import RankPlacement
     from tuiadvisor.views.run_view import Clock, DeviceView, StepSummary
 
 
@@ -36,6 +38,8 @@ class Seen:
     step: StepSummary
     stack: Stack | None
     efficiency: Efficiency
+    placements: tuple[RankPlacement, ...]
+    rank_devices: tuple[RankDevice, ...]
     clock: Clock = "host"  # that the diagnosis rests on
     why_blind: str = ""  # why it rests on the host's although the ranks compute on devices
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.advisor.assemble.rank_rows import MAX_LATENESS_STEPS
+from tuiadvisor.metrics.steps.arrays import median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.phases import PHASES, of_kind
 from tuiadvisor.views.step_map import UNKNOWN_LEVEL, StepMap
@@ -77,7 +78,7 @@ def _top(seconds_RK: Floats, known: Floats) -> float:
     """A round number of seconds: it changes seldom, and with it every cell."""
     filled = np.where(known, seconds_RK, 0.0)
     usual_R = np.partition(filled, (place := (filled.shape[1] - 1) * TOP_PERCENT // 100), axis=1)[:, place]
-    typical = float(np.median(filled[known]))
+    typical = median(filled[known])
     top = max(float(usual_R.max()), typical / TYPICAL_FILLS)
     return _rounded_up(top or float(filled.max()))
 

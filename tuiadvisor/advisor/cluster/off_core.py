@@ -6,8 +6,10 @@ they say why a rank that is slow in everything was not run.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects
@@ -76,22 +78,13 @@ class Outside:
     def seen(self, ranks: Sequence[int], last_s: float) -> list[OffCore]:
         """Of each rank over its last so many seconds."""
         waits = self._core_wait.shares(ranks, last_s)
-        return [
-            replace(
-                self._seen(rank, wait, last_s),
-                is_counted=self._core_wait.counted(rank),
-                most_wait=self._core_wait.most_share(rank, last_s),
-            )
-            for rank, wait in zip(ranks, waits, strict=True)
-        ]
+        return [self._seen(rank, wait, last_s) for rank, wait in zip(ranks, waits, strict=True)]
 
     def _seen(self, rank: int, wait: float | None, last_s: float) -> OffCore:
-        looks = self._looks.get(rank)
-        if not looks or not last_s >= 0:
-            return OffCore(wait)
-        recent = [look for look in looks if looks[-1].mono_ns - look.mono_ns <= last_s * 1e9]
+        counted, most = self._core_wait.counted(rank), self._core_wait.most_share(rank, last_s)
+        recent = _of_last(self._looks.get(rank, deque()), last_s * 1e9)
         if len(recent) < MIN_SAMPLES:
-            return OffCore(wait)
+            return OffCore(wait, is_counted=counted, most_wait=most)
         first, last = recent[0], recent[-1]
         num_looks, num_stopped = _looks_between(recent)
         throttled = None
@@ -99,7 +92,24 @@ class Outside:
             num_periods = (last.periods or 0) - (first.periods or 0)
             num_throttled = (last.throttled or 0) - (first.throttled or 0)
             throttled = min(max(num_throttled / num_periods, 0.0), 1.0) if num_periods > 0 else 0.0
-        return OffCore(wait, num_stopped / num_looks, num_stopped, throttled, last.limit_cores)
+        return OffCore(
+            wait,
+            num_stopped / num_looks,
+            num_stopped,
+            throttled,
+            last.limit_cores,
+            is_counted=counted,
+            most_wait=most,
+        )
+
+
+def _of_last(looks: deque[_Look], span_ns: float) -> list[_Look]:
+    """Those of the last so many nanoseconds; looks are in order of time."""
+    if not looks or not span_ns >= 0:
+        return []
+    newest_ns = looks[-1].mono_ns
+    begin = bisect_left(looks, -span_ns, key=lambda look: look.mono_ns - newest_ns)
+    return list(islice(looks, begin, None))
 
 
 def _runs_backwards(before: _Look, now: _Look) -> bool:
