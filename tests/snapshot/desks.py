@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from snapshot import views
 
+from tuiadvisor.advisor.compare.distribution import distribution
+from tuiadvisor.metrics.steps.arrays import Floats
 from tuiadvisor.scaling.columns import Quantity
 from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.onerun import Mode, Parts
@@ -122,7 +125,15 @@ def comparison() -> Comparison:
         noise_floor=0.02,
         smallest_detectable=0.03,
         gate=None,
+        distribution=distribution(_steps(0.0286, 0.0015), _steps(0.0169, 0.0006)),
     )
+
+
+def _steps(mean_s: float, deviation_s: float) -> Floats:
+    """Five hundred of them, one in fifty with a checkpoint."""
+    made = np.random.default_rng(1).normal(mean_s, deviation_s, 500)
+    made[::50] += 0.12
+    return made
 
 
 def desk(**changes: object) -> DeskState:

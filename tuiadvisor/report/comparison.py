@@ -41,6 +41,7 @@ def comparison_document(comparison: Comparison) -> Document:
         "environment": [asdict(entry) for entry in comparison.environment],
         "goodput": asdict(comparison.goodput) if comparison.goodput else None,
         "spread": asdict(comparison.spread) if comparison.spread else None,
+        "distribution": asdict(comparison.distribution) if comparison.distribution else None,
         "fail_if_slower": asdict(comparison.gate) if comparison.gate else None,
     }
 

@@ -164,6 +164,26 @@ class GoodputChange:
 
 
 @dataclass(frozen=True, slots=True)
+class DistributionSide:
+    """How one run's steps are distributed; shares of all of them."""
+
+    shares: tuple[float, ...]  # in bins of equal width
+    beyond: float  # longer than the last bin's end
+    longest_s: float
+    quantiles_s: tuple[float, ...]  # 5, 25, 50, 75 and 95 %
+
+
+@dataclass(frozen=True, slots=True)
+class StepDistribution:
+    """The lengths of both runs' steps, pauses included, on one scale."""
+
+    first_s: float  # where the first bin begins
+    last_s: float  # where the last one ends
+    before: DistributionSide
+    after: DistributionSide
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
     """Runs of the same code beside each other; a change within `margin` may be theirs."""
 
@@ -199,3 +219,4 @@ class Comparison:
     gate: Gate | None
     goodput: GoodputChange | None = None
     spread: Spread | None = None  # None: no repeats were given
+    distribution: StepDistribution | None = None  # None: a run without steps

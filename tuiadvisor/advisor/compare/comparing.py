@@ -13,6 +13,7 @@ import numpy as np
 
 from tuiadvisor.advisor.compare.bottlenecks import bottleneck, finding_changes
 from tuiadvisor.advisor.compare.comparable import Terms, busier, environment, terms
+from tuiadvisor.advisor.compare.distribution import distribution
 from tuiadvisor.advisor.compare.goodput_change import goodput_change
 from tuiadvisor.advisor.compare.measured import Measured
 from tuiadvisor.advisor.compare.repeats import spread_of, spread_words
@@ -163,6 +164,7 @@ def compare(before: Measured, after: Measured, options: ComparisonOptions | None
         gate=gate,
         goodput=goodput_change(before.view, after.view, floor),
         spread=spread,
+        distribution=distribution(before.series.step_s_K, after.series.step_s_K),
     )
 
 

@@ -117,12 +117,17 @@ def _legend_item(phase: str, value: float, seconds: float | None) -> list[Span]:
 
 
 def column_chart(
-    values: Sequence[float | None], width: int, rows: int, top: float | None = None
+    values: Sequence[float | None],
+    width: int,
+    rows: int,
+    top: float | None = None,
+    *,
+    unknown: str = NOT_SEEN,
 ) -> list[Line]:
     """Return a chart from zero up, newest right, eighths of a cell; an unknown value is marked at the foot.
 
     Series longer than `width` show the highest value of each column (`squeezed`), shorter ones are widened to it. top:
-    what fills a column; higher values are cut. None: the highest.
+    what fills a column; higher values are cut. None: the highest. unknown: stands at the foot where nothing is known.
     """
     shown = squeezed(values, width)
     highest = top or max((value for value in shown if value is not None), default=0.0)
@@ -134,7 +139,7 @@ def column_chart(
         else 1
         for value in (shown[column * len(shown) // width] for column in range(width if shown else 0))
     ]
-    return [_chart_row(eighths, level) for level in range(rows - 1, -1, -1)]
+    return [_chart_row(eighths, level, unknown) for level in range(rows - 1, -1, -1)]
 
 
 def squeezed(
@@ -157,18 +162,18 @@ def spark_line(values: Sequence[float | None], width: int) -> Line:
     return column_chart(shown, width, 1)[0]
 
 
-def _chart_row(eighths: Sequence[int | None], level: int) -> Line:
+def _chart_row(eighths: Sequence[int | None], level: int, unknown: str) -> Line:
     """Return one row of a column chart: a bright edge over a quiet area."""
-    cells = [_column_cell(size, level) for size in eighths]
+    cells = [_column_cell(size, level, unknown) for size in eighths]
     spans = [(role, glyph) for glyph, role in cells]
     return Line(
         tuple(("".join(glyph for _, glyph in group), role) for role, group in groupby(spans, itemgetter(0)))
     )
 
 
-def _column_cell(eighths: int | None, level: int) -> Span:
+def _column_cell(eighths: int | None, level: int, unknown: str) -> Span:
     if eighths is None:
-        return (NOT_SEEN if level == 0 else " ", "heat:unknown")
+        return (unknown if level == 0 else " ", "heat:unknown")
     filled = eighths - level * 8
     if filled <= 0:
         return " ", "spark"

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, ClassVar
 
 from tuiadvisor.text import format as text_of
-from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, to_ascii, wrap
+from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, spread, to_ascii, wrap
 from tuiadvisor.text.terminal import ascii_only
 from tuiadvisor.tui.contract.desk import Compare, MarkBefore
 from tuiadvisor.tui.contract.page import Command, Page, only_on, opening
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from tuiadvisor.text.line import Span
     from tuiadvisor.tui.contract.feed import FeedState
     from tuiadvisor.tui.contract.page import Place
-    from tuiadvisor.views.comparison import Comparison, FindingChange, PhaseChange, RunSide
+    from tuiadvisor.views.comparison import (
+        Comparison,
+        DistributionSide,
+        FindingChange,
+        PhaseChange,
+        RunSide,
+    )
 
 WIDTH = 80
 GAP = 2
@@ -51,6 +57,7 @@ def plain_comparison(comparison: Comparison, *, plain_ascii: bool | None = None)
         *_sentence(comparison, WIDTH),
         BLANK,
         *_step_block(comparison, WIDTH),
+        *_distribution_block(comparison, WIDTH),
         *_phase_block(comparison, WIDTH),
         BLANK,
         *_bottleneck_block(comparison, WIDTH),
@@ -182,11 +189,14 @@ def _screen(comparison: Comparison, width: int, worth: str) -> list[Line]:
     files = f"before {comparison.before.path} · after {comparison.after.path}"
     rows += [*(line((text, "dim")) for text in wrap(files, width)), BLANK]
     if width < WIDE:
+        # On a low screen the picture, not the last of fourteen figures, is what one sees first.
+        rows += [*_distribution_block(comparison, width)[1:], *([BLANK] if comparison.distribution else [])]
         rows += [*_step_block(comparison, width), *_phase_block(comparison, width), BLANK]
         return [*rows, *_bottleneck_block(comparison, width), *_environment_block(comparison, width)]
     half = (width - 3) // 2
     left = [*_step_block(comparison, half), BLANK, *_bottleneck_block(comparison, half)]
-    right = [*_phase_block(comparison, half, lead=False), *_environment_block(comparison, half)]
+    right = [*_distribution_block(comparison, half)[1:], *([BLANK] if comparison.distribution else [])]
+    right += [*_phase_block(comparison, half, lead=False), *_environment_block(comparison, half)]
     return [*rows, *beside(left, half, right)]
 
 
@@ -198,6 +208,41 @@ def _sentence(comparison: Comparison, width: int) -> list[Line]:
 
 def _step_block(comparison: Comparison, width: int) -> list[Line]:
     return [rule("a step", width), *_sides(comparison)]
+
+
+CHART_ROWS = 2  # of each run's distribution
+SIDE_WIDTH = 8
+
+
+def _distribution_block(comparison: Comparison, width: int) -> list[Line]:
+    """Return both runs' step lengths above each other on one scale: who is shorter, and who scatters less."""
+    found = comparison.distribution
+    if found is None:
+        return []
+    room = width - SIDE_WIDTH
+    # One height for both: the same share of the steps is as tall above as below.
+    drawn = [bars.squeezed(side.shares, room, sum) for side in (found.before, found.after)]
+    top = max((value for values in drawn for value in values if value is not None), default=0.0)
+    rows = [BLANK, rule("how long its steps are", width, "share of all steps, pauses included")]
+    for name, side, values in (("before", found.before, drawn[0]), ("after", found.after, drawn[1])):
+        chart = bars.column_chart(
+            [value or None for value in values], room, CHART_ROWS, top or None, unknown=" "
+        )
+        rows += [indent(row, SIDE_WIDTH) for row in chart[:-1]]
+        rows.append(line((fit(name, SIDE_WIDTH), "strong"), *chart[-1].spans))
+        rows.append(crop(indent(line((_quantiles(side), "dim")), SIDE_WIDTH), width))
+    first, last = text_of.seconds(found.first_s), text_of.seconds(found.last_s)
+    scale = spread(line((f"{bars.TICK}{first}", "dim")), line((f"{last}{bars.TICK}", "dim")), room)
+    return [*rows, indent(scale, SIDE_WIDTH)]
+
+
+def _quantiles(side: DistributionSide) -> str:
+    """Return where the steps lie: their middle, what holds nine of ten, and what is longer than the scale."""
+    least, _, middle, _, most = side.quantiles_s
+    said = f"median {text_of.seconds(middle)}, 90 %: {text_of.seconds(least)} to {text_of.seconds(most)}"
+    if side.beyond:
+        said += f"; {text_of.share(side.beyond)} beyond, to {text_of.seconds(side.longest_s)}"
+    return said
 
 
 def _phase_block(comparison: Comparison, width: int, *, lead: bool = True) -> list[Line]:
