@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE_S: Final = 90.0
-SIZES: Final = ("80x24", "160x45")
+SIZES: Final = ("80x24", "160x45", "200x50")
 FRAME_S: Final = 2.5  # a frame of the animation
 OWN: Final = f"{shlex.quote(sys.executable)} -P -m tuiadvisor"
 STRAGGLER: Final = ("--fault", "slow-backward", "--fault-rank", "2", "--delay-ms", "15")
@@ -103,6 +103,9 @@ STORIES: Final = {
             Stop("goodput", ("W",), "useful", 1.5),
             Stop("events", ("E",), "events", 1.5),
             Stop("advisor", ("5",), "judged: the whole recording", 3.0),
+            # A size that somebody thinks of: what is known of it, or why nothing is.
+            Stop("dialogue", ("d",), "causes by weight", 1.5),
+            Stop("other-size", ("N", *"64", "Enter"), "64 devices", 1.5),
         ),
         STRAGGLER,
         before="record --pid {pid} --for 20s -o {folder}/night.tuirec",

@@ -179,7 +179,7 @@ def parsed(text: str, where: str) -> Preferences:
     for key, value in document.items():
         if key == THRESHOLDS:
             if not isinstance(value, dict):
-                raise TuiadvisorError(f"{_at(text, where, key)} is no table; write [{THRESHOLDS}]")
+                raise TuiadvisorError(f"{_at(text, where, key)} is not a table; write [{THRESHOLDS}]")
             for name, number in value.items():
                 found[name] = _checked(_known(name, THRESHOLDS, text, where), number, text, where)
         else:
@@ -252,7 +252,7 @@ def _known(name: str, table: str, text: str, where: str) -> str:
     hint = f"known: {', '.join(names)}"
     if other is not None:
         hint = f"it belongs below [{THRESHOLDS}]" if other.table else f"it belongs above [{THRESHOLDS}]"
-    raise TuiadvisorError(f"{_at(text, where, name)} is no preference; {hint}")
+    raise TuiadvisorError(f"{_at(text, where, name)} is not a preference; {hint}")
 
 
 def _checked(name: str, value: object, text: str, where: str) -> str | float:

@@ -305,4 +305,4 @@ def test_a_bad_table_is_one_line_before_anything_is_shown(
     assert 2 == main(["replay", str(tmp_path / "none.tuirec"), "--table", str(table)])
     lines = capsys.readouterr().err.splitlines()
     assert 2 == len(lines)
-    assert all("line 2: step_s 'fast' is no positive number" in line for line in lines)
+    assert all("line 2: step_s 'fast' is not a positive number" in line for line in lines)

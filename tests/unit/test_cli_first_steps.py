@@ -44,7 +44,7 @@ RUN = encode(FrameKind.RUN, "hub", 0, 0, {"label": "train.py"})
             "tuiadvisor replay: the following arguments are required: FILE; tuiadvisor replay --help",
             ["replay"],
         ),
-        ("tuiadvisor replay: --speed: '0' is no speed; write 0.01", ["replay", "f", "--speed", "0"]),
+        ("tuiadvisor replay: --speed: '0' is not a speed; write 0.01", ["replay", "f", "--speed", "0"]),
     ],
 )
 def test_a_wrong_command_line_is_one_line(

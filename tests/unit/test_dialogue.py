@@ -124,6 +124,41 @@ def test_the_command_that_finds_an_answer_out_names_the_late_rank() -> None:
     pytest.fail("equal shards were never asked of a late rank")
 
 
+@pytest.mark.parametrize(
+    ("live_path", "files"),
+    [
+        ("", ("before.tuirec", "after.tuirec")),
+        ("my run.tuirec", ("'my run.tuirec'", "'my run-after.tuirec'")),
+    ],
+)
+def test_commands_of_a_live_run_name_recordings_and_never_its_script(
+    live_path: str, files: tuple[str, str]
+) -> None:
+    """`record -o train-after.py` would stand beside the user's program; what is recorded is named, in quotes."""
+    advice = GuidedAdvice("", None, (), Intent(), live_path=live_path)
+    advice.take(views.live(LATE.view))
+    commands = [text for name, text in advice.conduct().loop if name in {"run", "then"}]
+    assert f"tuiadvisor record --for 60s -o {files[1]}" == commands[0]
+    assert f"tuiadvisor compare {files[0]} {files[1]} --fail-if-slower 5%" == commands[1]
+    assert not any(".py" in command for command in commands)
+
+
+def test_the_command_that_finds_an_answer_out_names_the_recording() -> None:
+    """Quoted where its name has blanks; a live run that nobody records has no name to give."""
+    skipped = tuple(one.id for one in QUESTIONS if one.id != "lengths_vary")
+    late = Recorded(
+        "late", final_view(Job(num_ranks=4, num_steps=200, faults=(Fault("forward", (2,), 0.02),)))
+    )
+    for name, is_file, word in (
+        ("last night.tuirec", True, "'last night.tuirec'"),
+        ("train.py", False, "RUN"),
+    ):
+        run = replace(late, name=name, is_file=is_file)
+        asked = held((run,), {}, skipped=skipped).dialogue.question
+        assert asked is not None
+        assert f"tuiadvisor diagnose {word} --json" in asked.measure
+
+
 def test_nothing_of_a_pipeline_is_asked_without_one() -> None:
     """Also where nobody knows whether there is one."""
     unknown = Recorded("a", replace(LATE.view, run=replace(LATE.view.run, parallel={})))

@@ -55,9 +55,12 @@ def test_what_is_written_is_read() -> None:
         ("colour = 1", "line 1: 'colour' is no preference; known: theme"),
         (
             "efficiency_floor = 0.8",
-            "line 1: 'efficiency_floor' is no preference; it belongs below [thresholds]",
+            "line 1: 'efficiency_floor' is not a preference; it belongs below [thresholds]",
         ),
-        ('[thresholds]\ntheme = "dark"', "line 2: 'theme' is no preference; it belongs above [thresholds]"),
+        (
+            '[thresholds]\ntheme = "dark"',
+            "line 2: 'theme' is not a preference; it belongs above [thresholds]",
+        ),
         (
             "[thresholds]\n\nefficiency_floor = 3",
             "line 3: efficiency_floor is 3; write a number from 0.1 to 1",
@@ -66,7 +69,7 @@ def test_what_is_written_is_read() -> None:
         ('refresh_s = "1"', "line 1: 'refresh_s' is a text; write a number"),
         ("refresh_s = true", "line 1: refresh_s is True; write a number"),
         ("refresh_s = 9e999", "line 1: refresh_s is inf"),
-        ("thresholds = 4", "line 1: 'thresholds' is no table; write [thresholds]"),
+        ("thresholds = 4", "line 1: 'thresholds' is not a table; write [thresholds]"),
         ("theme = ", "not TOML"),
         ('theme = "dark"\ntheme = "light"', "not TOML"),
         ("theme = [" * 5000, "not TOML"),

@@ -77,11 +77,11 @@ def test_text_fits_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     run("--table", write(tmp_path, csv_of(ZERO_3)), "--predict", "3072")
     out = capsys.readouterr().out
     assert out.isascii()
-    sizes = [line for line in out.splitlines() if line.strip()[:4].strip() in {"384", "768", "1536", "3072"}]
+    sizes = [line for line in out.splitlines() if line[:8].strip() in {"384", "768", "1,536", "3,072"}]
     assert 4 == len(sizes)
     assert max(len(line) for line in sizes) <= 100
     assert out.splitlines()[-1].startswith(
-        "STOP: go back to 768 devices: going from 768 to 1536 devices makes the run no faster at 2.00 times the cost"
+        "STOP: go back to 768 devices: going from 768 to 1,536 devices makes the run no faster at 2.00 times the cost"
     )
 
 

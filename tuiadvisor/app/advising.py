@@ -64,9 +64,18 @@ def judged(shown: FeedState) -> tuple[bool, str]:
 class GuidedAdvice:
     """One session on one run."""
 
-    def __init__(self, path: str, file: Path | None, others: tuple[str, ...], intent: Intent | None) -> None:
-        """path: the recording, "" for a live run; file: where to save, None for nowhere."""
+    def __init__(
+        self,
+        path: str,
+        file: Path | None,
+        others: tuple[str, ...],
+        intent: Intent | None,
+        *,
+        live_path: str = "",
+    ) -> None:
+        """path: the recording, "" for a live run, which live_path keeps; file: where to save, None for nowhere."""
         self.path = path
+        self.live_path = live_path
         self.file = file
         self.others = others
         self.questions = load_questions()
@@ -99,7 +108,8 @@ class GuidedAdvice:
             view = shown.view if is_part and shown.view is not None else self._whole[0].view
             self.runs = [replace(self._whole[0], view=view), *self._whole[1:]]
         elif shown.view is not None:
-            self.runs = [Recorded(shown.view.run.label or "live", shown.view)]
+            name = self.live_path or shown.view.run.label or "live"
+            self.runs = [Recorded(name, shown.view, is_file=bool(self.live_path))]
 
     def answer(self, name: str, text: str) -> None:
         """Keep an answer and save; an empty text takes it back. TuiadvisorError for one that cannot be."""

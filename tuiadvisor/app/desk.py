@@ -458,7 +458,7 @@ class Desk:
 
         file = Path(self._session_file) if self._session_file else session_file(path or self.live_path)
         try:
-            conductor = GuidedAdvice(path, file, self.others, self._intent)
+            conductor = GuidedAdvice(path, file, self.others, self._intent, live_path=self.live_path)
             if path:
                 conductor.read(
                     lambda each: self._frames(each, f"reading {Path(each).name}", self._note_session)

@@ -57,7 +57,7 @@ def check_job(name: str) -> str:
     """The name, if it can be that of a folder below the fleet's. TuiadvisorError otherwise."""
     if NAME.fullmatch(name) is None:
         raise TuiadvisorError(
-            f"{one_line(name)!r} is no name of a job; write letters, digits, - _ and . (at most 64)"
+            f"{one_line(name)!r} is not a name of a job; write letters, digits, - _ and . (at most 64)"
         )
     return name
 

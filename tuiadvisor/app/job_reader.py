@@ -76,7 +76,7 @@ class JobReader:
                 self._look()
             except Exception:
                 logger.exception("the list of jobs broke")
-                self._change(jobs_note="the list of jobs broke: the log tells why", is_looking=False)
+                self._change(jobs_note="the list of jobs failed: the log tells why", is_looking=False)
         self._watchings.close()
 
     def _pause_s(self) -> float | None:

@@ -74,7 +74,7 @@ def read(file: Path) -> Preferences:
             return Preferences()
     except OSError as error:
         raise FailureError(f"{file}: cannot be read: {error.strerror}") from error
-    raw = read_small(file, MAX_BYTES, "move it away to begin anew")
+    raw = read_small(file, MAX_BYTES, "move it away to start afresh")
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:

@@ -45,7 +45,7 @@ class StackLook:
         missing = set(self.request.ranks) - seen
         rank = self.request.ranks[0]
         if not missing:
-            return f"the lines of code where rank {rank} spends its time: enter on it"
+            return f"rank {rank}: the lines of code where it spends its time are on its page (2, enter)"
         if time.monotonic() < self._deadline_s:
             return ""
         return f"no stacks of {_named(sorted(missing))}: no agent answers for it"

@@ -65,7 +65,7 @@ def _measured(
         "excess_share": float(slowest.excess_S[row]),
         "hit_share": slowest.hit_share,
         "since": since,
-        "since_words": f"since step {since}" if slowest.onset_seen else "from the first step compared on",
+        "since_words": f"since step {since}" if slowest.onset_seen else "since the first step compared",
         "steps_seen": len(slowest.steps),
         "is_partition": is_partition,
     }
@@ -99,7 +99,7 @@ stage excess_s s a step by which the stage takes longer than the typical one
 stage excess_share share its excess as a share of the typical stage's time
 stage hit_share share of the steps in which it is the heavy one
 stage since steps job step since which it is
-stage since_words text "since step 57" or "from the first step compared on"
+stage since_words text "since step 57" or "since the first step compared"
 stage steps_seen steps whole steady steps compared
 stage is_partition flag 1 if it is heavy in every pipeline of the job, 0 if only in some, unknown with one pipeline
 """,

@@ -55,9 +55,9 @@ def _workers_words(workers: int | None, wanted: int | None, cores: float | None)
     if workers is None or wanted is None:
         return ""
     now = f"{workers} worker{'s' * (workers != 1)} a rank" if workers else "no worker processes"
-    words = f"; with {now} now, {wanted} would keep up if the work spreads over them"
+    words = f"; with {now} now, {wanted} would keep up if they share the work evenly"
     if cores is not None and wanted + 1 > cores:
-        words += f" and mostly waits, as a rank has {cores:.2g} core{'s' * (cores > 1)}"
+        words += f" and mostly wait, since a rank has {cores:.2g} core{'s' * (cores > 1)}"
     return words
 
 

@@ -172,7 +172,7 @@ def _of_group(group: list[LateRank], what_if: Gain) -> Values:
         "score": min(entry.late.score for entry in group),
         "since": since,
         "beyond_past": _least(entry.late.beyond_past for entry in group),
-        "since_words": f"since step {since}" if seen else "from the first step compared on",
+        "since_words": f"since step {since}" if seen else "since the first step compared",
     }
 
 
@@ -335,7 +335,7 @@ straggler score ratio peers' work between barriers against the group's
 straggler since steps job step since which the group is late
 straggler steps_seen steps steps of the window in which it was compared
 straggler beyond_past ratio lateness since its onset against the largest of any rank before, over as many steps
-straggler since_words text "since step 57" or "from the first step compared on"
+straggler since_words text "since step 57" or "since the first step compared"
 straggler whole_host flag 1 if all ranks of one host are late and no others
 straggler in_data flag 1 if the delay arises while waiting for data
 straggler in_compute flag 1 if it arises in forward, backward or optimizer

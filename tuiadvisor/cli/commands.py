@@ -68,7 +68,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print it and leave with 2."""
-        # "argument --speed: '0' is no speed" -> "--speed: '0' is no speed"
+        # "argument --speed: '0' is not a speed" -> "--speed: '0' is not a speed"
         text = message.removeprefix("argument ").removeprefix("COMMAND: ")
         if text.startswith("invalid choice: ") and self.prog.count(" ") == 0:
             typed = text.partition("'")[2].partition("'")[0]

@@ -95,5 +95,5 @@ def _share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share; write 5% or 0.05")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share; write 5% or 0.05")
     return value

@@ -180,7 +180,7 @@ def look_at_core() -> Check:
         return Check("core", "ok", f"Python hooks; {there} ({NATIVE_VARIABLE}=1)", "")
     if has_core():
         return Check("core", "ok", "native where a rank takes it: CPython 3.11 or later, with the GIL", "")
-    remedy = "install a C compiler and Python's headers, then install tuiadvisor anew"
+    remedy = "install a C compiler and Python's headers, then reinstall tuiadvisor"
     return Check(
         "core", "limited", f"Python hooks: {NATIVE_VARIABLE} is set, no native core was built", remedy
     )

@@ -70,7 +70,7 @@ def num_bytes(text: str) -> int:
     """Bytes of 50G; an argparse type, so a bad one is a usage error."""
     found = re.fullmatch(r"(\d{1,15})([KMGT]?)B?", text.upper(), re.ASCII)
     if found is None or not int(found[1]):
-        raise ArgumentTypeError(f"{text!r} is no number of bytes; write 500M or 50G")
+        raise ArgumentTypeError(f"{text!r} is not a number of bytes; write 500M or 50G")
     return int(found[1]) * UNITS[found[2]]
 
 

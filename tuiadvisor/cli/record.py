@@ -119,7 +119,7 @@ def _record(options: argparse.Namespace, announce: Callable[[str], None]) -> int
 def _count(text: str) -> int:
     """A number of steps; an argparse type, so a bad one is a usage error."""
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 10**12:
-        raise ArgumentTypeError(f"{text!r} is no number of steps; write 500")
+        raise ArgumentTypeError(f"{text!r} is not a number of steps; write 500")
     return int(text)
 
 

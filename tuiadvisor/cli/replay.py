@@ -83,5 +83,5 @@ def _speed(text: str) -> float:
     except ValueError:
         speed = 0.0
     if not 0.01 <= speed <= 1000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no speed; write 0.01 to 1000, e.g. 4")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a speed; write 0.01 to 1000, e.g. 4")
     return speed

@@ -197,7 +197,7 @@ def _sizes(argument: str) -> tuple[int, ...]:
 def _size(argument: str) -> int:
     plain = argument.strip()
     if not (plain.isascii() and plain.isdigit() and len(plain) <= 12 and 1 <= int(plain) <= MAX_DEVICES):
-        raise ArgumentTypeError(f"{argument[:24]!r} is no device count; write 64,128")
+        raise ArgumentTypeError(f"{argument[:24]!r} is not a device count; write 64,128")
     return int(plain)
 
 
@@ -207,5 +207,5 @@ def _positive(argument: str) -> float:
     except ValueError:
         value = 0.0
     if not 1e-12 <= value <= 1e18:
-        raise ArgumentTypeError(f"{argument[:24]!r} is no positive number")
+        raise ArgumentTypeError(f"{argument[:24]!r} is not a positive number")
     return value

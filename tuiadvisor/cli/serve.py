@@ -88,5 +88,5 @@ def _listen(port: int) -> socket.socket:
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 <= int(text[:6]) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text[:12]!r} is no port; write 1024 to 65535, or 0 for any")
+        raise argparse.ArgumentTypeError(f"{text[:12]!r} is not a port; write 1024 to 65535, or 0 for any")
     return int(text)

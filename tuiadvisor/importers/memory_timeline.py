@@ -98,7 +98,7 @@ def memory_summary(document: dict[str, Any]) -> str:
             lines.append(f"  {100 * size / peak:5.1f} %  {_mib(size):>16}  {name}")
     growth = document["growth_bytes"]
     if growth is not None and growth > 0:
-        lines.append(f"its least rose by {_mib(growth)} from the first half to the second")
+        lines.append(f"its minimum rose by {_mib(growth)} from the first half to the second")
     return "\n".join([*lines, *(f"unknown {item['metric']}: {item['why']}" for item in document["unknown"])])
 
 

@@ -80,7 +80,7 @@ def _law(devices: int, layout: str | None, measured: list[tuple[float, float]]) 
     worst = float(np.abs(design @ np.array([fixed, per_sample]) - 1.0).max())
     sizes = tuple(dict.fromkeys(batches.tolist()))
     if worst > MISFIT:
-        why = f"the step is no line in the batch (a row is {worst:.0%} off): a limit between these batches"
+        why = f"the step time is not linear in the batch (one row is {worst:.0%} off): a limit between these sizes"
         return BatchLaw(devices, layout, sizes, None, None, None, why)
     if per_sample <= 0.0:
         why = "the step does not grow with the batch: larger ones are free up to the largest measured"

@@ -75,8 +75,8 @@ def classic_words(found: Classic) -> list[str]:
     lines = []
     if found.serial_fraction is not None and found.max_speedup is not None:
         lines.append(
-            f"serial part {found.serial_fraction:.3g} of one device's work: at most {found.max_speedup:.4g} x one "
-            f"device (Amdahl); scaled speed-up at {sized(found.devices)} {found.scaled_speedup:.4g} (Gustafson)"
+            f"serial part {found.serial_fraction:.3g} of one device's work: at most {found.max_speedup:.3g} x one "
+            f"device (Amdahl); scaled speed-up at {sized(found.devices)} {found.scaled_speedup:.3g} (Gustafson)"
         )
         doubled = (
             "twice the devices: unknown, the next row contradicts the others"
@@ -90,7 +90,7 @@ def classic_words(found: Classic) -> list[str]:
         lines.append(
             "no measured size beats one device"
             if found.beats_one_device is None
-            else f"smallest measured size that beats one device: {found.beats_one_device}"
+            else f"smallest measured size that beats one device: {sized(found.beats_one_device)}"
         )
     return lines
 

@@ -47,7 +47,7 @@ class SizeDecision:
 
 def sized(devices: int) -> str:
     """'1 device', '8 devices'."""
-    return f"{devices} device{'' if devices == 1 else 's'}"
+    return f"{devices:,} device{'' if devices == 1 else 's'}"
 
 
 def time_words(unit: str) -> str:

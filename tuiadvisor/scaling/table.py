@@ -166,7 +166,7 @@ def _number(cells: list[str], index: int, columns: Columns, where: str) -> float
     if value is None or not 1e-12 <= value <= 1e15:
         name = columns.names[index]
         raise TuiadvisorError(
-            f"{where}: {name} {printable(text, 24)!r} is no positive number; correct it or leave it empty"
+            f"{where}: {name} {printable(text, 24)!r} is not a positive number; correct it or leave it empty"
         )
     return value
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.table import Table
 
 BAR: Final = 24  # columns of a full-efficiency bar; the widest line stays below 100
+THOUSAND: Final = 1000.0
+LEAST_WEIGHT: Final = 0.005  # of a law that is named: 1 % when rounded
 
 
 def text(table: Table, reports: Sequence[Report], aim: Aim) -> str:
@@ -38,6 +40,7 @@ def _report(report: Report) -> str:
         laws = ", ".join(
             f"{fit.law.name} {100 * weight:.0f} %"
             for fit, weight in zip(choice.fits, choice.weights, strict=True)
+            if weight >= LEAST_WEIGHT
         )
         loo = (
             f", each row from the others within {100 * choice.loo_error:.1f} %"
@@ -66,6 +69,11 @@ def _report(report: Report) -> str:
     return "\n".join(lines)
 
 
+def figure(value: float) -> str:
+    """Four digits at most, thousands separated: '32', '8.9', '454,827'; no exponent where people compare columns."""
+    return f"{value:,.0f}" if abs(value) >= THOUSAND else f"{value:.4g}"
+
+
 def lost_cost(one: Measured) -> float | None:
     """The part of a size's cost that bought no work, by its efficiency against the smallest size; 0: none of it."""
     if one.cost is None or one.efficiency is None:
@@ -78,7 +86,7 @@ def lost_words(report: Report) -> list[str]:
     largest = max(report.rows, key=lambda one: one.row.devices, default=None)
     if largest is None or largest.cost is None or largest.efficiency is None or largest.efficiency >= 1:
         return []
-    lost = f"{lost_cost(largest):.3g} of a cost of {largest.cost:.3g}"
+    lost = f"{figure(lost_cost(largest) or 0.0)} of a cost of {figure(largest.cost)}"
     return [f"at {sized(largest.row.devices)} {lost} buy no work: efficiency {largest.efficiency:.0%}"]
 
 
@@ -100,17 +108,17 @@ def _row(one: Measured, mark: str) -> str:
     share = "" if one.efficiency is None else f"{one.efficiency:.2f}"
     serial = "" if one.karp_flatt is None else f"{one.karp_flatt:.4f}"
     return (
-        f"{one.row.devices:>8} {one.time:>10.4g} {'':>21} {share:>5} {serial:>7} {one.cost:>10.4g} "
+        f"{one.row.devices:>8,} {figure(one.time):>10} {'':>21} {share:>5} {serial:>7} {figure(one.cost):>10} "
         f"{mark}{_bar(one.efficiency or 0.0, '#')}"
     ).rstrip()
 
 
 def _prediction(one: Predicted) -> str:
-    interval = f"{one.time.low:.4g} .. {one.time.high:.4g}"
+    interval, share = f"{figure(one.time.low)} .. {figure(one.time.high)}", one.efficiency.expected
     sure, likely = _bar(one.efficiency.low, "."), _bar(one.efficiency.expected, ".")
     return (
-        f"{one.target.devices:>8} {one.time.expected:>10.4g} {interval:>21} {one.efficiency.expected:>5.2f} {'':>7} "
-        f"{one.cost.expected:>10.4g}  {sure}{'-' * (len(likely) - len(sure))}"
+        f"{one.target.devices:>8,} {figure(one.time.expected):>10} {interval:>21} {share:>5.2f} {'':>7} "
+        f"{figure(one.cost.expected):>10}  {sure}{'-' * (len(likely) - len(sure))}"
     ).rstrip()
 
 
@@ -122,13 +130,13 @@ def answers(report: Report) -> list[str]:
     """What the limits and the fitted curve answer, a line each."""
     frontier = report.frontier
     found = [
-        (report.fastest_within_budget, "fastest within the budget"),
-        (report.cheapest_by_deadline, "cheapest by the deadline"),
-        (frontier.efficiency_floor if frontier else None, "most devices above the efficiency floor, about"),
+        (report.fastest_within_budget, "fastest within the budget:"),
+        (report.cheapest_by_deadline, "cheapest by the deadline:"),
+        (frontier.efficiency_floor if frontier else None, "most devices above the efficiency floor: about"),
         (
             frontier.price_of_time if frontier else None,
-            "most devices whose next hour saved is worth its price, about",
+            "most devices whose next hour saved is worth its price: about",
         ),
-        (frontier.fastest if frontier else None, "beyond this the run gets slower, about"),
+        (frontier.fastest if frontier else None, "beyond this the run gets slower: about"),
     ]
-    return [f"{what}: {sized(devices)}" for devices, what in found if devices is not None]
+    return [f"{what} {sized(devices)}" for devices, what in found if devices is not None]

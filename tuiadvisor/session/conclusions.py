@@ -46,8 +46,8 @@ def _p1(material: Material) -> list[Item]:
         item("step", None if run.step_s is None else seconds(run.step_s), RECORD),
         item("parts of the step", ", ".join(part_words(part) for part in parts[:5]) or None, RECORD),
     ]
-    items += [item(f"finding {finding.id}", finding.message) for finding in run.findings]
-    items += [item(f"note {finding.id}", finding.message) for finding in run.notes]
+    items += [item(f"finding: {finding.id.replace('_', ' ')}", finding.message) for finding in run.findings]
+    items += [item(f"note: {finding.id.replace('_', ' ')}", finding.message) for finding in run.notes]
     if not run.findings and run.enough:
         items.append(item("findings", "none above info"))
     items += [

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from tuiadvisor_rules.questions import Question
 
 
+BEFORE, AFTER = "before.tuirec", "after.tuirec"  # of a run that has no file
+
+
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
     """What one session of the project found; kept to see bottlenecks move."""
@@ -127,10 +130,18 @@ def conduct(
         view.verdict.next_constraint,
         _would_change(material, decision, questions),
         _verify(decision, view.verdict.verify),
-        _loop(material, decision, before),
+        _loop(material, decision, before, is_file=runs[0].is_file),
         tuple(why(entry, run, material.others, material.machine) for entry in NAMES),
         (*before, mark),
-        dialogue(questions, intent, dict(answers), again, last=last, skipped=skipped),
+        dialogue(
+            questions,
+            intent,
+            dict(answers),
+            again,
+            last=last,
+            skipped=skipped,
+            recording=name if runs[0].is_file else "",
+        ),
     )
 
 
@@ -219,7 +230,7 @@ def _tune_limits(material: Material, decision: Decision) -> list[str]:
     return said
 
 
-def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]) -> Loop:
+def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...], *, is_file: bool) -> Loop:
     run, prospect = material.run, material.case.prospect
     step = "unknown" if run.step_s is None else seconds(run.step_s)
     hypothesis = "No change is proposed: this recording is the baseline of the regression check."
@@ -235,9 +246,12 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
         )
         action = _first_action(material)
         change = action.text + (f" ({action.command})" if action.command else "") if action else "open"
-    before_file, after_file = shell_word(run.name), shell_word(_after(run.name))
+    before_file, after_file = BEFORE, AFTER
+    kept = f"; nobody records it: tuiadvisor record --for 60s -o {BEFORE} keeps it"
+    if is_file:
+        before_file, after_file, kept = shell_word(run.name), shell_word(_after(run.name)), ""
     return Loop(
-        f"{run.name}: step {step}, {run.window}",
+        f"{run.name}: step {step}, {run.window}{kept}",
         hypothesis,
         change,
         (

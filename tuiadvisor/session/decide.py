@@ -86,6 +86,7 @@ class Decision:
     cost_money: float | None = None
     break_even_steps: float | None = None
     num_devices: int | None = None  # to move to
+    ready_within_h: float | None = None  # a change that is ready later serves nothing of the rest
 
 
 def decide(case: Case) -> Decision:
@@ -226,6 +227,7 @@ def tuning(case: Case) -> Decision | None:
         case.effort_hours,
         _effort_money(case),
         _break_even(case, speedup),
+        ready_within_h=case.hours_now,
     )
 
 

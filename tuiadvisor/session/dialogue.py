@@ -18,6 +18,7 @@ from tuiadvisor.session.relevance import choices
 from tuiadvisor.session.stages import Asked, asked_of
 from tuiadvisor.session.suspects import weights
 from tuiadvisor.session.wanted import QUESTION
+from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -90,8 +91,12 @@ def dialogue(
     *,
     last: str = "",
     skipped: Collection[str] = (),
+    recording: str = "",
 ) -> Dialogue:
-    """answers: those given so far; last: the question that was answered last; skipped: not to be asked again."""
+    """answers: those given so far; last: the question that was answered last; skipped: not to be asked again.
+
+    recording: the file that commands may name.
+    """
     material = gather(intent, answers)
     kind, change = _stands(material)
     former = {name: value for name, value in answers.items() if name != last}
@@ -102,7 +107,7 @@ def dialogue(
     why_over = _why_over(material, worth, len(answers))
     chosen = None if why_over else max(worth, key=lambda one: _split(one, intent, answers, gather))
     return Dialogue(
-        question=None if chosen is None else _asked(chosen, material),
+        question=None if chosen is None else _asked(chosen, material, recording),
         why_asked="" if chosen is None else _separates(chosen, intent, answers, gather),
         why_over=why_over,
         causes=_causes(material, was),
@@ -119,9 +124,11 @@ def dialogue(
     )
 
 
-def _asked(question: Question, material: Material) -> Asked:
-    """The question, with the late rank in the command that finds the answer out."""
+def _asked(question: Question, material: Material, recording: str) -> Asked:
+    """The question, with recording and late rank in the command that finds the answer out."""
     asked = asked_of(question, None)
+    if recording:
+        asked = replace(asked, measure=re.sub(r"\bRUN\b", lambda _: shell_word(recording), asked.measure))
     late = next((one.ranks[0] for one in material.run.findings if one.ranks), None)
     if late is None:
         return asked
@@ -262,7 +269,7 @@ def _why_over(material: Material, worth: list[Question], num_answers: int) -> st
     if not material.run.enough:
         return "Too few steps were seen for a decision; no answer replaces them."
     if num_answers >= MAX_ANSWERS:
-        return f"{num_answers} answers were given: measure now, what is left is in the six patterns."
+        return f"{num_answers} answers were given: measure now; what is left to ask is on screen 5."
     return "" if worth else "No further answer would change the decision, the change or the first cause."
 
 

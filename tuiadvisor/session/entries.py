@@ -194,7 +194,7 @@ def _sizes(text: str) -> tuple[int, ...]:
     found: list[int] = []
     for part in text.replace(",", " ").split():
         if not (part.isascii() and part.isdigit() and len(part) <= 12 and 1 <= int(part) <= MAX_DEVICES):
-            raise TuiadvisorError(f"{part[:24]!r} is no device count; write 16, 32, 64")
+            raise TuiadvisorError(f"{part[:24]!r} is not a device count; write 16, 32, 64")
         found.append(int(part))
     if len(found) > MAX_CANDIDATES:
         raise TuiadvisorError(f"{len(found)} candidates; give at most {MAX_CANDIDATES}")

@@ -63,7 +63,7 @@ def guided(session: Session, saved: str, judged: str = "") -> Guided:
         card=(
             ("gain", gain_words(decision)),
             ("cost", cost_words(decision)),
-            ("break-even", steps_words(decision.break_even_steps)),
+            ("break-even", steps_words(decision)),
             ("then", limit_name(session.next_constraint or UNKNOWN)),
         ),
         would_change=session.would_change,

@@ -54,7 +54,7 @@ def decision_lines(session: Session) -> list[str]:
         f"- Why: {plain(decision.why)}",
         f"- Expected gain: {gain_words(decision)}",
         f"- Cost: {cost_words(decision)}",
-        f"- Break-even: {steps_words(decision.break_even_steps)}",
+        f"- Break-even: {steps_words(decision)}",
         f"- Next constraint: {plain(following)}",
     ]
     lines += [f"- Would change the verdict: {plain(entry)}" for entry in session.would_change]
@@ -67,11 +67,11 @@ def gain_words(decision: Decision) -> str:
     """What the decision brings, with its interval, or what is missing to say it."""
     parts = []
     if decision.speedup is not None:
-        parts.append(f"{_interval(decision.speedup, '.2f')}x the speed")
+        parts.append(_interval(decision.speedup, ".2f", "x the speed"))
     if decision.saved_h is not None:
-        parts.append(f"{_interval(decision.saved_h, '.3g')} h of the remaining run")
+        parts.append(_interval(decision.saved_h, ".3g", " h of the remaining run"))
     if decision.saved_money is not None:
-        parts.append(f"{_interval(decision.saved_money, ',.2f')} in money")
+        parts.append(_interval(decision.saved_money, ",.2f", " in money"))
     if not parts:
         return "none" if decision.decision == "keep" else UNKNOWN
     if decision.saved_h is None:
@@ -81,25 +81,34 @@ def gain_words(decision: Decision) -> str:
     return "; ".join(parts)
 
 
-def _interval(value: Interval, form: str) -> str:
+def _interval(value: Interval, form: str, unit: str = "") -> str:
     if value.low == value.expected == value.high:
-        return f"{value.expected:{form}}"
+        return f"{value.expected:{form}}{unit}"
     low, high = sorted((value.low, value.high))
-    return f"{value.expected:{form}} ({low:{form}} to {high:{form}})"
+    return f"{value.expected:{form}}{unit} ({low:{form}} to {high:{form}})"
 
 
 def cost_words(decision: Decision) -> str:
     """What it costs in hours and money."""
     if decision.decision == "keep":
         return "none"
+    if decision.cost_h is None and decision.cost_money is None:
+        return UNKNOWN
     hours = UNKNOWN if decision.cost_h is None else f"{decision.cost_h:.3g} h"
     paid = UNKNOWN if decision.cost_money is None else f"{decision.cost_money:,.2f}"
     return f"{hours}; in money {paid}"
 
 
-def steps_words(steps: float | None) -> str:
-    """After how many steps it has paid for itself."""
-    return UNKNOWN if steps is None else f"after {steps:,.0f} steps"
+def steps_words(decision: Decision) -> str:
+    """After how many steps it has paid for itself; without prices, until when it must be ready."""
+    if decision.break_even_steps is not None:
+        return f"after {decision.break_even_steps:,.0f} steps"
+    if decision.ready_within_h is None:
+        return UNKNOWN
+    return (
+        f"it must be ready within {decision.ready_within_h:.3g} h, when the rest is done; in money {UNKNOWN}: "
+        "effort or prices are not stated"
+    )
 
 
 def stage_lines(stage: Stage) -> list[str]:

@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What it is called, its view, gradient bytes and collectives of a step if they were seen."""
+    """What it is called, its view, gradient bytes and collectives of a step if they were seen.
+
+    is_file: name is the path of a recording, which commands may name; a live run that nobody records has none.
+    """
 
     name: str
     view: RunView
     gradient_bytes: int | None = None
     num_collectives: int | None = None
+    is_file: bool = True

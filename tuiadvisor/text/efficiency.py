@@ -172,5 +172,5 @@ def _loader(stack: Stack) -> str:
     if stack.number("prefetch"):
         words.append(f"prefetch {stack.number('prefetch')}")
     if workers:
-        words.append("persistent" if stack.number("persistent_workers") else "started anew each epoch")
+        words.append("persistent" if stack.number("persistent_workers") else "restarted each epoch")
     return " · ".join(words)

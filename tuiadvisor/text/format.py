@@ -47,9 +47,10 @@ def phase_name(phase: str) -> str:
 
 
 def activity(now: str) -> str:
-    """What a rank is doing, its phase in words: 'data_wait 3.1 s' is 'data wait 3.1 s'."""
+    """What a rank is doing, its phase in words: 'data_wait 3.1 s' is 'data wait 3.1 s', 'data_wait 0.0 s' the name."""
     first, blank, rest = now.partition(" ")
-    return f"{PHASE_NAMES.get(first, first)}{blank}{rest}"
+    name = PHASE_NAMES.get(first, first)
+    return name if rest == "0.0 s" else f"{name}{blank}{rest}"
 
 
 def so_far(phases: Sequence[tuple[str, float]]) -> str:

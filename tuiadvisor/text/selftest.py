@@ -188,6 +188,6 @@ def _steady(view: RunView) -> Question | None:
         f"{text_of.count(left_out, 'step')} of warm-up and the like: are they in the median above?",
         "no",
         ("yes",),
-        f"It rests on {text_of.count(view.window.num_steps, 'steady step')}. Who judges by the first steps judges "
+        f"It rests on {text_of.count(view.window.num_steps, 'steady step')}. To judge by the first steps is to judge "
         "compilation and caches.",
     )

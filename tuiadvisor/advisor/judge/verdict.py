@@ -185,7 +185,7 @@ def _keep(judged: list[Judged], diagnosis: Diagnosis, job_seconds: Shares, num_n
     elif num_not_compared:
         sentence = (
             f"Keep: nothing found in what was seen; the mean step takes {seconds(mean_s)}. "
-            f"{_ranks(num_not_compared)} not compared, but hardly anybody is waited for."
+            f"{_ranks(num_not_compared)} not compared, but the others wait for hardly anybody."
         )
     elif unblamed is not None:
         # A loss stands beside this verdict: it must not say that there is none.

@@ -17,5 +17,5 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 1e9:
-        raise ArgumentTypeError(f"{text!r} is no duration; write 90s, 15m or 12h")
+        raise ArgumentTypeError(f"{text!r} is not a duration; write 90s, 15m or 12h")
     return value

@@ -21,5 +21,5 @@ def latency(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < LARGEST_S:
-        raise ArgumentTypeError(f"{text!r} is no latency; write 500ms, 0.5s or 2m")
+        raise ArgumentTypeError(f"{text!r} is not a latency; write 500ms, 0.5s or 2m")
     return value

@@ -100,7 +100,7 @@ def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not (port.isascii() and port.isdigit()) or int(port) > 65535 or any(char.isspace() for char in host):
-        raise ArgumentTypeError(f"{text!r} is no address; write {DEFAULT}")
+        raise ArgumentTypeError(f"{text!r} is not an address; write {DEFAULT}")
     return host or "127.0.0.1", int(port)
 
 

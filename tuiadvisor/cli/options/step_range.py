@@ -15,5 +15,5 @@ def step_range(text: str) -> tuple[int, int]:
     except ValueError:
         steps = (1, 0)
     if not colon or steps[0] > steps[1] or steps[0] < 0:
-        raise ArgumentTypeError(f"{text!r} is no range of steps; write 100:200, 100: or :200")
+        raise ArgumentTypeError(f"{text!r} is not a range of steps; write 100:200, 100: or :200")
     return steps

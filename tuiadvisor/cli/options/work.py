@@ -58,7 +58,7 @@ def share_ppm(text: str) -> int:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 0.5:
-        raise ArgumentTypeError(f"{text!r} is no share of the step time; write 0% to 50%, e.g. 0.25%")
+        raise ArgumentTypeError(f"{text!r} is not a share of the step time; write 0% to 50%, e.g. 0.25%")
     return round(share * 1_000_000)
 
 
@@ -68,12 +68,12 @@ def _flops(text: str) -> int:
     except ValueError:
         number = -1.0
     if not 1 <= number <= MAX_FLOPS:
-        raise ArgumentTypeError(f"{text!r} is no count of FLOPs; write e.g. 3.2e15")
+        raise ArgumentTypeError(f"{text!r} is not a count of FLOPs; write e.g. 3.2e15")
     return int(number)
 
 
 def _work(text: str) -> int:
     number = int(text.replace("_", "")) if text.isascii() and text.replace("_", "").isdigit() else 0
     if not 0 < number <= MAX_WORK_PER_STEP:
-        raise ArgumentTypeError(f"{text!r} is no count; write a whole number above 0")
+        raise ArgumentTypeError(f"{text!r} is not a count; write a whole number above 0")
     return number

@@ -160,7 +160,7 @@ def _objective(found: Histogram, limit: float) -> Objective:
 def _engines(drawn: _Drawn) -> tuple[EngineRow, ...]:
     parts = [drawn.gauges(signal) for signal in ("running", "waiting", "kv")]
     if any(value > 1 for value in parts[2].values()):
-        drawn.lacks("kv", "the KV cache's use is no share between 0 and 1 on this page")
+        drawn.lacks("kv", "the KV cache's use is not a share between 0 and 1 on this page")
         parts[2] = {}
     return tuple(
         EngineRow(name, *(part.get(key) for part in parts))

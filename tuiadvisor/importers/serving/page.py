@@ -73,7 +73,7 @@ def read_page(raw: bytes, source: str) -> Page:
             key = frozenset(sample.labels.items())
             held = series.setdefault(name, {})
             if key in held:
-                raise TuiadvisorError(f"{source}: a series of {name} is there twice; save the page anew")
+                raise TuiadvisorError(f"{source}: a series of {name} is there twice; save the page again")
             held[key] = float(sample.value) if abs(sample.value) < LARGEST else math.inf
             num_series += 1
             if num_series > MAX_SERIES:

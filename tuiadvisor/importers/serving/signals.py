@@ -25,7 +25,7 @@ SAME_REQUESTS: Final = frozenset(
     {"tp_rank", "pp_rank", "ep_rank", "moe_ep_rank", "moe_tp_rank", "attn_tp_rank"}
 )
 ANEW: Final = (
-    "the server began anew between the two pages, or they are in the wrong order: import the later one alone"
+    "the server restarted between the two pages, or they are in the wrong order: import the later one alone"
 )
 Value = TypeVar("Value")
 MOST: Final = 1e15  # of anything counted: beyond it floats no longer tell one from two

@@ -147,10 +147,10 @@ def since(before: Histogram, after: Histogram) -> Histogram:
     counts = tuple(late - early for early, late in zip(before.counts, after.counts, strict=True))
     # Each bucket by itself never falls in one process.
     if any(late < early for early, late in pairwise((0, *counts))):
-        raise HistogramError("its counts fell between the two pages: the server began anew")
+        raise HistogramError("its counts fell between the two pages: the server restarted")
     total = None if before.total is None or after.total is None else after.total - before.total
     if total is not None and total < 0:
-        raise HistogramError("its sum fell between the two pages: the server began anew")
+        raise HistogramError("its sum fell between the two pages: the server restarted")
     return Histogram(after.edges, counts, total)
 
 

@@ -194,7 +194,7 @@ COMMANDS: Final = (
         ("ctrl+l",),
         "^L",
         "Redraw",
-        "draw the whole screen anew",
+        "redraw the whole screen",
         "looks",
         lambda place: place.shell.redraw(),
     ),

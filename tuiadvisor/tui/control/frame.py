@@ -171,7 +171,7 @@ def _of_now(state: FeedState, view: RunView) -> tuple[str, str]:
     if state.phase.startswith(FAILURES):
         return f"✖ {state.phase.rstrip('.')}; these are the last figures.", "bad"
     if view.ended:
-        return f"■ {view.ended}: these are its last figures.", "accent"
+        return f"■ {view.ended}: these are the last figures.", "accent"
     if state.phase not in {"live", "paused", "ended"} and state.replay is None:
         return state.phase, "warn"
     if state.replay is not None and state.replay.paused:
@@ -197,7 +197,7 @@ def stretch_words(stretch: StretchState, view: RunView) -> str:
     of = text_of.steps(stretch.run_first_step, stretch.run_last_step).removeprefix("steps ")
     return (
         f"[ ] Every figure is of {chosen} of {of}; {view.window.num_steps:,} of them decide. "
-        "Of now: ranks' states, hosts, losses. Not told: wall-time goodput, collectives."
+        "Of now: ranks' states, hosts, losses. Not shown: wall-time goodput, collectives."
     )
 
 

@@ -101,10 +101,14 @@ def _name(cells: list[Span], place: int, text: str) -> None:
 
 def _events(view: RunView, width: int) -> Line:
     """Return the newest events that fit, the oldest of them first."""
-    known = [(step, clean(name)) for step, name in view.trend.marks]
+    known: list[tuple[int, str]] = []
     for pause in view.pauses:
         what = PAUSE_KINDS.get(pause.kind, "pause")
         known += [(step, f"{what} {text_of.seconds(pause.length_s)}") for step in pause.steps[-NUM_EVENTS:]]
+    lengths = tuple(known)
+    for step, name in view.trend.marks:  # a pause that is marked, too, stands once: with its length
+        if not any(step == begin and said.startswith(name) for begin, said in lengths):
+            known.append((step, clean(name)))
     said = [f"step {step:,} {name}" for step, name in sorted(known)[-NUM_EVENTS:]]
     if view.stall is not None:
         said.append(f"now: stalled {text_of.timer(view.stall.for_s)}")

@@ -40,7 +40,7 @@ class OverlapPage(Page):
     name = "overlap"
     title = "Overlap"
     about = (
-        "Communication is cheap where compute hides it and dear where it is exposed: then either the last "
+        "Communication is cheap where compute hides it and costly where it is exposed: then either the last "
         "rank is waited for (skew), or data are moving (transfer). Each collective is seen in steps "
         "watched in detail, and "
         "DDP's buckets on CPU too: when each left, and what buckets of another size would hide (by a model)."

@@ -287,6 +287,8 @@ def rank_summary(view: RunView) -> str:
         return ""
     if view.stall is not None:
         return f"no progress for {text_of.timer(view.stall.for_s)}"
+    if view.ended:
+        return text_of.count(len(view.ranks), "rank")
     live = len([rank for rank in view.ranks if rank.state == "live"])
     return f"{live:,} of {view.run.world_size or len(view.ranks):,} live"
 

@@ -427,6 +427,8 @@ class Ranks(Page):
             else ""
         )
         live = "" if chosen and place else f"{shown.num_live:,} live"
+        if view.ended:
+            live = ""
         if view.stall is not None:
             live = f"no progress for {text_of.timer(view.stall.for_s)}"
         right = " · ".join(part for part in (chosen, place, live) if part)
