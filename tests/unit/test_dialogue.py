@@ -239,7 +239,7 @@ def test_bounds_of_one_run_never_decide_to_move() -> None:
 def test_a_size_of_which_nothing_is_known_says_why() -> None:
     """Ranks that share the processors of one host tell nothing of others, and nothing is asked about it."""
     dialogue = held((LATE,), STATED_SIZE).dialogue
-    assert "64 devices: unknown" in dialogue.wanted
+    assert "64 devices: unknown, its ranks" in dialogue.wanted
     assert "share the processors of one host" in dialogue.wanted
     assert dialogue.question is not None
     assert dialogue.question.id not in {"objective", "time_worth"}

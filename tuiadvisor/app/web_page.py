@@ -6,6 +6,7 @@ Imports textual-serve and aiohttp, which only `pip install "tuiadvisor[web]"` br
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import signal
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,8 @@ from tuiadvisor import log
 if TYPE_CHECKING:
     import socket
 
-# The page names a web server of fonts; nothing is fetched from anywhere but here.
+# The template links a web server of fonts; nothing is fetched from anywhere but here.
+FONTS: Final = re.compile(r"<link\b[^>]*//fonts\.[^>]*>")
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'",
@@ -60,7 +62,9 @@ class Page(Server):  # type: ignore[misc]
     async def handle_index(self, request: web.Request) -> Any:
         """The page; its parts are looked for where the browser found it, which may be another port of an ssh tunnel."""
         self.public_url = f"{request.scheme}://{request.host}"
-        return await super().handle_index(request)
+        response = await super().handle_index(request)
+        response.text = without_fonts(response.text or "")
+        return response
 
     async def on_startup(self, _app: web.Application) -> None:
         """Say where to look."""
@@ -70,6 +74,11 @@ class Page(Server):  # type: ignore[misc]
             "Ctrl-C ends it.",
             flush=True,
         )
+
+
+def without_fonts(page: str) -> str:
+    """The page without links to a web server of fonts: the headers would refuse them, and a console would say so."""
+    return FONTS.sub("", page)
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:

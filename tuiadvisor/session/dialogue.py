@@ -280,4 +280,7 @@ def _causes(material: Material, was: Material | None) -> tuple[Cause, ...]:
 
 def _last(questions: tuple[Question, ...], answers: Answers, last: str) -> str:
     asked = next((one.ask for one in questions if one.id == last), "")
-    return f"{asked} {answers[last]}" if last in answers else ""
+    if last not in answers:
+        return ""
+    given = answers[last]
+    return f"{asked} {given if isinstance(given, str) else f'{given:,.10g}'}"

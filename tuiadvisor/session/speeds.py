@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.scaling.cost import Aim
 from tuiadvisor.scaling.predict import Range
+from tuiadvisor.scaling.table import printable
 from tuiadvisor.session.entries import Stated
 from tuiadvisor.session.sizing import Known, picture_of
 from tuiadvisor.session.wanted import Speed
@@ -40,20 +41,20 @@ def speeds(runs: Sequence[Recorded], machine: Machine) -> SpeedAt:
         if (devices, mode) not in found:
             intent = Aim(remaining_steps=STEPS, current=current)
             picture = picture_of(known, Stated(intent, (devices,), mode), machine)
-            found[devices, mode] = _speed(picture, devices, mode)
+            found[devices, mode] = _speed(picture, devices, mode, printable(runs[0].name))
         return found[devices, mode]
 
     return at
 
 
-def _speed(picture: Picture, devices: int, mode: Mode) -> Speed:
+def _speed(picture: Picture, devices: int, mode: Mode, name: str) -> Speed:
     here = next((row.hours for row in picture.rows if row.devices == picture.yours and row.is_measured), None)
     there = next(
         (row for row in picture.rows if row.devices == devices and devices != picture.yours and row.hours),
         None,
     )
     if here is None or there is None or there.hours is None:
-        return Speed(None, why_unknown=_why_unknown(picture))
+        return Speed(None, why_unknown=_why_unknown(picture, name))
     now_h, then = here.expected, there.hours
     times = Range(now_h / then.expected, now_h / then.high, now_h / then.low)
     sizes = {row.devices for row in picture.rows if row.is_measured}
@@ -62,8 +63,9 @@ def _speed(picture: Picture, devices: int, mode: Mode) -> Speed:
     return Speed(times, f"bounds from this run alone, {BATCH[mode]}")
 
 
-def _why_unknown(picture: Picture) -> str:
+def _why_unknown(picture: Picture, name: str) -> str:
     for note in picture.notes:
         if note.startswith(UNBOUND):
             return note.split(": ", 2)[-1]
-    return picture.missing[0] if picture.missing else "one size was recorded"
+    why = picture.missing[0] if picture.missing else "one size was recorded"
+    return why.removeprefix(f"{name}: ")

@@ -66,7 +66,7 @@ def other_size(place: Place) -> None:
         if typed.strip():
             place.shell.ask(Answer(OTHER_SIZE, typed.strip()))
 
-    place.ask_for(Prompt("devices", "how many you think of, as 64; esc stops", keep))
+    place.ask_for(Prompt("devices", "how many you are considering, e.g. 64; esc stops", keep))
 
 
 def answer(place: Place, word: str) -> None:
