@@ -252,6 +252,16 @@ def test_another_size_can_be_asked_for_at_any_time() -> None:
     assert keyboard.shell.asked[-1] == Answer("devices_wanted", "64")
 
 
+def test_too_few_steps_end_the_dialogue_with_what_is_known() -> None:
+    """No answer replaces steps; what the run, or an imported trace, shows without them stands there."""
+    short = Recorded("short", final_view(Job(num_ranks=4, num_steps=6)))
+    dialogue = held((short,), {}).dialogue
+    assert dialogue.question is None
+    assert short.view.verdict.sentence
+    assert dialogue.why_over.endswith(short.view.verdict.sentence)
+    assert dialogue.change == "none before more steps were recorded"
+
+
 def board() -> Keyboard:
     keyboard = Keyboard(views.live(views.straggler()), desk=desks.desk(session=guided(held((LATE,), {}), "")))
     keyboard.press("d")

@@ -140,6 +140,8 @@ def _stands(material: Material) -> tuple[Kind, str]:
     decision = decide(material.case)
     if any(one.id == HANG for one in material.run.findings) or decision.decision == "tune":
         return decision.decision, _first_change(material)
+    if not material.case.enough:
+        return decision.decision, "none before more steps were recorded"
     if decision.decision == "rescale":
         return "rescale", f"Go on with {decision.num_devices} devices; change nothing else."
     return decision.decision, _change_of_size(material) or "none"
@@ -267,7 +269,7 @@ def _why_over(material: Material, worth: list[Question], num_answers: int) -> st
     if material.case.result_as_good_now:
         return "The result is as good if the run ends today: nothing is left to change."
     if not material.run.enough:
-        return "Too few steps were seen for a decision; no answer replaces them."
+        return f"Too few steps were seen for a decision; no answer replaces them. {material.verdict.sentence}".strip()
     if num_answers >= MAX_ANSWERS:
         return f"{num_answers} answers were given: measure now; what is left to ask is on screen 5."
     return "" if worth else "No further answer would change the decision, the change or the first cause."
