@@ -223,7 +223,7 @@ def _first_action(view: RunView, width: int, max_rows: int) -> list[Line]:
     elif command and len(rows) < max_rows:
         rows.append(command)
     elif command:  # what is to be pasted comes first, and the end is cut off
-        rows = [f"{command}  # {best.text}"] if max_rows == 1 else [command, *rows]
+        rows = [fit(f"{command} # {best.text}", room).rstrip()] if max_rows == 1 else [command, *rows]
     if len(rows) > max_rows:
         rows = [*rows[: max_rows - 1], fit(" ".join(rows[max_rows - 1 :]), width - len(head)).rstrip()]
     return [line((head if place == 0 else " " * len(head), "accent"), row) for place, row in enumerate(rows)]
