@@ -83,10 +83,12 @@ class ModelFacts:
         if probe.clock.step < FIRST_STEP:
             return False
         roots = self.roots()
-        if len(roots) == self.num_roots:
-            if self.walk is None:
+        if self.walk is None:
+            if (
+                len(roots) <= self.num_roots
+            ):  # models that went tell nothing new, and what they were stays true
+                self.num_roots = len(roots)
                 return False
-        elif self.walk is None:
             self.walk, self.num_walked = Walk(roots), len(roots)
             self.look = ForwardLook(probe, roots[0])
             self.look.arm()
@@ -108,6 +110,8 @@ class ModelFacts:
         if look is not None:
             look.disarm()
         roots = self.roots()
+        if not walk.num_modules:  # what could not be looked at is not known, and no model of nothing
+            return
         is_cut = bool(walk.stack or walk.roots)
         facts = walk.told(is_cut=is_cut)
         facts |= attempt(INSPECTION, config_facts, roots) or {}

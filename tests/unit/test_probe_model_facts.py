@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -335,6 +336,28 @@ def test_gathering_is_done_once_and_its_time_is_told(tmp_path: Path) -> None:
     begin = time.perf_counter_ns()
     facts = trained(tmp_path, Transformer(), lambda: [ids() for _ in range(STEPS)])
     assert 0 < facts["gathered_us"] * 1000 < time.perf_counter_ns() - begin
+
+
+def test_what_a_model_was_is_still_told_when_the_training_has_let_it_go(tmp_path: Path) -> None:
+    """At its end a training frees its model, and the last borders find none: that is no model of 0 parameters."""
+
+    def steps(model: Any, parameters: list[Any], make: Callable[[], Any]) -> None:
+        optimizer = torch.optim.SGD(parameters, lr=1e-3)
+        for _ in range(STEPS):
+            model(make()).float().pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    with probed(tmp_path) as observed:
+        model = Transformer()
+        steps(model, list(model.parameters()), ids)
+        whole = dict(observed.info["model"])
+        assert whole["params"] == sum(p.numel() for p in model.parameters())
+        del model
+        gc.collect()
+        weight = torch.randn(4, 4, requires_grad=True)
+        steps(lambda x: x @ weight, [weight], lambda: torch.randn(4, 4))
+        assert dict(observed.info["model"]) == whole
 
 
 @pytest.mark.parametrize(
