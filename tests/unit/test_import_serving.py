@@ -398,6 +398,27 @@ def test_a_symptom_is_found_with_its_layer_and_levers(
     assert "unknown" not in found[wanted]["message"]
 
 
+def test_what_is_behind_a_missed_objective_decides_and_has_the_lever() -> None:
+    """With an objective stated the same page may not say less than without one."""
+    page = (RECORDINGS / "vllm-later.prom").read_text()
+    plain, missed = figures(page), figures(page, limits={"ttft": 0.5})
+    assert [one["decision"] for one in (plain, missed)] == ["rescale", "rescale"]
+    assert missed["findings"][0]["id"] == "serving_kv_full"
+    assert missed["sentence"] == (
+        "60 % of the requests get their first token later than 500 ms: the KV cache is 98 % full and 37 requests "
+        "wait for one engine."
+    )
+    assert "objective" in missed["verify"]
+    alone = figures(pages.vllm({"0": (CALM, Load())}), limits={"e2e": 0.3})
+    assert alone["sentence"] == "78 % of the requests take longer than 300 ms."
+
+
+def test_requests_that_no_page_counts_are_not_none() -> None:
+    gauge = '# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name="m"} 3\n'
+    assert "0 request" not in summary(view(gauge))
+    assert "model m" in summary(view(gauge))
+
+
 def test_a_stall_of_single_tokens_is_found_and_a_long_prompt_among_short_ones() -> None:
     stalling = [
         pages.Request(0.001, 0.01 if number % 40 else 1.0, (0.02,) * 18 + ((1.5,) if number % 2 else ()), 50)

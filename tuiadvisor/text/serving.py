@@ -46,8 +46,10 @@ def headline(view: ServingView) -> str:
 
 
 def model_title(model: ServedModel) -> str:
-    """Its name and how many requests its figures rest on."""
+    """Its name and how many requests its figures rest on, where the page or what came between two pages tells."""
     name = f"model {model.model}" if model.model else "one model"
+    if not model.num_requests and model.requests_s != 0:
+        return name
     return f"{name}, {text_of.count(model.num_requests, 'request')}"
 
 

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from tuiadvisor_rules.evaluate import Outcome
     from tuiadvisor_rules.loader import Rule
 
+# That requests miss their objective is a symptom: what is behind it decides and has the lever, the likeliest first.
+SYMPTOMS: Final = frozenset({"serving_slow_start", "serving_slow_requests"})
+BEHIND: Final = (
+    "serving_engines_uneven",  # the queue of one engine: nothing has to be bought
+    "serving_kv_full",
+    "serving_queue_room",
+    "serving_preemptions",
+    "serving_queue_time",
+)
 ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -35,12 +44,15 @@ def serving_rules() -> tuple[Rule, ...]:
 
 
 def judged(model: ServedModel, rules: tuple[Rule, ...]) -> ServedModel:
-    """With what was found, most severe first."""
+    """With what was found, most severe first, but for the cause of a symptom, which stands before it."""
     values = rule_metrics(model)
     outcomes = [outcome for rule in rules if (outcome := judge(rule, values)).fires]
     outcomes.sort(key=lambda outcome: (ORDER[outcome.level], outcome.rule.id))
-    decision, sentence = _decided(outcomes, values)
     decisive = [outcome.rule.verify for outcome in outcomes if outcome.level != "info"]
+    cause = _behind(outcomes)
+    decision, sentence = _decided(outcomes, cause, values)
+    if cause is not None:
+        outcomes = [cause, *(outcome for outcome in outcomes if outcome is not cause)]
     return replace(
         model,
         findings=tuple(_finding(outcome, values) for outcome in outcomes),
@@ -71,9 +83,22 @@ def _finding(outcome: Outcome, values: Judged) -> Finding:
     )
 
 
-def _decided(outcomes: list[Outcome], values: Judged) -> tuple[DecisionWord | None, str]:
-    """That of the most severe finding above info; keep only where the objectives stated are surely met."""
+def _behind(outcomes: list[Outcome]) -> Outcome | None:
+    """The finding above info that explains the most severe one, where that is a symptom only."""
+    above = [outcome for outcome in outcomes if outcome.level != "info"]
+    if not above or above[0].rule.id not in SYMPTOMS:
+        return None
+    found = {outcome.rule.id: outcome for outcome in above}
+    return next((found[name] for name in BEHIND if name in found), None)
+
+
+def _decided(
+    outcomes: list[Outcome], cause: Outcome | None, values: Judged
+) -> tuple[DecisionWord | None, str]:
+    """That of the most severe finding above info, or of its cause; keep only where what is stated is surely met."""
     found = next((outcome for outcome in outcomes if outcome.level != "info"), None)
+    if found is not None and cause is not None:
+        return cast("DecisionWord", cause.rule.decision), _sentence(f"{found.headline}: {cause.headline}")
     if found is not None:
         return cast("DecisionWord", found.rule.decision), _sentence(found.headline)
     if values["objectives_met"] == 1:
