@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, final_view
 
@@ -89,3 +91,15 @@ def test_input_that_is_late_in_every_third_step_since_a_step_is_sized_from_then_
     (finding,) = [entry for entry in view.findings if entry.id == "input_bound"]
     assert 150 == pytest.approx(finding.since_step, abs=3)
     assert 8.3 * MS == pytest.approx(finding.loss_s_per_step, rel=0.05)
+
+
+def test_the_window_is_said_to_be_longer_by_what_it_is_longer() -> None:
+    """A burst that began the window and is over by half of it: its own height is more than a step now takes."""
+    slow = Fault("forward", None, 0.15, onset=46, until=68)
+    view = final_view(Job(num_ranks=4, num_steps=86, noise=0.2, faults=(slow,)))
+    told = re.fullmatch(r"since step 46 a step is (\S+) ms longer", view.window.change)
+    assert told is not None, view.window
+    assert view.step.mean_s is not None
+    before_s = final_view(Job(num_ranks=4, num_steps=45, noise=0.2)).step.mean_s
+    assert before_s is not None
+    assert float(told[1]) == pytest.approx(1e3 * (view.step.mean_s - before_s), rel=0.05)

@@ -139,3 +139,17 @@ def test_screen_and_document_show_what_was_decided() -> None:
 def test_nothing_is_decided_before_there_is_enough() -> None:
     few: RunView = final_view(Job(num_ranks=16, ranks_per_host=4, num_steps=5))
     assert with_intent(few, SAVES) is few
+
+
+def test_noise_alone_never_stops_a_run_whose_rest_fits_the_budget() -> None:
+    """Short and noisy recordings: their mean is above the true one in every second. 1 % of the budget is left."""
+    for noise in (0.08, 0.6):
+        job = Job(num_ranks=8, ranks_per_host=4, noise=noise)
+        true_s = 1 / (final_view(replace(job, num_steps=1500, seed=99)).step.throughput_steps_s or 1)
+        fits = replace(SAVES, objective=None, budget=1.01 * 1e6 * true_s / 3600 * 8 * 2.0)
+        seen = [final_view(replace(job, num_steps=30, seed=seed)) for seed in range(12)]
+        costs = [1e6 / (run.step.throughput_steps_s or 1) / 3600 * 8 * 2.0 for run in seen]
+        assert max(costs) > (fits.budget or 0)  # some of them look too dear
+        assert {with_intent(run, fits).decided.decision for run in seen} == {"keep"}
+        dear = replace(fits, budget=0.5 * (fits.budget or 0))
+        assert {with_intent(run, dear).decided.decision for run in seen} == {"stop"}

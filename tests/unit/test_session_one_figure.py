@@ -192,3 +192,20 @@ def test_the_screen_of_sizes_reckons_the_hours_of_the_session(*, is_over: bool) 
     assert own.hours.expected == pytest.approx(table["remaining_h"], rel=1e-6)
     assert own.cost.expected == pytest.approx(table["remaining_cost"], rel=1e-6)
     assert table["lost_share"] > 0.03
+
+
+def test_a_part_of_the_step_is_the_same_share_in_the_table_and_in_every_sentence() -> None:
+    """A short window ends where a step did not: its length is not the sum of its parts, which the table shares."""
+    short: RunView = final_view(
+        Job(num_ranks=2, num_steps=26, noise=0.5, faults=(Fault("comm", None, 0.008),))
+    )
+    share = short.step.shares["comm_exposed"]
+    assert share is not None
+    short = replace(
+        short, step=replace(short.step, throughput_steps_s=1.1 * (short.step.throughput_steps_s or 0))
+    )
+    text = markdown(conduct((Recorded("run.rec", short),), Intent(), {}, QUESTIONS))
+    told = re.findall(r"exposed communication[^.;,(]*?(?:: |\()(\d+) %", text)
+    told += re.findall(r"(\d+) % of the step is exposed communication", text)
+    assert len(told) >= 2
+    assert set(told) == {f"{100 * share:.0f}"}

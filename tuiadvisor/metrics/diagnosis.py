@@ -41,7 +41,7 @@ from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
 from tuiadvisor.metrics.pauses.stopped_process import with_stops
 from tuiadvisor.metrics.pauses.warmup import find_warmup
-from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
+from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS, NEIGHBOURHOOD_STEPS
 from tuiadvisor.metrics.series.drift import Drift, find_drift
 from tuiadvisor.metrics.series.what_if import Gain, Slowdown, slowdown, what_if_stride
 from tuiadvisor.metrics.steps.accounting import PhaseTimes, job_seconds, phase_seconds_PR
@@ -49,7 +49,7 @@ from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints, column_median, 
 from tuiadvisor.metrics.steps.barrier import Barrier, find_barrier, select_steps, unordered
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX, StepTable, select
 from tuiadvisor.metrics.window.phase_levels import onset
-from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, LevelShift, level_shift
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, LevelShift, Regime, level_shift
 from tuiadvisor.metrics.window.rotating import Wandering, phase_shares
 from tuiadvisor.metrics.window.window import find_window
 
@@ -326,6 +326,22 @@ class _Asked:
     witnesses: Witnesses
 
 
+def _shift_s(regime: Regime, cycle_K: Floats) -> float | None:
+    """By how much the window's steps are longer than those before it. cycle_K: of all steady steps, from the first on.
+
+    Of the whole job's step it is the difference of the means: where the level moved again in a way that begins no
+    window of its own, the first jump alone may be longer than a step of the window takes.
+    """
+    begun, start = regime.begun_by, regime.start
+    if begun is None or not 0 < start < cycle_K.size:
+        return None
+    if regime.begun_by_row is not None or regime.begun_by_phase is not None:
+        return begun.shift
+    earlier = max((change.index for change in regime.cycle_changes if change.index < start), default=0)
+    before_K = cycle_K[max(earlier, start - NEIGHBOURHOOD_STEPS) : start]
+    return float(np.nanmean(cycle_K[start:]) - np.nanmean(before_K))
+
+
 def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
     found = find_window(table, barrier, steadiness.steady_K, asked.alive_R)
     rows, columns, regime = found.rows, found.columns, found.regime
@@ -356,7 +372,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         barrier=barrier,
         steadiness=steadiness,
         regime_step=int(steps[regime.start]) if regime.start else None,
-        regime_shift_s=regime.begun_by.shift if regime.begun_by else None,
+        regime_shift_s=_shift_s(regime, found.cycle_K),
         regime_rank=None if regime.begun_by_row is None else table.ranks[int(rows[regime.begun_by_row])],
         regime_phase=regime.begun_by_phase,
         steady=steady,

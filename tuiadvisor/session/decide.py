@@ -51,6 +51,7 @@ class Case:
     result_as_good_now: bool = False
     paid_anyway: bool = False  # nobody else can use the devices that a smaller size would free
     why_undecided: str = ""  # although there were steps enough
+    step_slack: float = 0.0  # share by which the mean step may be shorter than it was seen
     pace: Pace | None = None  # with start-up, restarts and checkpoints; None: steps alone
     wanted: Wanted | None = None  # a size that was asked for and not measured
 
@@ -297,17 +298,18 @@ def _worth(case: Case, tuned: Decision) -> float | None:
 
 
 def beyond_budget(case: Case, tuned: Decision | None) -> Decision | None:
-    """Stop when not even the best case fits what may be spent."""
+    """Stop when not even the best case fits what may be spent: the gain at its highest, the step at its shortest."""
     hours, devices, budget = case.hours_now, case.num_devices, case.intent.budget
     if hours is None or devices is None or budget is None:
         return None
     now = money(devices * hours, case.price_per_device_hour)
-    if now is None or now <= budget:
+    if now is None:
         return None
+    surely = now * max(1 - NOISE - case.step_slack, 0.0)
     gain = tuned.speedup.high if tuned and tuned.speedup and why_not(case, tuned) is None else 1.0
-    if now / gain <= budget or any(_is_affordable(entry, case) for entry in case.moves):
+    if surely / gain <= budget or any(_is_affordable(entry, case) for entry in case.moves):
         return None
-    best = f", at best {now / gain:,.0f}" if gain > 1 else ""
+    best = f", at best {surely / gain:,.0f}"
     return Decision("stop", f"the rest of the run costs {now:,.0f}{best}, beyond the budget of {budget:,.0f}")
 
 

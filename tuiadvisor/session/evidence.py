@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tuiadvisor.views.goodput import Goodput
-    from tuiadvisor.views.run_view import Finding, PauseView, RunView
+    from tuiadvisor.views.run_view import Finding, PauseView, RunView, StepSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Facts:
     num_stages: int | None
     has_gpu: bool | None
     step_s: float | None
+    step_slack: float  # share by which the mean step may be shorter than it was seen, with 95 %
     samples_per_step: float | None
     tokens_per_step: float | None
     shares: dict[str, float | None]
@@ -86,6 +87,7 @@ def facts(
         num_stages=_num_stages(view),
         has_gpu=None if view.run.device is None else view.run.device.startswith("cuda"),
         step_s=step_s,
+        step_slack=_slack(step),
         samples_per_step=_per_step(step.throughput_samples_s, speed) if whole else None,
         tokens_per_step=_per_step(step.throughput_tokens_s, speed) if whole else None,
         shares=dict(step.shares),
@@ -130,6 +132,13 @@ def facts(
         mfu=view.efficiency.mfu if view.efficiency else None,
         is_over=bool(view.ranks) and all(row.state in {"exited", "killed"} for row in view.ranks),
     )
+
+
+def _slack(step: StepSummary) -> float:
+    """0 where no interval is known: there the floor of what two runs differ by has to do."""
+    if not step.mean_s or step.mean_low_s is None:
+        return 0.0
+    return min(max(1 - step.mean_low_s / step.mean_s, 0.0), 1.0)
 
 
 def _power(view: RunView) -> float | None:
@@ -206,8 +215,12 @@ def confidence(view: RunView) -> str:
 
 
 def share_of_step(run: Facts, value_s: float | None) -> float | None:
-    """A part of the step as a share of it."""
-    return None if value_s is None or not run.step_s else value_s / run.step_s
+    """A part of the step as a share of it: of the parts' sum, as the table of the step has it.
+
+    The pauses between the steps, and the two ends of a short window, are in its length alone.
+    """
+    whole_s = sum(part for part in run.seconds.values() if part is not None) or run.step_s
+    return None if value_s is None or not whole_s else value_s / whole_s
 
 
 def compute_share(run: Facts) -> float | None:

@@ -121,6 +121,7 @@ def gather(
         enough=run.enough,
         why_undecided=run.why_undecided,
         step_s=run.step_s,
+        step_slack=run.step_slack,
         num_devices=run.num_devices,
         remaining_steps=steps,
         price_per_device_hour=price,

@@ -56,7 +56,8 @@ def _idle(run: Facts) -> Why:
     total = sum(spent for _, spent, _ in waits)
     answer = (
         f"Of a step of {seconds(run.step_s)} it does not compute for {seconds(total)} "
-        f"({_percent(total / run.step_s)}), mean over the ranks: {', '.join(part_words(part) for part in waits[:4])}."
+        f"({_percent(share_of_step(run, total))}), mean over the ranks: "
+        f"{', '.join(part_words(part) for part in waits[:4])}."
     )
     if run.skew_s and run.transfer_s is not None and run.comm_exposed_s:
         answer += (

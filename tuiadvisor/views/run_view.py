@@ -119,6 +119,8 @@ class StepSummary:
     ] = ()  # "samples", "tokens": their rates rest on what the user said of a step's work
     mean_s: float | None = None  # of the steady steps: what the phases sum to
     mean_with_pauses_s: float | None = None  # time of the window by its steps: what the throughput rests on
+    mean_low_s: float | None = None  # 95 % interval of the mean, neighbouring steps resembling each other
+    mean_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

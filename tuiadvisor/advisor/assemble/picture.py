@@ -11,6 +11,7 @@ from tuiadvisor.advisor.judge.imports import is_part
 from tuiadvisor.causes.communication_bound import overlap_seconds
 from tuiadvisor.events import NOTHING_GIVEN, StepFlag
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS, Diagnosis
+from tuiadvisor.metrics.series.bootstrap import CONFIDENCE, mean_interval
 from tuiadvisor.metrics.steps.accounting import shares
 from tuiadvisor.metrics.steps.arrays import mean_or_none, median_or_none, row_mean
 from tuiadvisor.metrics.steps.barrier import has_stages
@@ -139,6 +140,7 @@ def step_summary(
     if elapsed_s is None:
         elapsed_s = mean_or_none(diagnosis.barrier.cycle_K[diagnosis.elapsed_K])
     seconds = diagnosis.job_seconds
+    low_s, high_s = mean_interval(known, CONFIDENCE) if known.size else (None, None)
 
     def rate(per_step: int | None, counts: Floats) -> float | None:
         if per_step is not None:
@@ -159,6 +161,8 @@ def step_summary(
         given=tuple(name for name in ("samples", "tokens") if f"{name}_per_step" in given.document()),
         mean_s=mean_or_none(cycle),
         mean_with_pauses_s=elapsed_s,
+        mean_low_s=low_s,
+        mean_high_s=high_s,
     )
 
 
