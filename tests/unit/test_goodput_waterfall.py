@@ -38,8 +38,11 @@ WALL_NS = 1_700_000_000_000_000_000  # of synthetic_run's hello, at 1 s of its c
 FIRST_BEGIN_S = 1.0
 
 
-def born(sequence: list[Frame], age_s: float, *, young: bool) -> list[Frame]:
-    """The same run, with processes that were so old when their first record began; young: met before torch."""
+def born(sequence: list[Frame], age_s: float, *, young: bool, of: tuple[int, ...] = ()) -> list[Frame]:
+    """The same run, with processes that were so old when their first record began; young: met before torch.
+
+    of: only these ranks were; none: all.
+    """
     result: list[Frame] = []
     start = WALL_NS + round((FIRST_BEGIN_S - 1.0 - age_s) * 1e9)
     for frame in sequence:
@@ -49,7 +52,11 @@ def born(sequence: list[Frame], age_s: float, *, young: bool) -> list[Frame]:
         entries = cast("list[dict[str, object]]", frame.payload["ranks"])
         aged = [{**entry, "start_wall_ns": start} for entry in entries]
         if young:
-            early = [{**entry, "state": "found", "detail": "has not imported torch yet"} for entry in aged]
+            early = [
+                {**entry, "state": "found", "detail": "has not imported torch yet"}
+                for entry in aged
+                if not of or entry["rank"] in of
+            ]
             result.append(replace(frame, payload={**frame.payload, "ranks": early}))
         result.append(replace(frame, payload={**frame.payload, "ranks": aged}))
     return result
@@ -118,6 +125,31 @@ def test_the_parts_of_any_run_sum_to_its_span(seed: int) -> None:
     found = wall(folded(sequence).view())
     assert_sums(found, span_of(job) + age_s)
     assert seconds(found, "before_watcher") == pytest.approx(0.0 if young else age_s)
+
+
+def test_one_rank_that_was_met_before_torch_tells_the_start_up_of_those_started_with_it() -> None:
+    """On a busy machine rank 0 may have torch before anybody comes back to it; a rank started later tells nothing."""
+    whole = born(frames(Job(num_steps=200)), 9.0, young=True, of=(1,))
+    seen = wall(folded(whole).view())
+    assert seen.from_start
+    assert seen.startup_s == pytest.approx(9.0, abs=0.01)
+    later = [
+        replace(
+            frame,
+            payload={
+                **frame.payload,
+                "ranks": [
+                    {**entry, "start_wall_ns": cast("int", entry["start_wall_ns"]) + 60 * 10**9}
+                    for entry in cast("list[dict[str, object]]", frame.payload["ranks"])
+                ],
+            },
+        )
+        if frame.kind == FrameKind.HELLO
+        and [entry["rank"] for entry in cast("list[dict[str, object]]", frame.payload["ranks"])] == [1]
+        else frame
+        for frame in whole
+    ]
+    assert not wall(folded(later).view()).from_start
 
 
 def test_start_up_is_known_where_the_process_was_met_before_torch() -> None:

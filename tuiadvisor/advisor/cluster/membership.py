@@ -6,6 +6,7 @@ Time is the frames' own: the reader's clock is never asked.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -48,6 +49,7 @@ GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
 STEPLESS: Final = "no step is measured"
 NO_STEP: Final = "attached, but no training step was seen"
 NOT_READY: Final = frozenset({"has not imported torch yet", "torch is still being imported"})
+STARTED_TOGETHER_NS: Final = 5_000_000_000  # a launcher's ranks; a restarted one comes later
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
 
 
@@ -90,9 +92,9 @@ class Roster:
         self.stack_looks = StackLooks()
         self.host_use = HostUse()
         self._wall_shift_ns: dict[str, int] = {}  # by host
-        self._seen_young: set[tuple[str, int]] = (
-            set()
-        )  # host and start of processes met before they had torch
+        # By host: starts of processes met before they had torch, in order.
+        self._seen_young: dict[str, list[int]] = {}
+        self._num_young = 0
         self.run: dict[str, str] = {}
         self.driver: str | None = None
         self.given = NOTHING_GIVEN
@@ -183,7 +185,17 @@ class Roster:
         if facts is None or shift is None:
             return []
         starts = sorted(facts.starts_wall_ns)
-        return [(start - shift, (host, start) in self._seen_young) for start in starts]
+        return [(start - shift, self._was_met_young(host, start)) for start in starts]
+
+    def _was_met_young(self, host: str, start: int) -> bool:
+        """Whether it, or one that was started with it, had not imported torch when it was met.
+
+        Ranks that were started together make their first step together. On a busy machine the one that is looked at
+        first may have torch before anybody comes back to it.
+        """
+        starts = self._seen_young.get(host, [])
+        at = bisect_left(starts, start)
+        return any(abs(start - other) <= STARTED_TOGETHER_NS for other in starts[max(at - 1, 0) : at + 1])
 
     def steps_before(self, rank: int, host: str) -> dict[int, int]:
         """Start of a process that was this rank, on the host's clock: the training's steps before the probe's first."""
@@ -197,7 +209,7 @@ class Roster:
     def was_met_late(self) -> bool:
         """Whether some rank's process had torch before its agent came: what it did until then nobody saw."""
         return any(
-            (fact.host, fact.start_wall_ns) not in self._seen_young
+            not self._was_met_young(fact.host, fact.start_wall_ns)
             for fact in self.ranks.values()
             if fact.start_wall_ns is not None
         )
@@ -411,8 +423,13 @@ class Roster:
     def _note_young(self, host: str, entry: Payload) -> None:
         """A process that had not imported torch had done no step: its first record is of its first one."""
         start = integer(entry, "start_wall_ns")
-        if start is not None and text(entry, "detail") in NOT_READY and len(self._seen_young) < MAX_RANKS:
-            self._seen_young.add((host, start))
+        if start is None or text(entry, "detail") not in NOT_READY or self._num_young >= MAX_RANKS:
+            return
+        starts = self._seen_young.setdefault(host, [])
+        at = bisect_left(starts, start)
+        if starts[at : at + 1] != [start]:
+            starts.insert(at, start)
+            self._num_young += 1
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
