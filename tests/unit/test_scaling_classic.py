@@ -85,3 +85,19 @@ def test_one_device_of_another_layout_counts(tmp_path: Path) -> None:
     """What one well-used device does is the measure, not the parallel program on one device."""
     table = "devices,total_h,layout\n1,10,plain\n1,20,zero3\n2,11,zero3\n4,6,zero3\n"
     assert 4 == report_of(tmp_path, table).classic.beats_one_device
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "3072,29.02,6144\n6144,14.78,6144\n8192,12.24,6144\n",  # Megatron-LM in MegaScale's table 2
+        "256,32.0,768\n512,16.5,768\n768,11.5,768\n",
+    ],
+)
+def test_twice_the_devices_is_what_the_table_predicts_for_them(rows: str, tmp_path: Path) -> None:
+    """It stood as 1.69 x below a row that made it 1.73 x: from a fitted value instead of the measured one."""
+    devices, step_s, _ = (float(cell) for cell in rows.rsplit(maxsplit=1)[-1].split(","))
+    report = report_of(tmp_path, f"devices,step_s,global_batch\n{rows}", 2 * int(devices))
+    assert report.classic.doubled_devices == pytest.approx(
+        step_s / report.predictions[0].time.expected, rel=1e-6
+    )
