@@ -15,7 +15,7 @@ from test_goodput_waterfall import born
 
 from tuiadvisor.scaling.young_daly import lost_share
 from tuiadvisor.session.conduct import Session, conduct
-from tuiadvisor.session.economy import economy
+from tuiadvisor.session.economy import economy, economy_lines
 from tuiadvisor.session.entries import stated_in
 from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.machine import Machine
@@ -209,3 +209,21 @@ def test_a_part_of_the_step_is_the_same_share_in_the_table_and_in_every_sentence
     told += re.findall(r"(\d+) % of the step is exposed communication", text)
     assert len(told) >= 2
     assert set(told) == {f"{100 * share:.0f}"}
+
+
+def test_two_ways_of_what_remains_that_contradict_make_it_unknown_and_say_what_to_take_back() -> None:
+    intent = Intent(
+        remaining_steps=100_000,
+        remaining_epochs=3,
+        steps_per_epoch=1000,
+        price_per_device_hour=2.0,
+        deadline_h=9,
+    )
+    table, held = economy(view(), intent), session(intent)
+    assert (table["remaining_steps"], table["remaining_h"], table["meets_deadline"]) == (None, None, None)
+    assert "remaining_steps 100,000 steps, remaining_epochs 3,000 steps" in table["contradiction"]
+    assert table["contradiction"] in concluded(held, "P6")
+    assert table["contradiction"] in economy_lines(table, intent)
+    rounded = replace(intent, remaining_epochs=100)
+    assert economy(view(), rounded)["contradiction"] is None
+    assert economy(view(), rounded)["remaining_steps"] == 100_000

@@ -74,6 +74,7 @@ def _stop(material: Material, found: Verdict) -> Verdict | None:
         found,
         decision="stop",
         sentence=f"Stop: {stop.why}.",
+        finding=None,
         pattern="P6",
         speedup=None,
         because=f"{why}. Of the steps themselves: {found.sentence}",

@@ -27,16 +27,17 @@ def cost_evidence(material: Material) -> list[Item]:
     hours = case.hours_now
     devices = run.num_devices
     spent = None if hours is None or devices is None else hours * devices
+    again = material.contradiction or "tuiadvisor intent --set remaining_steps=N"
     rows = [
         (
             "rest of the run",
             None if hours is None else f"{hours:.4g} h",
-            "tuiadvisor intent --set remaining_steps=N",
+            again,
         ),
         (
             "device-hours",
             None if spent is None else f"{spent:.4g}",
-            "tuiadvisor intent --set remaining_steps=N",
+            again,
         ),
         (
             "cost of the rest",
@@ -136,6 +137,8 @@ def cost_conclusion(material: Material) -> str:
     if material.pace.lost >= MAX_LOST:
         return "With the restarts and the checkpoint interval that are stated nothing would ever be finished."
     size = [size_words(case)] if case.wanted is not None else []
+    if material.contradiction:
+        return " ".join([f"Open: {material.contradiction}.", *size])
     if case.hours_now is None:
         is_open = (
             "Open: how much of the run remains is not stated, so neither cost nor break-even can be told."

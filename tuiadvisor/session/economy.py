@@ -48,6 +48,7 @@ def economy(view: RunView, intent: Intent) -> dict[str, Any]:
         "meets_deadline": None if hours is None or intent.deadline_h is None else hours <= intent.deadline_h,
         "within_budget": None if cost is None or intent.budget is None else cost <= intent.budget,
         **_energy(material, spent),
+        "contradiction": material.contradiction or None,
         "not_stated": [name for name in ASKED if getattr(intent, name) is None],
     }
 
@@ -96,6 +97,8 @@ def economy_lines(table: dict[str, Any], intent: Intent) -> list[str]:
     ):
         if table[name] is not None:
             lines.append(yes if table[name] else no)
+    if table["contradiction"]:
+        lines.append(table["contradiction"])
     if table["not_stated"]:
         lines.append(f"not stated: {', '.join(table['not_stated'])}")
     return lines

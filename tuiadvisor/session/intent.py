@@ -19,6 +19,7 @@ from tuiadvisor_rules.condition import nearest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+ALIKE: Final = 1.1  # what remains, said in two units: a last epoch is cut, a number rounded
 FILE_NAME: Final = ".tuiadvisor.toml"
 MAX_FILE_BYTES: Final = 64 << 10
 MAX_TEXT: Final = 400
@@ -192,21 +193,42 @@ def not_stated(intent: Intent) -> tuple[str, ...]:
     return tuple(name for name, value in asdict(intent).items() if value is None)
 
 
+def _ways(intent: Intent, samples_per_step: float | None, tokens_per_step: float | None) -> dict[str, float]:
+    """Steps that remain, by each key that tells them."""
+    found = {
+        "remaining_steps": intent.remaining_steps,
+        "remaining_epochs": _product(intent.remaining_epochs, intent.steps_per_epoch),
+        "remaining_tokens": _product(
+            intent.remaining_tokens, 1 / tokens_per_step if tokens_per_step else None
+        ),
+        "remaining_samples": _product(
+            intent.remaining_samples, 1 / samples_per_step if samples_per_step else None
+        ),
+    }
+    return {name: steps for name, steps in found.items() if steps is not None}
+
+
+def _product(amount: float | None, each: float | None) -> float | None:
+    return None if amount is None or each is None else amount * each
+
+
 def stated_steps(
     intent: Intent, samples_per_step: float | None, tokens_per_step: float | None
 ) -> float | None:
-    """Steps that remain, from whichever way the user said it; None when it cannot be told."""
-    if intent.remaining_steps is not None:
-        return intent.remaining_steps
-    if intent.remaining_epochs is not None and intent.steps_per_epoch is not None:
-        return intent.remaining_epochs * intent.steps_per_epoch
-    for amount, each in (
-        (intent.remaining_tokens, tokens_per_step),
-        (intent.remaining_samples, samples_per_step),
-    ):
-        if amount is not None and each:
-            return amount / each
-    return None
+    """Steps that remain, from whichever way the user said it; None when it cannot be told or the ways contradict."""
+    if contradiction(intent, samples_per_step, tokens_per_step):
+        return None
+    return next(iter(_ways(intent, samples_per_step, tokens_per_step).values()), None)
+
+
+def contradiction(intent: Intent, samples_per_step: float | None, tokens_per_step: float | None) -> str:
+    """What contradicts what, and how to mend it; empty where nothing does."""
+    ways = _ways(intent, samples_per_step, tokens_per_step)
+    if not ways or max(ways.values()) <= ALIKE * min(ways.values()):
+        return ""
+    told = ", ".join(f"{name} {steps:,.0f} steps" for name, steps in ways.items())
+    names = list(ways)
+    return f"what remains is stated twice and differs: {told}; take one back: tuiadvisor intent --set {names[-1]}="
 
 
 def price_of_device_hour(intent: Intent) -> float | None:

@@ -12,7 +12,7 @@ from tuiadvisor.session.candidates import candidates
 from tuiadvisor.session.decide import Case, Prospect
 from tuiadvisor.session.economics import checkpoint_plan, move
 from tuiadvisor.session.evidence import Facts, named_values
-from tuiadvisor.session.intent import changed, preset, price_of_device_hour, stated_steps
+from tuiadvisor.session.intent import changed, contradiction, preset, price_of_device_hour, stated_steps
 from tuiadvisor.session.levers import levers
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.measured import with_measured
@@ -74,6 +74,7 @@ class Material:
     levers: tuple[Lever, ...]  # changes to try, best first
     candidates: tuple[Candidate, ...]  # the same as purchases, what pays first
     different: tuple[Facts, ...]  # recordings of other workloads: beside this one, never ranked
+    contradiction: str = ""  # in what is stated of what remains; then nothing rests on it
 
     @property
     def pace(self) -> Pace:
@@ -147,6 +148,7 @@ def gather(
         run, others, verdict, intent, answers, named_values(run, others), steps, price, case, refused,
         checkpoint_s, _checkpoints(run, checkpoint_s, intent, answers), machine or Machine(), paces,
         found, candidates(run, case, found), different,
+        contradiction(intent, run.samples_per_step, run.tokens_per_step),
     )  # fmt: skip
 
 
