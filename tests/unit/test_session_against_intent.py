@@ -153,3 +153,14 @@ def test_noise_alone_never_stops_a_run_whose_rest_fits_the_budget() -> None:
         assert {with_intent(run, fits).decided.decision for run in seen} == {"keep"}
         dear = replace(fits, budget=0.5 * (fits.budget or 0))
         assert {with_intent(run, dear).decided.decision for run in seen} == {"stop"}
+
+
+def test_the_interval_of_the_mean_holds_it_and_nothing_that_no_step_can_take() -> None:
+    """A step that grows all the time says little of its mean: not that it may be negative."""
+    growing = tuple(Fault("forward", None, 0.05, onset=step) for step in range(0, 40, 4))
+    for job in (Job(num_ranks=2, num_steps=40, faults=growing), Job(num_ranks=2, num_steps=40, noise=0.6)):
+        step = final_view(job).step
+        assert step.mean_low_s is not None
+        assert step.mean_s is not None
+        assert step.mean_high_s is not None
+        assert 0 < step.mean_low_s <= step.mean_s <= step.mean_high_s

@@ -161,7 +161,8 @@ def step_summary(
         given=tuple(name for name in ("samples", "tokens") if f"{name}_per_step" in given.document()),
         mean_s=mean_or_none(cycle),
         mean_with_pauses_s=elapsed_s,
-        mean_low_s=low_s,
+        # Of a series that mostly drifts it may reach below anything a step can take.
+        mean_low_s=None if low_s is None else max(low_s, float(known.min())),
         mean_high_s=high_s,
     )
 
