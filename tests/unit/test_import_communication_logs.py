@@ -186,7 +186,7 @@ def test_a_memory_timelines_peak_says_what_it_was_made_of(tmp_path: Path) -> Non
     parts = {name: size for name, size in told["at_peak_bytes"].items() if size}
     assert {"parameters": 100, "optimizer state": 50, "activations": 69, "unknown": 3} == parts
     assert ("parameters", 20) == (told["largest"], told["growth_bytes"])
-    assert "its least rose" in memory_summary(told)
+    assert "its minimum rose" in memory_summary(told)
 
 
 def test_categories_are_those_of_torch(tmp_path: Path) -> None:

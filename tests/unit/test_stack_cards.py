@@ -262,6 +262,6 @@ def test_ten_presses_ask_once() -> None:
     for rank in request.stacks.ranks:
         watch.feed.advisor.roster.stack_looks.take({**entry(rank, [LATE] * 50), "look": request.stacks.look})
     watch.turn()
-    assert "enter on it" in watch.feed.latest().notice
+    assert "on its page (2, enter)" in watch.feed.latest().notice
     watch.turn(Stacks(2, "straggler"))
     assert len(asked) == 2
