@@ -54,6 +54,7 @@ ALLOWED = {
         "tuiadvisor.session.dialogue.Cause",
         "tuiadvisor.session.dialogue.Dialogue",
         "tuiadvisor.session.guided.SHORT",
+        "tuiadvisor.session.question_ids.OTHER_SIZE",
         "tuiadvisor.session.guided.SKIP",
         "tuiadvisor.session.stages.Asked",
         "tuiadvisor.session.stages.Stage",

@@ -20,10 +20,10 @@ from tuiadvisor.session.conduct import Session, conduct, identity
 from tuiadvisor.session.document import document, saved_answers, saved_history
 from tuiadvisor.session.machine import read_machine
 from tuiadvisor.session.markdown import decision_lines, markdown, why_lines
+from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.recorded import Recorded
 from tuiadvisor.session.serving import is_serving, serving_json, serving_markdown, serving_session
 from tuiadvisor.session.spoken import moment_lines
-from tuiadvisor.session.wanted import QUESTION
 from tuiadvisor.session.whys import NAMES
 from tuiadvisor.stream.replay import ReplaySource
 from tuiadvisor.tui.contract.desk import Advise
@@ -106,8 +106,8 @@ def _given(options: argparse.Namespace, questions: tuple[Question, ...]) -> Answ
     """The answers of the command line."""
     given = read_answers(options.answers, questions) if options.answers else {}
     if options.devices is not None:
-        asked = next(one for one in questions if one.id == QUESTION)
-        given[QUESTION] = checked_answer(asked, str(options.devices))
+        asked = next(one for one in questions if one.id == OTHER_SIZE)
+        given[OTHER_SIZE] = checked_answer(asked, str(options.devices))
     return given
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.session.decide import Kind, decide, size_words, wanted_outcome
 from tuiadvisor.session.material import ANSWERS_OF_INTENT, OTHER_REMAINS
 from tuiadvisor.session.measured import measured_answers, with_measured
+from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.relevance import choices
 from tuiadvisor.session.stages import Asked, asked_of
 from tuiadvisor.session.suspects import weights
-from tuiadvisor.session.wanted import QUESTION
 from tuiadvisor.shellword import shell_word
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ NUMBERS: Final[dict[str, tuple[float, ...]]] = {
     "price": (0.01, 1000.0),
     "restart_min": (0.0, 1e4),
     "time_worth": (0.01, 1e6),
-    QUESTION: (2.0, 16.0, 128.0),
+    OTHER_SIZE: (2.0, 16.0, 128.0),
 }
 # As if answered, where they can be asked: a question may be the first of two that change something.
 WORLDS: Final[tuple[dict[str, str | float], ...]] = (
@@ -256,8 +256,8 @@ def _separates(question: Question, intent: Intent, answers: Answers, gather: Gat
     kinds = list(dict.fromkeys(_stands(one)[0] for one in found))
     if len(kinds) > 1:
         return f"it decides between {kinds[0]} and {kinds[1]}"
-    if QUESTION in answers and len({wanted_outcome(one.case) for one in found}) > 1:
-        return f"it decides whether {answers[QUESTION]:g} devices pay"
+    if OTHER_SIZE in answers and len({wanted_outcome(one.case) for one in found}) > 1:
+        return f"it decides whether {answers[OTHER_SIZE]:g} devices pay"
     if len({_stands(one)[1] for one in found}) > 1:
         return "it decides which change comes first"
     return "together with one more answer it may change the decision"

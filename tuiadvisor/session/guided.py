@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.markdown import UNKNOWN, cost_words, gain_words, steps_words
-from tuiadvisor.session.wanted import QUESTION
 from tuiadvisor.views.names import limit_name
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ SHORT: Final = {
 
 
 SKIP: Final = "skip"  # instead of an answer: not to be asked again
-OTHER_SIZE: Final = QUESTION  # the question that may be put at any time
 
 
 @dataclass(frozen=True, slots=True)

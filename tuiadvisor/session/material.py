@@ -16,8 +16,9 @@ from tuiadvisor.session.intent import changed, contradiction, preset, price_of_d
 from tuiadvisor.session.levers import levers
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.measured import with_measured
+from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.remaining import checkpoint_interval_h, pace, restart_hours
-from tuiadvisor.session.wanted import QUESTION, wanted
+from tuiadvisor.session.wanted import wanted
 
 if TYPE_CHECKING:
     from tuiadvisor.session.candidates import Candidate
@@ -135,7 +136,7 @@ def gather(
         paid_anyway=answers.get("queue_and_others") == "no",
         pace=paces[id(run)],
         wanted=wanted(
-            answers.get(QUESTION),
+            answers.get(OTHER_SIZE),
             (run.num_devices, steps, paces[id(run)]),
             speed_at,
             replace(intent, price_per_device_hour=price),

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Outcome = Literal["pays", "never", "open", ""]  # "": not asked, or nothing is known of that size
 
-QUESTION: Final = "devices_wanted"
 HELD: Final[dict[Outcome, str]] = {
     "pays": " On what was stated it pays, even in the worst case.",
     "never": " On what was stated it does not pay, even in the best case.",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from tuiadvisor.session.guided import OTHER_SIZE, SKIP
+from tuiadvisor.session.guided import SKIP
+from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, beside, crop, fit, indent, line, rule, wrap
 from tuiadvisor.tui.contract.desk import Advise, Answer
