@@ -136,7 +136,9 @@ def test_nothing_is_said_until_all_have_answered(clock: Clock) -> None:
     assert "looking where rank 2 and its peer, rank 1 spend their time: 2 s …" == look.doing
     assert "" == look.answer([])
     assert "" == look.answer(looked(look, LATE))
-    assert "the lines of code where rank 2 spends its time: enter on it" == look.answer(looked(look, LATE, 1))
+    assert "rank 2: the lines of code where it spends its time are on its page (2, enter)" == look.answer(
+        looked(look, LATE, 1)
+    )
 
 
 def test_who_did_not_answer_is_said_after_the_patience(clock: Clock) -> None:
