@@ -117,7 +117,7 @@ def test_the_help_shows_terms_with_the_figures_of_the_run() -> None:
     """On 80x24, by turning pages; with a title that names the self-test."""
     text = Keyboard(views.live(views.straggler())).press("2", "?", height=60)
     assert "terms on this screen" in text
-    assert "rank 2: 11.7 ms" in text
+    assert "rank 2: 11.7 ms" in text  # the mean over three ranks that wait 35.1 ms together
     assert "the mark of a victim" in text
     keyboard = Keyboard(views.live(views.straggler()))
     keyboard.press("?")
@@ -134,8 +134,8 @@ def test_what_the_session_decided_stands_with_its_term() -> None:
     text = Keyboard(views.live(views.straggler())).press("5", "?", height=60)
     assert BESIDE.session is not None
     figure = dict(BESIDE.session.card)["break-even"]
-    (row,) = [line for line in text.splitlines() if line.strip().startswith("break-even")]
-    assert row.strip().endswith(figure)
+    (place,) = [at for at, row in enumerate(rows := text.splitlines()) if row.strip().startswith("break-even")]
+    assert f"break-even {figure}" in " ".join(" ".join(rows[place : place + 3]).split())
 
 
 def test_a_page_without_terms_has_no_empty_part() -> None:
