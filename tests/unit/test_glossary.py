@@ -134,7 +134,8 @@ def test_what_the_session_decided_stands_with_its_term() -> None:
     text = Keyboard(views.live(views.straggler())).press("5", "?", height=60)
     assert BESIDE.session is not None
     figure = dict(BESIDE.session.card)["break-even"]
-    (place,) = [at for at, row in enumerate(rows := text.splitlines()) if row.strip().startswith("break-even")]
+    rows = text.splitlines()
+    (place,) = [at for at, row in enumerate(rows) if row.strip().startswith("break-even")]
     assert f"break-even {figure}" in " ".join(" ".join(rows[place : place + 3]).split())
 
 

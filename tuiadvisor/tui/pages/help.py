@@ -81,7 +81,11 @@ def _terms(page: Page, shown: Shown, width: int) -> list[Line]:
     for term in terms_of(page.terms):
         figure = term.figure(shown)
         role = "unknown" if figure == text_of.UNKNOWN else "strong"
-        rows.append(spread(line((term.word, "accent")), line((figure, role)), width))
+        if len(term.word) + 1 + len(figure) <= width:
+            rows.append(spread(line((term.word, "accent")), line((figure, role)), width))
+        else:  # a sentence has rows of its own
+            rows.append(line((term.word, "accent")))
+            rows += [indent(line((text, role)), 2) for text in wrap(figure, width - 2)]
         rows += [indent(line((text, "dim")), 2) for text in wrap(term.means, width - 2)]
     return rows
 
