@@ -90,7 +90,7 @@ def test_what_is_left_is_within_the_limits(
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc", "-o", ".hidden", "a\n", "x" * 65, "ü"])
 def test_a_name_that_is_no_folder_below_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(TuiadvisorError, match="no name of a job"):
+    with pytest.raises(TuiadvisorError, match="not a name of a job"):
         check_job(name)
     assert run(["fleet", str(tmp_path / "fleet"), f"--job={name}"]) == 2
     assert not (tmp_path / "fleet").exists()

@@ -52,7 +52,7 @@ def test_what_is_written_is_read() -> None:
     [
         ('theme = "neon"', "line 1: theme is 'neon'; write auto, dark, light, terminal"),
         ('\n\n"glyphs" = 3', "line 3: glyphs is 3; write auto, ascii"),
-        ("colour = 1", "line 1: 'colour' is no preference; known: theme"),
+        ("colour = 1", "line 1: 'colour' is not a preference; known: theme"),
         (
             "efficiency_floor = 0.8",
             "line 1: 'efficiency_floor' is not a preference; it belongs below [thresholds]",
@@ -74,7 +74,7 @@ def test_what_is_written_is_read() -> None:
         ('theme = "dark"\ntheme = "light"', "not TOML"),
         ("theme = [" * 5000, "not TOML"),
         pytest.param("refresh_s = " + "9" * 5000, "not TOML", id="5000 digits"),
-        ('"\\u001b[2J" = 1', "x1b[2J' is no preference"),
+        ('"\\u001b[2J" = 1', "x1b[2J' is not a preference"),
     ],
 )
 def test_a_bad_file_is_one_line_with_line_and_key(text: str, said: str) -> None:
