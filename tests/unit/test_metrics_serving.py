@@ -148,9 +148,9 @@ def test_a_missing_last_bucket_is_the_count() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        ([0.02] * 5, [0.02] * 4, "began anew"),
-        ([0.02] * 5, [0.02] * 4 + [0.3] * 4, "began anew"),
-        ([20.0] * 5, [20.0] * 4 + [0.001] * 4, "began anew"),
+        ([0.02] * 5, [0.02] * 4, "restarted"),
+        ([0.02] * 5, [0.02] * 4 + [0.3] * 4, "restarted"),
+        ([20.0] * 5, [20.0] * 4 + [0.001] * 4, "restarted"),
     ],
     ids=["fewer", "fewer in one bucket", "fewer in the last"],
 )
