@@ -18,6 +18,8 @@ from tuiadvisor.session.intent import Intent
 from tuiadvisor.session.levers import levers
 from tuiadvisor.session.material import gather
 from tuiadvisor.session.recorded import Recorded
+from tuiadvisor.views.efficiency import Stack
+from tuiadvisor.views.run_view import RunView
 
 PRICED = Intent(remaining_steps=1e6, price_per_device_hour=2.0, engineer_hour_price=80.0)
 
@@ -151,3 +153,20 @@ def test_an_epoch_has_its_price() -> None:
     spent, cost = (float(word) for word in shown["device-hours of an epoch"].split(", "))
     assert f"{spent:.3g}" == shown["device-hours of 1000 steps"]
     assert cost == pytest.approx(2.0 * spent, abs=0.01)
+
+
+def test_two_models_of_a_single_device_each_are_told_apart_by_class_and_parameters() -> None:
+    """They send no gradients. A part of the same model, or the same under another wrapper, is no other model."""
+    alone = final_view(Job(num_ranks=1, num_steps=120))
+
+    def of(name: str, params: int) -> RunView:
+        return replace(alone, stack=Stack({"class": name, "params": params}))
+
+    def apart(one: RunView, other: RunView) -> bool:
+        runs = facts("one", one), facts("other", other)
+        return bool(gather(runs[0], runs[1:], one.verdict, Intent(), {}).different)
+
+    assert apart(of("GPT", 659_000), of("Model", 67_210))
+    assert not apart(of("GPT", 659_000), of("FSDPGPT", 659_000))
+    assert not apart(of("GPT", 659_000), of("GPT", 164_750))
+    assert not apart(of("GPT", 659_000), alone)

@@ -51,6 +51,7 @@ class Facts:
     enough: bool
     why_undecided: str  # although there were steps enough
     unknown: tuple[tuple[str, str], ...]
+    model: tuple[str, int] | None = None  # its class and parameters as the probe saw them in its lowest rank
     gradient_bytes: int | None = None  # of a step and rank: the size of the model that is trained
     num_collectives: int | None = None  # of a step and rank
     backend: str | None = None
@@ -110,6 +111,7 @@ def facts(
         why_undecided=view.window.why_undecided,
         unknown=tuple((entry.metric, entry.why) for entry in view.unknown),
         gradient_bytes=gradient_bytes,
+        model=_model(view),
         num_collectives=num_collectives,
         backend=view.run.backend,
         disk_read_bytes_s=max(
@@ -132,6 +134,13 @@ def facts(
         mfu=view.efficiency.mfu if view.efficiency else None,
         is_over=bool(view.ranks) and all(row.state in {"exited", "killed"} for row in view.ranks),
     )
+
+
+def _model(view: RunView) -> tuple[str, int] | None:
+    """FSDP2 puts its name before that of the class."""
+    params = view.stack.number("params") if view.stack is not None else None
+    name = view.stack.text("class").removeprefix("FSDP") if view.stack is not None else ""
+    return (name, params) if name and params else None
 
 
 def _slack(step: StepSummary) -> float:

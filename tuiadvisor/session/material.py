@@ -154,13 +154,24 @@ def gather(
 
 
 def _is_another_model(run: Facts, other: Facts) -> bool:
-    """Gradients of another size are another model: its samples are no measure for this one's."""
+    """Gradients of another size are another model: its samples are no measure for this one's.
+
+    Where one has no gradients to send, on a single device say, another class with another number of parameters is.
+    Either alone is not: ranks that share a model hold parts of it, and a wrapper of one's own has a name of its own.
+    """
     if not run.gradient_bytes or not other.gradient_bytes:
-        return False
+        if run.model is None or other.model is None:
+            return False
+        return run.model[0] != other.model[0] and abs(other.model[1] / run.model[1] - 1) > SAME_WORK
     return abs(other.gradient_bytes / run.gradient_bytes - 1) > SAME_WORK
 
 
 def _models(run: Facts, other: Facts) -> str:
+    if not run.gradient_bytes or not other.gradient_bytes:
+        (mine_is, num), (theirs_is, other_num) = run.model or ("", 0), other.model or ("", 0)
+        return (
+            f"another unit of work, {theirs_is} of {other_num:,} parameters instead of {mine_is} of {num:,}"
+        )
     mine, theirs = (run.gradient_bytes or 0) / 1e6, (other.gradient_bytes or 0) / 1e6
     return f"another unit of work, {theirs:.3g} MB of gradients a step instead of {mine:.3g}"
 
