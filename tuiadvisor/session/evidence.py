@@ -223,12 +223,17 @@ def confidence(view: RunView) -> str:
     return f"medium: {', '.join(gaps)}" if gaps else "high: enough steady steps, nothing lost"
 
 
+def parts_sum_s(run: Facts) -> float | None:
+    """The step as the sum of its parts; the step itself where none is known."""
+    return sum(part for part in run.seconds.values() if part is not None) or run.step_s
+
+
 def share_of_step(run: Facts, value_s: float | None) -> float | None:
     """A part of the step as a share of it: of the parts' sum, as the table of the step has it.
 
     The pauses between the steps, and the two ends of a short window, are in its length alone.
     """
-    whole_s = sum(part for part in run.seconds.values() if part is not None) or run.step_s
+    whole_s = parts_sum_s(run)
     return None if value_s is None or not whole_s else value_s / whole_s
 
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor import phases
 from tuiadvisor.session.answer import Why
 from tuiadvisor.session.ceilings import link, storage
-from tuiadvisor.session.evidence import fixed_and_growing, largest_parts, part_words, share_of_step
+from tuiadvisor.session.evidence import (
+    fixed_and_growing,
+    largest_parts,
+    part_words,
+    parts_sum_s,
+    share_of_step,
+)
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
@@ -55,7 +61,7 @@ def _idle(run: Facts) -> Why:
         )  # fmt: skip
     total = sum(spent for _, spent, _ in waits)
     answer = (
-        f"Of a step of {seconds(run.step_s)} it does not compute for {seconds(total)} "
+        f"Of the parts of a step, {seconds(parts_sum_s(run) or run.step_s)}, it does not compute for {seconds(total)} "
         f"({_percent(share_of_step(run, total))}), mean over the ranks: "
         f"{', '.join(part_words(part) for part in waits[:4])}."
     )
