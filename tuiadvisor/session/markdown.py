@@ -105,10 +105,7 @@ def steps_words(decision: Decision) -> str:
         return f"after {decision.break_even_steps:,.0f} steps"
     if decision.ready_within_h is None:
         return UNKNOWN
-    return (
-        f"it must be ready within {decision.ready_within_h:.3g} h, when the rest is done; in money {UNKNOWN}: "
-        "effort or prices are not stated"
-    )
+    return f"if ready within {decision.ready_within_h:.3g} h, prices aside"
 
 
 def stage_lines(stage: Stage) -> list[str]:
