@@ -6,10 +6,10 @@ they say why a rank that is slow in everything was not run.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections import deque
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import replace
+from math import isnan
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects
@@ -32,17 +32,13 @@ def _cores(value: float | None) -> float | None:
     return value if value is not None and 0 < value < MAX_CORES else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    mono_ns: int
-    is_stopped: bool
-    periods: int | None  # of its CPU limit, so far; None without one
-    throttled: int | None
-    limit_cores: float | None
-    num_looks: int | None = (
-        None  # at its state so far, and those that found it stopped; None from older agents
-    )
-    num_stopped: int | None = None
+# Of one sample, each a number, NaN where it was not told: its time in ns; whether the process was stopped; periods of
+# its CPU limit so far, and those that held it back; the limit in cores; looks at its state so far, and those that found
+# it stopped. Rows of numbers, not objects: twenty thousand of these were most of a state of 512 ranks that is restored.
+MONO, STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS = range(7)
+NUM_FIELDS: Final = 7
+UNKNOWN: Final = float("nan")
+Sample = tuple[float, ...]
 
 
 class Outside:
@@ -50,7 +46,7 @@ class Outside:
 
     def __init__(self, core_wait: CoreWait) -> None:
         self._core_wait = core_wait
-        self._looks: dict[int, deque[_Look]] = {}
+        self._samples: dict[int, array[float]] = {}  # by rank, NUM_FIELDS a sample, up to twice MAX_SAMPLES
 
     def take(self, payload: Payload) -> None:
         """Fold one sample of a host; counts that run backwards, or another clock, begin anew."""
@@ -61,68 +57,72 @@ class Outside:
             rank = integer(entry, "rank")
             if rank is None or not 0 <= rank < MAX_RANKS or number(entry, "cpu_s") is None:
                 continue
-            look = _Look(
-                now_ns,
-                entry.get("state") == STOPPED,
-                integer(entry, "cpu_periods"),
-                integer(entry, "throttled_periods"),
-                _cores(number(entry, "cpu_limit_cores")),
-                integer(entry, "looks"),
-                integer(entry, "stopped_looks"),
+            sample = (
+                float(now_ns),
+                float(entry.get("state") == STOPPED),
+                _told(integer(entry, "cpu_periods")),
+                _told(integer(entry, "throttled_periods")),
+                _told(_cores(number(entry, "cpu_limit_cores"))),
+                _told(integer(entry, "looks")),
+                _told(integer(entry, "stopped_looks")),
             )
-            looks = self._looks.setdefault(rank, deque(maxlen=MAX_SAMPLES))
-            if looks and (now_ns <= looks[-1].mono_ns or _runs_backwards(looks[-1], look)):
-                looks.clear()
-            looks.append(look)
+            samples = self._samples.setdefault(rank, array("d"))
+            if samples and _is_anew(samples[-NUM_FIELDS:], sample):
+                del samples[:]
+            samples.extend(sample)
+            if len(samples) >= 2 * MAX_SAMPLES * NUM_FIELDS:
+                del samples[: MAX_SAMPLES * NUM_FIELDS]
 
     def seen(self, ranks: Sequence[int], last_s: float) -> list[OffCore]:
         """Of each rank over its last so many seconds."""
         waits = self._core_wait.shares(ranks, last_s)
-        return [self._seen(rank, wait, last_s) for rank, wait in zip(ranks, waits, strict=True)]
+        return [
+            replace(
+                self._seen(rank, wait, last_s),
+                is_counted=self._core_wait.counted(rank),
+                most_wait=self._core_wait.most_share(rank, last_s),
+            )
+            for rank, wait in zip(ranks, waits, strict=True)
+        ]
 
     def _seen(self, rank: int, wait: float | None, last_s: float) -> OffCore:
-        counted, most = self._core_wait.counted(rank), self._core_wait.most_share(rank, last_s)
-        recent = _of_last(self._looks.get(rank, deque()), last_s * 1e9)
-        if len(recent) < MIN_SAMPLES:
-            return OffCore(wait, is_counted=counted, most_wait=most)
-        first, last = recent[0], recent[-1]
-        num_looks, num_stopped = _looks_between(recent)
-        throttled = None
-        if None not in (first.periods, first.throttled, last.periods, last.throttled):
-            num_periods = (last.periods or 0) - (first.periods or 0)
-            num_throttled = (last.throttled or 0) - (first.throttled or 0)
-            throttled = min(max(num_throttled / num_periods, 0.0), 1.0) if num_periods > 0 else 0.0
-        return OffCore(
-            wait,
-            num_stopped / num_looks,
-            num_stopped,
-            throttled,
-            last.limit_cores,
-            is_counted=counted,
-            most_wait=most,
+        samples = self._samples.get(rank)
+        if not samples or not last_s >= 0:
+            return OffCore(wait)
+        times = samples[MONO::NUM_FIELDS]
+        begin = bisect_left(times, times[-1] - last_s * 1e9, max(len(times) - MAX_SAMPLES, 0))
+        num = len(times) - begin
+        if num < MIN_SAMPLES:
+            return OffCore(wait)
+        first = samples[begin * NUM_FIELDS : (begin + 1) * NUM_FIELDS]
+        last = samples[-NUM_FIELDS:]
+        num_looks, num_stopped = _looks_between(
+            first, last, samples[begin * NUM_FIELDS + STOPPED_NOW :: NUM_FIELDS]
         )
+        num_periods, num_throttled = last[PERIODS] - first[PERIODS], last[THROTTLED] - first[THROTTLED]
+        throttled = None
+        if not isnan(num_periods + num_throttled):
+            throttled = min(max(num_throttled / num_periods, 0.0), 1.0) if num_periods > 0 else 0.0
+        limit = None if isnan(last[LIMIT]) else last[LIMIT]
+        return OffCore(wait, num_stopped / num_looks, num_stopped, throttled, limit)
 
 
-def _of_last(looks: deque[_Look], span_ns: float) -> list[_Look]:
-    """Those of the last so many nanoseconds; looks are in order of time."""
-    if not looks or not span_ns >= 0:
-        return []
-    newest_ns = looks[-1].mono_ns
-    begin = bisect_left(looks, -span_ns, key=lambda look: look.mono_ns - newest_ns)
-    return list(islice(looks, begin, None))
+def _told(value: float | None) -> float:
+    return UNKNOWN if value is None else float(value)
 
 
-def _runs_backwards(before: _Look, now: _Look) -> bool:
-    """Another process has the rank now."""
-    return (now.periods or 0) < (before.periods or 0) or (now.num_looks or 0) < (before.num_looks or 0)
+def _is_anew(before: Sequence[float], now: Sequence[float]) -> bool:
+    """Another process has the rank now, or its host another clock."""
+    return now[MONO] <= before[MONO] or any(
+        (0.0 if isnan(now[field]) else now[field]) < before[field] for field in (PERIODS, LOOKS)
+    )
 
 
-def _looks_between(recent: list[_Look]) -> tuple[int, int]:
+def _looks_between(
+    first: Sequence[float], last: Sequence[float], stopped: Sequence[float]
+) -> tuple[int, int]:
     """(looks at its state, of them stopped): the agent's many between two samples, else those of the samples."""
-    first, last = recent[0], recent[-1]
-    if None not in (first.num_looks, first.num_stopped, last.num_looks, last.num_stopped):
-        num_looks = (last.num_looks or 0) - (first.num_looks or 0)
-        num_stopped = (last.num_stopped or 0) - (first.num_stopped or 0)
-        if num_looks >= len(recent) and 0 <= num_stopped <= num_looks:
-            return num_looks, num_stopped
-    return len(recent), sum(look.is_stopped for look in recent)
+    num_looks, num_stopped = last[LOOKS] - first[LOOKS], last[STOPPED_LOOKS] - first[STOPPED_LOOKS]
+    if num_looks >= len(stopped) and 0 <= num_stopped <= num_looks:  # of what is unknown neither
+        return int(num_looks), int(num_stopped)
+    return len(stopped), int(sum(stopped))
