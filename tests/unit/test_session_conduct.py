@@ -89,7 +89,7 @@ def test_a_healthy_run_is_kept_and_an_empty_one_decides_nothing() -> None:
     assert "keep" == held(Recorded("a", view())).decision.decision
     empty = held(Recorded("empty", Advisor().view()))
     assert "keep" == empty.decision.decision
-    assert "without evidence" in empty.decision.why
+    assert "not decided yet" in empty.decision.why
     assert "Open" in stage(empty, "P1")
     assert "Unknown" in empty.whys[NAMES.index("idle")].answer
 

@@ -96,7 +96,7 @@ def decide(case: Case) -> Decision:
         return _ended(case)
     if not case.enough or case.step_s is None:
         why = case.why_undecided or "too few steady steps were seen"
-        return Decision("keep", f"{why}: nothing is decided without evidence")
+        return Decision("keep", f"not decided yet: {why}, and until more is seen it runs on as it is")
     tuned = tuning(case)
     if (broke := beyond_budget(case, tuned)) is not None:
         return broke
