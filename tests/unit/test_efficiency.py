@@ -79,7 +79,7 @@ def test_frozen_parts_adapters_and_experts() -> None:
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ({"mm": 100}, "no transformer"),
+        ({"mm": 100}, "recognized as attention"),
         ({**LAYER, "mm": 100, "config_layers": 12}, "shared"),
         ({**LAYER, "mm": 100, "mm_frozen": 50}, "frozen"),
     ],

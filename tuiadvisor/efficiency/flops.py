@@ -53,7 +53,7 @@ def why_not_countable(stack: Stack) -> str:
         # How often a weight is used, and on how many rows, is known of a transformer over token ids alone.
         (
             not (stack.number("layers") or stack.number("config_layers")),
-            f"it is no transformer by its attention layers, and how often its weights are used was not seen; {COUNT}",
+            f"none of its layers is recognized as attention, and how often its weights are used was not seen; {COUNT}",
         ),
         (
             (stack.number("layers") or 0) != (stack.number("config_layers") or stack.number("layers") or 0)
