@@ -282,7 +282,7 @@ def test_a_network_that_is_cut_costs_what_was_on_its_way(job: Job, place: Place,
         for located in reader.frames():
             advisor.feed(located.data)
     assert num_missing(kept) == advisor.view().losses.frames_lost
-    assert any("silent" in note for note in advisor.view().losses.notes)
+    assert any("agent returned" in note for note in advisor.view().losses.notes), advisor.view().losses.notes
 
 
 def test_an_agent_that_was_killed_is_followed_by_another(job: Job, place: Place) -> None:
