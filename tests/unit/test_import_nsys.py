@@ -6,6 +6,7 @@ Tables as `nsys export --type sqlite` makes them (user guide of Nsight Systems, 
 from __future__ import annotations
 
 import gzip
+import json
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -119,6 +120,42 @@ def test_one_process_is_one_ranks_trace(tmp_path: Path, capsys: pytest.CaptureFi
     assert view.imported is not None
     assert ("nsys", "nsys") == (view.imported.kind, told["source"]["kind"])
     assert 1e-3 == pytest.approx(view.step.seconds["data_wait"])
+
+
+def test_tables_of_a_later_layout_are_the_same(tmp_path: Path) -> None:
+    """With a suffix; a view of the plain name beside them is not read."""
+    plain, later = export(tmp_path / "plain.sqlite"), export(tmp_path / "later.sqlite")
+    with closing(sqlite3.connect(later)) as database, database:
+        for table, suffix in (("NVTX_EVENTS", "_V3"), ("CUPTI_ACTIVITY_KIND_KERNEL", "_V2")):
+            database.execute(f"ALTER TABLE {table} RENAME TO {table}{suffix}")
+        database.execute("CREATE VIEW NVTX_EVENTS AS SELECT 1 AS start")
+    found, same = nsys_document(later), nsys_document(plain)
+    assert len(found["per_rank"][0]["steps"]) == 30
+    for document in (found, same):
+        document["source"] = document["per_rank"][0]["file"] = ""
+    assert json.dumps(found).replace("later", "plain") == json.dumps(same)
+
+
+def test_a_graph_that_was_traced_as_a_whole_is_work_and_not_idle(tmp_path: Path) -> None:
+    """Half a millisecond of each step's idle time; what ran in it is said to be unseen."""
+    path = export(tmp_path / "run.sqlite")
+    before = nsys_document(path)["per_rank"][0]
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER NOT NULL, end INTEGER NOT NULL, "
+            "deviceId INTEGER NOT NULL, contextId INTEGER, streamId INTEGER NOT NULL, correlationId INTEGER, "
+            "globalPid INTEGER, graphId INTEGER NOT NULL, graphExecId INTEGER NOT NULL)"
+        )
+        for step in range(30):
+            at = BASE + 10_000 * US * step + 9200 * US
+            row = (at, at + 500 * US, 0, 1, 7, 100_000 + step, pid_of(0), 3, 4)
+            database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (?,?,?,?,?,?,?,?,?)", row)
+    document = nsys_document(path)
+    (after,) = document["per_rank"]
+    assert after["compute"] == pytest.approx(before["compute"] + 0.05, abs=0.003)
+    assert after["idle"] == pytest.approx(before["idle"] - 0.05, abs=0.003)
+    assert any("cuda-graph-trace=node" in each for each in document["losses"])
+    assert "CUDA graph 3, as a whole" in nsys_summary(document)
 
 
 def test_processes_of_a_node_are_ranks_by_their_devices(

@@ -3,8 +3,9 @@
 In: what `nsys export --type sqlite` writes.  Out: batches of events as PyTorch's profiler names them, which
 `importers.kineto` reads. Tables and columns: Nsight Systems' user guide, "SQLite Schema Reference"; a GlobalId holds
 the process in the bits from 24 on, the thread in those below. Tables are made as they are needed, so each may be
-missing. Steps are NVTX ranges that are called a step or an iteration; ranges of emit_nvtx are operators. The file is
-another's: only tables are read, no views, no functions, and every value is checked.
+missing, and a later layout of one has a suffix. A CUDA graph is one event unless its nodes were traced. Steps are NVTX
+ranges that are called a step or an iteration; ranges of emit_nvtx are operators. The file is another's: only tables are
+read, no views, no functions, and every value is checked.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ MAX_CELL_BYTES: Final = 1 << 20
 MAX_PROCESSES: Final = 64
 LARGEST_NS: Final = (1 << 61) - 1
 KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
+GRAPHS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 COPIES: Final = {"CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "Memset"}
 CATEGORIES: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -81,7 +83,7 @@ def processes(path: Path) -> list[NsysProcess]:
     """Those that ran something on a device, by device."""
     with _opened(path) as database:
         found: dict[int, set[int]] = {}
-        for table in (KERNELS, *COPIES):
+        for table in (KERNELS, GRAPHS, *COPIES):
             for process, device in _rows(database, table, ("globalPid", "deviceId")):
                 if type(process) is int and process >= 0 and len(found) <= MAX_PROCESSES:
                     found.setdefault(process // PROCESS_OF, set()).add(device if type(device) is int else 0)
@@ -97,6 +99,12 @@ def processes(path: Path) -> list[NsysProcess]:
     num_bytes = path.stat().st_size
     ordered = sorted(found.items(), key=lambda item: (min(item[1]), item[0]))
     return [NsysProcess(path, process, tuple(sorted(devices)), {}, num_bytes) for process, devices in ordered]
+
+
+def has_whole_graphs(path: Path) -> bool:
+    """Whether CUDA graphs were traced as a whole, so that nobody saw what ran in them."""
+    with _opened(path) as database:
+        return next(iter(_rows(database, GRAPHS, ("start",))), None) is not None
 
 
 @contextmanager
@@ -124,13 +132,20 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         raise TuiadvisorError(f"{path}: damaged SQLite ({str(error)[:120]}); export it again") from None
 
 
+def _named(database: sqlite3.Connection, table: str) -> str:
+    """As this export calls the table: its latest layout, TABLE_V3; "" where there is none, or a view."""
+    kinds = database.execute(
+        "SELECT name, type FROM sqlite_master WHERE name = ? OR name GLOB ?", (table, f"{table}_V[0-9]")
+    ).fetchall()
+    return max((str(name) for name, kind in kinds if kind == "table"), default="")
+
+
 def _columns(database: sqlite3.Connection, table: str) -> set[str]:
     """Of a table, not of a view; empty where there is none."""
-    kinds = database.execute("SELECT type FROM sqlite_master WHERE name = ?", (table,)).fetchall()
-    if kinds != [("table",)]:
+    if not (name := _named(database, table)):
         return set()
     # Computed columns would run what the file says; table_info does not list them.
-    return {str(row[1]) for row in database.execute(f'PRAGMA table_info("{table}")')}
+    return {str(row[1]) for row in database.execute(f'PRAGMA table_info("{name}")')}
 
 
 def _rows(database: sqlite3.Connection, table: str, wanted: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
@@ -139,8 +154,8 @@ def _rows(database: sqlite3.Connection, table: str, wanted: tuple[str, ...]) -> 
     if not there & set(wanted):
         return
     chosen = ", ".join(f'"{name}"' if name in there else "NULL" for name in wanted)
-    # The names are constants of this file.
-    cursor = database.execute(f'SELECT {chosen} FROM "{table}"')  # noqa: S608
+    # The names are constants of this file, but for a digit.
+    cursor = database.execute(f'SELECT {chosen} FROM "{_named(database, table)}"')  # noqa: S608
     for number, row in enumerate(cursor):
         if number >= MAX_ROWS:
             raise TuiadvisorError(f"{table} has more than {MAX_ROWS} rows: profile fewer steps")
@@ -167,6 +182,9 @@ def _device(database: sqlite3.Connection, process: int, names: dict[int, str]) -
     wanted = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
     for *row, short, full in _rows(database, KERNELS, (*wanted, "shortName", "demangledName")):
         yield from _ran(row, process, "kernel", names.get(full) or names.get(short) or "kernel")
+    for *row, graph in _rows(database, GRAPHS, (*wanted, "graphId")):
+        number = f" {graph}" if type(graph) is int else ""
+        yield from _ran(row, process, "kernel", f"CUDA graph{number}, as a whole")
     for table, name in COPIES.items():
         for row in _rows(database, table, wanted):  # type: ignore[assignment]
             yield from _ran(row, process, CATEGORIES[name], name)
