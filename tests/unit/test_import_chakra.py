@@ -139,3 +139,39 @@ def test_what_torch_writes_is_joined_operator_by_operator(tmp_path: Path) -> Non
     (product,) = [row for row in told["operators"] if row["op"] == "aten::addmm"]
     assert "256·128x64·64x256" == product["shape"]
     assert product["own_s"] > 0
+
+
+def test_traces_from_before_chakra_are_the_same(tmp_path: Path) -> None:
+    """Schema 1.0.1, as torch 1.13 wrote it: the parent, inputs and the record function stand by themselves."""
+    now = execution_trace()
+    before = {"schema": "1.0.1", **{key: now[key] for key in ("pid", "time", "start_ts")}}
+    before["nodes"] = [
+        {
+            **{key: one[key] for key in ("name", "id")},
+            "parent": one["ctrl_deps"],
+            "rf_id": one["attrs"][0]["value"],
+            "tid": 1,
+            "op_schema": "",
+            "inputs": one["inputs"]["values"],
+            "input_shapes": one["inputs"]["shapes"],
+            "input_types": [],
+            "outputs": [],
+            "output_shapes": [],
+            "output_types": [],
+        }
+        for one in now["nodes"]
+    ]
+    documents = []
+    for name, content in (("now", now), ("before", before)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "et.json").write_text(json.dumps(content, indent=2))
+        document = chakra_document(tmp_path / name)
+        documents.append({key: document[key] for key in ("nodes", "operators", "collectives")})
+    assert documents[0] == documents[1]
+    assert documents[0]["collectives"]
+
+
+def test_another_document_with_that_version_is_none(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"schema": "1.0.1", "results": [{"nodes": []}]}')
+    with pytest.raises(TuiadvisorError, match="no execution trace in it"):
+        chakra_document(tmp_path)

@@ -1,8 +1,8 @@
 """`import chakra PATH`: PyTorch's execution traces (Chakra's host part), with times where Kineto's trace lies beside.
 
 In: JSON of torch.profiler.ExecutionTraceObserver ("schema": "1.1.1-chakra…"; nodes with id, name,
-ctrl_deps: the parent, inputs, attrs), and profiler traces of the same process: an operator's rf_id is its
-"Record function id" there.
+ctrl_deps: the parent, inputs, attrs; before Chakra "1.0.1", with parent, input_shapes and rf_id), and profiler traces
+of the same process: an operator's rf_id is its "Record function id" there.
 Out: the document: operators with their shapes, collectives with their bytes, process groups; seconds are an operator's
 own, without what it calls. An execution trace alone has no times.
 """
@@ -34,11 +34,13 @@ LONGEST_US: Final = 1e12
 SHOWN: Final = 12
 SHAPE_CHARS: Final = 80
 SCHEMA: Final = re.compile(rb'"schema"\s*:\s*"[^"]{0,40}chakra')
+BEFORE: Final = re.compile(rb'"schema"\s*:\s*"1\.0\.\d"[^{}\[\]]{0,400}"nodes"\s*:')  # of torch 1.11 to 2.1
 COLLECTIVE: Final = re.compile(r"(?:c10d|_c10d_functional|c10d_functional)::(\w{1,60})")
 GROUPS: Final = "## process_group:init ##"
 HOW: Final = "write it with torch.profiler.ExecutionTraceObserver().register_callback('et.json')"
 NO_TIMES: Final = (
-    "no profiler trace of the same process beside it: profile(execution_trace_observer=…) writes both"
+    "no profiler trace of the same process with record function ids beside it: "
+    "profile(execution_trace_observer=…) writes both"
 )
 
 
@@ -95,7 +97,8 @@ def chakra_document(path: Path) -> dict[str, Any]:
 def is_chakra(path: Path) -> bool:
     """By its schema, which stands at its beginning."""
     with opened(path) as file:
-        return SCHEMA.search(file.read(HEAD_BYTES)) is not None
+        head = file.read(HEAD_BYTES)
+    return SCHEMA.search(head) is not None or BEFORE.search(head) is not None
 
 
 def _read(path: Path) -> _Trace:
@@ -124,22 +127,27 @@ def _read(path: Path) -> _Trace:
 
 
 def _node(node: dict[str, Any]) -> _Node:
-    parent, attributes = node.get("ctrl_deps"), node.get("attrs")
-    rf_id = -1
+    parent, attributes = node.get("ctrl_deps", node.get("parent")), node.get("attrs")
+    rf_id = node["rf_id"] if type(node.get("rf_id")) is int else -1
     for each in attributes if isinstance(attributes, list) else ():
         if isinstance(each, dict) and each.get("name") == "rf_id" and type(each.get("value")) is int:
             rf_id = each["value"]
     inputs = node.get("inputs")
-    inputs = inputs if isinstance(inputs, dict) else {}
+    if not isinstance(inputs, dict):
+        inputs = {"values": inputs, "shapes": node.get("input_shapes")}
     name = "".join(char for char in node["name"][:120] if char.isprintable())
     shapes = inputs.get("shapes")
-    text = "·".join(_shape(one) for one in shapes[:8] if one) if isinstance(shapes, list) else ""
+    told = [_shape(one) for one in shapes[:8]] if isinstance(shapes, list) else []
+    text = "·".join(one for one in told if one)
     num_bytes = _bytes(inputs.get("values")) if COLLECTIVE.match(name) else None
     return _Node(name, parent if type(parent) is int else -1, rf_id, text[:SHAPE_CHARS], num_bytes)
 
 
 def _shape(value: Any) -> str:
-    return "x".join(str(one)[:12] for one in value[:8]) if isinstance(value, list) else ""
+    """Of a tensor; a list of numbers or of tensors has none."""
+    if not isinstance(value, list) or not all(type(one) is int for one in value):
+        return ""
+    return "x".join(str(one)[:12] for one in value[:8])
 
 
 def _bytes(values: Any) -> int | None:
@@ -263,7 +271,7 @@ def chakra_summary(document: dict[str, Any]) -> str:
     source = document["source"]
     timed = f"{source['timed']} with times, {document['nodes']:,} nodes"
     lines = [
-        f"{source['path']}: {source['files']} execution traces, {timed}",
+        f"{source['path']}: {source['files']} execution trace{'s' * (source['files'] != 1)}, {timed}",
         f"{'own ms':>10} {'calls':>8}  operator",
     ]
     for row in document["operators"][:SHOWN]:
