@@ -288,7 +288,8 @@ def _unknown(
         # Without a world size the ranks here are all that is known of it.
         highest = max(trace.rank for trace in folder.traces if trace.rank is not None)
         total = world or f"at least {highest + 1}"
-        why = f"{len(missing)} of {total} ranks have no trace here: {named(missing)}"
+        have = "has" if len(missing) == 1 else "have"
+        why = f"{len(missing)} of {total} ranks {have} no trace here: {named(missing)}"
         unknown.append({"metric": "late rank", "why": why})
     clocks = [row for row in found.ranks if row.why_not] if found else []
     return unknown + [{"metric": "clock", "why": f"rank {row.rank}: {row.why_not}"} for row in clocks]
