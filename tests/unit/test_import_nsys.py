@@ -129,6 +129,8 @@ def test_tables_of_a_later_layout_are_the_same(tmp_path: Path) -> None:
         for table, suffix in (("NVTX_EVENTS", "_V3"), ("CUPTI_ACTIVITY_KIND_KERNEL", "_V2")):
             database.execute(f"ALTER TABLE {table} RENAME TO {table}{suffix}")
         database.execute("CREATE VIEW NVTX_EVENTS AS SELECT 1 AS start")
+        # Made and not used: a newer layout is no reason to see nothing.
+        database.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL_V12 (start INTEGER, end INTEGER)")
     found, same = nsys_document(later), nsys_document(plain)
     assert len(found["per_rank"][0]["steps"]) == 30
     for document in (found, same):
@@ -156,6 +158,17 @@ def test_a_graph_that_was_traced_as_a_whole_is_work_and_not_idle(tmp_path: Path)
     assert after["idle"] == pytest.approx(before["idle"] - 0.05, abs=0.003)
     assert any("cuda-graph-trace=node" in each for each in document["losses"])
     assert "CUDA graph 3, as a whole" in nsys_summary(document)
+
+
+def test_kernels_without_a_time_are_counted(tmp_path: Path) -> None:
+    """They are work that nobody saw, and not idle time."""
+    path = export(tmp_path / "run.sqlite")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 1 WHERE correlationId % 2 = 0")
+    assert any(
+        "195 device events without a usable time were dropped" in each
+        for each in nsys_document(path)["losses"]
+    )
 
 
 def test_processes_of_a_node_are_ranks_by_their_devices(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.importers import nsys
+from tuiadvisor.importers import chakra, nsys
 from tuiadvisor.importers.files import MAX_FILES, is_regular, opened
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
@@ -51,7 +51,8 @@ KEYS: Final = (
     ("flight-recorder", re.compile(rb'"(?:pg_config|pg_status|nccl_version|entries)"\s*:')),
     ("fio", re.compile(rb'"fio version"\s*:')),
     ("steplog", re.compile(rb'"log_type_name"\s*:')),
-    ("chakra", re.compile(rb'"schema"\s*:\s*"[^"]{0,40}chakra')),
+    ("chakra", chakra.SCHEMA),
+    ("chakra", chakra.BEFORE),
     ("nccl-inspector", re.compile(rb'"coll_(?:perf|exec_time_us)"\s*:')),
     ("metrics", re.compile(rb'"event_time"\s*:\s*\[')),
 )

@@ -32,6 +32,8 @@ ROWS: Final = 4000  # a frame
 STEP_NAMES: Final = ("rank", "step", "begin_ns", "end_ns", "micro_steps")
 EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
 STEP_AT, BEGIN_AT, END_AT = (1 + EVENT_COLUMNS.index(name) for name in ("step", "begin_ns", "end_ns"))
+NOT_CHECKED: Final = "of one job by its ranks and times alone, another one that ran then would pass"
+MIN_MARKS: Final = 2  # of fewer the number of steps tells nothing
 NOT_ONE_JOB: Final = "not of one job"
 WORDS: Final = "PyTorch Profiler traces, put at the recorded steps by the wall clock"
 
@@ -128,7 +130,14 @@ def beside(name: str, job: TracedJob, run: Recorded) -> Beside:
     numbers = np.concatenate([run.steps[rank].number[within[rank]] for rank in chosen])
     span = int(numbers.min()), int(numbers.max())
     left = sorted(set(ranks) - set(chosen))
-    notes = [*job.notes, *([f"traces of ranks that were not recorded then: {named(left)}"] if left else [])]
+    few = sorted(rank for rank, one in chosen.items() if len(one.marks) < MIN_MARKS)
+    whom = f"rank{'s' * (len(few) > 1)} {named(few)}"
+    unchecked = [f"{NOT_CHECKED}: no steps are marked in the trace of {whom}"] if few else []
+    notes = [
+        *job.notes,
+        *unchecked,
+        *([f"traces of ranks that were not recorded then: {named(left)}"] if left else []),
+    ]
     about = {
         "kind": "kineto",
         "source": name,

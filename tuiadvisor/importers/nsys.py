@@ -37,6 +37,7 @@ CATEGORIES: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
 NVTX: Final = "NVTX_EVENTS"
 STRINGS: Final = "StringIds"
+LAYOUT: Final = re.compile(r"\w{1,60}_V\d{1,3}")  # of a table, where it is not the first
 PROCESS_OF: Final = 1 << 24
 STEP: Final = re.compile(
     r"(?:profilerstep#|(?:train(?:ing)?[ _-]?)?(?:step|iter|iteration|batch)[ _:#=-]*)(\d{1,9})",
@@ -133,11 +134,16 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _named(database: sqlite3.Connection, table: str) -> str:
-    """As this export calls the table: its latest layout, TABLE_V3; "" where there is none, or a view."""
+    """As this export calls the table: TABLE_V3, the latest that holds a row; "" where there is none, or a view."""
     kinds = database.execute(
-        "SELECT name, type FROM sqlite_master WHERE name = ? OR name GLOB ?", (table, f"{table}_V[0-9]")
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND (name = ? OR name GLOB ?)",
+        (table, f"{table}_V[0-9]*"),
     ).fetchall()
-    return max((str(name) for name, kind in kinds if kind == "table"), default="")
+    names = [name for (name,) in kinds if name == table or LAYOUT.fullmatch(str(name))]
+    names.sort(key=lambda name: int(str(name)[len(table) + 2 :] or 0), reverse=True)
+    # A later layout may be made and stay empty.
+    held = (name for name in names if database.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())  # noqa: S608
+    return str(next(held, names[0] if names else ""))
 
 
 def _columns(database: sqlite3.Connection, table: str) -> set[str]:
@@ -192,9 +198,23 @@ def _device(database: sqlite3.Connection, process: int, names: dict[int, str]) -
 
 def _ran(row: Any, process: int, category: str, name: str) -> Iterator[dict[str, Any]]:
     start, end, of, device, stream, correlation = row
-    if _of(of, process) and _is_span(start, end):
+    if not _of(of, process):
+        return
+    place = device if type(device) is int else 0
+    if _is_span(start, end):
         arguments = {"stream": stream, "correlation": correlation}
-        yield _event(category, name, (start, end), device if type(device) is int else 0, arguments)
+        yield _event(category, name, (start, end), place, arguments)
+    else:  # whoever reads it counts what has no time
+        yield {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": 0,
+            "tid": place,
+            "ts": None,
+            "dur": None,
+            "args": {},
+        }
 
 
 def _ranges(database: sqlite3.Connection, process: int, names: dict[int, str]) -> Iterator[dict[str, Any]]:

@@ -261,5 +261,5 @@ def _verdict(sums: _Sums, *, unseen: bool) -> tuple[int | None, float | None, bo
         return None, None, unseen, because
     part = float(sums.caused_R[column] / sums.caused_R.sum())
     # Of ranks that were not recorded one may be later still, by no more than this one waited.
-    of_whom, whose = ("is the last of the recorded ranks", "their") if unseen else ("arrives last", "all")
+    of_whom, whose = ("is the last of the ranks compared", "their") if unseen else ("arrives last", "all")
     return rank, part, False, f"rank {rank} {of_whom} and causes {part:.0%} of {whose} waiting"
