@@ -15,10 +15,11 @@ from synthetic_run import Job
 from test_contents import recording
 from test_tui_navigator import Keyboard
 
+from tuiadvisor.app import running_hubs as hubs_module
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.job_reader import joined, told
 from tuiadvisor.app.jobs import age, parsed_queue
-from tuiadvisor.app.running_hubs import Followed, Hub, running_hubs
+from tuiadvisor.app.running_hubs import Followed, Hub, Watchings, running_hubs
 from tuiadvisor.tui.contract.desk import Attach, ListJobs, ListRuns, OpenRun
 from tuiadvisor.tui.contract.feed import CLOSED
 from tuiadvisor.views.job_list import Watched
@@ -91,6 +92,25 @@ def test_a_job_is_joined_with_the_recording_of_its_ranks(tmp_path: Path) -> None
     assert mine.watched.step_s == one.view.step.median_s
     assert mine.watched.last_step == one.view.last_step
     one.close()
+
+
+def test_a_hub_that_has_just_begun_is_followed_once_it_has_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at before that, it stayed unknown as long as home was open."""
+    path = tmp_path / "a.tuirec"
+    hub = Hub(1, 2, str(path), "ipc:///run/viewers", "")
+    monkeypatch.setattr(hubs_module, "running_hubs", lambda: [hub])
+    watchings = Watchings()
+    assert [] == watchings.look(math.inf)
+    path.touch()
+    assert [] == watchings.look(math.inf)
+    path.unlink()
+    recording(path, Job())
+    (one,) = watchings.look(math.inf)
+    assert one.view is not None
+    assert one.view.last_step is not None
+    watchings.close()
 
 
 def test_a_process_that_only_names_our_modules_is_no_hub() -> None:

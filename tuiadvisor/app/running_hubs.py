@@ -105,7 +105,8 @@ class Watchings:
     """All hubs of this user, each followed while it runs. Use it from one thread; `close` at the end."""
 
     def __init__(self) -> None:
-        self._followed: dict[tuple[int, int], Followed | None] = {}  # None: could not be read
+        self._followed: dict[tuple[int, int], Followed] = {}
+        self._refused: set[tuple[int, int]] = set()  # said already
 
     def look(self, seconds: float = LOOK_S) -> list[Followed]:
         """What every hub has recorded by now, the newest hub first; each is read for about so long."""
@@ -113,6 +114,7 @@ class Watchings:
         present = {(hub.pid, hub.start_ticks) for hub in hubs}
         for key in [key for key in self._followed if key not in present]:
             self._end(key)
+        self._refused &= present
         return [one for one in (self._read(hub, seconds) for hub in hubs) if one is not None]
 
     def close(self) -> None:
@@ -124,17 +126,16 @@ class Watchings:
         key = hub.pid, hub.start_ticks
         try:
             if key not in self._followed:
-                self._followed[key] = None
                 self._followed[key] = Followed(hub)
-            one = self._followed[key]
-            if one is not None:
-                one.read(seconds)
+            self._followed[key].read(seconds)
         except TuiadvisorError as error:
-            logger.info("the recording of hub %d is not followed: %s", hub.pid, error)
+            # Tried again at each look: a hub that has just begun has no file yet, or one without a head.
+            if key not in self._refused:
+                logger.info("the recording of hub %d is not followed: %s", hub.pid, error)
+            self._refused.add(key)
             self._end(key)
-            self._followed[key] = None
             return None
-        return one
+        return self._followed[key]
 
     def _end(self, key: tuple[int, int]) -> None:
         one = self._followed.pop(key, None)
