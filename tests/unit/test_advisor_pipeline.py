@@ -130,10 +130,12 @@ def test_two_pipelines_name_the_slow_rank_of_one() -> None:
     view = pipeline_run(replace(ENOUGH, num_ranks=2, num_pipelines=2, heavy=((3, 1.5),)))
     assert [("heavy_stage", (3,), None)] == above_info(view)
     assert 0 == view.findings[0].evidence["is_partition"]
+    assert not any("Move layers" in action.text for action in view.findings[0].actions)
     assert 2 == pipeline_of(view).num_pipelines
     both = pipeline_run(replace(ENOUGH, num_ranks=2, num_pipelines=2, heavy=((1, 1.5), (3, 1.5))))
     assert [("heavy_stage", (1, 3), None)] == above_info(both)
     assert 1 == both.findings[0].evidence["is_partition"]
+    assert "Move layers" in both.findings[0].actions[0].text
 
 
 def test_pipelines_that_nobody_tells_apart_are_unknown() -> None:

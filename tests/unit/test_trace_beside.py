@@ -148,6 +148,7 @@ def test_a_trace_without_marks_takes_the_recorded_steps(tmp_path: Path) -> None:
     found = whole_view(str(out)).traced
     assert found is not None
     assert (30, 33) == (found.first_step, found.last_step)
+    assert any("by its ranks and times alone" in note for note in whole_view(str(out)).losses.notes)
 
 
 @pytest.mark.parametrize(
