@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Loss, rank_words
 from tuiadvisor.causes.uneven_lengths import explains
-from tuiadvisor.metrics.lateness.more_work import MIN_COVER
+from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.series.what_if import gain as gain_of
 
 if TYPE_CHECKING:

@@ -38,7 +38,6 @@ def _cores(value: float | None) -> float | None:
 MONO, STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS = range(7)
 NUM_FIELDS: Final = 7
 UNKNOWN: Final = float("nan")
-Sample = tuple[float, ...]
 
 
 class Outside:

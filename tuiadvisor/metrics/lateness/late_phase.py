@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from tuiadvisor import phases
-from tuiadvisor.metrics.lateness.more_work import MIN_COVER, MoreWork, more_work
+from tuiadvisor.metrics.cover import MIN_COVER
+from tuiadvisor.metrics.lateness.more_work import MoreWork, more_work
 from tuiadvisor.metrics.steps.arrays import Floats, Ints, column_median, mad_sigma, median
 from tuiadvisor.metrics.steps.step_table import OTHER, PHASE_INDEX
 from tuiadvisor.phases import PHASES

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor import phases
+from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.steps.arrays import column_median, median
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 GROWS_WITH_THE_BATCH: Final = tuple(name for name in phases.COMPUTE if name in phases.GROWING)
-MIN_COVER: Final = 0.8  # TraceML: a cause covers 80 % of what it is named for
 MIN_MORE: Final = 0.02  # of the peers' batch
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.late_phase import COMPUTE_PHASES
-from tuiadvisor.metrics.lateness.more_work import MIN_COVER
 from tuiadvisor.metrics.steps.step_table import OTHER
 from tuiadvisor.phases import PHASES
 
@@ -101,10 +101,10 @@ def _with_past(
     Others' work changes a job's pace, so on a crowded host windows are short; who is late stays so.
     """
     work_RK, cycle_K = past
-    before_s_K = np.cumsum(cycle_K[::-1])[::-1]
-    begin = int(np.searchsorted(-before_s_K, -PAST_S))
-    if not cycle_K.size or before_s_K[0] < PAST_S:
+    left_s_K = np.cumsum(cycle_K[::-1])[::-1]  # from each step's begin to the end
+    if not cycle_K.size or left_s_K[0] < PAST_S:
         return stragglers
+    begin = int(np.flatnonzero(left_s_K >= PAST_S)[-1])
     late_rows = [entry.late.row for entry in stragglers]
     is_peer = ~np.isin(rows, late_rows)
     if not is_peer.any():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor import phases
-from tuiadvisor.metrics.lateness.more_work import MIN_COVER
+from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.pauses.first_rank import starter_row
 from tuiadvisor.metrics.steps.arrays import Bools, Floats, column_median, median
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX

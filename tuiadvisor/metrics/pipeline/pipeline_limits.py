@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import EventKind
-from tuiadvisor.metrics.lateness.more_work import MIN_COVER
+from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.pipeline.pipeline_balance import (
     PipelineEvents,
     PipelineTimes,
