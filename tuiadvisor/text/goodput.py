@@ -22,7 +22,7 @@ def headline(found: Goodput) -> str:
         return f"goodput {text_of.UNKNOWN}: too little of {text_of.seconds(found.span_s)} could be judged"
     base = "from the start of the process" if found.from_start else "that was watched"
     known = text_of.seconds(found.span_s - found.unknown_s)
-    whole = f", {text_of.seconds(found.unknown_s)} that are not known left out" if found.unknown_s else ""
+    whole = f", leaving out {text_of.seconds(found.unknown_s)} that are not known" if found.unknown_s else ""
     return f"goodput {text_of.share(found.end_to_end)}: useful steps in {known} of wall time {base}{whole}"
 
 
