@@ -148,7 +148,7 @@ def test_a_trace_without_marks_takes_the_recorded_steps(tmp_path: Path) -> None:
     found = whole_view(str(out)).traced
     assert found is not None
     assert (30, 33) == (found.first_step, found.last_step)
-    assert any("by its ranks and times alone" in note for note in whole_view(str(out)).losses.notes)
+    assert any("was not compared step by step" in note for note in whole_view(str(out)).losses.notes)
 
 
 @pytest.mark.parametrize(
@@ -188,13 +188,19 @@ def test_ranks_that_were_not_recorded_are_said(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_what_is_asked_wrongly_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No -o; two traces; a recording that is itself an import."""
+    """No -o; two traces; a second trace beside the same recording; a recording that is itself an import."""
     run, steps = recorded(tmp_path)
     folder, out = traced(tmp_path / "traces", steps), tmp_path / "out.tuirec"
     assert 2 == main(["import", "kineto", str(folder), "--beside", str(run)])
     assert "--beside RUN needs -o FILE" in capsys.readouterr().err
     assert 2 == main(["open", str(folder), str(run)])
     assert "what goes together is a recording, then PyTorch Profiler traces" in capsys.readouterr().err
+    once, twice = str(tmp_path / "once.tuirec"), str(tmp_path / "twice.tuirec")
+    assert 0 == main(["import", "kineto", str(folder), "--beside", str(run), "-o", once])
+    capsys.readouterr()
+    assert 2 == main(["import", "kineto", str(folder), "--beside", once, "-o", twice])
+    assert "a trace lies beside this recording already" in capsys.readouterr().err
+    assert not (tmp_path / "twice.tuirec").exists()
     assert 0 == main(["import", "kineto", str(folder), "-o", str(out)])
     assert 2 == main(
         ["import", "kineto", str(folder), "--beside", str(out), "-o", str(tmp_path / "b.tuirec")]

@@ -32,7 +32,9 @@ ROWS: Final = 4000  # a frame
 STEP_NAMES: Final = ("rank", "step", "begin_ns", "end_ns", "micro_steps")
 EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
 STEP_AT, BEGIN_AT, END_AT = (1 + EVENT_COLUMNS.index(name) for name in ("step", "begin_ns", "end_ns"))
-NOT_CHECKED: Final = "of one job by its ranks and times alone, another one that ran then would pass"
+NOT_CHECKED: Final = (
+    "was not compared step by step, for it marks none: its ranks and times are those of the recording"
+)
 MIN_MARKS: Final = 2  # of fewer the number of steps tells nothing
 NOT_ONE_JOB: Final = "not of one job"
 WORDS: Final = "PyTorch Profiler traces, put at the recorded steps by the wall clock"
@@ -44,6 +46,7 @@ class Recorded:
 
     world_size: int | None
     is_imported: bool
+    is_traced: bool  # a trace lies beside it already
     steps: dict[int, RankSteps]
     source: dict[int, str]
     shift_ns: dict[str, int]  # from a source's clock to the wall clock
@@ -82,7 +85,14 @@ def recorded(reading: Reading) -> Recorded:
             parts.setdefault(rank, []).append(mine)
             source[rank] = frame.source
     steps = {rank: RankSteps(*_in_order(each)) for rank, each in parts.items()}
-    return Recorded(roster.world_size(), roster.imported is not None, steps, source, shift_ns)
+    return Recorded(
+        roster.world_size(),
+        roster.imported is not None,
+        roster.traced is not None,
+        steps,
+        source,
+        shift_ns,
+    )
 
 
 def _rows(payload: dict[str, object], found: Survey, num_before: int) -> Ints | None:
@@ -132,7 +142,7 @@ def beside(name: str, job: TracedJob, run: Recorded) -> Beside:
     left = sorted(set(ranks) - set(chosen))
     few = sorted(rank for rank, one in chosen.items() if len(one.marks) < MIN_MARKS)
     whom = f"rank{'s' * (len(few) > 1)} {named(few)}"
-    unchecked = [f"{NOT_CHECKED}: no steps are marked in the trace of {whom}"] if few else []
+    unchecked = [f"the trace of {whom} {NOT_CHECKED}"] if few else []
     notes = [
         *job.notes,
         *unchecked,
@@ -155,6 +165,10 @@ def beside(name: str, job: TracedJob, run: Recorded) -> Beside:
 def _refuse_other_jobs(job: TracedJob, run: Recorded) -> None:
     if run.is_imported:
         raise TuiadvisorError("the recording was itself imported from a trace: open both as a folder instead")
+    if run.is_traced:
+        raise TuiadvisorError(
+            "a trace lies beside this recording already: take the recording as it was recorded"
+        )
     if not run.steps:
         raise TuiadvisorError("the recording has no step with a known wall clock, so no place for a trace")
     if job.world_size is not None and run.world_size is not None and job.world_size != run.world_size:

@@ -64,18 +64,12 @@ class Imported:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(Imported):
     """What a profiler's traces add to steps that probes recorded: detail, and no verdict."""
 
-    kind: str  # of `tuiadvisor import`
-    source: str  # name of the file or folder
-    words: str  # what it is, and by which clock
-    because: str  # what the traces say of late ranks
-    late_ranks: tuple[int, ...] | None  # whom they name; None where they could not be compared
-    ranks: tuple[int, ...]
-    first_step: int | None
-    last_step: int | None
-    device: DeviceWork | None = None  # what the devices did, where the traces tell
+    ranks: tuple[int, ...] = ()
+    first_step: int | None = None
+    last_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

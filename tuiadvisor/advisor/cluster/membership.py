@@ -267,19 +267,9 @@ class Roster:
         told = payload.get("imported")
         if not isinstance(told, dict):
             return
-        late = told.get("late_ranks")
-        self.imported = Imported(
-            kind=text(told, "kind") or "unknown",
-            source=text(told, "source") or "",
-            words=text(told, "words") or "",
-            because=text(told, "because") or "",
-            late_ranks=tuple(rank for rank in late if type(rank) is int) if isinstance(late, list) else None,
-            device=device_work(told.get("device")),
-        )
+        self.imported = _imported(told)
         self.note(f"not live: imported from {self.imported.words or 'another tool'}")
-        notes = told.get("notes")
-        for sentence in notes[: MAX_NOTES - 1] if isinstance(notes, list) else ():
-            self.note(str(sentence))
+        self._note_all(told)
 
     def _traced(self, payload: Payload) -> None:
         """What a trace beside the recording adds."""
@@ -287,17 +277,16 @@ class Roster:
         if not isinstance(told, dict):
             return
         steps = _integers(told.get("steps"))
+        of = _imported(told)
+        first, last = steps if len(steps) == 2 else (None, None)
+        ranks = _integers(told.get("ranks"))
         self.traced = Traced(
-            kind=text(told, "kind") or "unknown",
-            source=text(told, "source") or "",
-            words=text(told, "words") or "",
-            because=text(told, "because") or "",
-            late_ranks=None if told.get("late_ranks") is None else _integers(told["late_ranks"]),
-            ranks=_integers(told.get("ranks")),
-            first_step=steps[0] if len(steps) == 2 else None,
-            last_step=steps[1] if len(steps) == 2 else None,
-            device=device_work(told.get("device")),
+            of.kind, of.source, of.words, of.because, of.late_ranks, of.device, ranks, first, last
         )
+        self._note_all(told)
+
+    def _note_all(self, told: Payload) -> None:
+        """What an import or a trace says was lost."""
         notes = told.get("notes")
         for sentence in notes[: MAX_NOTES - 1] if isinstance(notes, list) else ():
             self.note(str(sentence))
@@ -601,6 +590,19 @@ def _latest(value: float | None, former: float | None) -> float | None:
 def _texts(payload: Payload, name: str) -> tuple[str, ...]:
     value = payload.get(name)
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+def _imported(told: Payload) -> Imported:
+    """What traces tell of themselves."""
+    late = told.get("late_ranks")
+    return Imported(
+        kind=text(told, "kind") or "unknown",
+        source=text(told, "source") or "",
+        words=text(told, "words") or "",
+        because=text(told, "because") or "",
+        late_ranks=_integers(late) if isinstance(late, list) else None,
+        device=device_work(told.get("device")),
+    )
 
 
 def _integers(value: object) -> tuple[int, ...]:
