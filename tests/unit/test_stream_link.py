@@ -9,35 +9,15 @@ from pathlib import Path
 
 import pytest
 import zmq
+from hub_end import HubEnd
 from patience import PATIENCE_S
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.stream.frames import Frame, FrameKind, decode
+from tuiadvisor.stream.frames import Frame, FrameKind
 from tuiadvisor.stream.link import AgentLink
-from tuiadvisor.stream.voice import hear
 
 SOURCE = "h/1/2"
 HELLO = {"host": "h", "ranks": []}
-
-
-class Listener:
-    """A hub's socket; reads when a test says so."""
-
-    def __init__(self, endpoint: str) -> None:
-        self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.PULL)
-        self.socket.set(zmq.RCVTIMEO, int(PATIENCE_S * 1000))
-        self.socket.bind(endpoint)
-        self.voices: set[bytes] = set()
-
-    def hear(self) -> Frame:
-        voice, frame = hear(memoryview(self.socket.recv()))
-        self.voices.add(voice)
-        return decode(bytes(frame))
-
-    def close(self) -> None:
-        self.socket.close(linger=0)
-        self.context.term()
 
 
 @pytest.fixture
@@ -65,7 +45,7 @@ def fill(link: AgentLink) -> None:
 
 
 def test_frames_are_numbered_and_in_one_voice(endpoint: str, linked: Callable[..., AgentLink]) -> None:
-    hub, link = Listener(endpoint), linked()
+    hub, link = HubEnd(endpoint), linked()
     try:
         link.send(FrameKind.HELLO, HELLO)
         for _ in range(3):
@@ -81,11 +61,11 @@ def test_frames_are_numbered_and_in_one_voice(endpoint: str, linked: Callable[..
 
 def test_a_hub_that_comes_back_hears_hello_again(endpoint: str, linked: Callable[..., AgentLink]) -> None:
     """Of its own recording it must be the first that is known of this agent."""
-    first, link = Listener(endpoint), linked()
+    first, link = HubEnd(endpoint), linked()
     link.send(FrameKind.HELLO, HELLO)
     assert FrameKind.HELLO is first.hear().kind
     first.close()
-    second = Listener(endpoint)
+    second = HubEnd(endpoint)
     second.socket.set(zmq.RCVTIMEO, 20)
     heard: list[Frame] = []
     try:

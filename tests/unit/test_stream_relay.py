@@ -10,14 +10,14 @@ from typing import cast
 
 import pytest
 import zmq
+from hub_end import HubEnd
 from patience import PATIENCE_S, wait_until
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, encode
+from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, encode
 from tuiadvisor.stream.keys import Invitation
 from tuiadvisor.stream.relay import Relay
 from tuiadvisor.stream.source import LiveSource
-from tuiadvisor.stream.voice import hear
 
 FIRST, SECOND = "h/1/2", "h/3/4"
 
@@ -46,24 +46,6 @@ class Lower:
 
     def close(self) -> None:
         self.closed.set()
-
-
-class Upper:
-    """The upper hub's socket."""
-
-    def __init__(self, url: str) -> None:
-        self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.PULL)
-        self.socket.set(zmq.RCVTIMEO, int(PATIENCE_S * 1000))
-        self.socket.set(zmq.RCVHWM, 1)
-        self.socket.bind(url)
-
-    def hear(self) -> Frame:
-        return decode(bytes(hear(memoryview(self.socket.recv()))[1]))
-
-    def close(self) -> None:
-        self.socket.close(linger=0)
-        self.context.term()
 
 
 @pytest.fixture
@@ -103,7 +85,7 @@ def test_frames_of_agents_go_on_as_they_are_and_the_hubs_own_stay(url: str, lowe
         of(SECOND, FrameKind.STEPS, 2),
         of(FIRST, FrameKind.BYE, 1),
     ]
-    upper = Upper(url)
+    upper = HubEnd(url, most_queued=1)
     try:
         heard = [upper.hear() for _ in range(4)]
     finally:
@@ -119,10 +101,10 @@ def test_a_hub_that_came_back_hears_who_is_still_there(url: str, lower: Lower) -
         of(SECOND, FrameKind.HELLO, 0),
         of(FIRST, FrameKind.BYE, 1),
     ]
-    upper = Upper(url)
+    upper = HubEnd(url, most_queued=1)
     assert 3 == len([upper.hear() for _ in range(3)])
     upper.close()
-    again = Upper(url)
+    again = HubEnd(url, most_queued=1)
     again.socket.set(zmq.RCVTIMEO, 50)
     heard: list[Frame] = []
     seq = 1
