@@ -171,7 +171,7 @@ def _one_run(options: argparse.Namespace) -> int:
     given = [name for name in OF_SEVERAL if getattr(options, name) is not None]
     if given:
         raise TuiadvisorError(
-            f"--{given[0].replace('_', '-')} needs measured sizes: give a recording a size, or --table CSV"
+            f"--{given[0].replace('_', '-')} needs measured sizes: give one recording of each size, or --table CSV"
         )
     found = one_run(parts_of(_recorded(options.runs[0]), read_machine()), options.predict)
     name = printable(options.runs[0])

@@ -92,17 +92,17 @@ def parts_of(run: Recorded, machine: Machine | None = None) -> Parts:
     layout = _layout(view)
     if layout != "data parallel":
         raise TuiadvisorError(
-            f"{name}: its layout is {layout}; one run shows how data parallelism scales, give a recording a size"
+            f"{name}: its layout is {layout}; one run shows how data parallelism scales, give one recording of each size"
         )
     if view.run.device is None or (known.num_hosts == 1 and not known.has_gpu):
         raise TuiadvisorError(
             f"{name}: its ranks share the processors of one host, so one size says nothing about another; "
-            "give a recording a size"
+            "give one recording of each size"
         )
     if known.num_devices != 1 and (known.transfer_s is None or known.skew_s is None):
         raise TuiadvisorError(
             f"{name}: who waits for whom was not observed, so communication cannot be told from waiting; "
-            "give a recording a size"
+            "give one recording of each size"
         )
     return replace(_parts(view, known), latency_s=_latency_s(known, machine or Machine()))
 
