@@ -92,7 +92,8 @@ def parts_of(run: Recorded, machine: Machine | None = None) -> Parts:
     layout = _layout(view)
     if layout != "data parallel":
         raise TuiadvisorError(
-            f"{name}: its layout is {layout}; one run shows how data parallelism scales, give one recording of each size"
+            f"{name}: its layout is {layout}; one run shows how data parallelism scales, "
+            "give one recording of each size"
         )
     if view.run.device is None or (known.num_hosts == 1 and not known.has_gpu):
         raise TuiadvisorError(
