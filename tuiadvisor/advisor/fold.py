@@ -200,7 +200,7 @@ class Advisor:
             self.num_frames += with_steps or frame.kind != FrameKind.STEPS
             owners = self.roster.owners.lend()
             self.roster.take(frame)
-            self.device_times.of_trace = self.roster.imported is not None
+            self.device_times.of_trace = self.roster.header.imported is not None
             if waiting and self.roster.owners.lend() is not owners:
                 self._add_steps(waiting, owners)
                 waiting = []
@@ -248,7 +248,7 @@ class Advisor:
             self.store.alignments.runs_ahead = self._on_device
             own = self.roster.owners.own_tables(owners, waiting)
             self.wall.take(own)
-            self.store.add_many(own, self.roster.clock_shift)
+            self.store.add_many(own, self.roster.clocks.shift)
         for job_steps, durations_ns in self.store.take_aligned():
             self.trend.add(job_steps, durations_ns)
 
@@ -347,11 +347,11 @@ class Advisor:
             chain=chain(diagnosis),
             collectives=self._collectives(steps),
             clock=seen.clock,
-            imported=self.roster.imported,
-            traced=self.roster.traced,
+            imported=self.roster.header.imported,
+            traced=self.roster.header.traced,
             alloc_retries=self.roster.host_use.num_alloc_retries if self._on_device else None,
             stall=stalled,
-            step_times=step_times(seen.table, self.roster.wall_shift_ns),
+            step_times=step_times(seen.table, self.roster.clocks.wall_shift_ns),
             captured=captured(seen.table),
             num_rank_restarts=self.store.num_restarts,
             heat_steps=heat_steps(diagnosis.table) if diagnosis is not None else (),
@@ -371,7 +371,7 @@ class Advisor:
         found = self._verdict(judged, seen)
         if found.decision is None:  # "nothing is worth acting on" is decided nowhere but in a verdict
             judged = _without_final(judged)
-        return _Concluded(judged, of_import(found, self.roster.imported), hang, stalled, died)
+        return _Concluded(judged, of_import(found, self.roster.header.imported), hang, stalled, died)
 
     def _last_steps(self, steps: tuple[int | None, int] | None) -> dict[int, int]:
         """Of each rank: its newest, and in a replay none behind the moment that is shown."""
@@ -421,7 +421,7 @@ class Advisor:
             on_device=self._on_device,
         )
         places = self._places()
-        given = self._given.over(self.roster.given)
+        given = self._given.over(self.roster.header.given)
         elapsed_s = mean_step_s(found[0], timed[0].first_step) if timed and found else None
         step = step_summary(diagnosis, given, elapsed_s)
         stack, efficiency = job_efficiency(self.roster, diagnosis, step, given, why_blind)
@@ -454,8 +454,8 @@ class Advisor:
         self, found: tuple[StepTable, bool] | None, bounds: tuple[int | None, int | None]
     ) -> tuple[tuple[StepTable, bool] | None, str]:
         """(the steps by the devices' clocks, why there are none although the ranks compute on devices)."""
-        if found is None or why_blind(self.roster.imported):
-            return None, why_blind(self.roster.imported)
+        if found is None or why_blind(self.roster.header.imported):
+            return None, why_blind(self.roster.header.imported)
         if not self._on_device:
             return None, ""
         timed = self.device_times.table(self.store, *bounds)
@@ -472,7 +472,7 @@ class Advisor:
             return []
         facts = Facts(
             num_missing=len(seen.missing),
-            met_late=self.roster.was_met_late(),
+            met_late=self.roster.clocks.was_met_late(self.roster.ranks.values()),
             cores_per_rank=self.roster.cores_per_rank(),
             crowd=self.roster.crowd(seen.diagnosis),
             on_device=self._on_device,
@@ -488,7 +488,7 @@ class Advisor:
             rank_devices=seen.rank_devices,
         )
         judged, _ = find(seen.diagnosis, facts, self.rules)
-        judged = not_contradicted(judged, self.roster.imported)
+        judged = not_contradicted(judged, self.roster.header.imported)
         return [entry for entry in judged if not entry.needs_device] if seen.why_blind else judged
 
     def _verdict(self, judged: list[Judged], seen: Seen) -> Verdict:

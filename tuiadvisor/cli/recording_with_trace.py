@@ -87,8 +87,8 @@ def recorded(reading: Reading) -> Recorded:
     steps = {rank: RankSteps(*_in_order(each)) for rank, each in parts.items()}
     return Recorded(
         roster.world_size(),
-        roster.imported is not None,
-        roster.traced is not None,
+        roster.header.imported is not None,
+        roster.header.traced is not None,
         steps,
         source,
         shift_ns,

@@ -61,14 +61,14 @@ def run_info(roster: Roster) -> RunInfo:
     world_size = roster.world_size()
     parallel = dict(next((f.parallel for f in facts if f.parallel), {}))
     started = [f.start_wall_ns for f in facts if f.start_wall_ns]
-    command = first("command") or roster.run.get("command", "")
+    command = first("command") or roster.header.names.get("command", "")
     software = {name: value for name in ("cuda", "nccl", "git_commit", "container") if (value := first(name))}
     if roster.driver:
         software["driver"] = roster.driver
-    if "tuiadvisor" in roster.run:
-        software["tuiadvisor"] = roster.run["tuiadvisor"]
+    if "tuiadvisor" in roster.header.names:
+        software["tuiadvisor"] = roster.header.names["tuiadvisor"]
     return RunInfo(
-        label=first("label") or roster.run.get("label", ""),
+        label=first("label") or roster.header.names.get("label", ""),
         command=command,
         world_size=world_size,
         hosts=tuple(hosts),
@@ -259,7 +259,9 @@ def unknowns(
         return (Unknown("step", "no step was seen yet"),)
     device = next((f.texts.get("device") for f in roster.ranks.values() if f.texts.get("device")), None)
     seconds = diagnosis.job_seconds
-    not_shown = "" if roster.imported is None else NOT_READ if is_part(roster.imported) else NOT_SHOWN
+    not_shown = (
+        "" if roster.header.imported is None else NOT_READ if is_part(roster.header.imported) else NOT_SHOWN
+    )
     paused = {pause.kind for pause in diagnosis.steadiness.pauses}
     result = [
         Unknown(name, NOT_STEADY if name in paused else not_shown or _why_phase(name, device))
@@ -366,7 +368,7 @@ def _by_rank(facts: list[RankFacts]) -> list[RankFacts]:
 
 def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:
     """Ranks of the job that were never heard of."""
-    world_size = 0 if is_part(roster.imported) else roster.world_size() or 0
+    world_size = 0 if is_part(roster.header.imported) else roster.world_size() or 0
     seen = set(roster.ranks) | set(store.ranks())
     if world_size - len(seen) > 1 << 20:
         return ()
@@ -381,12 +383,12 @@ def num_without_steps(roster: Roster, store: StepStore) -> int:
 
 def ended(roster: Roster) -> str:
     """Why nothing more will come; empty while the run goes on."""
-    states = [] if is_part(roster.imported) else [fact.state for fact in roster.ranks.values()]
+    states = [] if is_part(roster.header.imported) else [fact.state for fact in roster.ranks.values()]
     if states and all(state in GONE for state in states):
         if all(state == "exited" for state in states):
             return RUN_FINISHED
         if all(state == "detached" for state in states):
-            return END_OF_TRACE if roster.imported is not None else "probes detached"
+            return END_OF_TRACE if roster.header.imported is not None else "probes detached"
         if any(state == "killed" for state in states):
             num_killed = sum(state == "killed" for state in states)
             return f"all ranks ended, {num_killed} of {len(states)} killed"

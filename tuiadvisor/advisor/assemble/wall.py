@@ -33,12 +33,12 @@ def wall_goodput(
     change, marked_s = _window(wall, store, seen)
     clocks = Clocks(
         lives=wall.lives,
-        starts=roster.process_starts(wall.rank, last.host),
+        starts=roster.clocks.process_starts(roster.ranks.get(wall.rank), last.host),
         still_since_end_s=0.0 if heard_ns is None else max(heard_ns - last.end_ns, 0) * NS,
         change=change,
         marked_s=marked_s,
-        steps_before=roster.steps_before(wall.rank, last.host),
-        wall_shift_ns=roster.wall_shift_ns(last.host),
+        steps_before=roster.clocks.steps_before(roster.ranks.get(wall.rank), last.host),
+        wall_shift_ns=roster.clocks.wall_shift_ns(last.host),
     )
     return waterfall(clocks, accounted)
 

@@ -6,41 +6,40 @@ Time is the frames' own: the reader's clock is never asked.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tuiadvisor.advisor.cluster.crowding import RunQueues, typical_wait
-from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks, device_line
+from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks
 from tuiadvisor.advisor.cluster.device_counters import DeviceCounters
-from tuiadvisor.advisor.cluster.device_work import device_work
+from tuiadvisor.advisor.cluster.host_clocks import NOT_READY, HostClocks
+from tuiadvisor.advisor.cluster.host_rows import host_row
 from tuiadvisor.advisor.cluster.host_use import HostUse
 from tuiadvisor.advisor.cluster.memory import MemoryUse
 from tuiadvisor.advisor.cluster.off_core import Outside
 from tuiadvisor.advisor.cluster.owners import Owners, foreign
-from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
+from tuiadvisor.advisor.cluster.payload_fields import MAX_RANKS, Payload, integer, objects, text
 from tuiadvisor.advisor.cluster.placement import Placements
 from tuiadvisor.advisor.cluster.rank_facts import RankFacts
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
+from tuiadvisor.advisor.cluster.run_header import RunHeader
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
 from tuiadvisor.advisor.cluster.stops import Stops
 from tuiadvisor.causes.facts import Crowd
-from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
 from tuiadvisor.metrics.lateness.off_core import least_throttled
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
-from tuiadvisor.views.run_view import HostRow, Imported, Traced
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steps.arrays import Ints
     from tuiadvisor.stream.frames import Frame
+    from tuiadvisor.views.run_view import HostRow
 
 SILENT_AFTER_NS: Final = 5_000_000_000
 MAX_SOURCES: Final = 1 << 14
 OTHER_HOSTS: Final = "further hosts"  # one agent could name a million
-MAX_RANKS: Final = 1 << 17
 MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
 # Chosen: others' work comes and goes within seconds, and what is said of the hosts should not go with it.
@@ -48,8 +47,6 @@ LEAST_CROWD_S: Final = 15.0
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
 STEPLESS: Final = "no step is measured"
 NO_STEP: Final = "attached, but no training step was seen"
-NOT_READY: Final = frozenset({"has not imported torch yet", "torch is still being imported"})
-STARTED_TOGETHER_NS: Final = 5_000_000_000  # a launcher's ranks; a restarted one comes later
 _WITH_CLOCK: Final = frozenset({FrameKind.HELLO, FrameKind.STATUS, FrameKind.HOST})
 
 
@@ -91,16 +88,9 @@ class Roster:
         self.stops = Stops()
         self.stack_looks = StackLooks()
         self.host_use = HostUse()
-        self._wall_shift_ns: dict[str, int] = {}  # by host
-        # By host: starts of processes met before they had torch, in order.
-        self._seen_young: dict[str, list[int]] = {}
-        self._num_young = 0
-        self.run: dict[str, str] = {}
+        self.clocks = HostClocks()
+        self.header = RunHeader()
         self.driver: str | None = None
-        self.given = NOTHING_GIVEN
-        self.imported: Imported | None = None
-        self.traced: Traced | None = None
-        self.created_wall_ns: int | None = None
         self.num_frames_lost = 0
         self.num_frames_bad = 0
         self.num_not_recorded = 0
@@ -177,57 +167,13 @@ class Roster:
         agent = self.agents.get(frame.source)
         if agent is None or agent.wall_shift_ns is None:
             return True
-        return (text(frame.payload, "host") or agent.host) not in self._wall_shift_ns
-
-    def process_starts(self, rank: int, host: str) -> list[tuple[int, bool]]:
-        """(start on the host's clock, whether it was met before its first step) of those that were this rank."""
-        facts, shift = self.ranks.get(rank), self._wall_shift_ns.get(host)
-        if facts is None or shift is None:
-            return []
-        starts = sorted(facts.starts_wall_ns)
-        return [(start - shift, self._was_met_young(host, start)) for start in starts]
-
-    def _was_met_young(self, host: str, start: int) -> bool:
-        """Whether it, or one that was started with it, had not imported torch when it was met.
-
-        Ranks that were started together make their first step together. On a busy machine the one that is looked at
-        first may have torch before anybody comes back to it.
-        """
-        starts = self._seen_young.get(host, [])
-        at = bisect_left(starts, start)
-        return any(abs(start - other) <= STARTED_TOGETHER_NS for other in starts[max(at - 1, 0) : at + 1])
-
-    def steps_before(self, rank: int, host: str) -> dict[int, int]:
-        """Start of a process that was this rank, on the host's clock: the training's steps before the probe's first."""
-        facts, shift = self.ranks.get(rank), self._wall_shift_ns.get(host)
-        return (
-            {}
-            if facts is None or shift is None
-            else {at - shift: num for at, num in facts.steps_before.items()}
-        )
-
-    def was_met_late(self) -> bool:
-        """Whether some rank's process had torch before its agent came: what it did until then nobody saw."""
-        return any(
-            not self._was_met_young(fact.host, fact.start_wall_ns)
-            for fact in self.ranks.values()
-            if fact.start_wall_ns is not None
-        )
+        return not self.clocks.knows(text(frame.payload, "host") or agent.host)
 
     def last_heard_ns(self, rank: int) -> int | None:
         """When its agent was last heard, on its host's clock."""
         facts = self.ranks.get(rank)
         agent = self.agents.get(facts.source) if facts is not None else None
         return agent.last_ns if agent is not None else None
-
-    def wall_shift_ns(self, host: str) -> int | None:
-        """Nanoseconds to add to a host's clock to read its wall clock; None when not known."""
-        return self._wall_shift_ns.get(host)
-
-    def clock_shift(self, host: str, other: str) -> int | None:
-        """Nanoseconds to add to host's clock to read other's, by their wall clocks; None when not known."""
-        shift, others = self._wall_shift_ns.get(host), self._wall_shift_ns.get(other)
-        return None if shift is None or others is None else shift - others
 
     # -- kinds of frames -------------------------------------------------------------------------------------
 
@@ -248,48 +194,8 @@ class Roster:
             self.hub_bye = text(frame.payload, "reason") or "hub stopped"
 
     def _run(self, payload: Payload) -> None:
-        self.created_wall_ns = integer(payload, "created_wall_ns")
-        self.given = GivenWork(
-            _work(payload, "samples_per_step"),
-            _work(payload, "tokens_per_step"),
-            _work(payload, "flops_per_step", MAX_FLOPS),
-            _work(payload, "peak_flops", MAX_FLOPS),
-        )
-        self._imported(payload)
-        self._traced(payload)
-        for name in ("tuiadvisor", "label", "command", "hub_host"):
-            value = text(payload, name)
-            if value:
-                self.run[name] = value
-
-    def _imported(self, payload: Payload) -> None:
-        """What the run was made of, where no probe recorded it."""
-        told = payload.get("imported")
-        if not isinstance(told, dict):
-            return
-        self.imported = _imported(told)
-        self.note(f"not live: imported from {self.imported.words or 'another tool'}")
-        self._note_all(told)
-
-    def _traced(self, payload: Payload) -> None:
-        """What a trace beside the recording adds."""
-        told = payload.get("traced")
-        if not isinstance(told, dict):
-            return
-        steps = _integers(told.get("steps"))
-        of = _imported(told)
-        first, last = steps if len(steps) == 2 else (None, None)
-        ranks = _integers(told.get("ranks"))
-        self.traced = Traced(
-            of.kind, of.source, of.words, of.because, of.late_ranks, of.device, ranks, first, last
-        )
-        self._note_all(told)
-
-    def _note_all(self, told: Payload) -> None:
-        """What an import or a trace says was lost."""
-        notes = told.get("notes")
-        for sentence in notes[: MAX_NOTES - 1] if isinstance(notes, list) else ():
-            self.note(str(sentence))
+        for sentence in self.header.take(payload):
+            self.note(sentence)
 
     def _gap(self, payload: Payload) -> None:
         what, source = text(payload, "what") or "", text(payload, "source")
@@ -328,7 +234,7 @@ class Roster:
         if host:
             agent.host = self._bounded(host)
         if agent.wall_shift_ns is not None:
-            self._wall_shift_ns.setdefault(agent.host, agent.wall_shift_ns)
+            self.clocks.note(agent.host, agent.wall_shift_ns)
 
     def _facts(self, agent: Agent, entry: Payload) -> RankFacts | None:
         """Of the rank of an entry, if it is this agent's or becomes it with this entry."""
@@ -400,7 +306,7 @@ class Roster:
         self.placements.greet(agent.host, payload)
         agent.owned = set()  # it replaces the former one: what it no longer names is let go
         for entry in objects(payload, "ranks"):
-            self._note_young(agent.host, entry)
+            self.clocks.note_young(agent.host, entry)
             facts = self._facts(agent, entry)
             if facts is None:
                 self._remember(agent, entry)
@@ -408,17 +314,6 @@ class Roster:
             agent.owned.add(facts.rank)
             facts.greet(entry)
         self._host_row(agent, payload)
-
-    def _note_young(self, host: str, entry: Payload) -> None:
-        """A process that had not imported torch had done no step: its first record is of its first one."""
-        start = integer(entry, "start_wall_ns")
-        if start is None or text(entry, "detail") not in NOT_READY or self._num_young >= MAX_RANKS:
-            return
-        starts = self._seen_young.setdefault(host, [])
-        at = bisect_left(starts, start)
-        if starts[at : at + 1] != [start]:
-            starts.insert(at, start)
-            self._num_young += 1
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)
@@ -450,33 +345,8 @@ class Roster:
         self._host_row(agent, payload)
 
     def _host_row(self, agent: Agent, payload: Payload) -> None:
-        former = self.hosts.get(agent.host)
-        lines = [device_line(entry) for entry in objects(payload, "gpus")]
-        num_cpus = integer(payload, "num_cpus")
-        cpu_mean, iowait_mean, busy_mean, memory_most = self.host_use.means(agent.host)
-        disk_busy, reads_s, writes_s = self.host_use.disks(agent.host)
-        self.hosts[agent.host] = HostRow(
-            host=agent.host,
-            cpu=_latest(number(payload, "cpu"), former.cpu if former else None),
-            memory=_latest(number(payload, "memory"), former.memory if former else None),
-            load_1m=_latest(number(payload, "load_1m"), former.load_1m if former else None),
-            num_cpus=num_cpus if num_cpus is not None else (former.num_cpus if former else None),
-            cpu_model=text(payload, "cpu_model") or (former.cpu_model if former else None),
-            disk_read_bytes_s=_latest(
-                number(payload, "disk_read_bytes_s"), former.disk_read_bytes_s if former else None
-            ),
-            net_bytes_s=_latest(number(payload, "net_bytes_s"), former.net_bytes_s if former else None),
-            gpus=tuple(lines) or (former.gpus if former else ()),
-            cpu_mean=cpu_mean,
-            iowait_mean=iowait_mean,
-            device_busy_mean=busy_mean,
-            device_memory_most=memory_most,
-            network_cards=_texts(payload, "network_cards") or (former.network_cards if former else ()),
-            storage=_texts(payload, "storage") or (former.storage if former else ()),
-            disk_busy_mean=disk_busy,
-            disk_reads_s_mean=reads_s,
-            disk_writes_s_mean=writes_s,
-        )
+        host = agent.host
+        self.hosts[host] = host_row(host, payload, self.hosts.get(host), self.host_use)
 
     # -- what follows ----------------------------------------------------------------------------------------
 
@@ -556,11 +426,6 @@ class Roster:
         return max((a.last_ns - a.first_ns) / 1e9 for a in seen)
 
 
-def _work(payload: Payload, name: str, most: int = MAX_WORK_PER_STEP) -> int | None:
-    value = integer(payload, name)
-    return value if value is not None and 0 < value <= most else None
-
-
 def _unplaced(payload: Payload, former: tuple[str, ...]) -> tuple[str, ...]:
     """Why processes of a STATUS frame that have no rank number are not watched, each reason once.
 
@@ -581,31 +446,3 @@ def _unplaced(payload: Payload, former: tuple[str, ...]) -> tuple[str, ...]:
         ):
             reasons.append(f"not watched: {why}" if state == "refused" else f"not watched yet: {why}")
     return tuple(dict.fromkeys(reasons))
-
-
-def _latest(value: float | None, former: float | None) -> float | None:
-    return former if value is None else value
-
-
-def _texts(payload: Payload, name: str) -> tuple[str, ...]:
-    value = payload.get(name)
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
-
-
-def _imported(told: Payload) -> Imported:
-    """What traces tell of themselves."""
-    late = told.get("late_ranks")
-    return Imported(
-        kind=text(told, "kind") or "unknown",
-        source=text(told, "source") or "",
-        words=text(told, "words") or "",
-        because=text(told, "because") or "",
-        late_ranks=_integers(late) if isinstance(late, list) else None,
-        device=device_work(told.get("device")),
-    )
-
-
-def _integers(value: object) -> tuple[int, ...]:
-    """Those of a list that are numbers from 0 on, so many as there may be ranks."""
-    items = value[:MAX_RANKS] if isinstance(value, list) else []
-    return tuple(item for item in items if type(item) is int and 0 <= item < 1 << 62)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import isnan
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects
+from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload, integer, number, objects
 from tuiadvisor.metrics.lateness.off_core import OffCore
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MAX_SAMPLES: Final = 64  # at one a second
 MIN_SAMPLES: Final = 4  # a look at one moment is chance
-MAX_RANKS: Final = 1 << 13
 MAX_CORES: Final = 1 << 16
 STOPPED: Final = "stopped"
 
@@ -54,7 +53,7 @@ class Outside:
             return
         for entry in objects(payload, "ranks"):
             rank = integer(entry, "rank")
-            if rank is None or not 0 <= rank < MAX_RANKS or number(entry, "cpu_s") is None:
+            if rank is None or not 0 <= rank < MAX_WATCHED_RANKS or number(entry, "cpu_s") is None:
                 continue
             sample = (
                 float(now_ns),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.device_clocks import MAX_DEVICES, plain_uuid
-from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects, text
+from tuiadvisor.advisor.cluster.payload_fields import MAX_RANKS, Payload, integer, number, objects, text
 from tuiadvisor.views.devices import NO_DEVICE
 from tuiadvisor.views.placement import CPUS_UNKNOWN, NODE_UNKNOWN, PATHS, DeviceFacts, RankPlacement
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 MAX_NODES: Final = 1024
 MAX_HOSTS: Final = 1 << 14
-MAX_RANKS: Final = 1 << 17
 
 
 class Placements:

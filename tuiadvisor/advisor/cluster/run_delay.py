@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, number, objects
+from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload, integer, number, objects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 MAX_SAMPLES: Final = 64  # at one a second
 MIN_SPAN_S: Final = 3.0  # a share from less is chance
 MIN_BOUND_S: Final = 1.5  # of less the newest sample, up to a second old, has seen next to nothing
-MAX_RANKS: Final = 1 << 13  # 20 MB; of the ranks beyond nothing is said
 
 
 class CoreWait:
@@ -34,7 +33,7 @@ class CoreWait:
             return
         for entry in objects(payload, "ranks"):
             rank, delay_s = integer(entry, "rank"), number(entry, "run_delay_s")
-            if rank is None or delay_s is None or not 0 <= rank < MAX_RANKS:
+            if rank is None or delay_s is None or not 0 <= rank < MAX_WATCHED_RANKS:
                 continue
             samples = self._samples.get(rank)
             if samples is None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.advisor.cluster.payload_fields import Payload, integer, objects
+from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload, integer, objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_SEEN: Final = 256  # of one rank: looks at a second's distance
-MAX_RANKS: Final = 1 << 13
 STOPPED: Final = "stopped"
 
 
@@ -37,7 +36,7 @@ class Stops:
                 continue
             known = self._seen.get(rank)
             if known is None or known[0] != host:  # another host, another clock
-                if known is None and len(self._seen) >= MAX_RANKS:
+                if known is None and len(self._seen) >= MAX_WATCHED_RANKS:
                     continue
                 known = self._seen[rank] = (host, deque(maxlen=MAX_SEEN))
             known[1].append(now_ns)

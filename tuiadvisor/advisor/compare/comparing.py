@@ -75,7 +75,9 @@ def measure(path: str, frames: Iterable[bytes], given: GivenWork = NOTHING_GIVEN
             load.add(frame.source, frame.payload)
     view = advisor.view()
     series = _without_hiccups(collector.finish())
-    unit = replace(work.unit(view.run.world_size, advisor.roster.given), num_parameters=_parameters(view))
+    unit = replace(
+        work.unit(view.run.world_size, advisor.roster.header.given), num_parameters=_parameters(view)
+    )
     return Measured(path, view, series, unit, load.load())
 
 

@@ -87,13 +87,13 @@ def _assemble(
     states: dict[str, int] = {}
     for fact in advisor.roster.ranks.values():
         states[fact.state] = states.get(fact.state, 0) + 1
-    created_ns, num_rank_steps = advisor.roster.created_wall_ns, rows[FrameKind.STEPS]
+    created_ns, num_rank_steps = advisor.roster.header.created_wall_ns, rows[FrameKind.STEPS]
     step_bytes = kinds["steps"].num_bytes if "steps" in kinds else 0
     return Contents(
         path=path,
         run=view.run,
         created_wall_s=created_ns / 1e9 if created_ns else None,
-        recorded_by=advisor.roster.run.get("tuiadvisor"),
+        recorded_by=advisor.roster.header.names.get("tuiadvisor"),
         hosts=tuple(hosts[name] for name in sorted(hosts)),
         num_ranks=len(set(advisor.roster.ranks) | set(advisor.store.ranks())),
         states=dict(sorted(states.items())),
@@ -108,7 +108,7 @@ def _assemble(
         num_bytes=damage.num_bytes,
         bytes_per_rank_step=damage.num_bytes / num_rank_steps if num_rank_steps else None,
         step_bytes_per_rank_step=step_bytes / num_rank_steps if num_rank_steps else None,
-        given=advisor.roster.given,
+        given=advisor.roster.header.given,
         probe=view.probe,
         damage=damage,
         opened=opened,

@@ -58,7 +58,7 @@ def find_pipelines(
 ) -> Pipelines | None:
     """The job's pipelines; None where no rank has a stage. on_device: chunks tell when they were launched."""
     told = has_stages(roster)
-    held = chunks.held(store, roster.clock_shift, until_step)
+    held = chunks.held(store, roster.clocks.shift, until_step)
     if on_device and (told or held is not None):
         return _nothing(LAUNCHED, roster)
     if held is None:
