@@ -42,6 +42,9 @@ STEP_COLUMNS: Final = (
 
 # One row a collective call or mark.
 EVENT_COLUMNS: Final = ("step", "begin_ns", "end_ns", "group", "seq", "num_bytes", "detail")
+# As a frame carries them.
+STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
+EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
 
 
 class StepFlag(IntFlag):

@@ -13,12 +13,11 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from tuiadvisor.events import STEP_COLUMNS, StepFlag
+from tuiadvisor.events import STEP_NAMES, StepFlag
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 
 Floats = npt.NDArray[np.float64]
-STEP_NAMES = ("rank", *STEP_COLUMNS)
 WORK = ("data_wait", "forward", "backward", "optimizer", "other")
 SHARES = {
     "data_wait": 0.01,

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind, StepFlag
+from tuiadvisor.events import EVENT_COLUMNS, STEP_NAMES, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import RunView
@@ -27,7 +27,6 @@ from tuiadvisor_probes.device_times import is_drawn
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 MS = 1e-3
-STEP_NAMES = ("rank", *STEP_COLUMNS)
 EVENT_NAMES = ("rank", "kind", *EVENT_COLUMNS)
 BORDERS = (  # the phase that each border of a step begins, in their order
     "data_wait",

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from synthetic_run import STEP_NAMES
 
-from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import EventKind, StepFlag
+from tuiadvisor.events import EVENT_NAMES, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import RunView

@@ -11,12 +11,11 @@ from typing import cast
 import numpy as np
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind, StepFlag
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, STEP_NAMES, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
 
-STEP_NAMES = ("rank", *STEP_COLUMNS)
 HOOKED = ("data_wait", "forward", "backward", "comm_exposed", "optimizer", "checkpoint", "other")
 MS = 1e-3
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from synthetic_pipeline import MS, Pipeline, frames, pipeline_run
 from synthetic_run import Job, above_info, final_view, folded
 
-from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES
 from tuiadvisor.advisor.fold import diagnose
+from tuiadvisor.events import EVENT_NAMES
 from tuiadvisor.report.document import document
 from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns
 from tuiadvisor.views.pipeline import PipelineView

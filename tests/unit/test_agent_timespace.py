@@ -16,11 +16,11 @@ import pytest
 
 from tuiadvisor.agent.attach import Injector, RankLink
 from tuiadvisor.agent.discovery import RankProcess
-from tuiadvisor.agent.drain import EVENT_NAMES, STEP_NAMES, Drain, status_of
+from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.procfs import stat
 from tuiadvisor.agent.session import LEASE_NS
 from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind, RankState
+from tuiadvisor.events import EVENT_COLUMNS, EVENT_NAMES, STEP_COLUMNS, STEP_NAMES, EventKind, RankState
 from tuiadvisor.inject import Identity, Injection
 from tuiadvisor.stream.frames import FrameKind, unpack_columns
 from tuiadvisor_probes import ring as ring_file

@@ -11,7 +11,7 @@ from synthetic_run import MS, Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.compare.comparable import busier, terms
 from tuiadvisor.advisor.compare.comparing import ComparisonOptions, Measured, compare, measure
-from tuiadvisor.advisor.fold import STEP_NAMES
+from tuiadvisor.events import STEP_NAMES
 from tuiadvisor.report.comparison import comparison_document
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns, unpack_columns
 from tuiadvisor.tui.pages.comparison import plain_comparison

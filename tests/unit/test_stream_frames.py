@@ -13,7 +13,7 @@ from fuzzing import num_inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN
+from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, STEP_NAMES, UNKNOWN
 from tuiadvisor.stream.dictionary import DICTIONARY_1
 from tuiadvisor.stream.frames import (
     HEADER,
@@ -31,7 +31,6 @@ from tuiadvisor.stream.frames import (
 )
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-STEP_NAMES = ("rank", *STEP_COLUMNS)
 
 FRAME_OF_VERSION_1 = (
     "54554946cc9763c10103030b690000000300000000000000fbffffffffffffff6e6f6465312f34322f393928b52ffd600100a5020024023841"

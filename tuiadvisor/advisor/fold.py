@@ -7,7 +7,7 @@ is random, and asking for a view changes nothing.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -38,14 +38,10 @@ from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
 from tuiadvisor.advisor.assemble.step_times import captured, step_times
 from tuiadvisor.advisor.assemble.wall import wall_goodput
-from tuiadvisor.advisor.cluster.membership import GONE, Roster
-from tuiadvisor.advisor.cluster.payload_fields import integer
-from tuiadvisor.advisor.detail.bucket_store import BucketStore
-from tuiadvisor.advisor.detail.collectives import Collectives
-from tuiadvisor.advisor.detail.device_times import DeviceTimes, of_job, paces
-from tuiadvisor.advisor.detail.loader_store import LoaderStore
-from tuiadvisor.advisor.detail.pipeline_store import EVENT_NAMES, PipelineStore
+from tuiadvisor.advisor.cluster.membership import GONE
+from tuiadvisor.advisor.detail.device_times import of_job, paces
 from tuiadvisor.advisor.detail.threads_beside import mean_step_s, thread_data_s, why_stale, why_unlike
+from tuiadvisor.advisor.intake import Intake
 from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
 from tuiadvisor.advisor.judge.goodput import goodput
@@ -54,12 +50,10 @@ from tuiadvisor.advisor.judge.imports import not_contradicted, of_import, why_bl
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
 from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, unseen_device, verdict, with_deaths
-from tuiadvisor.advisor.steps.step_store import FOLDED, StepStore
-from tuiadvisor.advisor.steps.trend import TrendHistory, of_devices, of_steps, until
-from tuiadvisor.advisor.steps.wall_time import WallTime
+from tuiadvisor.advisor.steps.trend import of_devices, of_steps, until
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import NOTHING_GIVEN, OPEN_END, STEP_COLUMNS
+from tuiadvisor.events import NOTHING_GIVEN, OPEN_END
 from tuiadvisor.metrics.diagnosis import (
     MIN_STEADY_STEPS,
     Diagnosis,
@@ -68,24 +62,18 @@ from tuiadvisor.metrics.diagnosis import (
     without_device,
 )
 from tuiadvisor.paused_gc import collector_off
-from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, unpack_columns
-from tuiadvisor.stream.tables import unpack_tables
 from tuiadvisor.views.run_view import RunView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
 
     from tuiadvisor.events import GivenWork
-    from tuiadvisor.metrics.steps.arrays import Bools, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import CollectiveRow, DeviceView, Trend, Verdict
     from tuiadvisor.views.stall import Stall
     from tuiadvisor_rules.loader import Rule
 
-STEP_NAMES = ("rank", *STEP_COLUMNS)
-# Folded in one go: enough frames that numpy's calls cost little, few enough that their rows stay in the cache.
-CHUNK_FRAMES = 256
-CHUNK_ROWS = 1 << 15  # a small frame can promise a quarter of a million rows: bound what lies unfolded
 NOT_TIMED = "no step was seen by the devices' own clocks"
 NUM_STEPS_AFTER = 64  # ranks whose records come late still complete the last of the steps asked for
 
@@ -100,157 +88,19 @@ class _Concluded(NamedTuple):
     died: tuple[str, ...]
 
 
-class Advisor:
+class Advisor(Intake):
     """Feed frames in the order they were recorded; ask for a view at any time."""
 
     def __init__(self, rules: tuple[Rule, ...] | None = None, given: GivenWork = NOTHING_GIVEN) -> None:
         """rules: another catalogue than the shipped one. given: wins over what the recording was given."""
+        super().__init__()
         self._given = given
         self.rules = catalog() if rules is None else rules
-        self.roster = Roster()
-        self.store = StepStore()
-        self.chunks = PipelineStore()
-        self.buckets = BucketStore()
-        self.loaders = LoaderStore()
-        self.trend = TrendHistory()
-        self.wall = WallTime()
-        self.device_times = DeviceTimes()
-        self.collectives = Collectives()
-        self.num_frames = 0
-        self.num_bad_frames = 0
         self._cached: tuple[tuple[int, int], RunView] | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """Kept at places of a recording: without the picture, which is made anew."""
         return {**self.__dict__, "_cached": None}
-
-    def is_past(self, job_step: int) -> bool:
-        """Whether a later step than this one was seen."""
-        span = self.store.span()
-        return span is not None and span[1] - self.store.axis_shift() > job_step
-
-    def held_steps(self) -> tuple[int, int] | None:
-        """(oldest, newest) job step that `view_at` can show; None before the first."""
-        span = self.store.span()
-        if span is None:
-            return None
-        shift = self.store.axis_shift()
-        return max(span[0], span[1] - self.store.capacity + 1) - shift, span[1] - shift
-
-    def most_steps(self) -> int:
-        """How many job steps one view is made of at most."""
-        return self.store.table_width
-
-    def feed(self, frame: bytes, *, with_steps: bool = True) -> None:
-        """Take one encoded frame; one that cannot be decoded is counted and otherwise ignored."""
-        self.feed_many((frame,), with_steps=with_steps)
-
-    def feed_many(self, frames: Iterable[bytes], *, with_steps: bool = True) -> None:
-        """Take encoded frames in order: what `feed` does with each, several times as fast."""
-        left = iter(frames)
-        while self._take_chunk(left, with_steps=with_steps):
-            pass
-
-    @collector_off()
-    def _take_chunk(self, frames: Iterator[bytes], *, with_steps: bool) -> bool:
-        """Decode and fold the next frames, a bounded number; False when there were none."""
-        chunk: list[Frame | TuiadvisorError] = []
-        num_rows = 0
-        for frame in frames:
-            try:
-                decoded = decode(frame)
-            except TuiadvisorError as error:
-                chunk.append(error)
-            else:
-                chunk.append(decoded)
-                if decoded.kind == FrameKind.STEPS:
-                    num_rows += integer(decoded.payload, "rows") or 0
-            if len(chunk) >= CHUNK_FRAMES or num_rows >= CHUNK_ROWS:
-                break
-        self._take(chunk, with_steps=with_steps)
-        return bool(chunk)
-
-    def fed(self, frames: Iterable[bytes]) -> Iterator[tuple[bytes, Frame]]:
-        """Take encoded frames one by one, as `feed` does, and hand out each with what it says; bad ones are counted."""
-        for data in frames:
-            try:
-                frame = decode(data)
-            except TuiadvisorError as error:
-                self._take((error,))
-                continue
-            self.feed_frame(frame)
-            yield data, frame
-
-    def feed_frame(self, frame: Frame) -> None:
-        """Take one decoded frame."""
-        self._take((frame,))
-
-    def _take(self, frames: Sequence[Frame | TuiadvisorError], *, with_steps: bool = True) -> None:
-        """Fold frames in order, their steps in one go wherever the order does not show."""
-        steps = [frame.payload for frame in frames if with_steps and _has_steps(frame)]
-        tables = iter(unpack_tables(steps, FOLDED))
-        waiting: list[tuple[Ints, str, int]] = []
-        for frame in frames:
-            if isinstance(frame, TuiadvisorError):
-                self._note_bad(frame)
-                continue
-            if waiting and self.roster.learns_clock(frame):  # clocks decide how steps are aligned
-                self._add_steps(waiting, self.roster.owners.lend())
-                waiting = []
-            self.num_frames += with_steps or frame.kind != FrameKind.STEPS
-            owners = self.roster.owners.lend()
-            self.roster.take(frame)
-            self.device_times.of_trace = self.roster.header.imported is not None
-            if waiting and self.roster.owners.lend() is not owners:
-                self._add_steps(waiting, owners)
-                waiting = []
-            if frame.source == HUB_SOURCE:
-                continue
-            if frame.kind == FrameKind.EVENTS:
-                self._take_events(frame)
-            elif frame.kind == FrameKind.STEPS and with_steps:
-                table = next(tables)
-                agent = self.roster.agent_of(frame.source)
-                if isinstance(table, TuiadvisorError):
-                    self._note_bad(table)
-                elif agent is not None:
-                    waiting.append((table, agent.host, agent.number))
-        self._add_steps(waiting, self.roster.owners.lend())
-
-    @property
-    def _on_device(self) -> bool:
-        """Whether any rank computes on a device that has a clock of its own."""
-        return any(fact.texts.get("device", "cpu") != "cpu" for fact in self.roster.ranks.values())
-
-    def _note_bad(self, error: TuiadvisorError) -> None:
-        self.num_bad_frames += 1
-        self.roster.note(f"bad frame: {error}")
-
-    def _take_events(self, frame: Frame) -> None:
-        try:
-            columns = unpack_columns(frame.payload, EVENT_NAMES)
-        except TuiadvisorError as error:
-            self._note_bad(error)
-            return
-        agent = self.roster.agent_of(frame.source)
-        columns = self.roster.own_columns(frame.source, columns)
-        self.device_times.take(columns, "" if agent is None else agent.host)
-        self.collectives.take(columns)
-        self.roster.host_use.take_events(columns)
-        if agent is not None:
-            self.chunks.add(columns, agent.host)
-            self.buckets.add(columns, agent.host)
-            self.loaders.add(columns, agent.host)
-
-    def _add_steps(self, waiting: Sequence[tuple[Ints, str, int]], owners: Ints) -> None:
-        """owners: whose the ranks were when these frames came."""
-        if waiting:
-            self.store.alignments.runs_ahead = self._on_device
-            own = self.roster.owners.own_tables(owners, waiting)
-            self.wall.take(own)
-            self.store.add_many(own, self.roster.clocks.shift)
-        for job_steps, durations_ns in self.store.take_aligned():
-            self.trend.add(job_steps, durations_ns)
 
     def view(self) -> RunView:
         """The picture of the run now."""
@@ -273,7 +123,7 @@ class Advisor:
         seen = self._seen(steps)
         view = self._view(steps, seen)
         table = seen.table
-        if self._on_device:  # by their clocks, also where these steps are not judged by them
+        if self.on_device:  # by their clocks, also where these steps are not judged by them
             found = self.steps_of_job(*steps)
             table = None if found is None else found[0]
         return view if table is None else replace(view, trend=of_steps(table, steps, view.trend.marks))
@@ -349,7 +199,7 @@ class Advisor:
             clock=seen.clock,
             imported=self.roster.header.imported,
             traced=self.roster.header.traced,
-            alloc_retries=self.roster.host_use.num_alloc_retries if self._on_device else None,
+            alloc_retries=self.roster.host_use.num_alloc_retries if self.on_device else None,
             stall=stalled,
             step_times=step_times(seen.table, self.roster.clocks.wall_shift_ns),
             captured=captured(seen.table),
@@ -418,7 +268,7 @@ class Advisor:
             self.store,
             diagnosis,
             None if steps is None else steps[1],
-            on_device=self._on_device,
+            on_device=self.on_device,
         )
         places = self._places()
         given = self._given.over(self.roster.header.given)
@@ -445,7 +295,7 @@ class Advisor:
     def steps_of_job(self, first: int, last: int) -> tuple[StepTable, bool] | None:
         """Job steps first..last, as `StepStore.table`: by the devices' clocks where the ranks compute on devices."""
         found = self.store.table(first, last)
-        if found is None or not self._on_device:
+        if found is None or not self.on_device:
             return found
         timed = self.device_times.table(self.store, first, last)
         return timed or (replace(found[0], is_of_launches=True), found[1])
@@ -456,7 +306,7 @@ class Advisor:
         """(the steps by the devices' clocks, why there are none although the ranks compute on devices)."""
         if found is None or why_blind(self.roster.header.imported):
             return None, why_blind(self.roster.header.imported)
-        if not self._on_device:
+        if not self.on_device:
             return None, ""
         timed = self.device_times.table(self.store, *bounds)
         if timed is None:
@@ -475,7 +325,7 @@ class Advisor:
             met_late=self.roster.clocks.was_met_late(self.roster.ranks.values()),
             cores_per_rank=self.roster.cores_per_rank(),
             crowd=self.roster.crowd(seen.diagnosis),
-            on_device=self._on_device,
+            on_device=self.on_device,
             filling=self.roster.memory.filling() if with_now else None,
             device=of_job(seen.devices),
             pipelines=seen.pipelines,
@@ -520,7 +370,7 @@ class Advisor:
             all_ranks_seen=not any_missing
             and len(table.ranks) == self.store.tracks.num
             and not (host is not None and self.roster.silent_agents()),
-            on_accelerator=self._on_device,
+            on_accelerator=self.on_device,
             witnesses=self._witnesses(table, host),
         )
 
@@ -570,11 +420,6 @@ def _why_undecided(found: Verdict, seen: Seen) -> str:
         return seen.why_blind
     is_enough = seen.diagnosis is not None and seen.diagnosis.enough
     return found.because if found.decision is None and is_enough else ""
-
-
-def _has_steps(frame: Frame | TuiadvisorError) -> TypeGuard[Frame]:
-    """Whether an agent's steps are in it."""
-    return isinstance(frame, Frame) and frame.kind == FrameKind.STEPS and frame.source != HUB_SOURCE
 
 
 def diagnose(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, EventKind, RankState
+from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, EventKind, RankState
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import FrameKind, pack_columns
 from tuiadvisor_probes import ring as ring_file
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tuiadvisor.agent.attach import RankLink
 
-STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
-EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
 ROWS_PER_FRAME: Final = 8192
 MAX_KIND: Final = 1 << 31
 Row = tuple[int, ...]

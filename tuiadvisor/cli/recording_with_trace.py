@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import EVENT_COLUMNS
+from tuiadvisor.events import EVENT_COLUMNS, EVENT_NAMES
 from tuiadvisor.exporters.survey import decoded, is_steps, survey
 from tuiadvisor.importers.slices import slice_rows
 from tuiadvisor.metrics.traces.op_table import named
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 ROWS: Final = 4000  # a frame
 STEP_NAMES: Final = ("rank", "step", "begin_ns", "end_ns", "micro_steps")
-EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
 STEP_AT, BEGIN_AT, END_AT = (1 + EVENT_COLUMNS.index(name) for name in ("step", "begin_ns", "end_ns"))
 NOT_CHECKED: Final = (
     "was not compared step by step, for it marks none: its ranks and times are those of the recording"

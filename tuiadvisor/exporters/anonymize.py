@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, THREAD_STATES, RankState
+from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, THREAD_STATES, RankState
 from tuiadvisor.exporters.survey import Reading, decoded
 from tuiadvisor.exporters.versions import device_model, is_layout_name, platform_name, version
 from tuiadvisor.exporters.words import is_harmless_key, scrub
@@ -108,8 +108,6 @@ _MODEL_NUMBERS: Final = (
 )
 _CORES: Final = frozenset({"native", "python"})
 _ATTACH_WAYS: Final = frozenset({"thread", "pending call", "remote_exec", "armed"})
-_STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
-_EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
 
 
 @dataclass(slots=True)
@@ -420,8 +418,8 @@ def _columns(column_names: tuple[str, ...]) -> Callable[[Payload, Names], Payloa
 _PAYLOADS: Final[dict[FrameKind, Callable[[Payload, Names], Payload | None]]] = {
     FrameKind.RUN: _run,
     FrameKind.HELLO: _hello,
-    FrameKind.STEPS: _columns(_STEP_NAMES),
-    FrameKind.EVENTS: _columns(_EVENT_NAMES),
+    FrameKind.STEPS: _columns(STEP_NAMES),
+    FrameKind.EVENTS: _columns(EVENT_NAMES),
     FrameKind.HOST: _host,
     FrameKind.STATUS: _status,
     FrameKind.BYE: _bye,

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.membership import Roster
 from tuiadvisor.advisor.cluster.payload_fields import integer
-from tuiadvisor.advisor.fold import CHUNK_ROWS, Advisor
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.intake import CHUNK_ROWS
 from tuiadvisor.advisor.steps.job_axis import JobAxis
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS
+from tuiadvisor.events import EVENT_NAMES, STEP_NAMES
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, decode, pack_columns, unpack_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _NAMES: Final = {
-    FrameKind.STEPS: ("rank", *STEP_COLUMNS),
-    FrameKind.EVENTS: ("rank", "kind", *EVENT_COLUMNS),
+    FrameKind.STEPS: STEP_NAMES,
+    FrameKind.EVENTS: EVENT_NAMES,
 }
 CHUNK_FRAMES: Final = 128
 # Reads the recording from the start, saying on the progress line what it is read for.

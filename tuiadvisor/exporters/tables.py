@@ -15,7 +15,7 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.advisor.cluster.payload_fields import integer, number, text
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind, StepFlag
+from tuiadvisor.events import EVENT_NAMES, STEP_COLUMNS, STEP_NAMES, UNKNOWN, EventKind, StepFlag
 from tuiadvisor.exporters.survey import Survey, is_steps
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind
@@ -73,8 +73,6 @@ _MEANINGS: Final = {
     "cpu_ns": "CPU time of the training thread, on sampled steps",
 }
 _MEASURED: Final = tuple(name for name in STEP_COLUMNS if name in _MEANINGS)
-_READ: Final = ("rank", *STEP_COLUMNS)
-_EVENT: Final = ("rank", "kind", *EVENT_COLUMNS)
 _FLAGS: Final = {f"is_{flag.name.lower()}": flag for flag in StepFlag if flag.name}
 _HOST_FIGURES: Final = {
     "cpu_share": ("cpu", "share of all cores busy"),
@@ -144,11 +142,11 @@ def step_values(frame: Frame, found: Survey, position: int) -> Values | None:
 
 def step_values_of(frames: Sequence[Frame], found: Survey, position: int) -> list[Values | None]:
     """The same of STEPS frames that follow one another: a hundred take little longer than one."""
-    tables = unpack_tables([frame.payload for frame in frames], _READ)
+    tables = unpack_tables([frame.payload for frame in frames], STEP_NAMES)
     good = [table for table in tables if not isinstance(table, TuiadvisorError)]
     if not good:
         return [None] * len(tables)
-    measured = _measured_values(dict(zip(_READ, np.concatenate(good, axis=1), strict=True)))
+    measured = _measured_values(dict(zip(STEP_NAMES, np.concatenate(good, axis=1), strict=True)))
     result: list[Values | None] = []
     begin = 0
     for at, (frame, table) in enumerate(zip(frames, tables, strict=True), position):
@@ -157,7 +155,7 @@ def step_values_of(frames: Sequence[Frame], found: Survey, position: int) -> lis
             continue
         rows = slice(begin, begin + table.shape[1])
         begin = rows.stop
-        values = _who_and_when(frame, found, at, dict(zip(_READ, table, strict=True)))
+        values = _who_and_when(frame, found, at, dict(zip(STEP_NAMES, table, strict=True)))
         result.append(values | {name: column[rows] for name, column in measured.items()})
     return result
 
@@ -183,7 +181,7 @@ def is_events(frame: Frame) -> bool:
 
 def event_tables(frames: Sequence[Frame]) -> list[Ints | None]:
     """What `event_values` needs of each of these EVENTS frames, read in one go; None where it cannot be read."""
-    tables = unpack_tables([frame.payload for frame in frames], _EVENT)
+    tables = unpack_tables([frame.payload for frame in frames], EVENT_NAMES)
     return [None if isinstance(table, TuiadvisorError) else table for table in tables]
 
 
@@ -191,7 +189,7 @@ def event_values(frame: Frame, found: Survey, position: int, table: Ints | None)
     """Rows of an EVENTS frame that has so many STEPS frames before it; table: as `event_tables` read it."""
     if table is None:
         return None
-    columns = dict(zip(_EVENT, table, strict=True))
+    columns = dict(zip(EVENT_NAMES, table, strict=True))
     values = _who_and_when(frame, found, position, columns)
     values["kind"] = [kind_name(kind) for kind in columns["kind"].tolist()]
     for name in ("group", "seq", "num_bytes", "detail"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS
+from tuiadvisor.events import EVENT_NAMES, STEP_NAMES
 from tuiadvisor.exporters.survey import Reading, Survey, decoded, is_steps, survey
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, encode, pack_columns, unpack_columns
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from tuiadvisor.metrics.steps.arrays import Bools
 
-STEP_NAMES: Final = ("rank", *STEP_COLUMNS)
-EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
 OPEN_END: Final = 1 << 61  # a last step beyond this was not given
 _ALWAYS: Final = frozenset({FrameKind.RUN, FrameKind.HELLO})
 

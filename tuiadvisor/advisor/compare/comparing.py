@@ -18,10 +18,10 @@ from tuiadvisor.advisor.compare.goodput_change import goodput_change
 from tuiadvisor.advisor.compare.measured import Measured
 from tuiadvisor.advisor.compare.repeats import spread_of, spread_words
 from tuiadvisor.advisor.compare.work_unit import LoadMeter, WorkUnitCounter
-from tuiadvisor.advisor.fold import STEP_NAMES, Advisor
+from tuiadvisor.advisor.fold import Advisor
 from tuiadvisor.advisor.steps.step_series import SeriesCollector, StepSeries
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import NOTHING_GIVEN
+from tuiadvisor.events import NOTHING_GIVEN, STEP_NAMES
 from tuiadvisor.metrics.diagnosis import MIN_STEADY_STEPS
 from tuiadvisor.metrics.series.bootstrap import Ratio, difference_of_means, ratio_of_means
 from tuiadvisor.metrics.steps.step_table import COMM

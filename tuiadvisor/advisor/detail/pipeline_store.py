@@ -14,7 +14,7 @@ import numpy as np
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
 from tuiadvisor.advisor.steps.step_store import MAX_CLOCK_NS
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
-from tuiadvisor.events import EVENT_COLUMNS, PIPELINE_KINDS, UNKNOWN
+from tuiadvisor.events import PIPELINE_KINDS, UNKNOWN
 from tuiadvisor.metrics.pipeline.pipeline_balance import PipelineEvents
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
 
-EVENT_NAMES: Final = ("rank", "kind", *EVENT_COLUMNS)
 MAX_ROWS: Final = 1 << 18  # 17 MB: 2000 steps of 4 stages and 8 micro-batches, 8 of 64 stages and 128
 READ_STEPS: Final = 160  # what a view looks at: the last so many that were recorded, one in 4 to 64 of all
 LOOK_BACK_STEPS: Final = 64 * READ_STEPS
