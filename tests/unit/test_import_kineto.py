@@ -349,6 +349,33 @@ def test_a_late_rank_is_named_although_an_innocent_one_is_missing(tmp_path: Path
     assert [2] == culprits(job(tmp_path, 2, [0, 40, -40, 0], (1,)))
 
 
+def late_together(folder: Path, absent: int) -> Path:
+    """Ranks 1 and 2 come 7 ms after rank 0, 5 us apart; rank 3 half a millisecond after them, transfers take 10 us."""
+    for rank in range(4):
+        if rank == absent:
+            continue
+        events = []
+        for at in range(40):
+            end = 1e9 + 17_000 * at + 7_510
+            begin = end - 510 + (-7_000, -5, 0, 500)[rank]
+            events.append(event(ALL_REDUCE, begin, end - begin, stream=20))
+        trace(folder / f"rank{rank}.json.gz", events, rank, 4)
+    return folder
+
+
+@pytest.mark.parametrize(("absent", "named"), [(3, []), (0, [3]), (1, [3])])
+def test_of_ranks_late_together_none_stands_in_for_one_without_a_trace(
+    tmp_path: Path, absent: int, named: list[int]
+) -> None:
+    """As in a real job of eight: the last recorded rank came 5 us after another one, and waited 500 itself."""
+    stragglers = kineto_document(late_together(tmp_path, absent))["stragglers"]
+    assert (named, not named) == (
+        [row["rank"] for row in stragglers["ranks"]],
+        stragglers["late_rank_not_recorded"],
+    )
+    assert named or "(no trace of rank 3)" in stragglers["because"]
+
+
 def merged(folder: Path, events: list[list[Event]]) -> Path:
     """Several ranks' events in one file of the name and the head of rank 0."""
     return trace(folder / "rank0.json", [one for of_rank in events for one in of_rank], 0, len(events))

@@ -28,7 +28,9 @@ HANDED_ON: Final = 0.5  # of its delay to others: a rank that waits more than th
 # Where ranks are not recorded, the last recorded one may itself spend at most this share of what it makes others wait:
 # its time in a collective is the transfer, or a wait for one of those. Which of them, its spread tells: a transfer
 # takes as long whenever it begins, a wait ends when the unseen rank comes and is shorter the later this one was.
+# What it makes others wait is counted from the rank before it: two that come together late hide a third behind them.
 # Chosen on 972 simulated jobs (3 to 8 ranks, one without a trace): 12 wrong names with them, 84 with half of the delay.
+# Of 972 late ranks beside an innocent one without a trace 807 are named; 841 if counted from the first rank.
 UNSEEN_SHARE: Final = 0.1
 STEADY_SHARE: Final = 0.5  # the same, where its time is as steady as a transfer's
 STEADY_SPREAD: Final = 0.2  # of how much its arrival moves against its peers'
@@ -182,6 +184,7 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
         wait_R=wait_MR.sum(axis=0),
         caused_R=caused_R,
         delay_R=by_last(longest_M),
+        lead_R=by_last(np.where(clear_M, latest_M - _before_last(begin_MR), 0.0)),
         own_R=by_last(np.where(clear_M, own_M, 0.0)),
         alone_R=_alone(common, table),
         steady_R=np.array(
@@ -196,6 +199,12 @@ def _blame(common: CommonClock, table: _Table, *, unseen: bool) -> Arrivals:
     culprit, share, not_recorded, because = _verdict(sums, unseen=unseen)
     found = tuple(_row(common, rank, waits.get(rank, (0, 0))) for rank in sorted(common.calls))
     return Arrivals(int(last_M.size), common.reference, found, culprit, share, not_recorded, because)
+
+
+def _before_last(begin_MR: Floats) -> Floats:
+    """When the last rank but one arrived at each collective; each has two or more."""
+    known_MR = np.where(np.isnan(begin_MR), -np.inf, begin_MR)
+    return np.asarray(np.partition(known_MR, -2, axis=1)[:, -2])
 
 
 def _is_steady(own_K: Floats, behind_K: Floats) -> bool:
@@ -214,12 +223,16 @@ def _alone(common: CommonClock, table: _Table) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Nanoseconds by rank: waiting, waiting caused in all others, delay caused to the job, own time last or alone."""
+    """Nanoseconds by rank: waiting, waiting caused in all others, delay caused to the job, own time last or alone.
+
+    lead_R: of the delay, what lies behind the rank before it, which is what this one alone is to blame for.
+    """
 
     ranks: tuple[int, ...]
     wait_R: Floats
     caused_R: Floats
     delay_R: Floats
+    lead_R: Floats
     own_R: Floats
     alone_R: Floats
     steady_R: Bools  # whose own time as the last is as steady as a transfer
@@ -247,10 +260,12 @@ def _verdict(sums: _Sums, *, unseen: bool) -> tuple[int | None, float | None, bo
         return None, None, False, "stragglers vary: several ranks arrive last, no single culprit"
     rank = sums.ranks[column]
     at_most = STEADY_SHARE if sums.steady_R[column] else UNSEEN_SHARE
-    if unseen and sums.own_R[column] > at_most * sums.delay_R[column]:
-        because = (
-            f"rank {rank} is the last of the recorded ranks but itself waits long: "
-            "the late rank was not recorded; record all ranks"
+    if unseen and sums.own_R[column] > at_most * sums.lead_R[column]:
+        waits_long = sums.own_R[column] > at_most * sums.delay_R[column]
+        because = f"rank {rank} is the last of the recorded ranks but " + (
+            "itself waits long: the late rank was not recorded; record all ranks"
+            if waits_long
+            else "hardly behind the one before it: a rank that was not recorded may be later still; record all ranks"
         )
         return None, None, True, because
     if sums.alone_R[column] > STEADY_SHARE * sums.delay_R[column]:
