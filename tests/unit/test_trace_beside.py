@@ -34,10 +34,12 @@ JOB = Job(
 )
 
 
-def recorded(folder: Path, job: Job = JOB) -> tuple[Path, dict[int, list[tuple[int, int, int]]]]:
+def recorded(
+    folder: Path, job: Job = JOB, own_pids: tuple[int, ...] = ()
+) -> tuple[Path, dict[int, list[tuple[int, int, int]]]]:
     """(the recording, of each rank the step, its begin and its end on the wall clock)."""
     path = folder / "run.tuirec"
-    sequence = [_with_clock(frame) for frame in frames(job)]
+    sequence = [_with_pids(_with_clock(frame), own_pids) for frame in frames(job)]
     first = encode(FrameKind.RUN, HUB_SOURCE, 0, sequence[0].time_ns, {"schema": 1, "label": "train.py"})
     write_recording(str(path), iter([first, *(encoded(frame) for frame in sequence)]))
     shift = {
@@ -61,9 +63,18 @@ def _with_clock(frame: Frame) -> Frame:
     return replace(frame, payload={**frame.payload, "mono_ns": frame.payload["mono_ns"] + 900 * 10**9})
 
 
+def _with_pids(frame: Frame, own_pids: tuple[int, ...]) -> Frame:
+    """The processes of each rank, one after the other, as they see themselves; the host knows them by other numbers."""
+    if frame.kind != FrameKind.HELLO or not own_pids:
+        return frame
+    starts = [{"start_wall_ns": BASE_NS + at, "own_pid": pid} for at, pid in enumerate(own_pids)]
+    entries = [{**entry, **start} for entry in frame.payload["ranks"] for start in starts]
+    return replace(frame, payload={**frame.payload, "ranks": entries})
+
+
 def traced(folder: Path, steps: dict[int, list[tuple[int, int, int]]], **more: Any) -> Path:
     """Traces of steps 30 to 33: in each a launch, a kernel of 2 ms that it starts, and an all-reduce of 1 ms."""
-    told = {"marks": range(30, 34), "world": 2, "late_ns": 0, "base": BASE_NS, **more}
+    told = {"marks": range(30, 34), "world": 2, "late_ns": 0, "base": BASE_NS, "pid": 0, **more}
     folder.mkdir()
     for rank, held in steps.items():
         events = []
@@ -77,6 +88,7 @@ def traced(folder: Path, steps: dict[int, list[tuple[int, int, int]]], **more: A
                 event("ampere_sgemm_128x64_nn", at + 50, 2000, stream=7, **launch),
                 event(ALL_REDUCE, at + 2500, 1000, stream=20, **launch),
             ]
+        events = [{**one, "pid": told["pid"]} for one in events]
         about = {"backend": "nccl", "rank": rank, "world_size": told["world"]}
         content = {"distributedInfo": about, "baseTimeNanoseconds": told["base"], "traceEvents": events}
         (folder / f"rank{rank}.json").write_text(json.dumps(content))
@@ -170,6 +182,36 @@ def test_a_trace_of_another_job_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert (2 if says else 0, not says) == (code, out.exists())
     assert not says or (says in error and len(error.splitlines()) == 1)
+
+
+@pytest.mark.parametrize(
+    ("own_pids", "pid", "is_refused"),
+    [
+        ((4711,), 4712, True),
+        ((4711,), "4712", True),
+        ((4711, 37), 37, False),  # the rank was restarted
+        ((4711,), 4711, False),
+        ((4711,), 0, False),  # no process's number
+        ((4711,), "rank 0", False),
+        ((), 4712, False),  # a recording that does not say
+    ],
+)
+def test_a_trace_of_another_process_is_refused_also_without_marks(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    own_pids: tuple[int, ...],
+    pid: int | str,
+    is_refused: bool,
+) -> None:
+    """Another job of as many ranks that ran then: its processes tell it apart, where both know them."""
+    run, steps = recorded(tmp_path, own_pids=own_pids)
+    folder = traced(tmp_path / "traces", steps, without_marks=True, pid=pid)
+    out = tmp_path / "out.tuirec"
+    code = main(["import", "kineto", str(folder), "--beside", str(run), "-o", str(out)])
+    error = capsys.readouterr().err
+    assert (2 if is_refused else 0, not is_refused) == (code, out.exists())
+    says = "not of one job: rank 0 is process 4712 by the trace and 4711 by the recording"
+    assert not is_refused or (says in error and len(error.splitlines()) == 1)
 
 
 def test_ranks_that_were_not_recorded_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,7 @@ def _introduction(link: RankLink) -> dict[str, object]:
         "local_rank": process.local_rank if info.local_rank is None else info.local_rank,
         "world_size": link.world_size,
         "pid": process.pid,
+        "own_pid": info.pid,
         "state": link.state.name.lower(),
         "detail": link.detail,
         "python": info.python or process.python,

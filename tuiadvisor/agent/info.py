@@ -34,6 +34,7 @@ _MAX_COUNT: Final = 1 << 62
 class ProbeInfo:
     """Rank, versions and hooks as the process itself knows them."""
 
+    pid: int | None = None  # as it sees itself: in a container not as its host does
     rank: int | None = None
     world_size: int | None = None
     local_rank: int | None = None
@@ -74,6 +75,7 @@ def parse_info(raw: bytes) -> ProbeInfo:
     texts = {name: _text(told.get(name)) for name in _TEXTS}
     pipeline = told.get("pipeline")
     return ProbeInfo(
+        pid=_number(told.get("pid")),
         rank=rank,
         world_size=world_size,
         local_rank=_number(told.get("local_rank")),

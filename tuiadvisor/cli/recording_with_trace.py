@@ -2,7 +2,7 @@
 
 In: a recording, and a TracedJob.  Out: frames: those of the recording, with what the traces tell in its RUN frame
 (`traced`) and their slices as events of the ranks. Whatever was recorded stays as it is, and so does every verdict.
-That they are of one job is asked of the world size, the ranks, the wall clock and the number of steps.
+That they are of one job is asked of the world size, the ranks, the wall clock, the processes and the number of steps.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Recorded:
     steps: dict[int, RankSteps]
     source: dict[int, str]
     shift_ns: dict[str, int]  # from a source's clock to the wall clock
+    pids: dict[int, frozenset[int]]  # by rank, of its processes as they see themselves; empty: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def recorded(reading: Reading) -> Recorded:
         steps,
         source,
         shift_ns,
+        {rank: fact.known_pids() for rank, fact in roster.ranks.items()},
     )
 
 
@@ -131,6 +133,12 @@ def beside(name: str, job: TracedJob, run: Recorded) -> Beside:
             f"recorded {_span(int(steps.begin_ns.min()), int(steps.end_ns.max()))}"
         )
     for rank, one in chosen.items():
+        pids = run.pids.get(rank)
+        if one.pid is not None and pids and one.pid not in pids:
+            raise TuiadvisorError(
+                f"{NOT_ONE_JOB}: rank {rank} is process {one.pid} by the trace and {named(sorted(pids))} by the "
+                "recording"
+            )
         if apart := counts_apart(one.marks, run.steps[rank]):
             raise TuiadvisorError(
                 f"{NOT_ONE_JOB}: in the time that both saw, rank {rank} makes {apart[0]} steps by the trace and "

@@ -88,6 +88,7 @@ class RankTrace:
     work: HostWork | None = None  # where it was asked for: what the training thread did
     kernel_names: tuple[str, ...] = ()  # of operators, where it is of a CPU
     name_of: Ints | None = None  # of each of worked: an index into kernel_names
+    pid: int | None = None  # of the process that wrote it, as that sees itself
     wall_ns: int | None = None  # added to its times it gives the wall clock; None: the trace does not say
 
     @property
@@ -370,6 +371,7 @@ class _Columns:
             work=self.work,
             kernel_names=tuple(self.kernel_names if host is None else self.host_names),
             name_of=_column(self.kernel_name if host is None else self.host_name),
+            pid=self.processes.caller(),
             wall_ns=_wall(source.rest.get("baseTimeNanoseconds"), self._a_time()),
         )
 

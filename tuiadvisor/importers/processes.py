@@ -51,6 +51,12 @@ class Processes:
         kept = key if key in self.devices or len(self.devices) < MAX_KEPT else None
         self.device.append(self.devices.setdefault(kept, len(self.devices)))
 
+    def caller(self) -> int | None:
+        """The process that called most, as it sees itself; None where the trace's numbers are no process's."""
+        most = max(self.calls, key=lambda process: self.calls[process], default=None)
+        number = int(most) if isinstance(most, str) and most.isdecimal() and len(most) < 12 else most
+        return number if type(number) is int and number > 0 else None
+
     def count(self, events: GpuEvents, together: Bools) -> int:
         """Processes by their numbers, by step marks that are there again, by calls that cannot be of one stream.
 

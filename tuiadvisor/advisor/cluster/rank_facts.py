@@ -67,6 +67,8 @@ class RankFacts:
     model: dict[str, int | str] = field(default_factory=dict)  # and torch's settings
     # Of all processes that were this rank, in the order they were heard of.
     starts_wall_ns: tuple[int, ...] = ()
+    # By start: the number under which that process knows itself.
+    own_pids: dict[int, int] = field(default_factory=dict)
     # By start: steps of the training, by its own count, before the probe's first.
     steps_before: dict[int, int] = field(default_factory=dict)
     still_phase: str | None = (
@@ -84,6 +86,10 @@ class RankFacts:
                 setattr(self, name, value)
         if self.start_wall_ns is not None and self.start_wall_ns not in self.starts_wall_ns:
             self.starts_wall_ns = (*self.starts_wall_ns[-MAX_STARTS + 1 :], self.start_wall_ns)
+        if self.start_wall_ns is not None:
+            own = integer(entry, "own_pid")
+            if own is not None and len(self.own_pids) < MAX_STARTS:
+                self.own_pids.setdefault(self.start_wall_ns, own)
         for name in _TEXTS:
             words = text(entry, name)
             if words:
@@ -103,6 +109,13 @@ class RankFacts:
         ):
             self.steps_before[self.start_wall_ns] = before
         self._take_state(entry)
+
+    def known_pids(self) -> frozenset[int]:
+        """Of all processes that were this rank, each as it sees itself; empty where one of them did not tell."""
+        is_told = len(self.starts_wall_ns) < MAX_STARTS and all(
+            start in self.own_pids for start in self.starts_wall_ns
+        )
+        return frozenset(self.own_pids.values()) if is_told else frozenset()
 
     def update(self, entry: Payload, now_ns: int | None) -> None:
         """Take its entry in a STATUS of that moment on its host's clock."""
