@@ -259,6 +259,34 @@ def test_a_missing_data_parallel_rank_is_said_and_nobody_else_blamed(tmp_path: P
     assert "a rank that was not recorded" in document["causes"][0]["words"]
 
 
+def one_step(lost: int) -> list[Row]:
+    """A single step in the order of its operations' ends, without the last of them."""
+    rows = sorted(
+        pipeline([0]), key=lambda r: (float(str(r["start_s"])) + float(str(r["dur_s"])), r["stage"])
+    )
+    return rows[: len(rows) - lost]
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"), [(1, "no step has all operations"), (2, "stage 1 has no optimizer")]
+)
+def test_a_table_cut_within_its_only_step_names_nobody(tmp_path: Path, lost: int, says: str) -> None:
+    """The rank whose operations are gone is the slow one: without it its peers would be healthy, or slow themselves."""
+    with pytest.raises(TuiadvisorError, match=says):
+        ops_document(written(tmp_path / "cut.csv", one_step(lost)))
+    assert [2] == [
+        row["rank"] for row in ops_document(written(tmp_path / "all.csv", one_step(0)))["stragglers"]["ranks"]
+    ]
+
+
+def test_a_table_that_is_cut_before_its_last_stage_names_nobody(tmp_path: Path) -> None:
+    """Written stage by stage, the stage that is cut off leaves sends that nobody receives."""
+    with pytest.raises(
+        TuiadvisorError, match="no step is whole, stage 0 has forward-send and there is no stage 1"
+    ):
+        ops_document(written(tmp_path / "cut.csv", [r for r in pipeline() if r["stage"] == 0]))
+
+
 def test_an_absent_data_parallel_rank_is_seen_by_its_gap(tmp_path: Path) -> None:
     """Data-parallel ranks 0 and 2 only: 1 is missing, and said so."""
     rows = [r | {"dp_rank": 2} if r["dp_rank"] == 1 else r for r in pipeline()]

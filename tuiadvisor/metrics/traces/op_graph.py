@@ -33,6 +33,7 @@ COMMUNICATION: Final = frozenset((*P2P, GATHER, SCATTER, SEPARATE, CLIP, EMBEDDI
 COMPUTE: Final = frozenset((FORWARD, BACKWARD, "optimizer", "gc"))
 KNOWN: Final = COMMUNICATION | COMPUTE  # whatever else there is must be refused by the reader
 DATA_PARALLEL: Final = frozenset((GATHER, SCATTER, SEPARATE, CLIP))  # joined by all data-parallel ranks
+EVERY_STAGE: Final = (GATHER, SCATTER, CLIP, "optimizer")  # where one stage has it
 CLOCK_SLACK_S: Final = 5e-5  # clocks of two stages agree this well: decides what a first or last transfer is
 
 
@@ -48,6 +49,10 @@ class OpGraph:
 
 def build(ops: Sequence[Op], start: Floats, end: Floats) -> OpGraph:
     """The graph of one step. TuiadvisorError when transfers and computations do not fit together."""
+    if lacks := _why_not_whole(ops):
+        raise TuiadvisorError(
+            f"no step is whole, {lacks}: the table is cut within a step; record whole steps"
+        )
     model = _Model(ops, start, end)
     for stage in range(model.num_stages):
         model.compute_stream(stage)
@@ -56,6 +61,21 @@ def build(ops: Sequence[Op], start: Floats, end: Floats) -> OpGraph:
         model.after_the_last_compute(stage)
     model.join_groups()
     return model.graph()
+
+
+def _why_not_whole(ops: Sequence[Op]) -> str:
+    """What a step's operations lack that a table cut within a step does not have any more; "" where nothing is seen."""
+    of = {(op.stage, op.optype) for op in ops}
+    stages = sorted({op.stage for op in ops})
+    for optype in EVERY_STAGE:
+        without = [stage for stage in stages if (stage, optype) not in of]
+        if 0 < len(without) < len(stages):
+            return f"stage {without[0]} has no {optype}"
+    # The ends send and receive round the ring, or, as no-ops of a recorder, both of them: else a stage is missing.
+    for optype, back in (("forward-send", "forward-recv"), ("backward-recv", "backward-send")):
+        if (stages[-1], optype) in of and (0, back) not in of:
+            return f"stage {stages[-1]} has {optype} and there is no stage {stages[-1] + 1}"
+    return ""
 
 
 class _Model:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_GRID_CELLS: Final = 1 << 27  # one float64 matrix of 1 GiB: beyond that, fewer steps must be asked for
 MAX_NAMED: Final = 8  # in a message
+LEAST_STEPS: Final = 3  # a table that is cut at both ends has two steps that are not whole on all ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +159,16 @@ def _one_rank_a_cell(table: OpTable, losses: list[str]) -> OpTable:
 
 
 def _whole_block(whole: np.ndarray, steps: Ints, dps: Ints, losses: list[str]) -> tuple[Ints, Ints]:
-    """Steps x data-parallel ranks that are all whole. A rank that lost most steps goes first, then steps."""
+    """Steps x data-parallel ranks that are all whole. A rank that lost most steps goes first, then steps.
+
+    Of fewer steps than tell a rank without operations from a cut through the table, no rank is left out.
+    """
     share = whole.mean(axis=0)
     gaps = sorted(set(range(int(dps.max()) + 1)) - set(dps.tolist()))
     if gaps:
         losses.append("data-parallel ranks that the table does not have: " + named(gaps))
-    keep_dp = share >= 0.5 * share.max()
+    is_told = np.count_nonzero(whole.any(axis=1)) >= LEAST_STEPS
+    keep_dp = (share >= 0.5 * share.max()) | (not is_told)
     if not np.all(keep_dp):
         losses.append(
             "data-parallel ranks without all operations, left out (a late one among them cannot be named): "
