@@ -712,6 +712,50 @@ def test_traces_of_jobs_of_different_sizes_are_not_compared(tmp_path: Path) -> N
     assert "unknown late rank: traces of different jobs, of 4, 8 ranks" in kineto_summary(document)
 
 
+EPOCH_US = 1.7e15  # of a trace that says the wall clock
+
+
+def moved(path: Path, by_us: float, only: slice = slice(None)) -> None:
+    """A rank's trace on the wall clock, some of its events moved."""
+    content = json.loads(gzip.decompress(path.read_bytes()))
+    for one in content["traceEvents"]:
+        one["ts"] += EPOCH_US
+    for one in content["traceEvents"][only]:
+        one["ts"] += by_us
+    path.write_bytes(gzip.compress(json.dumps(content).encode(), 1))
+
+
+DAY_US = 24 * 3600 * 1e6
+
+
+@pytest.mark.parametrize(("apart_us", "named"), [(0.9 * DAY_US, []), (DAY_US, []), (3600e6, [2])])
+def test_traces_of_two_jobs_at_different_times_are_not_compared(
+    tmp_path: Path, apart_us: float, named: list[int]
+) -> None:
+    """Two ranks' files of yesterday among those of today; clocks an hour apart are no reason."""
+    job(tmp_path, 2, [0.0, 0.0, 0.0, 0.0])
+    for rank in range(4):
+        moved(tmp_path / f"rank{rank}.json.gz", apart_us if rank > 1 else 0)
+    document = kineto_document(tmp_path)
+    assert named == [row["rank"] for row in document["stragglers"]["ranks"]]
+    says = "unknown late rank: traces of different times, "
+    assert (not named) == (says in kineto_summary(document))
+    assert named or {None} == {row["wait_s"] for row in document["per_rank"]}
+
+
+@pytest.mark.parametrize("where", [slice(0, 1), slice(-1, None), slice(50, 100)])
+def test_a_trace_whose_times_lie_years_apart_is_left_out_in_one_line(tmp_path: Path, where: slice) -> None:
+    """Its window would be 73 years and its idle time all of that: no figure, and its rank has no trace."""
+    job(tmp_path, 2, [0.0, 0.0, 0.0, 0.0])
+    moved(tmp_path / "rank2.json.gz", -73 * 365.25 * DAY_US, where)
+    document = kineto_document(tmp_path)
+    assert [
+        "rank2.json.gz: its events span 73 years, which no trace holds: times in it are wrong"
+    ] == document["losses"]
+    assert ([], [2]) == (document["stragglers"]["ranks"], document["run"]["missing_ranks"])
+    assert [0, 1, 3] == [row["rank"] for row in document["per_rank"]]
+
+
 def test_a_world_beyond_any_job_is_not_believed(tmp_path: Path) -> None:
     """Sixteen million ranks without a trace took 1.6 GB to list."""
     trace(tmp_path / "rank0.json", [event("gemm", 1e9, 5.0)], 0, (1 << 24) - 1)

@@ -50,6 +50,8 @@ MAX_NAME: Final = 160
 OTHER_NAMES: Final = "(other names)"
 MAX_THREADS: Final = 10_000
 LARGEST_NS: Final = (1 << 62) - 1
+# Chosen: what one trace holds, or the traces of one job, lies within; clocks of two hosts were seen an hour apart.
+PLAUSIBLE_NS: Final = 12 * 3600 * 10**9
 EPOCH_NS: Final = 10**18  # 2001: an earlier time counts from elsewhere
 
 
@@ -90,6 +92,16 @@ class RankTrace:
     name_of: Ints | None = None  # of each of worked: an index into kernel_names
     pid: int | None = None  # of the process that wrote it, as that sees itself
     wall_ns: int | None = None  # added to its times it gives the wall clock; None: the trace does not say
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """First and last moment of its device's, or its operators', events and its steps; None without any."""
+        begins = [begin for _, begin, _ in self.steps]
+        ends = [begin + dur for _, begin, dur in self.steps]
+        if self.worked.begin_ns.size:
+            begins.append(int(self.worked.begin_ns.min()))
+            ends.append(int(self.worked.end_ns.max()))
+        return (min(begins), max(ends)) if begins else None
 
     @property
     def worked(self) -> GpuEvents:
@@ -170,7 +182,20 @@ def _read(source: TraceFile | NsysProcess, name: str, told: Told | None, *, with
             told(_part(source, name, columns))
         if columns.num_events > MAX_EVENTS:
             raise TuiadvisorError(f"{source.path} has more than {MAX_EVENTS} events: trace fewer steps")
-    return columns.trace(name, source)
+    trace = columns.trace(name, source)
+    span = trace.span_ns
+    if span is not None and span[1] - span[0] > PLAUSIBLE_NS:
+        length = long_time(span[1] - span[0])
+        raise TuiadvisorError(
+            f"{source.path}: its events span {length}, which no trace holds: times in it are wrong"
+        )
+    return trace
+
+
+def long_time(duration_ns: int) -> str:
+    """A time that is far too long, in the unit that shows it."""
+    days = duration_ns / (24 * 3600 * 1e9)
+    return f"{days / 365.25:.0f} years" if days > 1000 else f"{days:.1f} days"
 
 
 def _take_next(batches: Iterator[list[Any]], columns: _Columns) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.devicework import device_work, one_rank_says, work_lines
 from tuiadvisor.importers.kernelnames import all_wait
-from tuiadvisor.importers.kineto import RankTrace, TraceFolder, read_kineto
+from tuiadvisor.importers.kineto import PLAUSIBLE_NS, RankTrace, TraceFolder, long_time, read_kineto
 from tuiadvisor.importers.tracework import efficiency_lines, trace_efficiency
 from tuiadvisor.metrics.traces.collective_arrival import Arrivals, RankArrival, arrivals
 from tuiadvisor.metrics.traces.collective_clock import Calls
@@ -53,29 +53,33 @@ def look_at(
 ) -> Looked:
     """The document, and what it rests on. keep: is shown each trace with its events and its host's work."""
     times: dict[str, _Times] = {}
+    spans: dict[str, tuple[int, int]] = {}
 
     def measure(trace: RankTrace) -> RankTrace:
         if keep is not None:
             keep(trace)
+        if trace.wall_ns is not None and trace.span_ns is not None:
+            spans[trace.file] = trace.span_ns[0] + trace.wall_ns, trace.span_ns[1] + trace.wall_ns
         return replace(_measured(trace, times), work=None, name_of=None, kernel_names=())
 
     folder = read_kineto(path, measure, progress, with_work=True)
     worlds = sorted({trace.world_size for trace in folder.traces if trace.world_size})
     world = worlds[0] if len(worlds) == 1 else None
     counts = Counter(trace.rank for trace in folder.traces)
-    missing = _missing(folder, world) if len(worlds) < 2 else []
-    found = _arrivals(folder, counts, world, missing) if len(worlds) < 2 else None
+    of_jobs = _of_jobs(worlds) if len(worlds) > 1 else _of_times(spans)
+    missing = _missing(folder, world) if not of_jobs else []
+    found = _arrivals(folder, counts, world, missing) if not of_jobs else None
     rows = [_row(trace, times[trace.file], found, world) for trace in folder.traces]
     document = {
         "schema": 1,
         "source": {"kind": "kineto", "path": str(path), "files": len(folder.traces)},
         "run": {"world_size": world, "missing_ranks": missing},
         "per_rank": rows,
-        "stragglers": _stragglers(found, folder, missing, worlds),
+        "stragglers": _stragglers(found, folder, missing, of_jobs),
         "says": one_rank_says(rows, found is not None),
         "efficiency": trace_efficiency(folder.traces, world, measured),
         "unknown": [
-            *([{"metric": "late rank", "why": _of_jobs(worlds)}] if len(worlds) > 1 else []),
+            *([{"metric": "late rank", "why": of_jobs}] if of_jobs else []),
             *_unknown(folder, times, world, found, missing),
         ],
         "losses": [*folder.losses, *_losses(folder, counts, found)],
@@ -230,11 +234,25 @@ def _of_jobs(worlds: list[int]) -> str:
     return f"traces of different jobs, of {named(worlds)} ranks: not compared; name the folder of one job"
 
 
+def _of_times(spans: dict[str, tuple[int, int]]) -> str:
+    """Why traces that say the wall clock cannot be of one job; "" where they may."""
+    if not spans:
+        return ""
+    first, last = min(spans, key=lambda file: spans[file][0]), max(spans, key=lambda file: spans[file][0])
+    apart_ns = spans[last][0] - spans[first][1]
+    if apart_ns <= PLAUSIBLE_NS:
+        return ""
+    return (
+        f"traces of different times, {long_time(apart_ns)} from {first} to {last}: not compared; "
+        "name the folder of one job"
+    )
+
+
 def _stragglers(
-    found: Arrivals | None, folder: TraceFolder, missing: list[int], worlds: list[int]
+    found: Arrivals | None, folder: TraceFolder, missing: list[int], of_jobs: str
 ) -> dict[str, Any]:
-    if len(worlds) > 1:
-        return {"ranks": [], "late_rank_not_recorded": None, "because": _of_jobs(worlds)}
+    if of_jobs:
+        return {"ranks": [], "late_rank_not_recorded": None, "because": of_jobs}
     if found is None and any(trace.host is not None for trace in folder.traces):
         because = "on the CPU: compute is operators, communication is calls from when their thread takes them"
         return {"ranks": [], "late_rank_not_recorded": None, "because": because}
