@@ -653,6 +653,28 @@ def test_a_late_rank_is_named_though_others_have_no_trace(
         assert (1, False) == (culprit, is_elsewhere), seed
 
 
+@pytest.mark.parametrize("cut_rank", [1, 2])
+@pytest.mark.parametrize("first", [0, 2])
+def test_calls_missing_at_one_ranks_start_do_not_shift_its_clock(cut_rank: int, first: int) -> None:
+    """One rank's first calls are missing and the others' last: as many calls each, in order a step apart."""
+    generator = np.random.default_rng(3)
+    begin_us = 10_000 * np.arange(1, 61)[:, None] + generator.normal(0, [[20, 20, 20]], (60, 3))
+    begin_us += np.cumsum(generator.normal(0, 100, 60))[:, None]
+    begin_us[:, 2] += 150
+    end_us = begin_us.max(axis=1, keepdims=True) + 50 + generator.normal(0, 2, (60, 3))
+    calls = {}
+    for rank in range(3):
+        kept = slice(first, 60) if rank == cut_rank else slice(0, 60 - first)
+        calls[rank] = {
+            "all_reduce": Calls(
+                (1e3 * begin_us[kept, rank]).astype(np.int64), (1e3 * end_us[kept, rank]).astype(np.int64)
+            )
+        }
+    found = arrivals(calls, {"all_reduce": (0, 1, 2)}, complete=True)
+    assert [0, 0, 0] == pytest.approx([row.clock_offset_ns for row in found.ranks], abs=5_000)
+    assert (2, 60 - 2 * first) == (found.culprit, found.num_collectives)
+
+
 def test_the_ranks_without_a_trace_are_named_where_the_late_one_is_among_them(tmp_path: Path) -> None:
     """Not only that it was not recorded: which ranks were not."""
     document = kineto_document(job(tmp_path, 2, [0, 40, 0, -40], (2, 3)))
