@@ -310,6 +310,17 @@ class RingReader:
         self.num_lost_events += lost
         return [row[1:-1] for row in rows]
 
+    def last_event(self) -> tuple[int, ...] | None:
+        """The newest event record, which is not taken by this; None where there is none, or not a whole one."""
+        head = self.get_u64(OFFSET_EVENT_HEAD)
+        if not 0 < head < 1 << 63:
+            return None
+        start = self._event_start + (head - 1) % self.event_capacity * EVENT_STRUCT.size
+        raw = self._read(start, EVENT_STRUCT.size)
+        row = EVENT_STRUCT.unpack(raw)
+        is_whole = row[0] == head and row[-1] == (closing(head, raw[:-8]) if self._is_summed else head)
+        return row[1:-1] if is_whole else None
+
     def _take(
         self, record: struct.Struct, start: int, capacity: int, head_offset: int, index: int
     ) -> tuple[list[tuple[int, ...]], int, int]:

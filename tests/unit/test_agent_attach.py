@@ -475,6 +475,23 @@ def test_probe_taken_out_by_somebody_stays_out(link: RankLink, probe: Probe) -> 
     assert link.detail.startswith("somebody else took the probe out: `tuiadvisor detach`, or")
 
 
+@pytest.mark.parametrize("rank", [2, None])
+def test_probe_that_leaves_with_its_process_was_taken_out_by_nobody(
+    rank: int | None, child: subprocess.Popen[bytes], probe: Probe
+) -> None:
+    """Said at once: a change of state is sent before the ring is drained, and one without a number never is."""
+    link = RankLink(rank_process(child.pid, rank), probe.injector())
+    advance(link)
+    probe.come_up(b'{"python": "3.11.7"}')
+    assert advance(link, 1) == RankState.LIVE
+    probe.writer.put_event(EventKind.DETACHED, (7, 0, 0, -1, -1, -1, 2))
+    probe.writer.put_u64(ring_file.OFFSET_STATE, ring_file.STATE_DETACHED)
+
+    assert advance(link, 2) == RankState.DETACHED
+    assert link.detail == "the process is exiting"
+    link.release()
+
+
 def test_rank_killed_while_live_is_killed_with_its_signal(
     link: RankLink, probe: Probe, child: subprocess.Popen[bytes]
 ) -> None:

@@ -27,7 +27,7 @@ from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
 from tuiadvisor.agent.training_thread import StandingThread, TrainingThread
 from tuiadvisor.agent.workingcopy import CommitLookup
 from tuiadvisor.errors import TuiadvisorError
-from tuiadvisor.events import RankState
+from tuiadvisor.events import EventKind, RankState
 from tuiadvisor.inject import Identity, InjectError, Injection, inject
 from tuiadvisor.log import Logger
 from tuiadvisor_probes import ring as ring_file
@@ -469,6 +469,7 @@ class RankLink:
                 why = self.info.error or "it does not say why"
                 self.state, self.detail = RankState.REFUSED, f"the probe could not be installed: {why}"
         elif state == ring_file.STATE_DETACHED:
+            self._look_who_took_it_out(reader)
             self.state, self.detail = RankState.DETACHED, self._why_detached()
 
     def _share_if_late(self, now_ns: int) -> None:
@@ -495,6 +496,15 @@ class RankLink:
         if self.state == RankState.DETACHED and self.detach_reason == REASON_LEASE and not self.is_leaving:
             self.release()
             self.state, self.detail, self.detach_reason = RankState.FOUND, "", None
+
+    def _look_who_took_it_out(self, reader: ring_file.RingReader) -> None:
+        """The probe's last record says so, and was written before its state: no need to wait until it is drained.
+
+        The rows of a rank without a number are never drained, and what is said meanwhile goes out at once.
+        """
+        last = reader.last_event()
+        if self.detach_reason is None and last is not None and last[0] == EventKind.DETACHED:
+            self.detach_reason = last[-1]
 
     def _why_detached(self) -> str:
         if self.refusal:
