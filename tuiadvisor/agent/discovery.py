@@ -27,6 +27,14 @@ class NoRanksError(TuiadvisorError):
     """Nothing to watch here, at least not yet."""
 
 
+class LauncherWithoutRanksError(NoRanksError):
+    """A launcher of ranks that has started none yet, or none any more: whoever has time waits for them."""
+
+    def __init__(self, pid: int, start_ticks: int) -> None:
+        super().__init__(f"--pid {pid}: a launcher without ranks yet; try again once they are up")
+        self.pid, self.start_ticks = pid, start_ticks
+
+
 @dataclass(frozen=True, slots=True)
 class RankProcess:
     """One rank's process as seen from outside."""
@@ -267,7 +275,7 @@ class RankFinder:
             raise TuiadvisorError(f"--pid {pid}: it belongs to another user; run as that user or as root")
         if self._scanner.is_launcher(pid):
             self._add_launcher(pid)
-            raise NoRanksError(f"--pid {pid}: a launcher without ranks yet; try again once they are up")
+            raise LauncherWithoutRanksError(pid, found.start_ticks)
         if not self._scanner.is_python(pid):
             raise NoRanksError(
                 f"--pid {pid}: {found.comm} is not a Python process and no training runs below it;"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.membership import NO_STEP
 from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
+from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.background import run_in_background
 from tuiadvisor.app.live_feed import LiveFeed, attach_phase
 from tuiadvisor.app.recorded_ranks import left_out, recorded_ranks
@@ -69,6 +70,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Record until the time is over, the ranks have ended or the user stops it."""
+    if options.pid:
+        await_ranks(
+            options.pid, "record"
+        )  # before --daemon leaves: a launcher that ends is an error of this command
     if not options.daemon:
         return _record(options, lambda _: None)
     pid, url = run_in_background(lambda announce: _record(options, announce), f"{options.output}.log")

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tuiadvisor import log
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import NoRanksError, find_ranks, has_torch
+from tuiadvisor.app.awaiting_ranks import look_pause_s
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.cli.options.outlets import add_outlets, follow, outlets_of
@@ -27,7 +28,6 @@ from tuiadvisor.tui.pages.once import plain_summary
 
 logger: Final = log.Logger(__name__)
 LOOK_S: Final = 0.1
-LOOK_PAUSE: Final = 20  # times what a look at all processes takes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -134,8 +134,7 @@ def _wait_for_ranks(training: subprocess.Popen[bytes]) -> bool:
         except TuiadvisorError:
             if training.poll() is None:
                 raise
-        # What prepares for minutes before it trains shares its cores with us: below a twentieth of one.
-        time.sleep(max(LOOK_S, LOOK_PAUSE * (time.thread_time() - begin_s)))
+        time.sleep(look_pause_s(time.thread_time() - begin_s))
     return False
 
 

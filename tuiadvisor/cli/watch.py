@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from tuiadvisor.agent.discovery import find_ranks
+from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.screens import show_opened
 from tuiadvisor.cli.options.duration import seconds
 from tuiadvisor.cli.options.outlets import add_outlets
@@ -51,8 +52,11 @@ def run(options: argparse.Namespace) -> int:
 def watch(options: argparse.Namespace, *, leads_home: bool = False) -> bool:
     """The screens until the user leaves: whether by q. leads_home: the caller shows home then."""
     with ExitStack() as stack:
-        if not is_elsewhere(options):
-            find_ranks(options.pid or None)  # where there is nothing to watch no screen flashes by
+        # Where there is nothing to watch, or not yet, no screen flashes by.
+        if not is_elsewhere(options) and options.pid:
+            await_ranks(options.pid, "watch")
+        elif not is_elsewhere(options):
+            find_ranks()
         sizing = sizes_of(options)
         feeds = []
 

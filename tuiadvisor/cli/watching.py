@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.agent.discovery import find_ranks, has_torch
 from tuiadvisor.app.attach_state import HoldUp, why_stepless, why_unwatched
+from tuiadvisor.app.awaiting_ranks import await_ranks
 from tuiadvisor.app.desk import Desk
 from tuiadvisor.app.live_feed import LiveFeed
 from tuiadvisor.app.progress import ProgressLine
@@ -49,6 +50,8 @@ def begin(options: argparse.Namespace, stack: ExitStack) -> tuple[Session | Visi
 
 def print_once(options: argparse.Namespace, stack: ExitStack) -> int:
     """`watch` where nobody looks at screens."""
+    if options.pid:
+        await_ranks(options.pid, "watch", options.duration)
     if options.once and options.pid:
         refuse_without_torch(options.pid)
     session, feed = begin(options, stack)
