@@ -105,7 +105,7 @@ def test_a_command_without_ranks_ends_as_it_ended(
 
 
 def test_a_place_that_takes_no_recording_is_said_before_anything_starts(tmp_path: Path) -> None:
-    done = run(tmp_path, "sh", "-c", "echo started", options=("--record", "none/r.tuirec"))
+    done = run(tmp_path, "sh", "-c", "echo started", options=("-o", "none/r.tuirec"))
     assert 2 == done.returncode
     assert "cannot create the recording" in done.stderr
     assert "started" not in done.stdout

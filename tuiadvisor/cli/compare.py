@@ -5,7 +5,7 @@ not allow a verdict: a check that could not be made has not passed.
 
 A performance check in CI, against a baseline kept from the main branch:
 
-    - run: tuiadvisor run --record after.tuirec --no-ui -- torchrun --nproc-per-node 4 train.py --steps 500
+    - run: tuiadvisor run -o after.tuirec --no-ui -- torchrun --nproc-per-node 4 train.py --steps 500
     - run: tuiadvisor compare baseline.tuirec after.tuirec --fail-if-slower 5%
 """
 

@@ -32,7 +32,10 @@ LOOK_S: Final = 0.1
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("--record", metavar="FILE", help="keep the recording in this file")
+    parser.add_argument(
+        "-o", "--output", "--record", metavar="FILE",
+        help="keep the recording in this file; --record is its older name",
+    )  # fmt: skip
     parser.add_argument(
         "--no-ui", action="store_true", help="no screens: the verdict as text when the training ends"
     )
@@ -51,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
             "nothing to run: write the training's command after --, e.g. -- torchrun train.py"
         )
     catalog()  # a wrong rule file is said before the training is started, as is a place that takes no recording
-    if options.record is not None:
-        check_place(options.record)
+    if options.output is not None:
+        check_place(options.output)
     with outlets_of(options) as outlets:
         return _run(command, options, outlets)
 
@@ -146,7 +149,7 @@ def _watch(
     *,
     has_screens: bool,
 ) -> None:
-    record = options.record
+    record = options.output
     with Session([training.pid], record, "", command, terms=terms_of(options)) as session:
         feed = LiveFeed(session.source(), session.agent_error, session.request, measured_here())
         feed.start()

@@ -87,7 +87,7 @@ def _p2(material: Material) -> list[Item]:
     warmup = (
         None if cost_s is None else f"slow first steps cost {seconds(cost_s)} beyond what they take later"
     )
-    items.append(item("warm-up", warmup, "tuiadvisor run --record run.rec -- COMMAND"))
+    items.append(item("warm-up", warmup, "tuiadvisor run -o run.rec -- COMMAND"))
     lost = material.checkpoint_s
     items.append(
         item("one checkpoint", None if lost is None else seconds(lost), "record across two checkpoints")
