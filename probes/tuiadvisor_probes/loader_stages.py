@@ -76,7 +76,8 @@ def told_of_queues(probe: Host, original: Any, hook: Hook) -> Callable[[Any], An
         batch = original(iterator)  # raises at the end of an epoch: no batch, no event
         came_ns = monotonic_ns()
         if lengths is not None:
-            values = (clock.step, asked_ns, came_ns, *lengths)
+            in_turn = attempt(hook, _in_turn, iterator, lengths) or lengths
+            values = (clock.step, asked_ns, came_ns, *in_turn)
             attempt(hook, probe.ring.put_event, KIND_LOADER_BATCH, values)
         _tell_lengths(probe, hook, batch, came_ns)
         clock.own_ns += asked_ns - begin_ns + monotonic_ns() - came_ns
@@ -133,5 +134,24 @@ def _queued(iterator: Any) -> tuple[int, int, int, int]:
     ready = iterator._data_queue
     made = iterator._worker_result_queue
     num_behind = UNKNOWN if made is ready else made.qsize()
-    num_held = sum(len(info) == 2 for info in iterator._task_info.values())
-    return iterator._num_workers, ready.qsize(), num_behind, num_held
+    return iterator._num_workers, ready.qsize(), num_behind, _held(iterator)
+
+
+def _held(iterator: Any) -> int:
+    """Batches that were read and are not yet in turn."""
+    return sum(len(info) == 2 for info in iterator._task_info.values())
+
+
+def _in_turn(iterator: Any, asked: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+    """What was seen at asking, with batches in a queue only where the one in turn may have been among them.
+
+    A queue does not tell whose batches it has. But all that were read for this one are held now: if they are more than
+    lay there, the one in turn came after those, which were not in turn.
+    """
+    workers, num_ready, num_behind, num_held = asked
+    num_read = 1 + _held(iterator) - num_held
+    if num_read <= num_ready:
+        return asked
+    if num_behind > 0 and num_read > num_ready + num_behind:
+        return workers, 0, 0, num_held + num_ready + num_behind
+    return workers, 0, num_behind, num_held + num_ready

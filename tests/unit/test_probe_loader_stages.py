@@ -106,14 +106,21 @@ def test_an_error_of_the_dataset_is_its_own(tmp_path: Path) -> None:
         train(DataLoader(Broken(), batch_size=BATCH))
 
 
-def asked(*, ready: int, made: int | None, held: int) -> dict[str, int]:
-    """The event of one batch of a loader whose queues hold so many."""
+def asked(*, ready: int, made: int | None, held: int, reads: int = 1) -> dict[str, int]:
+    """The event of one batch of a loader whose queues hold so many, and that reads so many until it has the one."""
     data: queue.Queue[int] = queue.Queue()
     behind: queue.Queue[int] = queue.Queue() if made is not None else data
     for target, num in ((data, ready), (behind, made or 0)):
         for number in range(num):
             target.put(number)
-    tasks = {number: (0, "data") if number < held else (0,) for number in range(held + 2)}
+    tasks: dict[int, tuple[Any, ...]] = {
+        number: (0, "data") if number < held else (0,) for number in range(held + reads + 1)
+    }
+
+    def next_data(_iterator: Any) -> str:
+        tasks.update({held + number: (0, "data") for number in range(reads - 1)})
+        return "batch"
+
     iterator = SimpleNamespace(
         _num_workers=2, _data_queue=data, _worker_result_queue=behind, _task_info=tasks
     )
@@ -122,7 +129,7 @@ def asked(*, ready: int, made: int | None, held: int) -> dict[str, int]:
     ring = SimpleNamespace(put_event=lambda _kind, values: rows.append(values))
     probe: Any = SimpleNamespace(clock=clock, ring=ring)
     hook: Any = SimpleNamespace(failed=pytest.fail)
-    assert loader_stages.told_of_queues(probe, lambda _iterator: "batch", hook)(iterator) == "batch"
+    assert loader_stages.told_of_queues(probe, next_data, hook)(iterator) == "batch"
     ((step, _, _, workers, in_queue, before_pin, turn),) = rows
     assert (step, workers) == (7, 2)
     return {"ready": in_queue, "made": before_pin, "held": turn}
@@ -132,6 +139,14 @@ def test_batches_before_the_pinning_thread_are_apart() -> None:
     """Three places a batch may wait in."""
     assert asked(ready=0, made=3, held=0) == {"ready": 0, "made": 3, "held": 0}
     assert asked(ready=2, made=None, held=1) == {"ready": 2, "made": UNKNOWN, "held": 1}
+
+
+def test_batches_that_are_not_in_turn_are_not_ready() -> None:
+    """Those of the other workers, in any queue: what was read for one batch beyond them tells that it came later."""
+    assert asked(ready=2, made=None, held=1, reads=2) == {"ready": 2, "made": UNKNOWN, "held": 1}
+    assert asked(ready=2, made=None, held=1, reads=3) == {"ready": 0, "made": UNKNOWN, "held": 3}
+    assert asked(ready=1, made=2, held=0, reads=3) == {"ready": 0, "made": 2, "held": 1}
+    assert asked(ready=1, made=2, held=0, reads=4) == {"ready": 0, "made": 0, "held": 3}
 
 
 def test_the_phase_around_it_is_the_loaders(tmp_path: Path) -> None:
