@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
+import pytest
 from synthetic_run import Job
 from test_cli_open import OPS, said
 from test_import_communication_logs import table
 from test_import_kineto import job
-from test_import_nsys import export
+from test_import_nsys import GEMM, export
 from unit.test_contents import recording
 
 from tuiadvisor.cli import folder_list, main
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def mixed(folder: Path) -> Path:
@@ -111,3 +109,56 @@ def test_step_logs_of_several_runs_are_a_row_each(tmp_path: Path, capsys: pytest
         (tmp_path / f"run{number}.csv").unlink()
     assert 0 == main(["open", str(tmp_path), "--once"])
     assert "9 steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("names", [("bert", "resnet"), ("report1", "report2"), ("a_rank0", "b_rank0")])
+def test_exports_that_do_not_say_their_rank_are_runs_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], names: tuple[str, str]
+) -> None:
+    """A row each; files of ranks 0 and 1 stay one job's."""
+    for name in names:
+        export(tmp_path / f"{name}.sqlite", num_steps=2)
+    code, out, _ = said(capsys, "open", str(tmp_path))
+    assert 0 == code
+    assert all(f"tuiadvisor open {tmp_path}/{name}.sqlite" in out for name in names)
+    ranks = tmp_path / "job"
+    ranks.mkdir()
+    for rank in range(2):
+        export(ranks / f"rank{rank}.sqlite", num_steps=2)
+    code, out, _ = said(capsys, "open", str(ranks), "--json")
+    assert [0, 1] == [row["rank"] for row in json.loads(out)["per_rank"]]
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_traces_of_one_rank_each_are_runs_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, tells: bool
+) -> None:
+    """Where none says its rank; those that do in their content are a job, whatever their names."""
+    for number in range(2):
+        info = {"distributedInfo": {"rank": number, "world_size": 2}} if tells else {}
+        event = {"ph": "X", "cat": "kernel", "name": GEMM, "ts": 1, "dur": 5, "pid": 0, "tid": 7}
+        (tmp_path / f"host{number}.json").write_text(json.dumps({**info, "traceEvents": [event]}))
+    code, out, _ = said(capsys, "open", str(tmp_path), "--json")
+    assert 0 == code
+    told = json.loads(out)
+    assert ([0, 1] if tells else None) == (
+        [row["rank"] for row in told["per_rank"]] if "per_rank" in told else None
+    )
+    assert tells or ["host0.json", "host1.json"] == [Path(item["path"]).name for item in told["items"]]
+
+
+def test_devices_of_several_exports_are_nobodys_ranks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two jobs on one machine, one on devices 0 and 1, one on 2 and 3, were four ranks of one job."""
+    export(tmp_path / "bert.sqlite", num_ranks=2, num_steps=5)
+    export(tmp_path / "resnet.sqlite", num_ranks=4, num_steps=5)
+    with closing(sqlite3.connect(tmp_path / "resnet.sqlite")) as database, database:
+        database.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE deviceId < 2")
+    code, out, _ = said(capsys, "import", "nsys", str(tmp_path), "--json")
+    assert 0 == code
+    told = json.loads(out)
+    assert ([None] * 4, []) == ([row["rank"] for row in told["per_rank"]], told["stragglers"]["ranks"])
+    assert "need not be of one job" in told["unknown"][0]["why"]
+    _, out, _ = said(capsys, "import", "nsys", str(tmp_path))
+    assert all(any(f" {name}.sqlite" in row for row in out.splitlines()[2:6]) for name in ("bert", "resnet"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.cli.recognizing import ONE_FILE, RECORDING, STEP_LOG, WORDS, kind_of
+from tuiadvisor.cli.recognizing import ONE_FILE, RECORDING, STEP_LOG, WORDS, are_of_one_job, kind_of
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.files import is_regular, plain_name
 from tuiadvisor.shellword import shell_word
@@ -48,11 +48,8 @@ class FolderList:
 
     @property
     def is_several(self) -> bool:
-        """More than one kind, folder, or log of a run; recordings alone have a list of their own."""
-        kinds = {entry.kind for entry in self.entries}
-        folders = {entry.path.parent if entry.path.is_file() else entry.path for entry in self.entries}
-        num_logs = sum(entry.kind == STEP_LOG and entry.path.is_file() for entry in self.entries)
-        return kinds != {RECORDING} and (len(kinds) > 1 or len(folders) > 1 or num_logs > 1)
+        """More than one thing to open; recordings alone have a list of their own."""
+        return len(self.entries) > 1 and any(entry.kind != RECORDING for entry in self.entries)
 
 
 def folder_list(folder: Path) -> FolderList:
@@ -85,7 +82,8 @@ def _entries(
         files = [file for file in files if file not in runs]
         for file in runs:
             yield FolderEntry(kind, Path(file.path), 1, _size(file))
-    if kind == RECORDING or kind in ONE_FILE or len(files) == 1:
+    alone = kind == RECORDING or kind in ONE_FILE or len(files) == 1
+    if alone or not are_of_one_job(kind, [Path(file.path) for file in files]):
         for file in files:
             yield FolderEntry(kind, Path(file.path), 1, _size(file))
     elif files:

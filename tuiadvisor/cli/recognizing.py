@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import chakra, nsys
-from tuiadvisor.importers.files import MAX_FILES, is_regular, opened
+from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_in_name
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
 from tuiadvisor.stream.recording import FILE_MAGIC
@@ -63,6 +63,7 @@ FIO: Final = re.compile(
     rb'(?m)^\s*"fio version"\s*:'
 )  # behind what it prints for people, or each server's lines
 COMMS: Final = re.compile(rb"Comm\. Op\s+Message Size\s+Count\s+Total ")
+RANKS: Final = re.compile(rb'"distributedInfo"\s*:\s*\{')  # before the events, of a trace of several ranks
 METRICS_PAGE: Final = re.compile(
     rb"(?m)^(?:# (?:HELP|TYPE) )?(?:vllm|sglang|trtllm|tgi|nv|ray_vllm|ray_sglang|dynamo)[:_]\w"
 )
@@ -126,6 +127,22 @@ def kind_of(path: Path) -> str | None:
     # A launcher's "[0] " before each line of a text begins like a list.
     found = _of_json(head) if head.lstrip()[:1] in (b"{", b"[") else None
     return found or _of_text(head)
+
+
+def are_of_one_job(kind: str, paths: list[Path]) -> bool:
+    """Whether files of a kind that has one a rank say whose they are, in their names or, of profiler traces, in them.
+
+    Those that do not are runs of their own, which lie in one folder and have nothing else in common.
+    """
+    named = [rank_in_name(path.name) for path in paths]
+    if kind == "nsys":
+        return None not in named and len(set(named)) == len(named)
+    return kind != "kineto" or any(rank is not None for rank in named) or any(map(_says_rank, paths))
+
+
+def _says_rank(path: Path) -> bool:
+    with opened(path) as file:
+        return RANKS.search(file.read(HEAD_BYTES)) is not None
 
 
 def _of_json(head: bytes) -> str | None:

@@ -91,6 +91,7 @@ class RankTrace:
     kernel_names: tuple[str, ...] = ()  # of operators, where it is of a CPU
     name_of: Ints | None = None  # of each of worked: an index into kernel_names
     pid: int | None = None  # of the process that wrote it, as that sees itself
+    export: str = ""  # whose process it is, where its rank is the number of its device there
     wall_ns: int | None = None  # added to its times it gives the wall clock; None: the trace does not say
 
     @property
@@ -144,7 +145,7 @@ def read_kineto(
     if not traces:
         more = f" (and {len(losses) - 1} more files)" if len(losses) > 1 else ""
         raise TuiadvisorError(f"no readable trace in {folder}: {losses[0]}{more}")
-    traces = _as_named(traces)
+    traces = _as_named(_numbered_in_one_export(traces))
     traces.sort(key=lambda trace: (trace.rank is None, trace.rank, trace.file))
     return TraceFolder(tuple(traces), tuple(losses))
 
@@ -170,7 +171,9 @@ def read_nsys(path: Path, told: Told | None = None, *, with_work: bool = False) 
         name = f"{path.name} process {one.process % PROCESS_OF}, device {min(one.devices)}"
         trace = _read(one, name, told, with_work=with_work)
         why = "" if apart else "shares its device, and Nsight Systems does not say which rank it is"
-        traces.append(replace(trace, rank=min(one.devices) if apart else None, why_no_rank=why))
+        traces.append(
+            replace(trace, rank=min(one.devices) if apart else None, why_no_rank=why, export=path.name)
+        )
     return traces
 
 
@@ -501,6 +504,14 @@ def _rank(written: int, named: int | None, world: int) -> tuple[int | None, str]
     if rank >= (world or MAX_RANK):
         return None, f"says that it is of rank {rank}, of {world or MAX_RANK} ranks"
     return rank, ""
+
+
+def _numbered_in_one_export(traces: list[RankTrace]) -> list[RankTrace]:
+    """A device's number tells the processes of one export apart; of several exports it says nothing."""
+    if len({trace.export for trace in traces if trace.export}) < 2:
+        return traces
+    why = "has a device's number and no rank in one of several exports, which need not be of one job"
+    return [replace(trace, rank=None, why_no_rank=why) if trace.export else trace for trace in traces]
 
 
 def _as_named(traces: list[RankTrace]) -> list[RankTrace]:

@@ -336,7 +336,9 @@ def kineto_summary(document: dict[str, Any]) -> str:
         + (f" of {world} ranks" if world else ""),
         f"{'rank':>6} {'window s':>9} {'compute':>8} {'idle':>7} {'comm s':>9} {'exposed s':>9} {'overlap':>8}",
     ]
-    for row in document["per_rank"]:
+    rows = document["per_rank"]
+    counts = Counter(row["rank"] for row in rows)
+    for row in rows:
         times = row["all"]
         name = "?" if row["rank"] is None else str(row["rank"])
         if times is None:
@@ -348,6 +350,7 @@ def kineto_summary(document: dict[str, Any]) -> str:
         lines.append(
             f"{name:>6} {times['window_s']:9.4f} {_cell(times['compute_pct']):>8} {_cell(times['idle_pct']):>7} "
             f"{_seconds(times['comm_s']):>9} {_seconds(times['exposed_comm_s']):>9} {_cell(times['overlap_pct']):>8}"
+            + (f"  {row['file']}" if counts[row["rank"]] > 1 or (name == "?" and num > 1) else "")
         )
     lines += document["says"] or [document["stragglers"]["because"]]
     lines += work_lines(document["per_rank"])
