@@ -234,3 +234,32 @@ def test_fios_document_behind_its_text_is_recognised(
     code, out, err = said(capsys, "open", str(tmp_path / "fio.txt"))
     assert (0, True) == (code, "fio's JSON output" in err)
     assert "500 MB/s" in out
+
+
+@pytest.mark.parametrize("output", ["tables", "trace.json", "trace.json.gz"])
+def test_what_we_exported_ourselves_is_named_and_not_taken_for_anothers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    """Each file, its folder, and in a list; what is to be opened is said."""
+    kind = "chrome-trace"
+    if output == "tables":
+        pytest.importorskip("pyarrow.parquet")
+        kind = "parquet"
+    recording(tmp_path / "night.tuirec", Job(num_steps=60))
+    written = tmp_path / output
+    assert 0 == main(["export", str(tmp_path / "night.tuirec"), "--format", kind, "-o", str(written)])
+    capsys.readouterr()
+    files = sorted(written.glob("*.parquet")) if kind == "parquet" else [written]
+    assert (4 if kind == "parquet" else 1) == len(files)
+    for path in (*files, written):
+        for options in ([], ["--json"], ["--once"]):
+            code, out, err = said(capsys, str(path), *options)
+            assert (2, "") == (code, out)
+            assert f"{path}: what tuiadvisor export wrote" in err
+            assert "open the recording that it was made of" in err
+    code, out, _ = said(capsys, str(tmp_path))
+    assert 0 == code
+    assert f"{path}: open the recording that it was made of" in out
+    code, out, _ = said(capsys, str(tmp_path), "--json")
+    (item,) = [item for item in json.loads(out)["items"] if item["kind"] == "export"]
+    assert (len(files), []) == (item["files"], item["command"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tuiadvisor.cli.recognizing import ONE_FILE, RECORDING, STEP_LOG, WORDS, are_of_one_job, kind_of
+from tuiadvisor.cli.recognizing import EXPORT, ONE_FILE, RECORDING, STEP_LOG, WORDS, are_of_one_job, kind_of
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.importers.files import is_regular, plain_name
 from tuiadvisor.shellword import shell_word
@@ -35,7 +35,9 @@ class FolderEntry:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """Words after tuiadvisor that show it."""
+        """Words after tuiadvisor that show it; none of what only other tools read."""
+        if self.kind == EXPORT:
+            return ()
         return ("open", str(self.path)) if self.is_alone else ("import", self.kind, str(self.path))
 
 
@@ -154,5 +156,7 @@ def list_lines(folder: Path, found: FolderList) -> list[str]:
 
 
 def _command(entry: FolderEntry) -> str:
+    if not entry.command:
+        return f"{shell_word(str(entry.path))}: open the recording that it was made of"
     *words, path = entry.command
     return " ".join(["tuiadvisor", *words, shell_word(path)])

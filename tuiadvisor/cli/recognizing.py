@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import chakra, nsys
@@ -29,8 +29,10 @@ ONE_FILE: Final = frozenset(
 )  # whose import takes a single file
 RECORDING: Final = "recording"
 STEP_LOG: Final = "steplog"
+EXPORT: Final = "export"  # ours, for other tools: nothing here reads it
 WORDS: Final = {
     RECORDING: "a recording of tuiadvisor",
+    EXPORT: "what tuiadvisor export wrote",
     "kineto": "PyTorch Profiler traces",
     "nsys": "Nsight Systems' export",
     "ops": "a per-operation table",
@@ -63,6 +65,15 @@ FIO: Final = re.compile(
     rb'(?m)^\s*"fio version"\s*:'
 )  # behind what it prints for people, or each server's lines
 COMMS: Final = re.compile(rb"Comm\. Op\s+Message Size\s+Count\s+Total ")
+OUR_TRACE: Final = re.compile(rb'"source"\s*:\s*"tuiadvisor export')
+# Columns that say which of the tables of `tuiadvisor export --format parquet` it is.
+OUR_TABLES: Final = (
+    (b"rank_step", b"begin_ns", b"duration_ns"),
+    (b"rank_step", b"begin_ns", b"num_bytes"),
+    (b"mono_ns", b"cpu_share", b"iowait_share"),
+    (b"local_rank", b"world_size", b"git_commit"),
+)
+MAX_FOOTER_BYTES: Final = 1 << 20
 RANKS: Final = re.compile(rb'"distributedInfo"\s*:\s*\{')  # before the events, of a trace of several ranks
 METRICS_PAGE: Final = re.compile(
     rb"(?m)^(?:# (?:HELP|TYPE) )?(?:vllm|sglang|trtllm|tgi|nv|ray_vllm|ray_sglang|dynamo)[:_]\w"
@@ -89,6 +100,8 @@ def sniff(path: Path) -> Sniffed:
         kind = kind_of(path)
         if kind is None:
             raise TuiadvisorError(f"{path}: not recognised; {_readable()}")
+        if kind == EXPORT:
+            raise _refused(path)
         return Sniffed(kind, path, 1)
     counts: Counter[str] = Counter()
     last: dict[str, Path] = {}
@@ -103,6 +116,8 @@ def sniff(path: Path) -> Sniffed:
     if not counts:
         raise TuiadvisorError(f"{path}: nothing recognised in this folder; {_readable()}")
     kind, count = counts.most_common(1)[0]
+    if kind == EXPORT:
+        raise _refused(path)
     if kind in ONE_FILE and count > 1:
         raise TuiadvisorError(f"{path} holds {count} files of {WORDS[kind]}: name one, as {last[kind].name}")
     is_alone = kind in ONE_FILE or (kind == STEP_LOG and count == 1)
@@ -113,10 +128,12 @@ def kind_of(path: Path) -> str | None:
     """The kind of one file; None: none of ours."""
     with opened(path) as file:
         head = file.read(HEAD_BYTES)
+        is_parquet = head.startswith(b"PAR1")
+        footer = _footer(file) if is_parquet else b""
     if head.startswith(FILE_MAGIC):
         return RECORDING
-    if head.startswith(b"PAR1"):
-        return "ops"
+    if is_parquet:
+        return EXPORT if any(all(name in footer for name in names) for names in OUR_TABLES) else "ops"
     if head.startswith(nsys.MAGIC):
         return "nsys"
     if head.startswith(PICKLED):
@@ -145,7 +162,26 @@ def _says_rank(path: Path) -> bool:
         return RANKS.search(file.read(HEAD_BYTES)) is not None
 
 
+def _footer(file: IO[bytes]) -> bytes:
+    """The last bytes of a Parquet file, where its columns are named; empty of one that is packed again."""
+    try:
+        file.seek(max(file.seek(0, os.SEEK_END) - MAX_FOOTER_BYTES, 0))
+        return file.read(MAX_FOOTER_BYTES)
+    except (ValueError, OSError):
+        return b""
+
+
+def _refused(path: Path) -> TuiadvisorError:
+    """Why an export of ours is not opened, and what is."""
+    return TuiadvisorError(
+        f"{path}: {WORDS[EXPORT]}, for other tools (Parquet: DuckDB, Polars, Spark; a trace: ui.perfetto.dev); "
+        "open the recording that it was made of: tuiadvisor open RUN"
+    )
+
+
 def _of_json(head: bytes) -> str | None:
+    if OUR_TRACE.search(head):
+        return EXPORT
     found = [(match.start(), kind) for kind, key in KEYS if (match := key.search(head))]
     if found:
         return min(found)[1]
