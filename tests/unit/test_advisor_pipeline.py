@@ -110,6 +110,23 @@ def test_what_more_micro_batches_save_is_what_they_save() -> None:
     assert few.step.median_s - many.step.median_s == pytest.approx(finding.loss_s_per_step, rel=0.1)
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@pytest.mark.parametrize("heavy", [((3, 1.6),), ((0, 2.5),), ((1, 1.4), (3, 1.8))])
+def test_more_micro_batches_save_less_where_a_stage_stays_heavy(
+    schedule: str, heavy: tuple[tuple[int, float], ...]
+) -> None:
+    """4 micro-batches against 27 of the same stages: filling with equal stages would have saved a sixth more."""
+    job = replace(ENOUGH, num_micro_batches=4, schedule=schedule, heavy=heavy, noise=0.0)
+    few = pipeline_run(job)
+    many = pipeline_run(
+        replace(job, num_micro_batches=27, forward_s=4 * MS * 4 / 27, backward_s=8 * MS * 4 / 27)
+    )
+    (finding,) = [entry for entry in few.findings if entry.id == "pipeline_bubble"]
+    assert few.step.median_s is not None
+    assert many.step.median_s is not None
+    assert few.step.median_s - many.step.median_s == pytest.approx(finding.loss_s_per_step, rel=0.01)
+
+
 def test_slow_sends_are_delay_not_a_stage() -> None:
     """2 ms a send: the bubble grows beyond the ideal, and neither stages nor order are blamed for it."""
     view = pipeline_run(replace(ENOUGH, send_s=2 * MS))

@@ -190,3 +190,11 @@ def test_an_order_that_cannot_run_is_not_simulated() -> None:
     assert None is replay_of(
         rank=rank, kind=kind, stage=stage, micro_batch=chunk, column=step, begin_ns=begin, end_ns=end
     )
+
+
+def test_more_micro_batches_of_a_schedule_that_is_not_simulated() -> None:
+    """Two stages a rank: their order with another number is unknown, the busiest rank's work is a floor."""
+    rows = [row if row[4] < 2 else (row[0] - 2, *row[1:]) for row in gpipe(4, 4, 3, 5)]
+    replay = replayed(rows)
+    assert replay.in_micro_batches(8) is None
+    assert replay.busiest_s == pytest.approx(2 * 4 * 8 * 1e-9)

@@ -75,7 +75,7 @@ class PipelineLimits:
     delay_share: float | None  # sends, late wake-ups, anything between chunks
     heavy_gain: Gain | None  # if the heavy stages took as long as the others
     even_s: float | None  # a step, gone if the same work were spread evenly over the stages
-    fill_gain: Gain | None  # with micro_batches_for[SMALL_BUBBLE]
+    fill_gain: Gain | None  # with micro_batches_for[SMALL_BUBBLE], the stages as they are
     micro_batches_for: dict[float, int]  # bubble share -> micro-batches that bring fill and drain below it
 
     @property
@@ -299,8 +299,8 @@ class _Parts:
         times, step_K = window.times, window.step_K
         filled_s, busy_s = _equal(replay)
         others = np.setdiff1d(np.array(times.stages), np.array(heavy))
+        simulated_K = replay.span_s(replay.seconds_NK)
         if heavy and others.size:
-            simulated_K = replay.span_s(replay.seconds_NK)
             healed = replay.with_stages_like(np.array(heavy), others)
             loss_K = np.maximum(simulated_K - replay.span_s(healed), 0.0)
             self.heavy_gain = gain(step_K, np.minimum(loss_K, step_K))
@@ -313,8 +313,19 @@ class _Parts:
             self.micro_batches_for[share] = max(wanted, 1)
         wanted = self.micro_batches_for[SMALL_BUBBLE]
         if wanted > num:
-            loss_s = fill_s * (1 - num / wanted)
-            self.fill_gain = gain(step_K, np.minimum(np.full(step_K.size, loss_s), step_K))
+            loss_K = _filled_loss(replay, simulated_K, wanted, fill_s * (1 - num / wanted))
+            self.fill_gain = gain(step_K, np.minimum(loss_K, step_K))
+
+
+def _filled_loss(replay: Replay, simulated_K: Floats, num_micro_batches: int, equal_loss_s: float) -> Floats:
+    """What more micro-batches save of each step with the stages as they are: a heavy one stays the slowest.
+
+    Where the schedule is not simulated: at most what they save with equal stages, and never of the busiest rank's work.
+    """
+    more = replay.in_micro_batches(num_micro_batches)
+    if more is not None:
+        return np.maximum(simulated_K - more.span_s(more.seconds_NK), 0.0)
+    return np.clip(simulated_K - replay.busiest_s, 0.0, equal_loss_s)
 
 
 def _equal(replay: Replay) -> tuple[float, float]:

@@ -9,7 +9,8 @@ Source: What-if analysis (OSDI'25).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
 
 MAX_CHUNKS: Final = 1 << 15  # of a step: 0.2 s of simulating
+MAX_TRIED_CHUNKS: Final = 1 << 13  # of a step with other micro-batches: 25 ms, for each pipeline of the job
 NONE: Final = -1  # no chunk
 
 
@@ -71,10 +73,77 @@ class Replay:
                     healed[own] *= min(peers_s / own_s, 1.0)
         return healed
 
+    def in_micro_batches(self, num: int) -> Replay | None:
+        """The same work of each stage in so many equal micro-batches, in the order of GPipe or 1F1B, as it was.
+
+        None for other schedules, whose order with another number is not known: several stages a rank, backward split.
+        """
+        stages = np.unique(self.stage_N)
+        rank_of = [np.unique(self.rank_N[self.stage_N == stage]) for stage in stages]
+        plain = np.isin(self.kind_N, (EventKind.STAGE_FORWARD, EventKind.STAGE_BACKWARD)).all()
+        alone = all(ranks.size == 1 for ranks in rank_of) and self.num_ranks == stages.size
+        if not (plain and alone) or 2 * num * stages.size > MAX_TRIED_CHUNKS:
+            return None
+        order = _tried_order(stages.size, num, is_gpipe=self._is_gpipe)
+        seconds_NK = np.empty((order.stage_N.size, self.seconds_NK.shape[1]))
+        for place, stage in enumerate(stages):
+            for kind in (EventKind.STAGE_FORWARD, EventKind.STAGE_BACKWARD):
+                was = (self.stage_N == stage) & (self.kind_N == kind)
+                chosen = (order.stage_N == place) & (order.kind_N == kind)
+                seconds_NK[chosen] = self.seconds_NK[was].sum(axis=0) / num
+        return replace(order, seconds_NK=seconds_NK, columns=self.columns)
+
+    @property
+    def busiest_s(self) -> Floats:
+        """Work of the rank with the most of it in each step: no order takes less."""
+        busy_RK = np.zeros((self.num_ranks, self.seconds_NK.shape[1]))
+        np.add.at(busy_RK, self.rank_N, self.seconds_NK)
+        busiest: Floats = busy_RK.max(axis=0)
+        return busiest
+
+    @property
+    def _is_gpipe(self) -> bool:
+        """Whether the last stage, too, runs all forwards before its first backward; one micro-batch tells neither."""
+        last = self.kind_N[self.stage_N == self.stage_N.max()]
+        forwards = int((last == EventKind.STAGE_FORWARD).sum())
+        return forwards > 1 and bool((last[:forwards] == EventKind.STAGE_FORWARD).all())
+
     def _mean_s(self, chosen_N: Bools) -> float:
         """Mean seconds a micro-batch of these chunks; 0 for none."""
         num = int((chosen_N & ~self.is_extra_N).sum())
         return float(self.seconds_NK[chosen_N].mean(axis=1).sum()) / num if num else 0.0
+
+
+@lru_cache(maxsize=8)
+def _tried_order(num_stages: int, num: int, *, is_gpipe: bool) -> Replay:
+    """A stage a rank in that schedule's order, each chunk of no length; all pipelines of a job have the same."""
+    warm = [num if is_gpipe else min(num, num_stages - place) for place in range(num_stages)]
+    chunks = [(place, *chunk) for place in range(num_stages) for chunk in _one_f_one_b(num, warm[place])]
+    place, kind, micro_batch = (np.array(column) for column in zip(*chunks, strict=True))
+    order = _runnable(list(np.arange(place.size).reshape(num_stages, -1)), kind, place, micro_batch)
+    assert order is not None  # noqa: S101 - these schedules run
+    sequence, needs, is_extra = order
+    return Replay(
+        rank_N=place[sequence],
+        kind_N=kind[sequence],
+        stage_N=place[sequence],
+        is_extra_N=np.array(is_extra),
+        needs_N=np.array(needs),
+        seconds_NK=np.zeros((place.size, 1)),
+        columns=np.zeros(1, dtype=np.int64),
+        num_ranks=num_stages,
+    )
+
+
+def _one_f_one_b(num: int, num_warm: int) -> list[tuple[int, int]]:
+    """(kind, micro-batch) of a stage: some forwards, then a backward and a forward in turn; all of them is GPipe."""
+    forward, backward = int(EventKind.STAGE_FORWARD), int(EventKind.STAGE_BACKWARD)
+    chunks = [(forward, each) for each in range(num_warm)]
+    for each in range(num):
+        chunks.append((backward, each))
+        if num_warm + each < num:
+            chunks.append((forward, num_warm + each))
+    return chunks
 
 
 def replay_of(
