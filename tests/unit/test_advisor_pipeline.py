@@ -263,3 +263,18 @@ def test_goodput_counts_what_the_stages_wait_for_each_other() -> None:
     assert idle == pytest.approx(view.goodput_losses["pipeline_idle"], abs=0.05)
     assert view.goodput is not None
     assert 1 == pytest.approx(view.goodput + sum(view.goodput_losses.values()))
+
+
+@pytest.mark.parametrize("num_pipelines", [1, 2])
+def test_goodput_does_not_contradict_what_the_heavy_stage_costs(num_pipelines: int) -> None:
+    """Without it a step would take half as long: then not more than half of it is useful, whoever waits where."""
+    view = pipeline_run(replace(ENOUGH, num_pipelines=num_pipelines, heavy=((1, 2.2),)))
+    (finding,) = [entry for entry in view.findings if entry.id == "heavy_stage"]
+    assert finding.loss_s_per_step is not None
+    assert view.step.mean_s is not None
+    share = finding.loss_s_per_step / view.step.mean_s
+    assert share > 0.45
+    assert view.goodput_losses["heavy_stage"] == pytest.approx(share, abs=0.02)
+    assert view.goodput is not None
+    assert view.goodput <= 1 - share + 0.02
+    assert 1 == pytest.approx(view.goodput + sum(view.goodput_losses.values()))

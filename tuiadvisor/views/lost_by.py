@@ -24,6 +24,7 @@ USUAL: Final = {
     "comm_exposed": ("network", "L-AMORT"),
     "straggler": ("scheduler", "L-BALANCE"),
     "pipeline_idle": ("application", "L-BALANCE"),
+    "heavy_stage": ("application", "L-BALANCE"),
     "checkpoint": ("storage", "L-AMORT"),
     "checkpoint_in_step": ("storage", "L-AMORT"),
     "background_save": ("storage", "L-AMORT"),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.pauses.pause import Pause
 
+STAGE_WAITS: Final = ("pipeline_idle", "comm_exposed")
+HEAVY: Final = "heavy_stage"
 MAX_RANKS_IN_NAME: Final = 4  # of a part; more are counted
 
 
@@ -58,8 +60,7 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
     """
     if diagnosis is None or not diagnosis.enough:
         return NOTHING
-    idle_s = diagnosis.job_seconds["pipeline_idle"]
-    if idle_s is None and has_stages(diagnosis.table):
+    if diagnosis.job_seconds["pipeline_idle"] is None and has_stages(diagnosis.table):
         return NOTHING  # what its stages wait for each other is most of what a pipeline loses
     steady_s = float(diagnosis.steady_barrier.cycle_K.sum())
     warmup = diagnosis.steadiness.warmup
@@ -79,8 +80,8 @@ def goodput(diagnosis: Diagnosis | None, judged: list[Judged]) -> Accounted:
     for name, loss_s in _step_losses(diagnosis, judged):
         kind = f"{name}_in_step" if name in losses else name  # as checkpoints in steps beside those in pauses
         of_steps[kind] = of_steps.get(kind, 0.0) + loss_s * scale
-    if idle_s:
-        of_steps["pipeline_idle"] = idle_s * scale
+    for kind, loss_s in _stage_losses(diagnosis, judged).items():
+        of_steps[kind] = of_steps.get(kind, 0.0) + loss_s * scale
     of_steps |= _own_losses(judged, scale, 1 - sum(losses.values()) - sum(of_steps.values()))
     losses |= of_steps
     total = sum(losses.values())
@@ -100,6 +101,29 @@ def _step_losses(diagnosis: Diagnosis, judged: list[Judged]) -> Iterator[tuple[s
         loss = cause.loss(diagnosis)
         if loss is not None:
             yield loss.name, loss.loss_s
+
+
+def _stage_losses(diagnosis: Diagnosis, judged: list[Judged]) -> dict[str, float]:
+    """Seconds a step that the ranks of pipelines wait: for a heavy stage, and else for neighbours and in collectives.
+
+    None of a job without stages, whose barrier tells them. Nothing tells who arrives last among
+    stages, so a wait for another pipeline is in their collectives too.
+    """
+    if not has_stages(diagnosis.table):
+        return {}
+    waits = {
+        kind: seconds
+        for kind in STAGE_WAITS
+        if (seconds := diagnosis.job_seconds[kind]) is not None and seconds > 0
+    }
+    # The slowest pipeline sets the pace: without its heavy stage the step is that much shorter, whoever waits where.
+    heavy_s = max(
+        (entry.finding.loss_s_per_step or 0.0 for entry in judged if entry.rule.id == HEAVY), default=0.0
+    )
+    if heavy_s <= 0:
+        return waits
+    left = max(1 - heavy_s / sum(waits.values()), 0.0) if waits else 0.0
+    return {HEAVY: heavy_s} | {kind: seconds * left for kind, seconds in waits.items() if left > 0}
 
 
 def _own_losses(judged: list[Judged], scale: float, left: float) -> dict[str, float]:
