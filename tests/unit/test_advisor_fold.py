@@ -24,6 +24,7 @@ from tuiadvisor.advisor.fold import Advisor, diagnose
 from tuiadvisor.app.attach_state import PASSES_S, REFUSED_S, HoldUp, why_stepless, why_unwatched
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.frames import HUB_SOURCE, Frame, FrameKind, pack_columns
+from tuiadvisor.text.wording import loss_notes
 from tuiadvisor.views.run_view import RunView
 
 FAULTY = Job(faults=(Fault("forward", (2,), 6 * MS, onset=60),))
@@ -347,10 +348,18 @@ def test_the_end_of_a_run_is_told(state: str, ended: str) -> None:
     assert ended == folded([hello(FAULTY, "node0"), status(2_000_000_000, ranks)]).view().ended
 
 
+def test_of_many_missing_ranks_the_rest_is_counted() -> None:
+    """996 of 1,000 were told as ranks 4 to 67."""
+    view = final_view(Job(num_ranks=4, world_size=1000))
+    assert (64, 932) == (len(view.losses.ranks_missing), view.losses.ranks_missing_more)
+    assert "ranks 4\u201367 and 932 more missing" in loss_notes(view.losses)
+
+
 def test_ranks_that_were_never_heard_of_are_missing() -> None:
     """The world size tells how many there should be."""
     view = final_view(Job(num_ranks=4, world_size=6))
     assert (4, 5) == view.losses.ranks_missing
+    assert "ranks 4, 5 missing" in loss_notes(view.losses)
     assert view.overlap.transfer_s is None
 
 

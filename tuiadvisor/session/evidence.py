@@ -215,7 +215,7 @@ def confidence(view: RunView) -> str:
     lost = view.losses
     gaps = []
     if lost.ranks_missing:
-        gaps.append(f"{len(lost.ranks_missing)} ranks were not recorded")
+        gaps.append(f"{len(lost.ranks_missing) + lost.ranks_missing_more} ranks were not recorded")
     if lost.events_dropped or lost.frames_lost or lost.frames_bad:
         gaps.append("records were lost")
     if lost.hooks_disabled:

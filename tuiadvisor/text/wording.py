@@ -155,6 +155,12 @@ def decided_size(held: Picture) -> tuple[str, str]:
     return held.words, f" {because}" if because.startswith("(") else f": {because}"
 
 
+def missing_ranks(lost: Losses) -> str:
+    """Ranks that nobody recorded, with how many there are beyond those that are named."""
+    more = f" and {lost.ranks_missing_more:,} more" if lost.ranks_missing_more else ""
+    return f"{text_of.ranks(lost.ranks_missing)}{more}"
+
+
 def loss_notes(lost: Losses) -> tuple[str, ...]:
     """Return each kind of what was not seen in words; a count that grows is a new text."""
     counted = (
@@ -164,7 +170,7 @@ def loss_notes(lost: Losses) -> tuple[str, ...]:
         (lost.hooks_disabled, "hook", "switched off"),
     )
     parts = [f"{text_of.count(number, noun)} {what}" for number, noun, what in counted if number]
-    parts += [f"{text_of.ranks(lost.ranks_missing)} missing"] if lost.ranks_missing else []
+    parts += [f"{missing_ranks(lost)} missing"] if lost.ranks_missing else []
     return (*parts, *lost.notes)
 
 

@@ -340,6 +340,7 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
         frames_bad=roster.num_frames_bad + num_bad,
         hooks_disabled=sum(f.hooks_disabled for f in facts),
         ranks_missing=missing[:MAX_NAMED_RANKS],
+        ranks_missing_more=max(len(missing) - MAX_NAMED_RANKS, 0),
         notes=tuple(notes),
     )
 

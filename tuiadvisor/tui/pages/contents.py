@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tuiadvisor.text import format as text_of
 from tuiadvisor.text.line import BLANK, Line, crop, line, rule, to_ascii
 from tuiadvisor.text.terminal import ascii_only
+from tuiadvisor.text.wording import missing_ranks
 from tuiadvisor.tui.pages.details import bullet
 from tuiadvisor.tui.pages.sections import probe_work
 
@@ -134,5 +135,5 @@ def _wrong(held: Contents) -> list[str]:
     ]
     found = [*held.damage.notes, *(f"{number:,} {what}" for number, what in counted if number)]
     if losses.ranks_missing:
-        found.append(f"not recorded: {text_of.ranks(losses.ranks_missing)}")
+        found.append(f"not recorded: {missing_ranks(losses)}")
     return [*found, *losses.notes]
