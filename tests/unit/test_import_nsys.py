@@ -19,6 +19,8 @@ from test_import_recording import imported
 from tuiadvisor.cli import main
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.nsysreport import nsys_document, nsys_summary
+from tuiadvisor.tui.pages import sections
+from tuiadvisor.tui.pages.once import plain_summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -266,3 +268,16 @@ def test_damaged_databases_get_an_answer_or_one_line(tmp_path: Path) -> None:
             refusals.append(str(error))
     assert refusals
     assert not any("\n" in said for said in refusals)
+
+
+@pytest.mark.parametrize("num_steps", [2, 9])
+def test_of_too_few_steps_the_figures_say_whose_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], num_steps: int
+) -> None:
+    """Ranks of fewer than three steps are not compared: it was rank 0's step as the mean over ranks."""
+    export(tmp_path / "report.sqlite", num_ranks=4, num_steps=num_steps)
+    _, view = imported(tmp_path / "report.sqlite", capsys, "nsys")
+    alone = num_steps < 3
+    assert (0 if alone else None) == view.step.of_rank
+    assert ("of rank 0 alone" if alone else "mean over ranks") in sections.phases_note(view)
+    assert alone == ("of rank 0 alone" in plain_summary(view))

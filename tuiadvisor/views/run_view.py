@@ -115,6 +115,7 @@ class StepSummary:
     mean_with_pauses_s: float | None = None  # time of the window by its steps: what the throughput rests on
     mean_low_s: float | None = None  # 95 % interval of the mean, neighbouring steps resembling each other
     mean_high_s: float | None = None
+    of_rank: int | None = None  # whose alone all of it is, where only one rank's steps could be compared
 
 
 @dataclass(frozen=True, slots=True)

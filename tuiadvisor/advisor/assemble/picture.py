@@ -164,6 +164,7 @@ def step_summary(
         # Of a series that mostly drifts it may reach below anything a step can take.
         mean_low_s=None if low_s is None else max(low_s, float(known.min())),
         mean_high_s=high_s,
+        of_rank=diagnosis.table.ranks[0] if diagnosis.table.num_ranks == 1 else None,
     )
 
 

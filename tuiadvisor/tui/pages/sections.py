@@ -196,6 +196,7 @@ def window(view: RunView) -> str:
     left_out = text_of.left_out(view.window.excluded)
     steps = text_of.steps(view.window.first_step, view.window.last_step)
     told = f"{steps}, without {left_out}" if left_out else steps
+    told = f"{told}, {whose}" if (whose := rank_alone(view)) else told
     return f"{told}: {view.window.change}" if view.window.change else told
 
 
@@ -210,7 +211,14 @@ def phases_note(view: RunView) -> str:
     names = ", ".join(bars.SHORT_NAMES[phase] for phase in bars.unknown_phases(view.step.shares))
     if len(bars.unknown_phases(view.step.shares)) > 4:
         names = "most phases"
-    return f"mean over ranks · unknown: {names}" if names else "mean over ranks"
+    whose = rank_alone(view) or "mean over ranks"
+    return f"{whose} · unknown: {names}" if names else whose
+
+
+def rank_alone(view: RunView) -> str:
+    """Return whose figures of a step all are, where there are others whose steps are too few to compare."""
+    alone = view.step.of_rank is not None and max(len(view.ranks), view.run.world_size or 0) > 1
+    return f"of rank {view.step.of_rank} alone" if alone else ""
 
 
 def communication(view: RunView, width: int, max_rows: int) -> list[Line]:
