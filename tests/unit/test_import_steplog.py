@@ -318,3 +318,28 @@ def test_real_logs_become_recordings(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert view.step.median_s == pytest.approx(told["step"]["median_s"], rel=1e-3)
     assert (None, 246) == (view.verdict.decision, told["window"]["steps"])
     assert view.step.throughput_samples_s is None  # its count of samples jumps back at evaluations
+
+
+def test_a_table_with_a_clock_and_samples_tells_both(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps of 2 s with 10 s between two of them: the wall time has them, and samples are told."""
+    rows, wall = ["step,samples_seen,step_time_s,wall_ms"], 1_745_958_397_759
+    for step in range(40):
+        wall += 2000 + (10_000 if step == 20 else 0)
+        rows.append(f"{step},{64 * (step + 1)},2.0,{wall}")
+    path = tmp_path / "steps.csv"
+    path.write_text("\n".join([*rows, ""]))
+    _, view = imported(path, capsys, "steplog")
+    assert view.wall is not None
+    assert 90 == pytest.approx(view.wall.span_s, abs=0.1)
+    assert view.step.throughput_samples_s is not None
+    assert 64 / 2 >= view.step.throughput_samples_s > 64 / 3
+    assert any("wall_ms" in note for note in view.losses.notes)
+    # A clock that does not fit the steps is none.
+    path.write_text("\n".join([rows[0], *(f"{n},{64 * (n + 1)},2.0,{1000 * n}" for n in range(40)), ""]))
+    (tmp_path / "steps.csv.tuirec").unlink()
+    _, view = imported(path, capsys, "steplog")
+    assert view.wall is not None
+    assert 80 == pytest.approx(view.wall.span_s, abs=0.1)
+    assert not any("wall_ms" in note for note in view.losses.notes)

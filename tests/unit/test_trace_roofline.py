@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_import_recording import imported
 
 from tuiadvisor.cli.measuring import measure_peak, measured_lines
 from tuiadvisor.cli.roof import summary_with_roof
@@ -77,7 +78,7 @@ def test_time_inside_is_counted_once() -> None:
     assert found == {"linear": pytest.approx(20e-9), "addmm": pytest.approx(80e-9)}
 
 
-def test_a_true_trace_against_torchs_counter(tmp_path: Path) -> None:
+def test_a_true_trace_against_torchs_counter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Linear and convolution, forward and backward: what FlopCounterMode says, step by step."""
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -109,6 +110,13 @@ def test_a_true_trace_against_torchs_counter(tmp_path: Path) -> None:
     text = summary_with_roof(document)
     assert "roofline: CPU, fp32" in text
     assert "--flops-per-step" in text
+    # As a recording: no model, which is no reason to deny that the trace has FLOPs.
+    _, view = imported(tmp_path / "rank0.json", capsys)
+    assert view.efficiency is not None
+    assert "no model was seen" not in (view.efficiency.why or "")
+    assert "told by its import" in (view.efficiency.why or "")
+    (told,) = [note for note in view.losses.notes if "FLOPs a step by the shapes" in note]
+    assert f"--flops-per-step {found['flops_per_step']:.4g}" in told
 
 
 def test_a_trace_without_shapes_says_how_to_get_them(tmp_path: Path) -> None:

@@ -86,6 +86,11 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     beyond = sum(rows[trace.file].num_left_out for trace in chosen)
     if beyond:
         notes.append(f"{beyond} collectives beyond {MAX_CALLS} of a rank are not recorded one by one")
+    flops = (document["efficiency"] or {}).get("flops_per_step")
+    if flops:
+        notes.append(
+            f"FLOPs a step by the shapes in the traces, all ranks: {flops:.4g}; for MFU: --flops-per-step {flops:.4g}"
+        )
     notes += [f"lost: {loss}" for loss in document["losses"]]
     found = looked.arrivals
     compared = found is not None and found.num_collectives > 0

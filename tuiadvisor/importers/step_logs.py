@@ -1,6 +1,6 @@
 """A training log's step times: CSV, plain or gzip, with one row a step.
 
-In: columns step_time_s and, if there, samples_seen or step.  Out: seconds a step and its label.
+In: columns step_time_s and, if there, step, samples_seen and wall_ms.  Out: seconds a step, its label, samples, clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ TIMES: Final = (
     "train_step_timing in s",
     "step_time",
 )  # as Lightning's loggers have it from NeMo and others
-LABELS: Final = ("step", "samples_seen")
+SAMPLES: Final = "samples_seen"
+WALL: Final = "wall_ms"
+LABELS: Final = ("step", SAMPLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class StepLog:
     step_s: Floats
     label: Floats
     label_name: str
+    samples_seen: Floats | None = None  # beside the label
+    wall_ms: Floats | None = None  # the clock at each row
 
 
 def read_step_log(path: Path) -> StepLog:
@@ -60,7 +64,12 @@ def read_step_log(path: Path) -> StepLog:
         label = np.arange(len(rows), dtype=np.float64)
     else:
         label = np.array([_positive(path, label_name, n, row[label_name]) for n, row in enumerate(rows, 2)])
-    return StepLog(step_s, label, label_name)
+    more = {
+        column: np.array([_positive(path, column, n, row[column]) for n, row in enumerate(rows, 2)])
+        for column in (SAMPLES, WALL)
+        if column in rows[0]
+    }
+    return StepLog(step_s, label, label_name, more.get(SAMPLES), more.get(WALL))
 
 
 def _positive(path: Path, name: str, line: int, cell: str | None) -> float:

@@ -36,6 +36,11 @@ SHOWN: Final = 6
 HEAD_BYTES: Final = 1 << 16
 JOB: Final = "the log is of the whole job, of no rank: it stands as rank 0"
 END_TO_END: Final = "what lies between two logged steps is not in the log: they are laid end to end"
+BY_CLOCK: Final = (
+    "steps end when their rows were logged (wall_ms); rows that do not fit that are laid end to end"
+)
+CLOCK_SLACK_S: Final = 0.01  # by which steps may overlap: rows are stamped in milliseconds
+MIN_FITTING: Final = 0.9  # of a log's rows: else its clock is not that of the steps' ends
 MEANS: Final = "lines are some steps apart: each is the mean of the steps since the one before"
 BOTH: Final = "forward and backward are one span in the log: their time is in other"
 LAUNCHED: Final = "spans are the host's: work launched for a device is not waited for"
@@ -93,7 +98,7 @@ def _of_lines(words: str, lines: list[LoggedLine]) -> _Log:
     notes = [JOB, END_TO_END]
     if apart and max(apart) > 1:
         notes.append(MEANS)
-    rows = _rows([(line.number, line.seconds, line.samples) for line in lines])
+    rows = _rows([(line.number, line.seconds, line.samples, None) for line in lines])
     return _Log(words, ((0, "", rows),), {line.number: line.seconds for line in lines}, tuple(notes))
 
 
@@ -115,22 +120,43 @@ def _mlperf(path: Path, run: MllogRun) -> _Log:
 def _table(log: StepLog) -> _Log:
     is_step = log.label_name == "step" and bool((np.diff(log.label) > 0).all())
     numbers = [int(one) for one in log.label] if is_step else list(range(log.step_s.size))
-    samples: list[int | None] = [None] * log.step_s.size
-    if log.label_name == "samples_seen" and log.label.size > 1 and bool((np.diff(log.label) > 0).all()):
-        # Of the first row nobody says where it began.
-        samples = [None, *(int(more) for more in np.diff(log.label))]
-    steps = [entry for entry in zip(numbers, log.step_s.tolist(), samples, strict=True) if entry[1] > 0]
+    ends = _ends(log)
+    columns = (numbers, log.step_s.tolist(), _samples(log), ends or [None] * log.step_s.size)
+    steps = [entry for entry in zip(*columns, strict=True) if entry[1] > 0]
     if not steps:
         raise TuiadvisorError("the log has no step that took any time: write each step's duration in seconds")
-    seconds = {number: took for number, took, _ in steps}
-    return _Log("a table of step times", ((0, "", _rows(steps)),), seconds, (JOB, END_TO_END))
+    seconds = {number: took for number, took, *_ in steps}
+    notes = (JOB, END_TO_END) if ends is None else (JOB, BY_CLOCK)
+    return _Log("a table of step times", ((0, "", _rows(steps)),), seconds, notes)
 
 
-def _rows(steps: list[tuple[int, float, int | None]]) -> tuple[Row, ...]:
-    """End to end; nothing is known within a step."""
+def _samples(log: StepLog) -> list[int | None]:
+    """Of each row beyond the row before; of a count that jumps back, as some do at evaluations, none."""
+    seen = log.samples_seen
+    if seen is None or not seen.size or not bool((np.diff(seen) > 0).all()):
+        return [None] * log.step_s.size
+    return [None, *(int(more) for more in np.diff(seen))]  # of the first nobody says where it began
+
+
+def _ends(log: StepLog) -> list[int | None] | None:
+    """When each step ended, in nanoseconds of the wall clock; None of a row, or of all, whose steps do not fit it."""
+    if log.wall_ms is None or log.wall_ms.size < 2:
+        return None
+    fits = np.append(True, np.diff(log.wall_ms) / 1000 >= log.step_s[1:] - CLOCK_SLACK_S)
+    if fits.mean() < MIN_FITTING:
+        return None
+    return [
+        int(ms * 1e6) if is_good else None for ms, is_good in zip(log.wall_ms.tolist(), fits, strict=True)
+    ]
+
+
+def _rows(steps: list[tuple[int, float, int | None, int | None]]) -> tuple[Row, ...]:
+    """Where the clock says, else end to end; nothing is known within a step."""
     rows, at = [], 0
-    for number, seconds, samples in steps:
-        step = LoggedStep(number, at, at + max(round(seconds * NS), 1))
+    for number, seconds, samples, end_ns in steps:
+        length = max(round(seconds * NS), 1)
+        begin = at if end_ns is None else max(end_ns - length, at)
+        step = LoggedStep(number, begin, begin + length)
         rows.append(_row(step, (), samples))
         at = step.end_ns
     return tuple(rows)

@@ -5,6 +5,7 @@ In: Roster, Diagnosis, StepSummary, what the user gave.  Out: (Stack or None, Ef
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import StepSummary
 
 NO_STEP = "no steady step was seen yet"
+NO_MODEL = (
+    "the imported source does not show the model; what a trace's shapes come to is told by its import: state it with "
+    "--flops-per-step"
+)
 
 
 def job_efficiency(
@@ -42,7 +47,10 @@ def job_efficiency(
         num_stages=max((fact.parallel.get("pp", 1) for fact in roster.ranks.values()), default=1),
         clock_mhz=_clock_mhz(roster, diagnosis) if device not in {None, "cpu"} else None,
     )
-    return stack, assess(stack or Stack(), work, given)
+    found = assess(stack or Stack(), work, given)
+    if stack is None and roster.imported is not None and found.flops_per_step is None:
+        found = replace(found, why=NO_MODEL)
+    return stack, found
 
 
 def _per_step(rate: float | None, elapsed_s: float | None) -> float | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MARGIN = 1
 NAME_WIDTH = 26
 TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
+NOT_IMPORTED = "The imported source shows neither the model nor its settings."
 NOT_TOLD = "No probe says what is trained: the recording is older than this figure, or no model was seen yet."
 
 
@@ -55,8 +56,9 @@ class EfficiencyPage(Page):
             rows += _bar(view.efficiency, room)
         rows += _pairs(efficiency_facts(view), room)
         rows += [BLANK, rule("model and settings", room, "as the probes saw them")]
+        not_told = NOT_TOLD if view.imported is None else NOT_IMPORTED
         rows += _pairs(stack_facts(view.stack), room) or [
-            line((each, "dim")) for each in wrap(NOT_TOLD, room)
+            line((each, "dim")) for each in wrap(not_told, room)
         ]
         rows += _differing(view, room)
         rows += [BLANK, *(line((each, "dim")) for each in wrap(HOW_TO_SEE, room))]
