@@ -316,8 +316,8 @@ class Losses:
     frames_bad: int = 0
     hooks_disabled: int = 0
     ranks_missing: tuple[int, ...] = ()  # the first of them
-    ranks_missing_more: int = 0  # beyond those
     notes: tuple[str, ...] = ()  # plain sentences: "agent on node3 silent for 12 s"
+    ranks_missing_more: int = 0  # beyond those that are named
 
 
 @dataclass(frozen=True, slots=True)

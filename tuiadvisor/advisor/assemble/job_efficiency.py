@@ -48,7 +48,7 @@ def job_efficiency(
         clock_mhz=_clock_mhz(roster, diagnosis) if device not in {None, "cpu"} else None,
     )
     found = assess(stack or Stack(), work, given)
-    if stack is None and roster.imported is not None and found.flops_per_step is None:
+    if stack is None and roster.header.imported is not None and found.flops_per_step is None:
         found = replace(found, why=NO_MODEL)
     return stack, found
 
