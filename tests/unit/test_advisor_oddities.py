@@ -5,8 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from synthetic_run import MS, Fault, Job, above_info, final_view, folded, frames, hello, on_devices, simulate
+from synthetic_run import (
+    MS,
+    STEP_NAMES,
+    Fault,
+    Job,
+    above_info,
+    final_view,
+    folded,
+    frames,
+    hello,
+    on_devices,
+    simulate,
+)  # fmt: skip
 
+from tuiadvisor.metrics.hang.detection import RankNow, standstill
 from tuiadvisor.stream.frames import Frame, FrameKind
 from tuiadvisor.views.run_view import RunView
 
@@ -131,6 +144,36 @@ def test_within_backward_the_thread_tells_who_has_not_come(thread: str, words: s
     assert [(severity, (1,), "backward")] == hangs(view)
     assert f"ranks 0, 2 and 3 wait for rank 1{words}" in view.verdict.sentence
     assert "hang" == view.verdict.decision
+
+
+@pytest.mark.parametrize(("stopped_before", "is_told"), [(True, True), (False, False)])
+def test_a_stop_that_was_lifted_does_not_hide_the_next_hang(*, stopped_before: bool, is_told: bool) -> None:
+    """Three times the longest step is patience for the run's own pattern, which a stop is no part of."""
+    job = Job(num_steps=300, faults=(Fault("backward", (1,), 60.0, onset=120, until=121),))
+    rows = simulate(job).rows
+    begin, end = (STEP_NAMES.index(name) for name in ("begin_ns", "end_ns"))
+    last_s = max(each[-1][end] for each in rows.values()) / 1e9
+    now_s = rows[1][120][begin] / 1e9 + 30.0
+    seen = [status(job, 490, now_s, thread={1: "stopped"})] if stopped_before else []
+    values: dict[str, dict[int, object]] = {
+        "phase": dict.fromkeys(range(4), "backward"),
+        "phase_since_ns": dict.fromkeys(range(4), round(last_s * 1e9)),
+        "step": dict.fromkeys(range(4), job.num_steps),
+    }
+    view = folded([*frames(job), *seen, status(job, 500, last_s + 20.0, **values)]).view()
+    assert bool(hangs(view)) == is_told
+
+
+def test_a_rank_that_stands_stopped_is_told_however_long_a_step_has_taken() -> None:
+    """Nothing but somebody else lets it go on: there is nothing to be patient for."""
+    places = [
+        RankNow(rank, "live", "backward", 8.0, 120, thread)
+        for rank, thread in enumerate(("waiting", "stopped", "waiting"))
+    ]
+    found = standstill(places, 60.0)
+    assert found is not None
+    assert found.missing == (1,)
+    assert standstill([replace(now, thread="waiting") for now in places], 60.0) is None
 
 
 @pytest.mark.parametrize(

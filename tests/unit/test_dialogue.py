@@ -175,6 +175,15 @@ def test_a_job_that_hangs_is_asked_nothing() -> None:
     assert "hangs" in dialogue.why_over
 
 
+def test_a_job_that_hangs_is_not_kept_as_it_is() -> None:
+    """The session decides what the verdict says: nothing else while no step completes, and what lets it go on."""
+    session = held((STALLED,), {})
+    assert session.decision.decision == "hang"
+    assert "wait for rank 3" in session.decision.why
+    assert session.loop.change == session.dialogue.change
+    assert session.would_change == ("Steps that complete again.",)
+
+
 STATED_SIZE: dict[str, str | float] = {"devices_wanted": 64.0}
 
 

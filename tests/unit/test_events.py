@@ -18,7 +18,7 @@ from tuiadvisor.app.survey import Survey
 from tuiadvisor.events import StepFlag
 from tuiadvisor.stream.recording import RecordingWriter
 from tuiadvisor.tui.contract.feed import SeekStep
-from tuiadvisor.views.event import Event
+from tuiadvisor.views.event import Event, StepTimes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +90,18 @@ def test_a_stall_begins_once_and_is_over_when_steps_come_again() -> None:
     stalls = [event for event in log.events if event.kind == "stalled"]
     assert [(341, (3,))] == [(event.step, event.ranks) for event in stalls]
     assert any(event.kind == "resolved" and "41 s" in event.words for event in log.events)
+
+
+def test_a_stall_is_one_event_and_its_end_has_its_own_time() -> None:
+    """The finding of the hang is no second event; whoever goes on did not do so when the step before ended."""
+    log = EventLog()
+    stalled = views.stalled(40.0)
+    hang = replace(stalled.findings[0], since_step=342)
+    times = StepTimes((341,), (1_700_000_000.0,))
+    log.take(at(replace(stalled, step_times=times), 140.0, 341, findings=(hang,)))
+    log.take(at(replace(views.healthy(), step_times=times), 150.0, 342))
+    told = [(event.kind, event.wall_s) for event in log.events]
+    assert told == [("stalled", 1_700_000_000.0), ("resolved", 1_700_000_040.0)]
 
 
 def test_a_restart_of_all_ranks_is_noted() -> None:

@@ -29,6 +29,8 @@ GONE_S: Final = 10.0  # as the notices of findings (outlets/notices.py)
 MAX_EVENTS: Final = 4000  # the oldest go first
 NEW_LEVEL: Final = "new level"  # what the fold calls the step at which the job changed
 
+HANG: Final = "hang"  # the finding of a stall, which is an event of its own
+
 Key = tuple[object, ...]
 
 
@@ -85,7 +87,7 @@ class EventLog:
         present = {
             (found.id, found.ranks): found
             for found in view.findings
-            if found.severity != "info" and found.since_step is not None
+            if found.severity != "info" and found.since_step is not None and found.id != HANG
         }
         for key, found in present.items():
             self._open[key] = (found, now_s)
@@ -111,7 +113,10 @@ class EventLog:
             step, for_s = self._stalled_at
             self._stalled_at = None
             words = f"moves again after {text_of.timer(for_s)} or a little more"
-            self._note((RESOLVED, STALLED, step), _timed(Event(RESOLVED, step, (), words), view))
+            resolved = _timed(Event(RESOLVED, step, (), words), view)
+            if resolved.wall_s is not None:  # of the step before it
+                resolved = replace(resolved, wall_s=resolved.wall_s + for_s)
+            self._note((RESOLVED, STALLED, step), resolved)
 
     def _facts(self, view: RunView) -> None:
         for pause in view.pauses:

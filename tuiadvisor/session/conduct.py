@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tuiadvisor.session.decide import Decision, decide
-from tuiadvisor.session.dialogue import dialogue
+from tuiadvisor.session.dialogue import dialogue, first_change
 from tuiadvisor.session.evidence import facts
 from tuiadvisor.session.machine import Machine
 from tuiadvisor.session.material import gather
@@ -181,6 +181,8 @@ def _bottleneck(material: Material, decision: Decision, mark: str) -> Bottleneck
 def _would_change(material: Material, decision: Decision, questions: tuple[Question, ...]) -> tuple[str, ...]:
     """What, if it were otherwise or known, could lead to another decision."""
     case, intent, said = material.case, material.intent, []
+    if decision.decision == "hang":
+        return ("Steps that complete again.",)
     if not case.enough:
         said.append(
             "A recording in which the devices' clocks were seen."
@@ -237,6 +239,8 @@ def _loop(material: Material, decision: Decision, before: tuple[Bottleneck, ...]
     change = "none"
     if decision.decision == "rescale" and decision.num_devices is not None:
         hypothesis, change = decision.why, f"Go on with {decision.num_devices} devices; change nothing else."
+    elif decision.decision == "hang":
+        hypothesis, change = "Once it moves again, steps take as long as before.", first_change(material)
     elif decision.decision == "tune" and prospect is not None and run.step_s is not None:
         low, high = run.step_s / max(prospect.high, 1.0), run.step_s / max(prospect.low, 1.0)
         hypothesis = (

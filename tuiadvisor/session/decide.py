@@ -1,4 +1,4 @@
-"""One decision from what was measured and what was stated: tune, rescale, stop or keep.
+"""One decision from what was measured and what was stated: tune, rescale, stop or keep, or a hang.
 
 In: Case.  Out: Decision. Only measured gains and measured sizes decide; answers can forbid, price or end something,
 never replace a measurement. What is unknown stays None and is named.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.session.remaining import Pace
     from tuiadvisor.session.wanted import Outcome, Wanted
 
-Kind = Literal["tune", "rescale", "stop", "keep"]
+Kind = Literal["tune", "rescale", "stop", "keep", "hang"]
 NOISE: Final = 0.02  # two runs of the same code differ by as much: a smaller difference decides nothing
 COMPLEXITY: Final = ("low", "medium", "high")
 
@@ -54,6 +54,7 @@ class Case:
     step_slack: float = 0.0  # share by which the mean step may be shorter than it was seen
     pace: Pace | None = None  # with start-up, restarts and checkpoints; None: steps alone
     wanted: Wanted | None = None  # a size that was asked for and not measured
+    hang: str = ""  # who waits for whom; "" while steps complete
 
     @property
     def hours_now(self) -> float | None:
@@ -91,9 +92,11 @@ class Decision:
 
 
 def decide(case: Case) -> Decision:
-    """The first of: no evidence, nothing left to gain, beyond the budget, tune, rescale, stop, keep."""
+    """The first of: a result as good today, a hang, no evidence, beyond the budget, tune, rescale, stop, keep."""
     if case.result_as_good_now:
         return _ended(case)
+    if case.hang:
+        return Decision("hang", f"{case.hang.rstrip('.')}; nothing else can be decided until it moves again")
     if not case.enough or case.step_s is None:
         why = case.why_undecided or "too few steady steps were seen"
         return Decision("keep", f"not decided yet: {why}, and until more is seen it runs on as it is")

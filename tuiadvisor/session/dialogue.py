@@ -12,7 +12,7 @@ from math import log2
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.decide import Kind, decide, size_words, wanted_outcome
-from tuiadvisor.session.material import ANSWERS_OF_INTENT, OTHER_REMAINS
+from tuiadvisor.session.material import ANSWERS_OF_INTENT, HANG, OTHER_REMAINS
 from tuiadvisor.session.measured import measured_answers, with_measured
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.relevance import choices
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tuiadvisor_rules.questions import Question
 
 MAX_ANSWERS: Final = 7
-HANG: Final = "hang"
 OTHER_WORDS: Final = frozenset({"purpose"})  # for the objective, which is asked itself
 OF_PIPELINES: Final = frozenset({"uneven-stages", "pipeline-bubble"})
 # In the order in which whoever asks for another size is asked.
@@ -139,7 +138,7 @@ def _stands(material: Material) -> tuple[Kind, str]:
     """The decision, and the ONE change that follows."""
     decision = decide(material.case)
     if any(one.id == HANG for one in material.run.findings) or decision.decision == "tune":
-        return decision.decision, _first_change(material)
+        return decision.decision, first_change(material)
     if not material.case.enough:
         return decision.decision, "none before more steps were recorded"
     if decision.decision == "rescale":
@@ -160,7 +159,8 @@ def _change_of_size(material: Material) -> str:
     )
 
 
-def _first_change(material: Material) -> str:
+def first_change(material: Material) -> str:
+    """What lets a job that hangs go on, else what is to be done first about the dominant finding."""
     hangs = [one for one in material.levers if one.finding.id == HANG]
     prospect = material.case.prospect
     first = hangs or [one for one in material.levers if prospect and one.finding.id == prospect.finding]

@@ -73,7 +73,7 @@ def gain_words(decision: Decision) -> str:
     if decision.saved_money is not None:
         parts.append(_interval(decision.saved_money, ",.2f", " in money"))
     if not parts:
-        return "none" if decision.decision == "keep" else UNKNOWN
+        return {"keep": "none", "hang": "the run itself"}.get(decision.decision, UNKNOWN)
     if decision.saved_h is None:
         parts.append("hours unknown, the remaining run is not stated")
     elif decision.saved_money is None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tuiadvisor_rules.questions import Question
 
 SAME_WORK: Final = 0.01  # samples a step may differ by this share and still be the same batch
+HANG: Final = "hang"  # the finding of a job that makes no progress
 ANSWERS_OF_INTENT: Final = {
     "objective": "objective",
     "purpose": "purpose",
@@ -121,6 +122,7 @@ def gather(
     complexity = answers.get("change_complexity")
     case = Case(
         enough=run.enough,
+        hang=next((one.message for one in run.findings if one.id == HANG), ""),
         why_undecided=run.why_undecided,
         step_s=run.step_s,
         step_slack=run.step_slack,

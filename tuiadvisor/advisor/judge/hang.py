@@ -12,7 +12,7 @@ import numpy as np
 
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.hang import THREAD_WORDS, measured, waiting_words
-from tuiadvisor.metrics.hang.detection import MIN_STILL_S, RankNow, standstill
+from tuiadvisor.metrics.hang.detection import LONGER_THAN_USUAL, MIN_STILL_S, RankNow, standstill
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.phases import PAUSES
 from tuiadvisor.views.stall import Stall
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.causes.cause import Measured
+    from tuiadvisor.metrics.diagnosis import WasStopped
     from tuiadvisor.metrics.hang.detection import Standstill
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import RankRow
@@ -54,7 +55,7 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
                 on_device=_on_device(facts),
             )
         )
-    return standstill(places, _longest_step_s(table))
+    return standstill(places, _longest_step_s(table, roster))
 
 
 def measured_of(found: Standstill, roster: Roster) -> Measured:
@@ -115,10 +116,30 @@ def _was_live(facts: RankFacts) -> bool:
     return facts.state in {"live", "detached"} and facts.still_phase is not None
 
 
-def _longest_step_s(table: StepTable | None) -> float | None:
+def _longest_step_s(table: StepTable | None, roster: Roster) -> float | None:
+    """Without the steps in which a process was seen stopped: what somebody else did to the run is not its pattern."""
     if table is None or table.num_steps < 2:
         return None
     at_rest = np.nansum(table.phase_s_PRK[[PHASE_INDEX[name] for name in PAUSES]], axis=0)
     working = (table.step_s_RK - at_rest)[:, 1:]
-    known = working[np.isfinite(working)]
-    return float(known.max()) if known.size else None
+    longest_K = np.max(np.where(np.isfinite(working), working, -1.0), axis=0)
+    was_stopped = roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True)))
+    for column in np.argsort(longest_K)[::-1]:
+        if longest_K[column] < 0:
+            return None
+        if longest_K[column] * LONGER_THAN_USUAL <= MIN_STILL_S or not _is_stop(
+            table, int(column) + 1, was_stopped
+        ):
+            return float(longest_K[column])
+    return None
+
+
+def _is_stop(table: StepTable, column: int, was_stopped: WasStopped) -> bool:
+    """Whether any rank stood stopped in this step, or between the one before and this one."""
+    for row, rank in enumerate(table.ranks):
+        begin_s, end_s = table.begin_s_RK[row, column], table.end_s_RK[row, column]
+        if np.isfinite(begin_s) and np.isfinite(end_s):
+            origin_ns = int(table.origin_ns_R[row])
+            if was_stopped(rank, origin_ns + int(begin_s * 1e9), origin_ns + int(end_s * 1e9)):
+                return True
+    return False

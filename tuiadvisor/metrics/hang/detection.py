@@ -71,7 +71,7 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
     limit_s = MIN_STILL_S
     if longest_step_s is None or phases & AT_REST:
         limit_s = PATIENCE_S
-    elif longest_step_s > 0:
+    elif longest_step_s > 0 and not _is_held_by_stop(live):
         limit_s = max(limit_s, LONGER_THAN_USUAL * longest_step_s)
     on_device = any(now.on_device for now in live)
     # All ranks in code without a hook: the loop may be over, or a report is being written.
@@ -101,6 +101,11 @@ def _thread_of(live: Sequence[RankNow], missing: Sequence[int], by_thread: Seque
         return next(now.thread for now in live if now.rank in by_thread)
     threads = {now.thread for now in live if now.rank in missing}
     return "stopped" if threads == {"stopped"} else None
+
+
+def _is_held_by_stop(live: Sequence[RankNow]) -> bool:
+    """Whether a process stands stopped: however long a step has ever taken, this one takes until somebody goes on."""
+    return any(now.thread == "stopped" for now in live)
 
 
 def _dead(ranks: Sequence[RankNow], live: Sequence[RankNow]) -> tuple[int, ...]:

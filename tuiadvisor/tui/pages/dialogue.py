@@ -235,7 +235,7 @@ def _foot(found: Dialogue, width: int) -> list[Line]:
     left = text_of.count(found.num_left, "more question")
     tail = f"{left} can still change it" if found.num_left else "no question left that could change it"
     badge = f" {sections.DECISIONS[found.decision]} "
-    rows.append(line((was, "dim"), (badge, f"badge:{found.decision}"), (f"  {tail}", "dim")))
+    rows.append(line((was, "dim"), (badge, sections.badge_role(found.decision)), (f"  {tail}", "dim")))
     rows += [line((text, "text")) for text in wrap(found.why, width)]
     if found.wanted and found.wanted != found.why:
         rows += bullet("other size:", found.wanted, width, "text")

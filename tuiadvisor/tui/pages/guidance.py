@@ -249,9 +249,12 @@ def _card(held: Guided, width: int, height: int, *, room_for_all: bool) -> list[
     """Return the decision with what belongs to it."""
     badge = f" {sections.DECISIONS[held.decision]} "
     first, *more = wrap(held.why, width - len(badge) - 1) or [""]
-    rows = [rule("decision", width), line((badge, f"badge:{held.decision}"), " ", (first, "strong"))]
+    rows = [
+        rule("decision", width),
+        line((badge, sections.badge_role(held.decision)), " ", (first, "strong")),
+    ]
     if room_for_all:
-        rows = [rule("decision", width), line((badge, f"badge:{held.decision}"))]
+        rows = [rule("decision", width), line((badge, sections.badge_role(held.decision)))]
         rows += [line((text, "strong")) for text in wrap(held.why, width)]
         for name, text in held.card:
             rows += _named(name, text, width)

@@ -36,12 +36,17 @@ def not_enough(view: RunView) -> str:
     return f"not enough yet: {text_of.count(missing, 'more step')}" if missing > 0 else "not enough steps yet"
 
 
+def badge_role(decision: str) -> str:
+    """Return the colours of a decision: a hang is as red as what is to be stopped."""
+    return f"badge:{'stop' if decision == 'hang' else decision}"
+
+
 def verdict(view: RunView, width: int, max_rows: int) -> list[Line]:
     """Return badge and sentence, then what follows from it, in at most `max_rows` rows."""
     decision = view.decided.decision
     open_badge = " … OPEN " if view.window.why_undecided else " … NOT YET "
     badge = f" {DECISIONS[decision]} " if decision else open_badge
-    role = f"badge:{'stop' if decision == 'hang' else decision}" if decision else "badge"
+    role = badge_role(decision) if decision else "badge"
     sentence = view.decided.sentence
     if view.stall is not None:
         # A hang comes before what could be tuned: nothing can while no step completes.
