@@ -98,7 +98,7 @@ def test_a_stall_is_one_event_and_its_end_has_its_own_time() -> None:
     stalled = views.stalled(40.0)
     hang = replace(stalled.findings[0], since_step=342)
     times = StepTimes((341,), (1_700_000_000.0,))
-    log.take(at(replace(stalled, step_times=times), 140.0, 341, findings=(hang,)))
+    log.take(at(replace(stalled, step_times=StepTimes((), ())), 140.0, 341, findings=(hang,)))
     log.take(at(replace(views.healthy(), step_times=times), 150.0, 342))
     told = [(event.kind, event.wall_s) for event in log.events]
     assert told == [("stalled", 1_700_000_000.0), ("resolved", 1_700_000_040.0)]

@@ -50,6 +50,18 @@ def test_a_stall_that_comes_back_at_once_is_not_told_again(clock: Clock) -> None
     assert told == [True, False, True]
 
 
+def test_a_stall_that_comes_back_at_once_and_stays_is_told_when_the_minute_is_over(clock: Clock) -> None:
+    """Nobody is left uncalled beside a job that hangs, because it had stuttered before."""
+    alerts = Alerts(clock)
+    assert alerts.take(views.live(views.stalled()))
+    alerts.take(views.live(views.healthy()))
+    told = []
+    for passed_s in (5.0, AGAIN_S - 5.0, AGAIN_S):
+        clock.now_s += passed_s
+        told.append(bool(alerts.take(views.live(views.stalled()))))
+    assert told == [False, True, False]
+
+
 def test_the_command_is_never_cut_off(clock: Clock) -> None:
     """On a narrow screen it has a row of its own."""
     stalled = views.stalled()

@@ -2,9 +2,9 @@
 
 In: states of the run.  Out: rows below the header, a sentence to notify with. A stall has its banner as long as it
 lasts, a critical finding for half a minute after it opened. Each is told once; one that closes and opens again within
-a minute is not told anew; what is still open is told again where that is preferred. In quiet hours nothing rings but,
-as preferred, a job that stands; what they hid and is still open rings when they end. Of recordings and of the past
-nothing is told: nobody needs to be called for these.
+a minute is told anew only when it outlasts that minute; what is still open is told again where that is preferred. In
+quiet hours nothing rings but, as preferred, a job that stands; what they hid and is still open rings when they end. Of
+recordings and of the past nothing is told: nobody needs to be called for these.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Alerts:
         # Whoever comes to a run that has its findings already reads them; a stall is news at any time.
         news = [key for key in sorted(self._open) if key not in (former or ()) and _is_news(key, former)]
         self._opened_s |= dict.fromkeys(news, now)
-        self._owed |= {key for key in news if now - self._told_s.get(key, -AGAIN_S) >= AGAIN_S}
+        self._owed |= set(news)
         self._owed |= {key for key in self._open if self._is_again(key, now)}
         self._owed &= self._open
-        due = sorted(key for key in self._owed if not self._is_hushed(key))
+        due = sorted(key for key in self._owed if not self._is_hushed(key) and not self._is_fresh(key, now))
         self._owed -= set(due)
         self._told_s |= dict.fromkeys(due, now)
         return _sentence(view, due[0]) if due and not self.is_quiet else ""
@@ -69,6 +69,10 @@ class Alerts:
     def _is_again(self, key: str, now: float) -> bool:
         told_s, after_s = self._told_s.get(key), self.rules.repeat_s
         return told_s is not None and after_s is not None and now - told_s >= max(after_s, AGAIN_S)
+
+    def _is_fresh(self, key: str, now: float) -> bool:
+        """Whether it was told a moment ago: what is still open when the moment is over is told then."""
+        return now - self._told_s.get(key, -AGAIN_S) < AGAIN_S
 
     def _is_hushed(self, key: str) -> bool:
         if key == STALL and self.rules.lets_hang:
