@@ -11,6 +11,7 @@ from test_tui_navigator import Keyboard
 from tuiadvisor.tui.contract.feed import ChooseSteps, SeekStep
 from tuiadvisor.tui.control import ribbon
 from tuiadvisor.tui.draw import bars
+from tuiadvisor.views.run_view import PauseView
 
 
 @pytest.fixture
@@ -64,6 +65,18 @@ def test_where_events_have_no_row_each_mark_has_its_name(width: int) -> None:
     close = tuple((step, "rank 2 late") for step in range(200, 224, 4))
     crowded = ribbon.rows(replace(view, trend=replace(view.trend, marks=close)), width, with_events=False)
     assert crowded[1].text.count("▲") >= 2
+
+
+def test_each_pause_is_named_once_with_its_own_length() -> None:
+    """Not with the mean of two, which neither took; the mark of the same pause is no second event."""
+    view = views.straggler()
+    paused = PauseView(
+        "irregular", (3,), (150, 210), (27.0, 17.0), None, 22.0, 44.0, 0.3, "backward", "stopped"
+    )
+    marks = ((150, "pause, rank 3"), (210, "pause, rank 3"))
+    told = replace(view, pauses=(paused,), trend=replace(view.trend, marks=marks))
+    events = ribbon.rows(told, 200)[2].text.strip()
+    assert events == "events step 150 pause 27.0 s · step 210 pause 17.0 s"
 
 
 def test_nothing_is_drawn_before_the_first_step() -> None:

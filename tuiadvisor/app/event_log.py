@@ -117,7 +117,8 @@ class EventLog:
             if resolved.wall_s is not None:  # of the step before it
                 resolved = replace(resolved, wall_s=resolved.wall_s + for_s)
             self._note((RESOLVED, STALLED, step), resolved)
-            if (stalled := self._events.get((STALLED, step))) is not None:  # its step may not have been held then
+            stalled = self._events.get((STALLED, step))
+            if stalled is not None:  # its step may not have been held when it began
                 self._note((STALLED, step), _timed(stalled, view))
 
     def _facts(self, view: RunView) -> None:

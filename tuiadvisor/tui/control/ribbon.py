@@ -99,15 +99,23 @@ def _name(cells: list[Span], place: int, text: str) -> None:
             return
 
 
+def _kind(name: str) -> str:
+    """What a mark is of, without its rank: "pause, rank 3" is the pause at its step."""
+    return name.partition(",")[0]
+
+
 def _events(view: RunView, width: int) -> Line:
     """Return the newest events that fit, the oldest of them first."""
     known: list[tuple[int, str]] = []
     for pause in view.pauses:
         what = PAUSE_KINDS.get(pause.kind, "pause")
-        known += [(step, f"{what} {text_of.seconds(pause.length_s)}") for step in pause.steps[-NUM_EVENTS:]]
+        # Each with its own length where they were measured one by one: the mean of two is the length of neither.
+        lengths_s = pause.lengths_s or (pause.length_s,) * len(pause.steps)
+        timed = tuple(zip(pause.steps, lengths_s, strict=False))[-NUM_EVENTS:]
+        known += [(step, f"{what} {text_of.seconds(length_s)}") for step, length_s in timed]
     lengths = tuple(known)
     for step, name in view.trend.marks:  # a pause that is marked, too, stands once: with its length
-        if not any(step == begin and said.startswith(name) for begin, said in lengths):
+        if not any(step == begin and said.startswith(_kind(name)) for begin, said in lengths):
             known.append((step, clean(name)))
     said = [f"step {step:,} {name}" for step, name in sorted(known)[-NUM_EVENTS:]]
     if view.stall is not None:
