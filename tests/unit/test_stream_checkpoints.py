@@ -15,6 +15,7 @@ from patience import PATIENCE_S
 from synthetic_run import Fault, Job, encoded, frames
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.advisor.judge.findings import catalog
 from tuiadvisor.app.replay_feed import ReplayFeed
 from tuiadvisor.app.survey import Survey
 from tuiadvisor.stream.checkpoints import Checkpoints
@@ -64,6 +65,26 @@ def test_every_state_goes_on_as_if_it_had_never_been_kept(data: list[bytes]) -> 
             again.feed(frame)
         assert views[-1] == again.view()
         assert views[found - 1] == kept.restore(found).view()
+
+
+def test_rules_are_shared_by_all_states_and_not_kept_in_any(path: Path) -> None:
+    """They never change while a recording is looked at: reading them anew is a third of unpickling a state."""
+    survey = Survey(path).whole()
+    found = survey.checkpoints.offset_before(path.stat().st_size)
+    assert found is not None
+    first, second = (survey.checkpoints.restore(found) for _ in range(2))
+    assert first.rules is second.rules is Advisor().rules
+    assert first.roster is not second.roster
+    assert first.view() == second.view() == survey.view
+
+
+def test_a_catalogue_of_ones_own_is_kept_with_the_state(data: list[bytes]) -> None:
+    """Who folds by other rules goes on by these."""
+    advisor = Advisor(rules=catalog()[:3])
+    advisor.feed(data[0])
+    kept: Checkpoints[Advisor] = Checkpoints()
+    kept.keep(advisor, 1)
+    assert [one.id for one in kept.restore(1).rules] == [one.id for one in catalog()[:3]]
 
 
 @pytest.mark.slow
