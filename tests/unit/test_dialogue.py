@@ -87,6 +87,36 @@ def test_an_answer_may_change_the_decision() -> None:
     assert (dialogue.decision_before, dialogue.decision, dialogue.question) == ("tune", "stop", None)
 
 
+def of_price(answers: dict[str, str | float]) -> Session:
+    """With nothing left to ask but what an engineer's hour costs."""
+    others = tuple(one.id for one in QUESTIONS if one.id != "engineer_price")
+    return held((LATE,), answers, skipped=others)
+
+
+def test_an_engineers_price_is_asked_where_it_decides_and_decides_then() -> None:
+    """Forty hours for a rest of a few: at one price of an hour the change pays, at another it does not."""
+    known: dict[str, str | float] = {"effort_hours": 4.0, "price": 2.0, "remaining_steps": 1e6}
+    asked = of_price(known).dialogue
+    assert asked.question is not None
+    assert (asked.question.id, asked.why_asked) == ("engineer_price", "it decides between tune and stop")
+    cheap, dear = (of_price({**known, "engineer_price": price}) for price in (0.01, 1000.0))
+    assert (cheap.decision.decision, dear.decision.decision) == ("tune", "stop")
+    assert cheap.decision.break_even_steps is not None
+    assert "the change costs 4,000" in dear.decision.why
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"effort_hours": 4.0, "price": 2.0, "remaining_steps": 1e6, "objective": "time"},
+        {"effort_hours": 4.0, "remaining_steps": 1e6, "run_worth_finishing": "as good"},
+    ],
+)
+def test_an_engineers_price_that_decides_nothing_is_not_asked(known: dict[str, str | float]) -> None:
+    """Whoever wants the result early asked for no money to decide; a run that may end today pays for no change."""
+    assert of_price(known).dialogue.question is None
+
+
 def test_the_remaining_run_is_asked_where_the_decision_needs_it() -> None:
     """How long it is decides whether forty hours of work pay; an intent that says it in samples is enough."""
     answers: dict[str, str | float] = {"effort_hours": 40.0}

@@ -39,6 +39,7 @@ NUMBERS: Final[dict[str, tuple[float, ...]]] = {
     "remaining_steps": (1e3, 1e8),
     "effort_hours": (0.1, 1000.0),
     "price": (0.01, 1000.0),
+    "engineer_price": (0.01, 1000.0),
     "restart_min": (0.0, 1e4),
     "time_worth": (0.01, 1e6),
     OTHER_SIZE: (2.0, 16.0, 128.0),
@@ -47,6 +48,7 @@ NUMBERS: Final[dict[str, tuple[float, ...]]] = {
 WORLDS: Final[tuple[dict[str, str | float], ...]] = (
     {},
     {"effort_hours": 40.0, "price": 2.0},
+    {"effort_hours": 40.0, "price": 2.0, "remaining_steps": 1e6},
     {"remaining_steps": 1e6, "objective": "time", "price": 2.0},
     {"remaining_steps": 1e6, "objective": "cost", "price": 2.0},
     {"remaining_steps": 1e6, "objective": "time", "time_worth": 10.0},

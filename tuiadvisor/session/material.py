@@ -40,6 +40,7 @@ ANSWERS_OF_INTENT: Final = {
     "restarts_per_day": "failures_per_day",
     "remaining_steps": "remaining_steps",
     "time_worth": "price_of_time",
+    "engineer_price": "engineer_hour_price",
 }
 OTHER_REMAINS: Final = ("remaining_samples", "remaining_tokens", "remaining_epochs")
 

@@ -38,6 +38,7 @@ SUPPOSED_ANSWERS: Final[dict[str, float]] = {"checkpoint_every": 30.0, "effort_h
 FIELDS: Final = {
     "remaining_steps": "remaining_steps",
     "time_worth": "price_of_time",
+    "engineer_price": "engineer_hour_price",
     "price": "price_per_device_hour",
     "restart_min": "restart_min",
     "restarts_per_day": "failures_per_day",
