@@ -263,7 +263,9 @@ ROOMS = {
         ),
         "diagnosis",
     ),
-    "tuiadvisor/advisor": (*("steps", "detail", "cluster", "judge", "assemble", "intake", "fold", "compare"),),
+    "tuiadvisor/advisor": (
+        *("steps", "detail", "cluster", "judge", "assemble", "intake", "fold", "compare"),
+    ),
     "tuiadvisor/tui": ("draw", "contract", "pages", "terminal", "control"),
 }
 # Modules with a clock or a file in them have no place among the metrics.
