@@ -102,7 +102,8 @@ class EventKind(IntEnum):
     DEVICE_SLICE = 51
     # A batch that the training thread asked its DataLoader for (begin: asked; end: it came; group: worker processes;
     # with them seq: batches ready for this thread when it asked, num_bytes: made and not yet pinned, unknown without a
-    # thread that pins, detail: held because it is not their turn; without them detail: ns in collate).
+    # thread that pins, detail: held because it is not their turn, and above BATCHES_HELD_BITS of it the batches not yet
+    # made, plus one, 0 where they were not counted; without them detail: ns in collate).
     LOADER_BATCH = 52
     # Sequences that share the rows of such a batch (begin, end: it came; group: how many; seq: their tokens; detail:
     # sum of the squares of their lengths, what attention's work grows with).
@@ -114,6 +115,8 @@ class EventKind(IntEnum):
     STAGE_WEIGHT_GRAD = 66
     P2P_WAIT = 67
 
+
+BATCHES_HELD_BITS: Final = 20
 
 PIPELINE_KINDS: Final = tuple(kind for kind in EventKind if kind >= EventKind.STAGE_FORWARD)
 

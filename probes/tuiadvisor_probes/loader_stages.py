@@ -18,12 +18,13 @@ from .packed_lengths import squares
 from .step_clock import GONE, UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .guard import Hook
     from .host import Host
 
 KIND_LOADER_BATCH, KIND_PACKED_BATCH = 52, 53
+MAKING_SHIFT = 20  # above the batches that are held: those not yet made, plus one
 SINGLE, MULTIPLE = "SingleProcessDataLoaderIter", "MultiProcessingDataLoaderIter"
 STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 
@@ -76,8 +77,10 @@ def told_of_queues(probe: Host, original: Any, hook: Hook) -> Callable[[Any], An
         batch = original(iterator)  # raises at the end of an epoch: no batch, no event
         came_ns = monotonic_ns()
         if lengths is not None:
-            in_turn = attempt(hook, _in_turn, iterator, lengths) or lengths
-            values = (clock.step, asked_ns, came_ns, *in_turn)
+            *queued, making = lengths
+            num_workers, num_ready, num_behind, num_held = attempt(hook, _in_turn, iterator, queued) or queued
+            detail = num_held | making + 1 << MAKING_SHIFT
+            values = (clock.step, asked_ns, came_ns, num_workers, num_ready, num_behind, detail)
             attempt(hook, probe.ring.put_event, KIND_LOADER_BATCH, values)
         _tell_lengths(probe, hook, batch, came_ns)
         clock.own_ns += asked_ns - begin_ns + monotonic_ns() - came_ns
@@ -129,12 +132,14 @@ def _tell_lengths(probe: Host, hook: Hook, batch: Any, came_ns: int) -> None:
         attempt(hook, probe.ring.put_event, KIND_PACKED_BATCH, values)
 
 
-def _queued(iterator: Any) -> tuple[int, int, int, int]:
-    """(workers, batches ready for this thread, made but not yet pinned or UNKNOWN, held as not in turn)."""
+def _queued(iterator: Any) -> tuple[int, int, int, int, int]:
+    """(workers, batches ready for this thread, made and not yet pinned or UNKNOWN, held as not in turn, being made)."""
     ready = iterator._data_queue
     made = iterator._worker_result_queue
     num_behind = UNKNOWN if made is ready else made.qsize()
-    return iterator._num_workers, ready.qsize(), num_behind, _held(iterator)
+    num_ready, num_held = ready.qsize(), _held(iterator)
+    num_made = num_ready + num_held + max(num_behind, 0)
+    return iterator._num_workers, num_ready, num_behind, num_held, max(len(iterator._task_info) - num_made, 0)
 
 
 def _held(iterator: Any) -> int:
@@ -142,7 +147,7 @@ def _held(iterator: Any) -> int:
     return sum(len(info) == 2 for info in iterator._task_info.values())
 
 
-def _in_turn(iterator: Any, asked: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
+def _in_turn(iterator: Any, asked: Sequence[int]) -> Sequence[int]:
     """What was seen at asking, with batches in a queue only where the one in turn may have been among them.
 
     A queue does not tell whose batches it has. But all that were read for this one are held now: if they are more than

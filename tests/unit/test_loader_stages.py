@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from synthetic_run import MS, Fault, Job, folded, frames, simulate
 
 from tuiadvisor.advisor.detail.loader_store import LoaderStore
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind
+from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES, batches_of, loader_wait
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import Finding
@@ -28,19 +28,33 @@ def finding(
     job: Job, name: str, queues: Queues | None, *, workers: int = 2, collate_s: float = 0.0
 ) -> Finding:
     """Of a job whose loaders were seen like this in some steps; queues None: they were not seen."""
+    (found,) = [one for one in findings(job, queues, workers=workers, collate_s=collate_s) if one.id == name]
+    return found
+
+
+def findings(
+    job: Job,
+    queues: Queues | None,
+    *,
+    workers: int = 2,
+    collate_s: float = 0.0,
+    making: dict[int, int] | None = None,
+    steps: range = DETAIL,
+) -> tuple[Finding, ...]:
+    """making: by rank, the batches that its workers had still to make when it asked; None: nobody counted them."""
     sequence = frames(job)
     rows = []
     for rank, records in simulate(job).rows.items() if queues is not None else ():
-        for step in DETAIL:
+        for step in steps:
             begin = records[step][BEGIN]
             ready, unpinned, held = queues or EMPTY
-            detail = held if workers else round(collate_s * 1e9)
+            not_made = 0 if making is None else making[rank] + 1
+            detail = held | not_made << BATCHES_HELD_BITS if workers else round(collate_s * 1e9)
             took = round(11e6 if rank == 1 or job is SLOW_INPUT else 2e5)
             rows.append((rank, BATCH, step, begin, begin + took, workers, ready, unpinned, detail))
     if rows:
         sequence.append(Frame(FrameKind.EVENTS, "node0/1/1", 900, 10**10, pack_columns(rows, NAMES)))
-    (found,) = [one for one in folded(sequence).view().findings if one.id == name]
-    return found
+    return folded(sequence).view().findings
 
 
 def test_workers_that_are_behind_are_said() -> None:
@@ -82,6 +96,52 @@ def test_a_late_ranks_own_loader_is_named() -> None:
     assert "in 100 % of it no batch was ready anywhere" in said.message
     alone = finding(ONE_LATE, "straggler", EMPTY, workers=0, collate_s=5.5 * MS)
     assert "makes the batches itself, without workers, 50 % of it in collate" in alone.message
+
+
+@pytest.mark.parametrize("others", [2, 3], ids=["just as fast", "with a batch ahead"])
+def test_of_equally_slow_loaders_none_is_named(others: int) -> None:
+    """All workers are at work everywhere: whoever waits, the loaders of all are what takes the step."""
+    said = findings(ONE_LATE, EMPTY, making={0: others, 1: 4, 2: others, 3: others})
+    assert "straggler" not in {one.id for one in said}
+    (slow,) = [one for one in said if one.id == "input_bound"]
+    print(slow.message)
+    assert slow.ranks == (0, 1, 2, 3)
+    assert slow.loss_s_per_step == pytest.approx(
+        ONE_LATE.faults[0].amount_s, rel=0.1
+    )  # what the one rank waits
+
+
+@pytest.mark.parametrize(
+    ("making", "steps"),
+    [
+        ({0: 1, 1: 4, 2: 1, 3: 0}, DETAIL),  # theirs have time to spare
+        ({0: 4, 1: 4, 2: 1, 3: 1}, DETAIL),  # most of theirs
+        (None, DETAIL),  # nobody counted
+        ({0: 4, 1: 4, 2: 4, 3: 4}, range(60, 60 + MIN_BATCHES - 1)),  # chance
+    ],
+)
+def test_a_loader_slower_than_most_is_named(making: dict[int, int] | None, steps: range) -> None:
+    """Also where its peers were not seen."""
+    said = findings(ONE_LATE, EMPTY, making=making, steps=steps)
+    assert [one.ranks for one in said if one.id == "straggler"] == [(1,)]
+
+
+def test_what_was_seen_before_a_rank_was_late_clears_nobody() -> None:
+    """All loaders were at their limit; then one became slower still, and the others have had time to spare since."""
+    job = Job(
+        num_ranks=4, num_steps=400, data_s=6 * MS, faults=(Fault("data_wait", (1,), 20 * MS, onset=200),)
+    )
+    for steps, names in ((range(20, 100, 4), [(1,)]), (range(240, 320, 4), [])):
+        said = findings(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=steps)
+        assert [one.ranks for one in said if one.id == "straggler"] == names
+
+
+def test_a_rank_that_took_anothers_place_is_not_named() -> None:
+    """Of loaders at their limit now this rank is waited for, now that: the step is as long as it was."""
+    faults = (Fault("data_wait", (1,), 12 * MS, until=200), Fault("data_wait", (2,), 12 * MS, onset=200))
+    job = Job(num_ranks=4, num_steps=400, faults=faults)
+    said = findings(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=range(20, 100, 4))
+    assert "straggler" not in {one.id for one in said}
 
 
 def waits(stages: list[Queues], wait_s: list[float]) -> tuple[str, float] | None:

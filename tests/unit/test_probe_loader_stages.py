@@ -14,7 +14,7 @@ from probing import Observed, probed
 from torch.utils.data import DataLoader, default_collate
 from torch.utils.data import dataloader as torch_loaders
 
-from tuiadvisor.events import UNKNOWN, EventKind
+from tuiadvisor.events import BATCHES_HELD_BITS, UNKNOWN, EventKind
 from tuiadvisor_probes import loader_stages, phases
 
 STEPS, BATCH = 12, 4
@@ -55,7 +55,9 @@ def test_batches_that_lie_ready_are_counted(tmp_path: Path) -> None:
     assert {event["group"] for event in events} == {1}
     assert {event["seq"] for event in events if event["step"] < STEPS - 2} == {2}
     assert {event["num_bytes"] for event in events} == {UNKNOWN}  # nothing pins
-    assert {event["detail"] for event in events} == {0}
+    assert {event["detail"] for event in events if event["step"] < STEPS - 2} == {
+        1 << BATCHES_HELD_BITS
+    }  # all made
     assert all(event["begin_ns"] <= event["end_ns"] for event in events)
 
 
@@ -130,7 +132,9 @@ def asked(*, ready: int, made: int | None, held: int, reads: int = 1) -> dict[st
     probe: Any = SimpleNamespace(clock=clock, ring=ring)
     hook: Any = SimpleNamespace(failed=pytest.fail)
     assert loader_stages.told_of_queues(probe, next_data, hook)(iterator) == "batch"
-    ((step, _, _, workers, in_queue, before_pin, turn),) = rows
+    ((step, _, _, workers, in_queue, before_pin, detail),) = rows
+    turn = detail & (1 << BATCHES_HELD_BITS) - 1
+    assert (detail >> BATCHES_HELD_BITS) - 1 == max(reads + 1 - ready - (made or 0), 0)
     assert (step, workers) == (7, 2)
     return {"ready": in_queue, "made": before_pin, "held": turn}
 

@@ -397,6 +397,9 @@ class Advisor(Intake):
             ],  # the first one may be a part of a step
             paces=None if host is None else paces(host[1], table.ranks),
             thread_data_s_R=None if host is None else thread_data_s(host[0], table),
+            loaders_without_reserve=lambda first: self.loaders.without_reserve(
+                self.store, table.ranks, first
+            ),
         )
 
     def _places(self) -> list[tuple[int, str, str]]:

@@ -32,6 +32,7 @@ from tuiadvisor.metrics.lateness.late_phase import (
 from tuiadvisor.metrics.lateness.late_ranks import (
     LateRank,
     with_causes,
+    with_loaders_alike,
     with_work_spread,
     without_common_waits,
 )
@@ -124,6 +125,7 @@ class Diagnosis:
     input_drift: Drift | None  # over all steady steps: a drift has no level
     transfer_since: int | None
     open_late: tuple[LateRank, ...] = ()  # late, but perhaps for want of a core: too soon to name them
+    waits_alike: tuple[LateRank, ...] = ()  # late in data, but for loaders no slower than the others'
 
     @property
     def window_start(self) -> int:
@@ -192,9 +194,11 @@ class Witnesses:
     # that this waits for data, hidden or not.
     paces: Sequence[Pace | None] | None = None
     thread_data_s_R: Floats | None = None
+    loaders_without_reserve: Callable[[int], Bools] | None = None  # since a job step, of each row
 
 
 NO_WITNESS: Final = Witnesses()
+NOBODY: Final[tuple[LateRank, ...]] = ()
 
 
 def diagnose_table(
@@ -303,10 +307,11 @@ def _diagnose(table: StepTable, *, from_beginning: bool, asked: _Asked) -> Diagn
         open_minded = find_steady(table, barrier, from_beginning=from_beginning, own_work_pauses=False)
         whole = _diagnose_steady(table, barrier, open_minded, asked)
         starters = {pause.starter_row for pause in steadiness.pauses if pause.is_own_work}
-        if starters <= {entry.late.row for entry in whole.stragglers}:
+        if starters <= {entry.late.row for entry in (*whole.stragglers, *whole.waits_alike)}:
             return whole
     diagnosis = _diagnose_steady(table, barrier, steadiness, asked)
-    named = {entry.late.row for entry in diagnosis.stragglers if entry.late.gain.loss_low_s > 0}
+    late = (*diagnosis.stragglers, *diagnosis.waits_alike)
+    named = {entry.late.row for entry in late if entry.late.gain.loss_low_s > 0}
     if steadiness.habitual <= named and not diagnosis.is_lopsided:
         return diagnosis
     # Many pauses of one rank, but too unevenly spread to tell what a straggler costs: they are pauses.
@@ -353,12 +358,17 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     past = found.work_RK, found.cycle_K
     stragglers = with_time_off_core(stragglers, rows, steady_barrier, asked.witnesses.off_core, past)
     thread_data_s_R = asked.witnesses.thread_data_s_R
+    kept, waits_alike = stragglers, NOBODY
     if thread_data_s_R is not None:
         kept = without_common_waits(stragglers, rows, thread_data_s_R)
-        if len(kept) < len(stragglers):
-            stragglers = kept
-            loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
-            less_K = np.zeros_like(loss_K)
+    if asked.witnesses.loaders_without_reserve is not None:
+        kept, waits_alike = _without_alike(kept, rows, found.cycle_K, asked.witnesses.loaders_without_reserve)
+    if len(kept) < len(stragglers):
+        stragglers = kept
+        loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
+        less_K = np.zeros_like(loss_K)
+    if waits_alike:
+        thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
     peers = _peers(steady, rows, stragglers)
     num_not_compared = int(np.delete(asked.alive_R, rows).sum()) if rows.size else 0
     settled, settled_barrier = _without(found.wandering, steady, steady_barrier, rows, regime.start)
@@ -391,18 +401,40 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         transfer=transfer_loss(steady_barrier)
         if window.size and asked.all_ranks_seen and not num_not_compared
         else None,
-        turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size else None,
-        turns_of_one=turns_of_one(settled_barrier, peers) if rows.size else 0.0,
+        turn_taking=turn_taking_loss(settled_barrier, peers) if rows.size and not waits_alike else None,
+        turns_of_one=turns_of_one(settled_barrier, peers) if rows.size and not waits_alike else 0.0,
         wandering=_wanderers(table, found.wandering, rows, columns),
         lengths=length_loss(steady_barrier.work_RK[peers], steady.tokens_RK[peers], steady_barrier.cycle_K)
         if rows.size
         else None,
-        slowdown=_slowdown(table, barrier, rows, window),
+        # One rank's loader alone would not make the step shorter.
+        slowdown=None if waits_alike else _slowdown(table, barrier, rows, window),
         level_shift=level_shift(table, regime, columns, found.cycle_K, barrier.transfer_K[columns]),
         input_since=_since(wait_K, steps, found.cycle_K),
         input_drift=find_drift(wait_K),
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
+        waits_alike=waits_alike,
     )
+
+
+def _without_alike(
+    stragglers: tuple[LateRank, ...],
+    rows: Ints,
+    cycle_K: Floats,
+    without_reserve: Callable[[int], Bools],
+) -> tuple[tuple[LateRank, ...], tuple[LateRank, ...]]:
+    """(who stays named, who waits for a loader no slower than the others')."""
+    alike = with_loaders_alike(stragglers, rows, cycle_K, without_reserve).tolist()
+    pairs = list(zip(stragglers, alike, strict=True))
+    return tuple(one for one, is_alike in pairs if not is_alike), tuple(
+        one for one, is_alike in pairs if is_alike
+    )
+
+
+def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) -> Floats:
+    """Seconds a step that each rank waits for data, of loaders alike: they take the step, whoever waits for them."""
+    step_s = float(barrier.cycle_K.mean()) if barrier.cycle_K.size else 0.0
+    return np.full(steady.num_ranks, step_s) if seen_s_R is None else np.maximum(seen_s_R, step_s)
 
 
 def _peers(steady: StepTable, rows: Ints, stragglers: tuple[LateRank, ...]) -> Ints:

@@ -13,11 +13,11 @@ import numpy as np
 
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
-from tuiadvisor.events import EVENT_COLUMNS, UNKNOWN, EventKind
-from tuiadvisor.metrics.steps.loader_stage import batches_of
+from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, UNKNOWN, EventKind
+from tuiadvisor.metrics.steps.loader_stage import batches_of, has_no_reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
@@ -57,22 +57,34 @@ class LoaderStore:
     def held(self, store: StepStore, ranks: Sequence[int], steps: Ints) -> dict[int, LoaderBatches]:
         """What was seen of these ranks in these job steps; ranks without a batch are left out."""
         return {
-            rank: batches_of(
-                own[_END] - own[_BEGIN], own[_WORKERS], own[_READY], own[_UNPINNED], own[_DETAIL]
-            )
-            for rank, own in _by_rank(self._held, store, ranks, steps).items()
+            rank: _batches(own)
+            for rank, own in _by_rank(self._held, store, ranks, lambda jobs: np.isin(jobs, steps)).items()
         }
+
+    def without_reserve(self, store: StepStore, ranks: Sequence[int], first_step: int) -> Bools:
+        """Of each of these ranks, whether its loader was seen without reserve since this job step."""
+        found = _by_rank(self._held, store, ranks, lambda jobs: jobs >= first_step)
+        return np.array(
+            [rank in found and has_no_reserve(_batches(found[rank])) is True for rank in ranks],
+            dtype=np.bool_,
+        )
 
     def squares(self, store: StepStore, ranks: Sequence[int], steps: Ints) -> dict[int, Floats]:
         """Of each packed batch of these ranks in these job steps the sum of its squared lengths."""
-        found = _by_rank(self._packed, store, ranks, steps)
+        found = _by_rank(self._packed, store, ranks, lambda jobs: np.isin(jobs, steps))
         return {rank: own[_DETAIL].astype(np.float64) for rank, own in found.items()}
 
 
-def _by_rank(held: EventBlocks, store: StepStore, ranks: Sequence[int], steps: Ints) -> dict[int, Ints]:
-    """Rows of these job steps, columns first; ranks without any are left out."""
+def _batches(own: Ints) -> LoaderBatches:
+    return batches_of(own[_END] - own[_BEGIN], own[_WORKERS], own[_READY], own[_UNPINNED], own[_DETAIL])
+
+
+def _by_rank(
+    held: EventBlocks, store: StepStore, ranks: Sequence[int], wanted: Callable[[Ints], Bools]
+) -> dict[int, Ints]:
+    """Rows of the job steps that are wanted, columns first; ranks without any are left out."""
     tracks = store.tracks
-    if not held or not tracks.num or not ranks or not steps.size:
+    if not held or not tracks.num or not ranks:
         return {}
     table = held.table()
     rows = tracks.rows_of(table[_RANK])
@@ -80,7 +92,7 @@ def _by_rank(held: EventBlocks, store: StepStore, ranks: Sequence[int], steps: I
     good = (rows >= 0) & tracks.is_aligned[rows] & (table[_BEGIN] >= tracks.born_ns[rows])
     table, rows = table[:, good], rows[good]
     jobs = table[_STEP] + tracks.offset[rows] - store.axis_shift()
-    table = table[:, np.isin(jobs, steps)]
+    table = table[:, wanted(jobs)]
     found = {rank: table[:, table[_RANK] == rank] for rank in ranks}
     return {rank: own for rank, own in found.items() if own.shape[1]}
 
@@ -101,7 +113,7 @@ def _plausible(columns: Mapping[str, Ints]) -> Bools:
     for name in ("seq", "num_bytes"):
         good &= (columns[name] >= UNKNOWN) & (columns[name] <= MAX_QUEUED)
     has_workers = columns["group"] > 0
-    most = np.where(has_workers, MAX_QUEUED, MAX_WAIT_NS)
+    most = np.where(has_workers, MAX_QUEUED << BATCHES_HELD_BITS, MAX_WAIT_NS)
     return np.asarray(good & (columns["detail"] >= UNKNOWN) & (columns["detail"] <= most))
 
 

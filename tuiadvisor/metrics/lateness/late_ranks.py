@@ -22,8 +22,10 @@ from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.arrays import column_median
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tuiadvisor.metrics.lateness.stragglers import Late
-    from tuiadvisor.metrics.steps.arrays import Floats, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.metrics.window.regime import Regime
 
@@ -33,6 +35,8 @@ MAX_LATE_HOSTS: Final = (
 
 MAX_DATED: Final = 8  # late ranks whose reason is looked at over time: a crowd has one in common
 MIN_OWN_WAIT: Final = 0.5  # of a lateness: what its own thread waits for data beyond the others'
+LOADERS_ALIKE: Final = 0.75  # of the ranks: what all but a quarter do is nobody's own, as in job_losses
+LENGTHENED: Final = 1.05  # times: chosen, above the noise of a median, below a loader's worth naming
 PHASE_MOVED: Final = 0.5  # of the lateness: so much goes into another phase, and the reason is another one
 
 
@@ -140,6 +144,36 @@ def without_common_waits(
         if entry.cause.name != "data_wait"
         or not np.isfinite(thread_data_s_R[entry.late.row] - usual_s)
         or thread_data_s_R[entry.late.row] - usual_s >= MIN_OWN_WAIT * entry.late.mean_excess_s
+    )
+
+
+def with_loaders_alike(
+    stragglers: tuple[LateRank, ...], rows: Ints, cycle_K: Floats, without_reserve: Callable[[int], Bools]
+) -> Bools:
+    """Which of the stragglers wait for loaders that are no slower than most ranks'.
+
+    Of equally slow loaders one makes all ranks wait: while they do, the others make a batch ahead, and with it they
+    never wait themselves. Were it faster, the next one would be waited for. cycle_K: of the steps that were compared.
+    without_reserve: since a job step, of each row of the table.
+    """
+    in_data = np.array(
+        [one.cause.name == "data_wait" and one.cause.off_core is None for one in stragglers], dtype=np.bool_
+    )
+    late = [one.late.row for one, is_in_data in zip(stragglers, in_data, strict=True) if is_in_data]
+    others = np.setdiff1d(rows, late)
+    for index, entry in enumerate(stragglers):
+        if in_data[index]:
+            # Beside longer steps the others have time to spare that they had not before; else they only changed places.
+            is_new = entry.late.onset_seen and _has_lengthened(cycle_K, entry.late.since)
+            alike = without_reserve(entry.since_step if is_new else 0)[others]
+            in_data[index] = alike.any() and len(late) + alike.sum() >= LOADERS_ALIKE * rows.size
+    return in_data
+
+
+def _has_lengthened(cycle_K: Floats, since: int) -> bool:
+    """Whether steps take longer from this column on than before it."""
+    return 0 < since < cycle_K.size and bool(
+        np.median(cycle_K[since:]) > LENGTHENED * np.median(cycle_K[:since])
     )
 
 

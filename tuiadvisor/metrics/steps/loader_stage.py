@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from tuiadvisor.events import UNKNOWN
+from tuiadvisor.events import BATCHES_HELD_BITS, UNKNOWN
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
@@ -20,6 +20,11 @@ Stage = Literal["workers", "turn", "pin", "ready", "own", ""]
 # Chosen: fewer batches are chance, and a stage that does not hold most of the time is not what is waited for.
 MIN_BATCHES: Final = 8
 MOST: Final = 0.6
+# The newest: in the first steps queues are still being filled.
+RECENT_BATCHES: Final = 16
+# Chosen, of batches: a loader just as fast as the step has all workers at work in half of them where no batch is made
+# ahead and in all where one is; one that is a tenth faster in none.
+ALL_AT_WORK: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class LoaderBatches:
     ready_B: Ints  # in the queue that the training thread reads
     unpinned_B: Ints  # made by workers, before the thread that pins; UNKNOWN without one
     held_B: Ints  # read already, and not yet in turn
+    making_B: Ints  # asked of the workers, and not yet made
     collate_s_B: Floats  # of a loader without workers; NaN where it was not seen
 
     def __len__(self) -> int:
@@ -70,6 +76,16 @@ def loader_wait(batches: LoaderBatches) -> LoaderWait | None:
     )
 
 
+def has_no_reserve(batches: LoaderBatches) -> bool | None:
+    """Whether all its workers were at work when the thread asked: then shorter steps would wait for them.
+
+    None where too few batches of workers were seen.
+    """
+    seen = (batches.workers_B > 0) & (batches.making_B >= 0)
+    workers, making = batches.workers_B[seen][-RECENT_BATCHES:], batches.making_B[seen][-RECENT_BATCHES:]
+    return None if workers.size < MIN_BATCHES else bool(np.mean(making >= workers) >= ALL_AT_WORK)
+
+
 def _stages(batches: LoaderBatches) -> dict[Stage, Bools]:
     """Which batches waited in which stage. Of a batch with unknown queues no stage is said."""
     has_workers = batches.workers_B > 0
@@ -104,6 +120,7 @@ def batches_of(took_ns: Ints, workers: Ints, ready: Ints, unpinned: Ints, detail
         workers_B=workers,
         ready_B=ready,
         unpinned_B=unpinned,
-        held_B=np.where(has_workers, detail, UNKNOWN),
+        held_B=np.where(has_workers & (detail >= 0), detail & (1 << BATCHES_HELD_BITS) - 1, UNKNOWN),
+        making_B=np.where(has_workers & (detail >= 0), (detail >> BATCHES_HELD_BITS) - 1, UNKNOWN),
         collate_s_B=np.minimum(collate_s, wait_s),
     )
