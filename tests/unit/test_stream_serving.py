@@ -6,10 +6,12 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 import zmq
+from patience import wait_until
 
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.recording import FILE_HEADER_BYTES, RecordingWriter
 from tuiadvisor.stream.serving import GATHER_BYTES, GATHER_S, LONG_POLL_S, Viewers
+from tuiadvisor.stream.source import LiveSource
 from tuiadvisor.stream.wire import Reply, Request, unpack_reply
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ class Router:
     def __init__(self) -> None:
         self.questions: list[Request] = []
         self.answers: list[Reply] = []
+
+    def set(self, option: int, value: int) -> None:
+        """Nothing to set."""
 
     def recv_multipart(self, _: int) -> list[bytes]:
         """The next question."""
@@ -82,3 +87,46 @@ def test_the_end_is_told_at_once(tmp_path: Path) -> None:
     viewers.serve(10.01, "", is_ending=True)
     assert [True] == [one.is_ending for one in router.answers]
     writer.close()
+
+
+def test_a_viewer_that_left_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """It was answered, closed its connection and asks no more; one that is there is waited for, and told the end."""
+    context = zmq.Context()
+    router = context.socket(zmq.ROUTER)
+    address = f"ipc://{tmp_path}/viewers"
+    router.bind(address)
+    writer = RecordingWriter(tmp_path / "run.tuirec", frame(0))
+    viewers = Viewers(router, writer, SESSION)
+    gone, there = LiveSource(address), LiveSource(address)
+    seen: dict[LiveSource, list[bytes]] = {gone: [], there: []}
+
+    def have_seen_all() -> bool:
+        for source in seen:
+            seen[source] += source.read(0.0)
+        viewers.serve(10.0, "")
+        return all(seen.values())
+
+    def gone_is_forgotten() -> bool:
+        viewers.serve(10.0, "", is_ending=True)
+        return viewers.num_watching(10.0) == 1
+
+    try:
+        wait_until(have_seen_all, "both have read the recording")
+        writer.append(frame(1))
+        wait_until(lambda: not viewers.serve(11.0, "") or not viewers._waiting, "both have their answer")
+        assert viewers.num_watching(11.0) == 2
+        gone.close()
+        wait_until(gone_is_forgotten, "only one is waited for")
+
+        def is_told() -> bool:
+            there.read(0.0)
+            viewers.serve(10.0, "", is_ending=True)
+            return there.status.ended
+
+        wait_until(is_told, "the other one is told the end")
+        assert viewers.num_watching(10.0) == 0
+    finally:
+        there.close()
+        router.close(linger=0)
+        context.term()
+        writer.close()

@@ -28,6 +28,7 @@ logger: Final = Logger(__name__)
 LONG_POLL_S: Final = 1.0
 GATHER_S: Final = 0.1  # who has seen all there was waits so long for more than the next frame
 GATHER_BYTES: Final = 256 << 10  # ... unless so much came meanwhile
+NO_REQUEST: Final = 0  # questions are numbered from 1 on: nobody takes this for an answer
 MAX_WAITING: Final = 4096
 WATCHING_S: Final = 3.0
 # Between two looks at the agents at most so many: recording comes first.
@@ -47,6 +48,7 @@ class Viewers:
     def __init__(self, router: zmq.Socket[bytes], recording: RecordingWriter, session: int) -> None:
         self._bad_log = Count()
         self._router = router
+        router.set(zmq.ROUTER_MANDATORY, 1)  # who is gone is said, where it would be dropped in silence
         self._recording = recording
         self._session = session
         self._waiting: dict[bytes, _Waiting] = {}
@@ -70,6 +72,8 @@ class Viewers:
         for viewer in due[:MAX_SERVED]:
             self._answer(viewer, self._waiting.pop(viewer).request, note, is_ending=is_ending)
             del due_s[viewer]
+        if is_ending:
+            self._forget_the_gone()
         return min(due_s.values(), default=now_s + LONG_POLL_S)
 
     def _due_s(self, waiting: _Waiting) -> float:
@@ -108,10 +112,21 @@ class Viewers:
         if is_last:
             self._asked_s.pop(viewer, None)
         reply = Reply(request.request, self._session, offset, end, is_last, data, note)
+        self._send(viewer, reply)
+
+    def _forget_the_gone(self) -> None:
+        """Who closed its connection after its last answer asks for nothing more: the end is not kept waiting for it."""
+        end = self._recording.num_bytes
+        for viewer in [one for one in self._asked_s if one not in self._waiting]:
+            self._send(viewer, Reply(NO_REQUEST, self._session, end, end, is_ending=False, data=b"", note=""))
+
+    def _send(self, viewer: bytes, reply: Reply) -> None:
         try:
             self._router.send_multipart([viewer, *reply.pack()], zmq.NOBLOCK)
-        except zmq.ZMQError:
-            return  # it does not read or is gone: it will ask again or not
+        except zmq.ZMQError as error:
+            # One that does not read will ask again or not.
+            if error.errno == zmq.EHOSTUNREACH:
+                self._asked_s.pop(viewer, None)
 
     def _refuse(self, why: str) -> None:
         if num := self._bad_log.add():
