@@ -11,13 +11,20 @@ import pytest
 pytest.importorskip("torch")
 SCRIPT = Path(__file__).parents[1] / "pickling_training.py"
 LOADER = """
-import importlib, sys
+import importlib, os, sys
 from pathlib import Path
 for name in ("tuiadvisor", "tuiadvisor_probes", "_tuiadvisor_probe"):
     sys.modules[name] = None  # whoever imports it fails
-import torch
+import cloudpickle, dill, torch
 value = torch.ones(4, 8)
-for path in sorted(Path(sys.argv[1]).glob("*.pkl")):
+# A process each: what cloudpickle loaded before it does not make anew.
+for when in sys.argv[2:]:
+    if not (child := os.fork()):
+        break
+    assert os.waitpid(child, 0)[1] == 0, when
+else:
+    sys.exit()
+for path in sorted(Path(sys.argv[1], when).glob("*.pkl")):
     owner, name, pickler = path.stem.split("-")
     loads = importlib.import_module(pickler).loads
     thing, expected = loads(path.read_bytes()), torch.load(path.with_suffix(".expected"))
@@ -38,7 +45,7 @@ for path in sorted(Path(sys.argv[1]).glob("*.pkl")):
         continue
     own = owner == "Caller" and name != "derived"
     assert own == (cls.__call__ is not torch.nn.Module.__call__), path
-    print(path.stem)
+    print(when, path.stem)
 """
 
 
@@ -47,14 +54,18 @@ def test_what_is_pickled_by_value_loads_without_us(tmp_path: Path, way: str) -> 
     """Of cloudpickle and dill: models, classes and optimizers of the script's own; before, while and after."""
     extra = ["compiled"] if way == "compiled" else []
     subprocess.run([sys.executable, str(SCRIPT), str(tmp_path), *extra], check=True, timeout=600)
-    contents = {}
-    for when in ("before", "attached", "after"):
-        loader = [sys.executable, "-P", "-c", LOADER, str(tmp_path / when)]
-        contents[when] = subprocess.run(loader, check=True, timeout=300, stdout=subprocess.PIPE).stdout
+    names = ("before", "attached", "after")
+    for name in names:
         assert [] == [
-            path.name for path in (tmp_path / when).glob("*.pkl") if b"tuiadvisor" in path.read_bytes()
+            path.name for path in (tmp_path / name).glob("*.pkl") if b"tuiadvisor" in path.read_bytes()
         ]
-    assert 16 == len(contents["before"].splitlines())
+    loader = [sys.executable, "-P", "-c", LOADER, str(tmp_path), *names]
+    done = subprocess.run(loader, check=True, timeout=300, stdout=subprocess.PIPE, text=True)
+    contents: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        when, stem = line.split()
+        contents.setdefault(when, []).append(stem)
+    assert 16 == len(contents["before"])
     assert contents["before"] == contents["attached"] == contents["after"]
 
 
