@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE_S, RECORD_FOR
+from rank_loops import diagnosis_once, is_late
 from training import end
 
 from tuiadvisor.stream.frames import FrameKind, decode
 from tuiadvisor.stream.recording import RecordingReader
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).parents[1] / "frameworks.py"
 
@@ -122,6 +123,7 @@ def assert_rank_1_is_late_in_forward(document: dict[str, Any]) -> None:
     assert [(1, "forward")] == [(late["rank"], late["cause"]) for late in document["stragglers"]["ranks"]]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("framework", ["transformers", "accelerate", "lightning", "deepspeed"])
 def test_every_phase_is_seen_and_the_slow_rank_named(tmp_path: Path, framework: str) -> None:
     """Data wait, forward, backward, communication and optimizer have numbers; what has none says why."""
@@ -142,6 +144,7 @@ def test_every_phase_is_seen_and_the_slow_rank_named(tmp_path: Path, framework: 
         assert document["window"]["excluded"].keys() & {"checkpoint", "eval"}
 
 
+@pytest.mark.alone
 def test_deepspeeds_pipeline_is_one(tmp_path: Path) -> None:
     """Its stages do different work, so who waits least is not late; the heavy stage is what can be mended."""
     if importlib.util.find_spec("deepspeed") is None:
@@ -160,13 +163,13 @@ def test_ranks_of_spawn_have_no_environment(tmp_path: Path) -> None:
     script = start("spawn", tmp_path, [])
     try:
         wait_for_ready(tmp_path, 2, [script])
-        document = diagnosis([script.pid], tmp_path, 200)
+        document = diagnosis_once([script.pid], tmp_path, lambda told: is_late(told, 1, "forward"))
     finally:
         end(script)
     assert 2 == document["run"]["world_size"]
-    assert_rank_1_is_late_in_forward(document)
 
 
+@pytest.mark.alone
 def test_lightnings_own_launcher(tmp_path: Path) -> None:
     """The script is rank 0 and starts rank 1: one training, whichever way it is named; it validated before."""
     if importlib.util.find_spec("lightning") is None:
@@ -182,6 +185,7 @@ def test_lightnings_own_launcher(tmp_path: Path) -> None:
     assert_rank_1_is_late_in_forward(document)
 
 
+@pytest.mark.alone
 def test_ray_trains_in_a_thread_of_its_workers(tmp_path: Path) -> None:
     """Ray Train: the main thread of a worker sits in C++; its ranks are those below the driver."""
     if importlib.util.find_spec("ray") is None:
@@ -206,6 +210,7 @@ def test_ray_trains_in_a_thread_of_its_workers(tmp_path: Path) -> None:
         assert any(frame.startswith("ray_loop (") for frame in rank["stack"])
 
 
+@pytest.mark.alone
 def test_an_agent_on_each_node_of_a_ray_cluster(tmp_path: Path) -> None:
     """`--ray HOST:PORT`: two nodes with one worker each; each agent has the rank of its own node, and both leave."""
     if importlib.util.find_spec("ray") is None:
@@ -232,6 +237,7 @@ def test_an_agent_on_each_node_of_a_ray_cluster(tmp_path: Path) -> None:
     assert sorted(map(sorted, told.values())) == sorted([pid] for pid in pids)
 
 
+@pytest.mark.alone
 @pytest.mark.extended
 def test_elastic_restart_is_picked_up(tmp_path: Path) -> None:
     """`torchrun --max-restarts`: rank 1 dies while watched; the ranks of the second round are attached and measured."""

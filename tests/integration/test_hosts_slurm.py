@@ -26,7 +26,6 @@ pytest.importorskip("torch")
 NEEDED = ("slurmctld", "slurmd", "munged", "srun", "sbatch")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.alone,
     pytest.mark.skipif(
         not all(map(shutil.which, NEEDED)), reason="no Slurm (apt-get install slurm-wlm munge)"
     ),

@@ -39,7 +39,6 @@ pytest.importorskip("torch")
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.alone,
     pytest.mark.skipif(
         SSHD is None or shutil.which("ssh") is None,
         reason="no sshd (apt-get install openssh-server openssh-client)",

@@ -32,7 +32,7 @@ from tuiadvisor.app.live_session import Session
 from tuiadvisor.launch.invited import InvitedLauncher
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).parents[1] / "mpi_training.py"
 SIDECAR = Path(__file__).parents[2] / "deploy" / "kubernetes" / "sidecar.yaml"

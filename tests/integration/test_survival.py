@@ -24,6 +24,8 @@ from tuiadvisor.views.run_view import RunView
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 ENOUGH_BYTES = 20_000  # some seconds of steps
+# So much that no load of the machine comes near it.
+LATE = ("--fault", "slow-backward", "--fault-rank", "1", "--delay-ms", "200")
 
 
 def follow(
@@ -135,13 +137,12 @@ def test_killed_hub_costs_at_most_the_last_frame(tmp_path: Path) -> None:
     assert (reopened(path).last_step or 0) >= (before.last_step or 0)
 
 
-@pytest.mark.alone
 def test_live_and_replay_give_the_same_views(tmp_path: Path) -> None:
     """The sequence of views folded live, frame by frame, is the sequence folded from the file."""
     path = tmp_path / "run.tuirec"
     live: list[RunView] = []
     with (
-        running(2, "--step-ms", "10", "--fault", "slow-backward", "--fault-rank", "1") as (training, _),
+        running(2, "--step-ms", "10", *LATE) as (training, _),
         Session([training.pid], str(path), "train.py", "") as session,
     ):
         source, advisor = session.source(), Advisor()
