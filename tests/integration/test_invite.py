@@ -18,40 +18,49 @@ from tuiadvisor.app.live_session import Session
 from tuiadvisor.launch.invited import InvitedLauncher
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 
-def test_an_agent_comes_with_the_invitation_and_leaves_when_it_is_asked(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def training() -> Iterator[int]:
+    """The launcher of two ranks whom the tests watch one after the other: nothing of a watch is left in them."""
+    with running(2, "--step-ms", "20", "--seconds", "3000") as (launcher, _):
+        yield launcher.pid
+        assert launcher.poll() is None, "the training must not notice"
+
+
+def test_an_agent_comes_with_the_invitation_and_leaves_when_it_is_asked(
+    training: int, tmp_path: Path
+) -> None:
     """The file is the owner's alone and goes with the session; ^C for the agent takes the probes out."""
     file = tmp_path / "invitation"
-    with running(2, "--step-ms", "20", "--seconds", "3000") as (training, _):
-        with Session((), None, "invited", "", launcher=InvitedLauncher(file, "127.0.0.1")) as session:
-            assert 0o600 == file.stat().st_mode & 0o777
-            assert not session.agent_ended()
-            command = [sys.executable, "-m", "tuiadvisor.agent", "--invitation", str(file)]
-            agent = subprocess.Popen([*command, "--pid", str(training.pid)])
-            source, advisor = session.source(), Advisor()
-            deadline_s = time.monotonic() + PATIENCE_S
-            while {row.state for row in advisor.view().ranks} != {"live"} or not advisor.view().last_step:
-                assert time.monotonic() < deadline_s
-                assert agent.poll() is None
-                for frame in source.read(0.2):
-                    advisor.feed(frame)
-            agent.send_signal(signal.SIGTERM)
-            assert 0 == agent.wait(PATIENCE_S)
-            while {row.state for row in advisor.view().ranks} != {"detached"}:
-                assert time.monotonic() < deadline_s
-                for frame in source.read(0.2):
-                    advisor.feed(frame)
-            source.close()
-        assert not file.exists()
-        assert training.poll() is None
+    with Session((), None, "invited", "", launcher=InvitedLauncher(file, "127.0.0.1")) as session:
+        assert 0o600 == file.stat().st_mode & 0o777
+        assert not session.agent_ended()
+        command = [sys.executable, "-m", "tuiadvisor.agent", "--invitation", str(file)]
+        agent = subprocess.Popen([*command, "--pid", str(training)])
+        source, advisor = session.source(), Advisor()
+        deadline_s = time.monotonic() + PATIENCE_S
+        while {row.state for row in advisor.view().ranks} != {"live"} or not advisor.view().last_step:
+            assert time.monotonic() < deadline_s
+            assert agent.poll() is None
+            for frame in source.read(0.2):
+                advisor.feed(frame)
+        agent.send_signal(signal.SIGTERM)
+        assert 0 == agent.wait(PATIENCE_S)
+        while {row.state for row in advisor.view().ranks} != {"detached"}:
+            assert time.monotonic() < deadline_s
+            for frame in source.read(0.2):
+                advisor.feed(frame)
+        source.close()
+    assert not file.exists()
 
 
-def test_a_session_below_sends_its_ranks_on(tmp_path: Path) -> None:
+def test_a_session_below_sends_its_ranks_on(training: int, tmp_path: Path) -> None:
     """`--invite` above, `--forward` below: the upper hub shows the ranks, to their end."""
     file, advisor = tmp_path / "invitation", Advisor()
     command = [
@@ -66,12 +75,11 @@ def test_a_session_below_sends_its_ranks_on(tmp_path: Path) -> None:
         "--pid",
     ]
     with (
-        running(2, "--step-ms", "20", "--seconds", "3000") as (training, _),
         Session((), None, "above", "", launcher=InvitedLauncher(file, "127.0.0.1")) as above,
         closing(above.source()) as source,
     ):
         below = subprocess.run(
-            [*command, str(training.pid), "--forward", str(file)],
+            [*command, str(training), "--forward", str(file)],
             capture_output=True,
             timeout=PATIENCE_S,
             check=False,
