@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 
 from tuiadvisor.agent.discovery import RankProcess, find_ranks
 from tuiadvisor.errors import TuiadvisorError
 
 SCRIPT = Path(__file__).parents[1] / "demo" / "train.py"
+STEPS_WOKEN = 6  # gloo's loop wakes once or more for what a peer sends in a step
 
 
 def launch(
@@ -74,10 +75,29 @@ def wait_for_ranks(training: subprocess.Popen[bytes], num_ranks: int) -> list[Ra
 
 def _trains(pid: int) -> bool:
     """Gloo's loop thread exists once the process group is up."""
-    names = [
-        Path(f"/proc/{pid}/task/{thread.id}/comm").read_text() for thread in psutil.Process(pid).threads()
-    ]
-    return any("gloo" in name for name in names)
+    return _num_woken(pid) is not None
+
+
+def _num_woken(pid: int) -> int | None:
+    """How often gloo's loop thread has woken for a message; None as long as there is none."""
+    for thread in psutil.Process(pid).threads():
+        task = Path(f"/proc/{pid}/task/{thread.id}")
+        with contextlib.suppress(OSError):  # a thread may end while we look
+            if "gloo_tcp_loop" in (task / "comm").read_text():
+                said = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+                return int(said["voluntary_ctxt_switches"])
+    return None
+
+
+def wait_for_steps(training: subprocess.Popen[bytes], ranks: list[RankProcess]) -> None:
+    """Until the ranks have exchanged gradients a few times: the loop is under way."""
+    first = {rank.pid: _num_woken(rank.pid) or 0 for rank in ranks}
+
+    def have_stepped() -> bool:
+        assert training.poll() is None, f"training ended early with {training.returncode}"
+        return all((_num_woken(pid) or 0) >= num + STEPS_WOKEN for pid, num in first.items())
+
+    wait_until(have_stepped, "the ranks make steps")
 
 
 @contextlib.contextmanager
@@ -88,7 +108,7 @@ def running(
     training = launch(num_ranks, ["--print-every", "0", *arguments], script, prefix=prefix)
     try:
         ranks = wait_for_ranks(training, num_ranks)
-        time.sleep(1.0)
+        wait_for_steps(training, ranks)
         yield training, ranks
     finally:
         end(training)
