@@ -34,6 +34,12 @@ def test_version_and_help_load_nothing_heavy() -> None:
     assert set() == loaded(run) & {"numpy", "textual", "zmq", "tuiadvisor.cli.watch"}
 
 
+@pytest.mark.parametrize("module", ["tuiadvisor.agent.__main__", "tuiadvisor.stream.hub"])
+def test_what_stands_beside_a_training_loads_no_event_loop(module: str) -> None:
+    """Agent and hub poll; every session starts both."""
+    assert set() == loaded(f"import {module}") & {"asyncio", "zmq.asyncio", "textual"}
+
+
 # What the first screen does not need: each was seen to cost 10 to 80 ms before the first frame.
 NOT_BEFORE_THE_FIRST_FRAME = {
     "numpy",

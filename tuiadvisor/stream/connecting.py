@@ -5,6 +5,7 @@ In: a socket with its own options set, an address, a key.  Out: connected in the
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import zmq
@@ -31,3 +32,9 @@ def connect(socket: zmq.Socket[Any], url: str, key: PeerKey | None) -> None:
     if url.startswith("tcp://["):
         socket.set(zmq.IPV6, 1)
     socket.connect(url)
+
+
+def take_event(monitor: zmq.Socket[Any]) -> int:
+    """What a socket's monitor tells next, one of zmq.EVENT_*; waits for it. zmq.utils.monitor would load asyncio."""
+    event: int = struct.unpack_from("=H", monitor.recv_multipart()[0])[0]
+    return event

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import recv_monitor_message
 
 from tuiadvisor.log import Logger
 from tuiadvisor.stream.attendance import PEERS_REFUSED, PRIVATE, Gap, gap
+from tuiadvisor.stream.connecting import take_event
 from tuiadvisor.stream.keys import AGENTS, VIEWERS
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Gate:
             for _ in range(_MAX_FAILURES):
                 if not monitor.poll(0):
                     break
-                recv_monitor_message(monitor)
+                take_event(monitor)
                 self.num_refused += 1
 
     def news(self, now_s: float, *, is_last: bool = False) -> list[Gap]:

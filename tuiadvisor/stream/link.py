@@ -11,9 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
-from tuiadvisor.stream.connecting import connect
+from tuiadvisor.stream.connecting import connect, take_event
 from tuiadvisor.stream.frames import FrameKind, encode
 from tuiadvisor.stream.voice import make_voice, speak
 from tuiadvisor.stream.wire import check_endpoint
@@ -128,6 +127,6 @@ class AgentLink:
         """True when a connection was made since the last call and it was not the first."""
         before = self._num_connections
         while self._monitor.poll(0):
-            recv_monitor_message(self._monitor)
+            take_event(self._monitor)
             self._num_connections += 1
         return self._num_connections > max(before, 1)

@@ -13,9 +13,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
-from tuiadvisor.stream.connecting import connect
+from tuiadvisor.stream.connecting import connect, take_event
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameError, FrameKind, peek
 from tuiadvisor.stream.voice import make_voice, speak
 from tuiadvisor.stream.wire import check_endpoint
@@ -109,5 +108,5 @@ class Relay:
         """Take what the socket tells of its connection; wait so long for the first word."""
         while monitor.poll(patience_ms):
             patience_ms = 0
-            self._is_connected = recv_monitor_message(monitor)["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self._is_connected = take_event(monitor) == zmq.EVENT_HANDSHAKE_SUCCEEDED
             self._num_connections += self._is_connected
