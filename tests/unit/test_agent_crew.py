@@ -29,8 +29,11 @@ RANK = "import time\nwhile True: time.sleep(0.05)"
 # An agent whose attach waits for a FIFO that nobody writes, in the place of a file system that does not answer.
 AGENT = """
 import os, sys
+from tuiadvisor.agent import agent
 from tuiadvisor.agent.agent import AgentConfig, run_agent
 from tuiadvisor.agent.attach import Injector
+
+agent.LEAVE_S = agent.PUSH_OUT_S = 0.1  # how long it waits before it gives up is not what this is about
 
 def hang(target, code):
     open(sys.argv[3] + ".begun", "w").close()
