@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyte
+import pytest
 from patience import PATIENCE_S, wait_until
 from test_tui_terminal import wait_for_end
 from training import end, launch, wait_for_ranks
@@ -22,6 +24,7 @@ from screens import Terminal
 from tuiadvisor.agent.session import mapped_rings
 
 WIDTH, HEIGHT = 240, 30
+SECONDS = "--seconds 9001"  # by which it is found among others' trainings
 HOME = [sys.executable, "-P", "-m", "tuiadvisor", "home"]
 
 
@@ -73,60 +76,76 @@ class Picture:
             self.read(0.5)
 
 
-def test_from_home_into_a_training_and_back(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[list[int]]:
+    """Two ranks whom both tests watch, one after the other."""
+    training = launch(2, [*SECONDS.split(), "--step-ms", "40"])
+    try:
+        yield [rank.pid for rank in wait_for_ranks(training, 2)]
+        assert training.poll() is None, "the training must not notice"
+    finally:
+        end(training)
+
+
+def test_from_home_into_a_training_and_back(ranks: list[int], tmp_path: Path) -> None:
     """From a watch q leads home and takes the probes out; a second q leaves."""
-    training = launch(2, ["--seconds", "901", "--step-ms", "40"])
     terminal = None
     try:
-        ranks = wait_for_ranks(training, 2)
         terminal = Terminal([], WIDTH, HEIGHT, [*HOME, str(tmp_path)])
         picture = Picture(terminal)
-        picture.choose("--seconds 901")
+        picture.choose(SECONDS)
         picture.press(b"\r")
         picture.until("y/n")
         picture.press(b"y\r")
         picture.until("LIVE")
         picture.press(b"q")
         picture.until("not watched")
-        assert not any(mapped_rings(rank.pid) for rank in ranks)
+        assert not any(map(mapped_rings, ranks))
         picture.press(b"q")
         terminal.read(1.0)
         assert wait_for_end(terminal.pid, PATIENCE_S) == 0
-        assert training.poll() is None
     finally:
         if terminal is not None:
             os.close(terminal.fd)
-        end(training)
 
 
-def test_what_is_recorded_has_its_rate_and_enter_looks_along(tmp_path: Path) -> None:
+def test_what_is_recorded_has_its_rate_and_enter_looks_along(ranks: list[int], tmp_path: Path) -> None:
     """No question: the hub that records lets the screens in, and the recording goes on when they leave."""
-    training = launch(2, ["--seconds", "902", "--step-ms", "40"])
     terminal = None
     record = None
-    file = tmp_path / "run.tuirec"
+    file, log = tmp_path / "run.tuirec", tmp_path / "log"
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "tuiadvisor",
+        "record",
+        "-o",
+        str(file),
+        "--log",
+        str(log),
+        "--pid",
+    ]
     try:
-        pid = wait_for_ranks(training, 2)[0].pid
         record = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tuiadvisor", "record", "--pid", str(training.pid), "-o", str(file)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            [*command, *map(str, ranks)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         terminal = Terminal([], WIDTH, HEIGHT, [*HOME, str(tmp_path)])
         picture = Picture(terminal)
 
         def is_known() -> bool:
-            picture.choose("--seconds 902")  # again: others come and go, and the cursor's row with them
+            assert record.poll() is None, log.read_text()
+            picture.choose(SECONDS)  # again: others come and go, and the cursor's row with them
             picture.read(0.2)
-            return "--seconds 902" in picture.selected() and bool(picture.sentence())
+            return SECONDS in picture.selected() and bool(picture.sentence())
 
-        wait_until(is_known, "what is recorded is known", seen=picture.text)
+        wait_until(is_known, "what is recorded is known", seen=lambda: picture.text() + log.read_text())
         picture.press(b"\r")
         picture.until("LIVE", never="y/n")
         picture.press(b"\x03")
         terminal.read(1.0)
         assert wait_for_end(terminal.pid, PATIENCE_S) == 0
-        assert mapped_rings(pid), "the recording goes on"
+        assert mapped_rings(ranks[0]), "the recording goes on"
         record.send_signal(signal.SIGTERM)
         record.wait(PATIENCE_S)
     finally:
@@ -135,4 +154,3 @@ def test_what_is_recorded_has_its_rate_and_enter_looks_along(tmp_path: Path) -> 
         if record is not None and record.poll() is None:
             record.kill()
             record.wait()
-        end(training)
