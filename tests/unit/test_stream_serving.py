@@ -112,8 +112,10 @@ def test_a_viewer_that_left_does_not_hold_up_the_end(tmp_path: Path) -> None:
 
     try:
         wait_until(have_seen_all, "both have read the recording")
+        wait_until(lambda: viewers.serve(10.0, "") and len(viewers._waiting) == 2, "both ask for more")
         writer.append(frame(1))
-        wait_until(lambda: not viewers.serve(11.0, "") or not viewers._waiting, "both have their answer")
+        viewers.serve(11.0, "")
+        assert not viewers._waiting  # both are answered, and neither reads it
         assert viewers.num_watching(11.0) == 2
         gone.close()
         wait_until(gone_is_forgotten, "only one is waited for")
