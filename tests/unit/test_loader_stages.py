@@ -12,7 +12,7 @@ from tuiadvisor.advisor.detail.loader_store import LoaderStore
 from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES, batches_of, loader_wait
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
-from tuiadvisor.views.run_view import Finding
+from tuiadvisor.views.run_view import Finding, RunView
 
 NAMES = ("rank", "kind", *EVENT_COLUMNS)
 BATCH, PACKED = int(EventKind.LOADER_BATCH), int(EventKind.PACKED_BATCH)
@@ -41,6 +41,19 @@ def findings(
     making: dict[int, int] | None = None,
     steps: range = DETAIL,
 ) -> tuple[Finding, ...]:
+    """As `seen`."""
+    return seen(job, queues, workers=workers, collate_s=collate_s, making=making, steps=steps).findings
+
+
+def seen(
+    job: Job,
+    queues: Queues | None,
+    *,
+    workers: int = 2,
+    collate_s: float = 0.0,
+    making: dict[int, int] | None = None,
+    steps: range = DETAIL,
+) -> RunView:
     """making: by rank, the batches that its workers had still to make when it asked; None: nobody counted them."""
     sequence = frames(job)
     rows = []
@@ -54,7 +67,7 @@ def findings(
             rows.append((rank, BATCH, step, begin, begin + took, workers, ready, unpinned, detail))
     if rows:
         sequence.append(Frame(FrameKind.EVENTS, "node0/1/1", 900, 10**10, pack_columns(rows, NAMES)))
-    return folded(sequence).view().findings
+    return folded(sequence).view()
 
 
 def test_workers_that_are_behind_are_said() -> None:
@@ -104,7 +117,6 @@ def test_of_equally_slow_loaders_none_is_named(others: int) -> None:
     said = findings(ONE_LATE, EMPTY, making={0: others, 1: 4, 2: others, 3: others})
     assert "straggler" not in {one.id for one in said}
     (slow,) = [one for one in said if one.id == "input_bound"]
-    print(slow.message)
     assert slow.ranks == (0, 1, 2, 3)
     assert slow.loss_s_per_step == pytest.approx(
         ONE_LATE.faults[0].amount_s, rel=0.1
@@ -124,6 +136,16 @@ def test_a_loader_slower_than_most_is_named(making: dict[int, int] | None, steps
     """Also where its peers were not seen."""
     said = findings(ONE_LATE, EMPTY, making=making, steps=steps)
     assert [one.ranks for one in said if one.id == "straggler"] == [(1,)]
+
+
+@pytest.mark.parametrize(("workers", "words"), [(2, "would take at best"), (0, "would take ")])
+def test_what_a_slower_loader_costs_is_a_bound_where_others_make_batches_ahead(
+    workers: int, words: str
+) -> None:
+    """They wait for the late rank with batches in reserve: how soon they would have the next one nobody saw."""
+    found = seen(ONE_LATE, EMPTY, workers=workers).verdict
+    assert words in found.sentence
+    assert found.at_best == ("at best" in found.sentence) == bool(workers)
 
 
 def test_what_was_seen_before_a_rank_was_late_clears_nobody() -> None:

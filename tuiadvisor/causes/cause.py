@@ -37,6 +37,7 @@ class Measured:
     phase: str | None = None
     gain: Gain | None = None  # the only source of what a cure would bring
     details: Details = field(default_factory=dict)  # evidence beyond the named metrics
+    at_best: bool = False  # what others could do once it is cured was not seen: its gain is an upper bound
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,21 @@ def _measured(
         **_of_group(group, what_if),
         **_of_cause(worst.cause, whole_host=worst.whole_host),
     }
-    return Measured("straggler", values, ranks, hosts, worst.cause.name, what_if, _details(group, what_if))
+    return Measured(
+        "straggler",
+        values,
+        ranks,
+        hosts,
+        worst.cause.name,
+        what_if,
+        _details(group, what_if),
+        at_best=worst.cause.name == "data_wait" and _make_ahead(ranks, facts.loaders),
+    )
+
+
+def _make_ahead(ranks: tuple[int, ...], loaders: dict[int, LoaderBatches]) -> bool:
+    """Whether others have worker processes: behind a late rank nobody sees how fast these could be."""
+    return any((batches.workers_B > 0).any() for rank, batches in loaders.items() if rank not in ranks)
 
 
 def _of_group(group: list[LateRank], what_if: Gain) -> Values:

@@ -37,7 +37,7 @@ def _cured(judged: list[Judged]) -> Iterator[Prospect]:
         ranks = entry.finding.ranks
         whom = f"rank {ranks[0]} fixed" if len(ranks) == 1 else f"without “{entry.finding.title}”"
         then_s = gain.step_s - gain.loss_s
-        at_best = not ranks  # what all ranks lose can be made less, seldom nothing
+        at_best = not ranks or entry.at_best  # what all ranks lose can be made less, seldom nothing
         yield Prospect(
             whom if ranks else f"without “{entry.finding.title}”",
             gain.step_s,

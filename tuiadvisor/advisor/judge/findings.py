@@ -39,6 +39,7 @@ class Judged:
     rule: Rule
     gain: Gain | None
     headline: str
+    at_best: bool = False  # its gain is an upper bound
 
     @property
     def needs_device(self) -> bool:
@@ -178,7 +179,9 @@ def _judge(rule: Rule, subject: Measured, of_job: Gain | None = None) -> Judged 
             for entry in outcome.rule.actions
         ),
     )
-    return Judged(finding, outcome.rule, gain, outcome.headline)
+    cause = cause_of(rule.id)
+    at_best = subject.at_best or (cause is not None and cause.at_best)
+    return Judged(finding, outcome.rule, gain, outcome.headline, at_best=at_best)
 
 
 def _severity(level: str, gain: Gain | None) -> Severity:

@@ -80,7 +80,7 @@ def verdict(
         next_constraint=following,
         because=chosen.finding.message,
         verify=chosen.rule.verify,
-        at_best=gain is not None and (_is_order_unknown(diagnosis) or _at_best(chosen)),
+        at_best=gain is not None and (_is_order_unknown(diagnosis) or chosen.at_best),
     )
 
 
@@ -312,21 +312,16 @@ def _sentence(chosen: Judged, diagnosis: Diagnosis, gain: Gain | None, beside: l
     now, then = seconds(gain.step_s), seconds(gain.step_s - gain.loss_s)
     if _is_order_unknown(diagnosis):
         return f"{first}; without that the mean step would take at best {then} instead of {now}."
+    best = "at best " if chosen.at_best else ""
     if beside:
         named = rank_words(tuple(sorted(rank for entry in beside for rank in entry.finding.ranks)))
         return (
-            f"{first}; without that and without {named} being late too, the mean step would take {then} instead of "
-            f"{now} ({gain.speedup:.2f}x)."
+            f"{first}; without that and without {named} being late too, the mean step would take {best}{then} "
+            f"instead of {now} ({gain.speedup:.2f}x)."
         )
-    best = "at best " if _at_best(chosen) else ""
     return (
         f"{first}; without that the mean step would take {best}{then} instead of {now} ({gain.speedup:.2f}x)."
     )
-
-
-def _at_best(chosen: Judged) -> bool:
-    cause = cause_of(chosen.rule.id)
-    return cause is not None and cause.at_best
 
 
 def _is_order_unknown(diagnosis: Diagnosis) -> bool:
