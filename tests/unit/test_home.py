@@ -113,6 +113,24 @@ def test_a_hub_that_has_just_begun_is_followed_once_it_has_a_file(
     watchings.close()
 
 
+def test_what_one_hub_too_many_watches_is_not_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looked whose the oldest hub's recording is."""
+    monkeypatch.setattr(hubs_module, "MAX_FOLLOWED", 1)
+    paths = [tmp_path / "new.tuirec", tmp_path / "old.tuirec"]
+    for path in paths:
+        recording(path, Job())
+    found = [Hub(number, 2, str(path), "ipc:///run/viewers", "") for number, path in enumerate(paths)]
+    monkeypatch.setattr(hubs_module, "running_hubs", lambda: found)
+    watchings = Watchings()
+    (one,) = watchings.look(math.inf)
+    assert one.hub == found[0]
+    stranger = replace(LISTED.jobs[0], watched=None, is_watched=True, rank_pids=(1 << 30,))
+    (row,) = joined((stranger,), [one], watchings.num_not_followed)
+    watchings.close()
+    told = keyboard(replace(LISTED, jobs=(row,)))
+    assert "perhaps by an older hub of yours" in "\n".join(row.text for row in told.place.rows(240, 30))
+
+
 def test_a_process_that_only_names_our_modules_is_no_hub() -> None:
     """A training may get any words as its arguments."""
     code = "import sys; sys.stdin.read()"

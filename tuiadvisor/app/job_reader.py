@@ -99,7 +99,7 @@ class JobReader:
 
     def _show(self, here: tuple[JobEntry, ...], note: str) -> None:
         queued, slurm_note = self._queue
-        jobs = joined((*here, *queued), self._followed)
+        jobs = joined((*here, *queued), self._followed, self._watchings.num_not_followed)
         self._change(jobs=jobs, jobs_note=note, slurm_note=slurm_note, is_looking=False)
 
     def _ask_slurm(self) -> None:
@@ -107,9 +107,9 @@ class JobReader:
         self._due.set()
 
 
-def joined(jobs: Sequence[JobEntry], followed: Sequence[Followed]) -> tuple[JobEntry, ...]:
-    """Each job with what the newest hub that watches it says."""
-    return tuple(_with(job, followed) for job in jobs)
+def joined(jobs: Sequence[JobEntry], followed: Sequence[Followed], num_more: int = 0) -> tuple[JobEntry, ...]:
+    """Each job with what the newest hub that watches it says. num_more: hubs that are not followed."""
+    return tuple(_with(job, followed, num_more) for job in jobs)
 
 
 def watches(one: Followed, job: JobEntry) -> bool:
@@ -121,13 +121,15 @@ def watches(one: Followed, job: JobEntry) -> bool:
     return not {row.pid for row in one.view.ranks if row.pid is not None}.isdisjoint(job.rank_pids)
 
 
-def _with(job: JobEntry, followed: Sequence[Followed]) -> JobEntry:
+def _with(job: JobEntry, followed: Sequence[Followed], num_more: int) -> JobEntry:
     one = next((one for one in followed if watches(one, job)), None)
     if one is not None:
         return replace(job, watched=told(one))
     # Whose a recording is, is known when it was read.
     unread = [one.share for one in followed if one.view is None]
-    return replace(job, watched=Watched("", "", min(unread))) if job.is_watched and unread else job
+    if job.is_watched and unread:
+        return replace(job, watched=Watched("", "", min(unread)))
+    return replace(job, num_hubs_not_read=num_more) if job.is_watched and num_more else job
 
 
 def told(one: Followed) -> Watched:
@@ -160,7 +162,8 @@ def jobs_now() -> dict[str, Any]:
     queued, slurm_note = slurm_jobs()
     watchings = Watchings()
     try:
-        jobs = joined((*here, *queued), watchings.look(math.inf))
+        followed = watchings.look(math.inf)
+        jobs = joined((*here, *queued), followed, watchings.num_not_followed)
     finally:
         watchings.close()
     return {"jobs": jobs, "jobs_note": note, "slurm_note": slurm_note, "is_looking": False}

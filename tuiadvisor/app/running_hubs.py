@@ -107,10 +107,14 @@ class Watchings:
     def __init__(self) -> None:
         self._followed: dict[tuple[int, int], Followed] = {}
         self._refused: set[tuple[int, int]] = set()  # said already
+        self.num_not_followed = (
+            0  # hubs beyond those that are followed: which trainings they watch is not known
+        )
 
     def look(self, seconds: float = LOOK_S) -> list[Followed]:
         """What every hub has recorded by now, the newest hub first; each is read for about so long."""
-        hubs = running_hubs()[:MAX_FOLLOWED]
+        found = running_hubs()
+        hubs, self.num_not_followed = found[:MAX_FOLLOWED], max(len(found) - MAX_FOLLOWED, 0)
         present = {(hub.pid, hub.start_ticks) for hub in hubs}
         for key in [key for key in self._followed if key not in present]:
             self._end(key)

@@ -316,6 +316,10 @@ def _said(entry: JobEntry) -> str:
         if watched.share < 1:
             return f"reading what was recorded: {text_of.share(watched.share)}"
         return clean(plain_sentence(watched))
+    if entry.is_watched and entry.num_hubs_not_read:
+        num = entry.num_hubs_not_read
+        which = "an older hub" if num == 1 else f"one of {num} older hubs"
+        return f"watched, perhaps by {which} of yours: the newest alone are read here"
     if entry.is_watched:
         return "watched, but by no hub of yours here"
     if not entry.is_ours:
