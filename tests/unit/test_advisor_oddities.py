@@ -277,12 +277,12 @@ def test_one_burst_of_long_stalls_is_one_event() -> None:
     assert [] == above_info(folded(frames(Job(num_steps=380, faults=(burst,)))).view())
 
 
-def host_frames(job: Job, wait_share: dict[int, float]) -> list[Frame]:
+def host_frames(job: Job, wait_share: dict[int, float], begin_s: int = 1) -> list[Frame]:
     """HOST frames once a second of the run: each rank's run delay grows by its share of the time."""
     num_seconds = int(job.num_steps * 0.02) + 2
     result = []
     for second in range(num_seconds):
-        now_ns = (1 + second) * 10**9
+        now_ns = (begin_s + second) * 10**9
         ranks = [{"rank": rank, "run_delay_s": 5.0 + share * second} for rank, share in wait_share.items()]
         payload = {
             "host": "node0",
@@ -324,9 +324,9 @@ def test_without_the_kernels_counts_of_every_peer_nothing_is_said_about_cores() 
     assert "excess_core_wait_s" not in next(f for f in view.findings if f.id == "straggler").evidence
 
 
-def crowd_frames(job: Job, run_queue: int, wait_share: float) -> list[Frame]:
+def crowd_frames(job: Job, run_queue: int, wait_share: float, begin_s: int = 1) -> list[Frame]:
     """HOST frames of two cores with so many threads ready, all ranks waiting for a core alike."""
-    found = host_frames(job, dict.fromkeys(range(job.num_ranks), wait_share))
+    found = host_frames(job, dict.fromkeys(range(job.num_ranks), wait_share), begin_s)
     return [
         replace(frame, payload={**frame.payload, "run_queue": run_queue, "num_cpus": 2}) for frame in found
     ]
@@ -368,6 +368,16 @@ def test_a_window_that_has_just_begun_anew_is_no_less_crowded() -> None:
         True,
     )
     assert [] == above_info(folded([*frames(job), *crowd_frames(job, run_queue=13, wait_share=0.19)]).view())
+
+
+def test_a_host_that_is_crowded_once_the_last_step_has_ended_says_nothing_of_the_steps() -> None:
+    """As while a job's next processes start: nobody waited for a core in any step."""
+    job = Job(num_ranks=2, num_steps=400)
+    end_ns = max(row[STEP_NAMES.index("end_ns")] for rows in simulate(job).rows.values() for row in rows)
+    later = crowd_frames(job, run_queue=13, wait_share=0.6, begin_s=end_ns // 10**9 + 3)
+    view = folded([*frames(job), *later]).view()
+    assert "crowded_host" not in {entry.id for entry in view.findings}
+    assert ("keep", []) == (view.verdict.decision, above_info(view))
 
 
 def test_a_crowded_host_does_not_excuse_input_that_takes_half_of_the_step() -> None:

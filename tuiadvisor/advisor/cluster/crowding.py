@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tuiadvisor.advisor.cluster.payload_fields import Payload, integer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
 
 MAX_SAMPLES: Final = 64  # at one a second
 MIN_SAMPLES: Final = 3  # a look at one moment is chance
@@ -40,16 +40,23 @@ class RunQueues:
             samples.clear()  # another machine, or another agent on it
         samples.append((now_ns, max(num_ready - 1, 0) / num_cpus))  # the agent itself runs while it looks
 
-    def ready_per_core(self, hosts: Collection[str], last_s: float) -> float | None:
-        """Of the typical host over the last so many seconds; None where too little was seen."""
-        found = [self._of(self._samples[host], last_s) for host in hosts if host in self._samples]
+    def ready_per_core(self, until_ns: Mapping[str, int], last_s: float) -> float | None:
+        """Of the typical host over the last so many seconds; None where too little was seen.
+
+        until_ns: by host, on its clock, the end of these seconds; what was seen later is left out.
+        """
+        found = [
+            self._of(self._samples[host], last_s, end)
+            for host, end in until_ns.items()
+            if host in self._samples
+        ]
         known = [value for value in found if value is not None]
-        return median(known) if known and 2 * len(known) >= len(hosts) else None
+        return median(known) if known and 2 * len(known) >= len(until_ns) else None
 
     @staticmethod
-    def _of(samples: deque[tuple[int, float]], last_s: float) -> float | None:
-        end_ns = samples[-1][0]
-        recent = [ready for ns, ready in samples if end_ns - ns <= last_s * 1e9]
+    def _of(samples: deque[tuple[int, float]], last_s: float, until_ns: int) -> float | None:
+        end_ns = max((ns for ns, _ in samples if ns <= until_ns), default=0)
+        recent = [ready for ns, ready in samples if 0 <= end_ns - ns <= last_s * 1e9]
         return median(recent) if len(recent) >= MIN_SAMPLES else None
 
 

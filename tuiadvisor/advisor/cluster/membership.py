@@ -44,6 +44,7 @@ MAX_NOTES: Final = 12
 MAX_ASKED: Final = 256  # ranks whose waiting for cores is looked at
 # Chosen: others' work comes and goes within seconds, and what is said of the hosts should not go with it.
 LEAST_CROWD_S: Final = 15.0
+LAST_SAMPLE_NS: Final = 1_000_000_000  # one a second: the one after the last step still tells of it
 GONE: Final = frozenset({"exited", "killed", "detached", "refused"})
 STEPLESS: Final = "no step is measured"
 NO_STEP: Final = "attached, but no training step was seen"
@@ -375,14 +376,19 @@ class Roster:
         """How crowded the hosts of these ranks were over the window, or the last seconds where that is shorter.
 
         A window begins anew wherever the job changes its pace, which others' work makes it do: not to be asked then
-        would be to blame loader or network for what the hosts do.
+        would be to blame loader or network for what the hosts do. What they do once the last step has ended, as while a
+        new process starts, is nothing that a step waited for.
         """
         last_s = max(float(diagnosis.steady_barrier.cycle_K.sum()), LEAST_CROWD_S)
         table = diagnosis.table
         stride = max(1, table.num_ranks // MAX_ASKED)  # a median needs no more
-        seen = self.outside.seen(table.ranks[::stride], last_s)
+        ends_ns = table.last_end_ns_R[::stride] + LAST_SAMPLE_NS
+        until_ns: dict[str, int] = {}
+        for host, end_ns in zip(table.hosts[::stride], ends_ns.tolist(), strict=True):
+            until_ns[host] = max(end_ns, until_ns.get(host, 0))
+        seen = self.outside.seen(table.ranks[::stride], last_s, ends_ns.tolist())
         return Crowd(
-            self.run_queues.ready_per_core(set(table.hosts[::stride]), last_s),
+            self.run_queues.ready_per_core(until_ns, last_s),
             typical_wait([one.wait for one in seen]),
             # The limit of one rank is its own matter: what is said of all holds for those that feel it least.
             least_throttled(seen),

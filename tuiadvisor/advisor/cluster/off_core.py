@@ -7,12 +7,13 @@ they say why a rank that is slow in everything was not run.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from math import isnan
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload, integer, number, objects
+from tuiadvisor.advisor.cluster.run_delay import MAX_NS
 from tuiadvisor.metrics.lateness.off_core import OffCore
 
 if TYPE_CHECKING:
@@ -71,22 +72,29 @@ class Outside:
             if len(samples) >= 2 * MAX_SAMPLES * NUM_FIELDS:
                 del samples[: MAX_SAMPLES * NUM_FIELDS]
 
-    def seen(self, ranks: Sequence[int], last_s: float) -> list[OffCore]:
-        """Of each rank over its last so many seconds."""
-        waits = self._core_wait.shares(ranks, last_s)
+    def seen(
+        self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
+    ) -> list[OffCore]:
+        """Of each rank over its last so many seconds, as `CoreWait.shares`; the bound is of the newest ones."""
+        waits = self._core_wait.shares(ranks, last_s, until_ns)
+        ends = [MAX_NS] * len(ranks) if until_ns is None else until_ns
         return [
             replace(
-                self._seen(rank, wait, last_s),
+                self._seen(rank, wait, last_s, end),
                 is_counted=self._core_wait.counted(rank),
                 most_wait=self._core_wait.most_share(rank, last_s),
             )
-            for rank, wait in zip(ranks, waits, strict=True)
+            for rank, wait, end in zip(ranks, waits, ends, strict=True)
         ]
 
-    def _seen(self, rank: int, wait: float | None, last_s: float) -> OffCore:
+    def _seen(self, rank: int, wait: float | None, last_s: float, until_ns: int) -> OffCore:
         samples = self._samples.get(rank)
         if not samples or not last_s >= 0:
             return OffCore(wait)
+        if samples[MONO - NUM_FIELDS] > until_ns:
+            samples = samples[: bisect_right(samples[MONO::NUM_FIELDS], until_ns) * NUM_FIELDS]
+            if not samples:
+                return OffCore(wait)
         times = samples[MONO::NUM_FIELDS]
         begin = bisect_left(times, times[-1] - last_s * 1e9, max(len(times) - MAX_SAMPLES, 0))
         num = len(times) - begin

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_SAMPLES: Final = 64  # at one a second
+MAX_NS: Final = 1 << 62
 MIN_SPAN_S: Final = 3.0  # a share from less is chance
 MIN_BOUND_S: Final = 1.5  # of less the newest sample, up to a second old, has seen next to nothing
 
@@ -46,9 +47,17 @@ class CoreWait:
             if len(times) >= 2 * MAX_SAMPLES:
                 del times[:MAX_SAMPLES], delays[:MAX_SAMPLES]
 
-    def shares(self, ranks: Sequence[int], last_s: float) -> list[float | None]:
-        """Seconds of waiting a second over the last so many seconds of each rank; None where too little was seen."""
-        return [self._share(self._samples.get(rank), last_s) for rank in ranks]
+    def shares(
+        self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
+    ) -> list[float | None]:
+        """Seconds of waiting a second over the last so many seconds of each rank; None where too little was seen.
+
+        until_ns: of each rank, on its host's clock; None: until its newest sample.
+        """
+        ends = [MAX_NS] * len(ranks) if until_ns is None else until_ns
+        return [
+            self._share(self._samples.get(rank), last_s, end) for rank, end in zip(ranks, ends, strict=True)
+        ]
 
     def counted(self, rank: int) -> bool:
         """Whether the kernel's count of a rank is read at all."""
@@ -64,10 +73,14 @@ class CoreWait:
         return (delays[-1] - delays[begin]) / last_s if begin >= 0 else None
 
     @staticmethod
-    def _share(samples: tuple[array[int], array[float]] | None, last_s: float) -> float | None:
+    def _share(samples: tuple[array[int], array[float]] | None, last_s: float, until_ns: int) -> float | None:
         if samples is None or not last_s >= 0:  # nor of a span that is no number
             return None
         times, delays = samples
-        begin = bisect_left(times, times[-1] - last_s * 1e9, max(len(times) - MAX_SAMPLES, 0), len(times) - 1)
-        span_s = (times[-1] - times[begin]) / 1e9
-        return (delays[-1] - delays[begin]) / span_s if span_s >= MIN_SPAN_S else None
+        last = bisect_right(times, until_ns) - 1
+        oldest = max(len(times) - MAX_SAMPLES, 0)
+        if last <= oldest:
+            return None
+        begin = bisect_left(times, times[last] - last_s * 1e9, oldest, last)
+        span_s = (times[last] - times[begin]) / 1e9
+        return (delays[last] - delays[begin]) / span_s if span_s >= MIN_SPAN_S else None

@@ -77,6 +77,12 @@ class StepTable:
         return step - self.first_step if self.steps is None else int(np.searchsorted(self.steps, step))
 
     @property
+    def last_end_ns_R(self) -> Ints:
+        """When each rank's newest step ended, on its host's clock; where none did, where its seconds begin."""
+        ends_s_R = np.max(np.where(np.isfinite(self.end_s_RK), self.end_s_RK, 0.0), axis=1, initial=0.0)
+        return np.asarray(self.origin_ns_R + (ends_s_R * 1e9).astype(np.int64))
+
+    @property
     def paid_later(self) -> frozenset[str]:
         """Phases whose time delays the arrival of the next record: those after the barrier, where arrivals are known.
 
