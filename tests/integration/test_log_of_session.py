@@ -71,7 +71,7 @@ def test_command_hub_and_agent_log_one_session(training: tuple[int, set[int]], t
     for said in (lines(text), lines(loud[1])):
         assert {"record", "hub", "agent"} == {who for who, *_ in said}
         assert 3 == len({process for _, process, *_ in said})
-        assert {"agent.attach", "agent.agent", "stream.hub", "launch.agents", "cli.commands"} <= {
+        assert {"agent.rank_link", "agent.agent", "stream.hub", "launch.agents", "cli.commands"} <= {
             module for _, _, module, _ in said
         }
         for pid in pids:

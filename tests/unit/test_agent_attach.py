@@ -19,11 +19,12 @@ import pytest
 from tuiadvisor.agent import agent as agent_module
 from tuiadvisor.agent import attach as attach_module
 from tuiadvisor.agent import workingcopy
-from tuiadvisor.agent.attach import RETRY_NS, Injector, RankLink, attach_unless_importing
+from tuiadvisor.agent.attach import Injector, attach_unless_importing
 from tuiadvisor.agent.discovery import RankProcess
 from tuiadvisor.agent.drain import ROWS_PER_FRAME, Drain, status_of
 from tuiadvisor.agent.hello import hello
 from tuiadvisor.agent.info import parse_info
+from tuiadvisor.agent.rank_link import RETRY_NS, RankLink
 from tuiadvisor.agent.session import LEASE_NS, RingSession, create_session
 from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, EventKind, RankState
 from tuiadvisor.inject import Identity, InjectError, Injection

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tuiadvisor.agent import attach as attach_module
-from tuiadvisor.agent.attach import Attached, RankLink
+from tuiadvisor.agent import rank_link
+from tuiadvisor.agent.attach import Attached
 from tuiadvisor.agent.crew import Crew
+from tuiadvisor.agent.rank_link import RankLink
 from tuiadvisor.agent.session import create_session
 from tuiadvisor_probes import ring as ring_file
 
@@ -140,7 +142,7 @@ def test_an_attach_that_comes_late_is_undone(
         free.wait(PATIENCE_S)
         return Attached(session, ring_file.RingReader(session.ring_path), None)
 
-    monkeypatch.setattr(attach_module, "attach", late)
+    monkeypatch.setattr(rank_link, "attach", late)
     crew, link = Crew(), _link(rank.pid)
     link.advance(1, crew)
     assert begun.wait(PATIENCE_S)

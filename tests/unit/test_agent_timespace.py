@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from tuiadvisor.agent.attach import Injector, RankLink
+from tuiadvisor.agent.attach import Injector
 from tuiadvisor.agent.discovery import RankProcess
 from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.procfs import stat
+from tuiadvisor.agent.rank_link import RankLink
 from tuiadvisor.agent.session import LEASE_NS
 from tuiadvisor.agent.timespace import OUR_CLOCK, RankClock, clock_of
 from tuiadvisor.events import EVENT_COLUMNS, EVENT_NAMES, STEP_COLUMNS, STEP_NAMES, EventKind, RankState

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs, rivals
-from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink, named
+from tuiadvisor.agent.attach import REAL_INJECTOR, Injector
 from tuiadvisor.agent.control_pipe import ControlPipe
 from tuiadvisor.agent.crew import Crew
 from tuiadvisor.agent.discovery import NoRanksError, RankFinder, RankProcess
@@ -23,6 +23,7 @@ from tuiadvisor.agent.drain import Drain, status_of
 from tuiadvisor.agent.gpu import GpuSampler
 from tuiadvisor.agent.hello import hello, host_name
 from tuiadvisor.agent.host import HostSampler
+from tuiadvisor.agent.rank_link import RankLink, named
 from tuiadvisor.agent.session import remove_leftovers
 from tuiadvisor.agent.stack_samples import StackSamples
 from tuiadvisor.errors import TuiadvisorError

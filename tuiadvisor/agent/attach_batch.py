@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from tuiadvisor.agent.attach import REAL_INJECTOR, Injector, RankLink
+from tuiadvisor.agent.attach import REAL_INJECTOR, Injector
 from tuiadvisor.agent.crew import Crew
+from tuiadvisor.agent.rank_link import RankLink
 from tuiadvisor.events import RankState
 
 if TYPE_CHECKING:

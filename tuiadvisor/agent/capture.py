@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor, Future
 
-    from tuiadvisor.agent.attach import RankLink
     from tuiadvisor.agent.attach_batch import AttachBatch
+    from tuiadvisor.agent.rank_link import RankLink
     from tuiadvisor.agent.session import RingSession
 
 NS: Final = 10**9

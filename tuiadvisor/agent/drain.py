@@ -17,7 +17,7 @@ from tuiadvisor_probes import ring as ring_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tuiadvisor.agent.attach import RankLink
+    from tuiadvisor.agent.rank_link import RankLink
 
 ROWS_PER_FRAME: Final = 8192
 MAX_KIND: Final = 1 << 31

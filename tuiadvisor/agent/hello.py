@@ -20,7 +20,7 @@ from tuiadvisor.agent import machine_facts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.agent.attach import RankLink
+    from tuiadvisor.agent.rank_link import RankLink
     from tuiadvisor.agent.topology import Topology
 
 

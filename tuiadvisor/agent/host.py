@@ -23,7 +23,7 @@ from tuiadvisor.agent.topology import Topology
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tuiadvisor.agent.attach import RankLink
+    from tuiadvisor.agent.rank_link import RankLink
     from tuiadvisor.agent.training_thread import TrainingThread
 
 _NS: Final = 10**9

@@ -13,8 +13,8 @@ from tuiadvisor.events import RankState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tuiadvisor.agent.attach import RankLink
     from tuiadvisor.agent.discovery import RankProcess
+    from tuiadvisor.agent.rank_link import RankLink
 
 
 def settle(links: Iterable[RankLink]) -> None:

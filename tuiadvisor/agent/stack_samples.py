@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor, Future
 
-    from tuiadvisor.agent.attach import RankLink
     from tuiadvisor.agent.discovery import RankProcess
+    from tuiadvisor.agent.rank_link import RankLink
     from tuiadvisor.stream.probe_request import StackRequest
 
 RATE_HZ: Final = 97  # of no common factor with the rates at which trainings step

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.membership import NO_STEP, STEPLESS
-from tuiadvisor.agent.attach import WAITING_FOR_INTERPRETER
+from tuiadvisor.agent.rank_link import WAITING_FOR_INTERPRETER
 from tuiadvisor.errors import one_line
 
 if TYPE_CHECKING:
