@@ -17,7 +17,7 @@ from tuiadvisor.metrics.traces.gpu_timeline import gpu_time
 
 if TYPE_CHECKING:
     from tuiadvisor.importers.hostwork import HostWork
-    from tuiadvisor.importers.kineto import RankTrace
+    from tuiadvisor.importers.rank_trace import RankTrace
     from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
 
 NS: Final = 1e9

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.devicework import device_work, one_rank_says, work_lines
 from tuiadvisor.importers.kernelnames import all_wait
-from tuiadvisor.importers.kineto import PLAUSIBLE_NS, RankTrace, TraceFolder, long_time, read_kineto
+from tuiadvisor.importers.kineto import PLAUSIBLE_NS, TraceFolder, long_time, read_kineto
 from tuiadvisor.importers.tracework import efficiency_lines, trace_efficiency
 from tuiadvisor.metrics.traces.collective_arrival import Arrivals, RankArrival, arrivals
 from tuiadvisor.metrics.traces.collective_clock import Calls
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.events import MeasuredPeak
     from tuiadvisor.importers.imported import Progress
+    from tuiadvisor.importers.rank_trace import RankTrace
 
 NS: Final = 1e9
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tuiadvisor.events import MeasuredPeak
     from tuiadvisor.importers.imported import Progress
-    from tuiadvisor.importers.kineto import RankTrace
     from tuiadvisor.importers.kinetoreport import Looked
+    from tuiadvisor.importers.rank_trace import RankTrace
 
 NO_STEPS: Final = (
     "no trace has ProfilerStep marks, so there are no steps for a recording: call prof.step() after each step"

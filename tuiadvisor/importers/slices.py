@@ -17,7 +17,7 @@ from tuiadvisor.importers.hostops import outermost
 
 if TYPE_CHECKING:
     from tuiadvisor.importers.imported import ImportedRun
-    from tuiadvisor.importers.kineto import RankTrace
+    from tuiadvisor.importers.rank_trace import RankTrace
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
     from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tuiadvisor.events import MeasuredPeak
     from tuiadvisor.importers.imported import Progress
-    from tuiadvisor.importers.kineto import RankTrace
     from tuiadvisor.importers.kinetoreport import Looked
+    from tuiadvisor.importers.rank_trace import RankTrace
 
 
 @dataclass(frozen=True, slots=True)

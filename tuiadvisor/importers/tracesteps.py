@@ -21,7 +21,7 @@ from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
     from tuiadvisor.importers.hostwork import Runs
-    from tuiadvisor.importers.kineto import RankTrace
+    from tuiadvisor.importers.rank_trace import RankTrace
     from tuiadvisor.metrics.steps.arrays import Ints
     from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.events import MeasuredPeak
-    from tuiadvisor.importers.kineto import RankTrace
+    from tuiadvisor.importers.rank_trace import RankTrace
 
 NOT_MODEL: Final = "a trace counts what is computed, recomputation included: that is HFU"
 
