@@ -198,7 +198,6 @@ class Witnesses:
 
 
 NO_WITNESS: Final = Witnesses()
-NOBODY: Final[tuple[LateRank, ...]] = ()
 
 
 def diagnose_table(
@@ -358,7 +357,8 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     past = found.work_RK, found.cycle_K
     stragglers = with_time_off_core(stragglers, rows, steady_barrier, asked.witnesses.off_core, past)
     thread_data_s_R = asked.witnesses.thread_data_s_R
-    kept, waits_alike = stragglers, NOBODY
+    kept = stragglers
+    waits_alike: tuple[LateRank, ...] = ()
     if thread_data_s_R is not None:
         kept = without_common_waits(stragglers, rows, thread_data_s_R)
     if asked.witnesses.loaders_without_reserve is not None:
