@@ -39,10 +39,13 @@ def findings(
     workers: int = 2,
     collate_s: float = 0.0,
     making: dict[int, int] | None = None,
+    others: Queues = READY,
     steps: range = DETAIL,
 ) -> tuple[Finding, ...]:
     """As `seen`."""
-    return seen(job, queues, workers=workers, collate_s=collate_s, making=making, steps=steps).findings
+    return seen(
+        job, queues, workers=workers, collate_s=collate_s, making=making, others=others, steps=steps
+    ).findings
 
 
 def seen(
@@ -52,15 +55,16 @@ def seen(
     workers: int = 2,
     collate_s: float = 0.0,
     making: dict[int, int] | None = None,
+    others: Queues = READY,
     steps: range = DETAIL,
 ) -> RunView:
-    """making: by rank, the batches that its workers had still to make when it asked; None: nobody counted them."""
+    """making: by rank, the batches that its workers had still to make; others: queues of those that are not late."""
     sequence = frames(job)
     rows = []
     for rank, records in simulate(job).rows.items() if queues is not None else ():
         for step in steps:
             begin = records[step][BEGIN]
-            ready, unpinned, held = queues or EMPTY
+            ready, unpinned, held = (queues or EMPTY) if making is None or rank == 1 else others
             not_made = 0 if making is None else making[rank] + 1
             detail = held | not_made << BATCHES_HELD_BITS if workers else round(collate_s * 1e9)
             took = round(11e6 if rank == 1 or job is SLOW_INPUT else 2e5)
@@ -111,16 +115,22 @@ def test_a_late_ranks_own_loader_is_named() -> None:
     assert "makes the batches itself, without workers, 50 % of it in collate" in alone.message
 
 
-@pytest.mark.parametrize("others", [2, 3], ids=["just as fast", "with a batch ahead"])
-def test_of_equally_slow_loaders_none_is_named(others: int) -> None:
+@pytest.mark.parametrize("num", [2, 3], ids=["just as fast", "with a batch ahead"])
+def test_of_equally_slow_loaders_none_is_named(num: int) -> None:
     """All workers are at work everywhere: whoever waits, the loaders of all are what takes the step."""
-    said = findings(ONE_LATE, EMPTY, making={0: others, 1: 4, 2: others, 3: others})
+    said = findings(ONE_LATE, EMPTY, making={0: num, 1: 4, 2: num, 3: num})
     assert "straggler" not in {one.id for one in said}
     (slow,) = [one for one in said if one.id == "input_bound"]
     assert slow.ranks == (0, 1, 2, 3)
     assert slow.loss_s_per_step == pytest.approx(
         ONE_LATE.faults[0].amount_s, rel=0.1
     )  # what the one rank waits
+
+
+def test_of_loaders_of_which_one_worker_each_is_slow_none_is_named() -> None:
+    """The others of its workers are idle, and still no batch is there when it is asked for."""
+    said = findings(ONE_LATE, TURN, making=dict.fromkeys(range(4), 1), others=TURN)
+    assert "straggler" not in {one.id for one in said}
 
 
 @pytest.mark.parametrize(

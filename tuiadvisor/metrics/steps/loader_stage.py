@@ -22,9 +22,9 @@ MIN_BATCHES: Final = 8
 MOST: Final = 0.6
 # The newest: in the first steps queues are still being filled.
 RECENT_BATCHES: Final = 16
-# Chosen, of batches: a loader just as fast as the step has all workers at work in half of them where no batch is made
-# ahead and in all where one is; one that is a tenth faster in none.
-ALL_AT_WORK: Final = 0.25
+# Chosen, of batches: a loader just as fast as the step is at its limit in half of them where no batch is made ahead,
+# and in all where one is; one that is a tenth faster in none.
+AT_ITS_LIMIT: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,17 @@ def loader_wait(batches: LoaderBatches) -> LoaderWait | None:
 
 
 def has_no_reserve(batches: LoaderBatches) -> bool | None:
-    """Whether all its workers were at work when the thread asked: then shorter steps would wait for them.
+    """Whether shorter steps would wait for it: its workers were all at work when the thread asked, or had nothing yet.
 
     None where too few batches of workers were seen.
     """
     seen = (batches.workers_B > 0) & (batches.making_B >= 0)
-    workers, making = batches.workers_B[seen][-RECENT_BATCHES:], batches.making_B[seen][-RECENT_BATCHES:]
-    return None if workers.size < MIN_BATCHES else bool(np.mean(making >= workers) >= ALL_AT_WORK)
+    all_at_work = batches.making_B >= batches.workers_B
+    has_none = (batches.ready_B == 0) & (
+        batches.unpinned_B <= 0
+    )  # of several workers one may be what all wait for
+    at_limit = (all_at_work | has_none)[seen][-RECENT_BATCHES:]
+    return None if at_limit.size < MIN_BATCHES else bool(np.mean(at_limit) >= AT_ITS_LIMIT)
 
 
 def _stages(batches: LoaderBatches) -> dict[Stage, Bools]:
