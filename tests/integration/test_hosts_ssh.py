@@ -147,7 +147,7 @@ def test_ranks_of_both_hosts_are_watched_and_the_slow_one_is_named(
     logged = (tmp_path / "log").read_text()
     for node in NAMES:  # what its agent logs comes back through ssh
         found = re.findall(
-            rf" record\[\d+\] launch\.agents: {node}: agent@{node}\[\d+\] agent\.attach: .* attached after",
+            rf" record\[\d+\] launch\.agents: {node}: agent@{node}\[\d+\] agent\.rank_link: .* attached after",
             logged,
         )
         assert 2 == len(found), logged
