@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .host import Host
 
 KIND_LOADER_BATCH, KIND_PACKED_BATCH = 52, 53
-MAKING_SHIFT = 20  # above the batches that are held: those not yet made, plus one
+BATCHES_HELD_BITS = 20  # of an event's detail; above them the batches not yet made, plus one
 SINGLE, MULTIPLE = "SingleProcessDataLoaderIter", "MultiProcessingDataLoaderIter"
 STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 
@@ -79,7 +79,7 @@ def told_of_queues(probe: Host, original: Any, hook: Hook) -> Callable[[Any], An
         if lengths is not None:
             *queued, making = lengths
             num_workers, num_ready, num_behind, num_held = attempt(hook, _in_turn, iterator, queued) or queued
-            detail = num_held | making + 1 << MAKING_SHIFT
+            detail = num_held + ((making + 1) << BATCHES_HELD_BITS)
             values = (clock.step, asked_ns, came_ns, num_workers, num_ready, num_behind, detail)
             attempt(hook, probe.ring.put_event, KIND_LOADER_BATCH, values)
         _tell_lengths(probe, hook, batch, came_ns)

@@ -28,24 +28,10 @@ def finding(
     job: Job, name: str, queues: Queues | None, *, workers: int = 2, collate_s: float = 0.0
 ) -> Finding:
     """Of a job whose loaders were seen like this in some steps; queues None: they were not seen."""
-    (found,) = [one for one in findings(job, queues, workers=workers, collate_s=collate_s) if one.id == name]
+    (found,) = [
+        one for one in seen(job, queues, workers=workers, collate_s=collate_s).findings if one.id == name
+    ]
     return found
-
-
-def findings(
-    job: Job,
-    queues: Queues | None,
-    *,
-    workers: int = 2,
-    collate_s: float = 0.0,
-    making: dict[int, int] | None = None,
-    others: Queues = READY,
-    steps: range = DETAIL,
-) -> tuple[Finding, ...]:
-    """As `seen`."""
-    return seen(
-        job, queues, workers=workers, collate_s=collate_s, making=making, others=others, steps=steps
-    ).findings
 
 
 def seen(
@@ -118,7 +104,7 @@ def test_a_late_ranks_own_loader_is_named() -> None:
 @pytest.mark.parametrize("num", [2, 3], ids=["just as fast", "with a batch ahead"])
 def test_of_equally_slow_loaders_none_is_named(num: int) -> None:
     """All workers are at work everywhere: whoever waits, the loaders of all are what takes the step."""
-    said = findings(ONE_LATE, EMPTY, making={0: num, 1: 4, 2: num, 3: num})
+    said = seen(ONE_LATE, EMPTY, making={0: num, 1: 4, 2: num, 3: num}).findings
     assert "straggler" not in {one.id for one in said}
     (slow,) = [one for one in said if one.id == "input_bound"]
     assert slow.ranks == (0, 1, 2, 3)
@@ -129,7 +115,7 @@ def test_of_equally_slow_loaders_none_is_named(num: int) -> None:
 
 def test_of_loaders_of_which_one_worker_each_is_slow_none_is_named() -> None:
     """The others of its workers are idle, and still no batch is there when it is asked for."""
-    said = findings(ONE_LATE, TURN, making=dict.fromkeys(range(4), 1), others=TURN)
+    said = seen(ONE_LATE, TURN, making=dict.fromkeys(range(4), 1), others=TURN).findings
     assert "straggler" not in {one.id for one in said}
 
 
@@ -144,7 +130,7 @@ def test_of_loaders_of_which_one_worker_each_is_slow_none_is_named() -> None:
 )
 def test_a_loader_slower_than_most_is_named(making: dict[int, int] | None, steps: range) -> None:
     """Also where its peers were not seen."""
-    said = findings(ONE_LATE, EMPTY, making=making, steps=steps)
+    said = seen(ONE_LATE, EMPTY, making=making, steps=steps).findings
     assert [one.ranks for one in said if one.id == "straggler"] == [(1,)]
 
 
@@ -164,7 +150,7 @@ def test_what_was_seen_before_a_rank_was_late_clears_nobody() -> None:
         num_ranks=4, num_steps=400, data_s=6 * MS, faults=(Fault("data_wait", (1,), 20 * MS, onset=200),)
     )
     for steps, names in ((range(20, 100, 4), [(1,)]), (range(240, 320, 4), [])):
-        said = findings(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=steps)
+        said = seen(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=steps).findings
         assert [one.ranks for one in said if one.id == "straggler"] == names
 
 
@@ -172,7 +158,7 @@ def test_a_rank_that_took_anothers_place_is_not_named() -> None:
     """Of loaders at their limit now this rank is waited for, now that: the step is as long as it was."""
     faults = (Fault("data_wait", (1,), 12 * MS, until=200), Fault("data_wait", (2,), 12 * MS, onset=200))
     job = Job(num_ranks=4, num_steps=400, faults=faults)
-    said = findings(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=range(20, 100, 4))
+    said = seen(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=range(20, 100, 4)).findings
     assert "straggler" not in {one.id for one in said}
 
 

@@ -107,9 +107,7 @@ class Watchings:
     def __init__(self) -> None:
         self._followed: dict[tuple[int, int], Followed] = {}
         self._refused: set[tuple[int, int]] = set()  # said already
-        self.num_not_followed = (
-            0  # hubs beyond those that are followed: which trainings they watch is not known
-        )
+        self.num_not_followed = 0  # hubs beyond those: which trainings they watch is not known
 
     def look(self, seconds: float = LOOK_S) -> list[Followed]:
         """What every hub has recorded by now, the newest hub first; each is read for about so long."""

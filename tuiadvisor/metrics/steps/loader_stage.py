@@ -76,18 +76,17 @@ def loader_wait(batches: LoaderBatches) -> LoaderWait | None:
     )
 
 
-def has_no_reserve(batches: LoaderBatches) -> bool | None:
-    """Whether shorter steps would wait for it: its workers were all at work when the thread asked, or had nothing yet.
+def has_no_reserve(batches: LoaderBatches) -> bool:
+    """Whether it was seen that shorter steps would wait for it: all its workers at work, or no batch there, when asked.
 
-    None where too few batches of workers were seen.
+    False, too, where too few batches of workers were seen: then nobody is cleared by it.
     """
     seen = (batches.workers_B > 0) & (batches.making_B >= 0)
     all_at_work = batches.making_B >= batches.workers_B
-    has_none = (batches.ready_B == 0) & (
-        batches.unpinned_B <= 0
-    )  # of several workers one may be what all wait for
+    # Of several workers one may be what all wait for, while the others have nothing to do.
+    has_none = (batches.ready_B == 0) & (batches.unpinned_B <= 0)
     at_limit = (all_at_work | has_none)[seen][-RECENT_BATCHES:]
-    return None if at_limit.size < MIN_BATCHES else bool(np.mean(at_limit) >= AT_ITS_LIMIT)
+    return at_limit.size >= MIN_BATCHES and bool(np.mean(at_limit) >= AT_ITS_LIMIT)
 
 
 def _stages(batches: LoaderBatches) -> dict[Stage, Bools]:
