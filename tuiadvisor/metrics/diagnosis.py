@@ -32,9 +32,9 @@ from tuiadvisor.metrics.lateness.late_phase import (
 from tuiadvisor.metrics.lateness.late_ranks import (
     LateRank,
     with_causes,
-    with_loaders_alike,
     with_work_spread,
     without_common_waits,
+    without_loaders_alike,
 )
 from tuiadvisor.metrics.lateness.off_core import with_time_off_core
 from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss, length_loss
@@ -362,7 +362,9 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     if thread_data_s_R is not None:
         kept = without_common_waits(stragglers, rows, thread_data_s_R)
     if asked.witnesses.loaders_without_reserve is not None:
-        kept, waits_alike = _without_alike(kept, rows, found.cycle_K, asked.witnesses.loaders_without_reserve)
+        kept, waits_alike = without_loaders_alike(
+            kept, rows, found.cycle_K, asked.witnesses.loaders_without_reserve
+        )
     if len(kept) < len(stragglers):
         stragglers = kept
         loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
@@ -414,20 +416,6 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         input_drift=find_drift(wait_K),
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
-    )
-
-
-def _without_alike(
-    stragglers: tuple[LateRank, ...],
-    rows: Ints,
-    cycle_K: Floats,
-    without_reserve: Callable[[int], Bools],
-) -> tuple[tuple[LateRank, ...], tuple[LateRank, ...]]:
-    """(who stays named, who waits for a loader no slower than the others')."""
-    alike = with_loaders_alike(stragglers, rows, cycle_K, without_reserve).tolist()
-    pairs = list(zip(stragglers, alike, strict=True))
-    return tuple(one for one, is_alike in pairs if not is_alike), tuple(
-        one for one, is_alike in pairs if is_alike
     )
 
 

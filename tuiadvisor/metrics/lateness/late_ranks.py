@@ -147,27 +147,29 @@ def without_common_waits(
     )
 
 
-def with_loaders_alike(
+def without_loaders_alike(
     stragglers: tuple[LateRank, ...], rows: Ints, cycle_K: Floats, without_reserve: Callable[[int], Bools]
-) -> Bools:
-    """Which of the stragglers wait for loaders that are no slower than most ranks'.
+) -> tuple[tuple[LateRank, ...], tuple[LateRank, ...]]:
+    """(who stays named, who waits for a loader no slower than most others').
 
     Of equally slow loaders one makes all ranks wait: while they do, the others make a batch ahead, and with it they
     never wait themselves. Were it faster, the next one would be waited for. cycle_K: of the steps that were compared.
     without_reserve: since a job step, of each row of the table.
     """
-    in_data = np.array(
-        [one.cause.name == "data_wait" and one.cause.off_core is None for one in stragglers], dtype=np.bool_
-    )
-    late = [one.late.row for one, is_in_data in zip(stragglers, in_data, strict=True) if is_in_data]
-    others = np.setdiff1d(rows, late)
-    for index, entry in enumerate(stragglers):
-        if in_data[index]:
-            # Beside longer steps the others have time to spare that they had not before; else they only changed places.
-            is_new = entry.late.onset_seen and _has_lengthened(cycle_K, entry.late.since)
-            alike = without_reserve(entry.since_step if is_new else 0)[others]
-            in_data[index] = alike.any() and len(late) + alike.sum() >= LOADERS_ALIKE * rows.size
-    return in_data
+    in_data = [one for one in stragglers if one.cause.name == "data_wait" and one.cause.off_core is None]
+    others = np.setdiff1d(rows, [one.late.row for one in in_data])
+    seen: dict[int, Bools] = {}
+    alike = []
+    for entry in in_data:
+        # Beside longer steps the others have time to spare that they had not before; else they only changed places.
+        is_new = entry.late.onset_seen and _has_lengthened(cycle_K, entry.late.since)
+        first = entry.since_step if is_new else 0
+        if first not in seen:
+            seen[first] = without_reserve(first)[others]
+        if seen[first].any() and len(in_data) + seen[first].sum() >= LOADERS_ALIKE * rows.size:
+            alike.append(entry)
+    rows_alike = {one.late.row for one in alike}
+    return tuple(one for one in stragglers if one.late.row not in rows_alike), tuple(alike)
 
 
 def _has_lengthened(cycle_K: Floats, since: int) -> bool:
