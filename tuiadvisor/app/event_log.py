@@ -21,6 +21,7 @@ from tuiadvisor.views.event import (
     STALLED,
     Event,
 )
+from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import Finding, RunView
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 GONE_S: Final = 10.0  # as the notices of findings (outlets/notices.py)
 MAX_EVENTS: Final = 4000  # the oldest go first
 NEW_LEVEL: Final = "new level"  # what the fold calls the step at which the job changed
-
-HANG: Final = "hang"  # the finding of a stall, which is an event of its own
 
 Key = tuple[object, ...]
 

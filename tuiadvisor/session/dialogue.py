@@ -12,13 +12,14 @@ from math import log2
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.session.decide import Kind, decide, size_words, wanted_outcome
-from tuiadvisor.session.material import ANSWERS_OF_INTENT, HANG, OTHER_REMAINS
+from tuiadvisor.session.material import ANSWERS_OF_INTENT, OTHER_REMAINS
 from tuiadvisor.session.measured import measured_answers, with_measured
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.relevance import choices
 from tuiadvisor.session.stages import Asked, asked_of
 from tuiadvisor.session.suspects import weights
 from tuiadvisor.shellword import shell_word
+from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

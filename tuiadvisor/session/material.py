@@ -19,6 +19,7 @@ from tuiadvisor.session.measured import with_measured
 from tuiadvisor.session.question_ids import OTHER_SIZE
 from tuiadvisor.session.remaining import checkpoint_interval_h, pace, restart_hours
 from tuiadvisor.session.wanted import wanted
+from tuiadvisor.views.stall import HANG
 
 if TYPE_CHECKING:
     from tuiadvisor.session.candidates import Candidate
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from tuiadvisor_rules.questions import Question
 
 SAME_WORK: Final = 0.01  # samples a step may differ by this share and still be the same batch
-HANG: Final = "hang"  # the finding of a job that makes no progress
 ANSWERS_OF_INTENT: Final = {
     "objective": "objective",
     "purpose": "purpose",

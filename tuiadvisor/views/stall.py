@@ -6,6 +6,9 @@ In: nothing.  Out: Stall; None in a RunView means that something moves, or that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+HANG: Final = "hang"  # the finding that a stall is told as
 
 
 @dataclass(frozen=True, slots=True)
