@@ -183,7 +183,7 @@ def test_a_rank_let_go_belongs_to_who_introduces_it_next(farewell: list[Frame]) 
     in_one_go.feed_many(map(encoded, [*before, *farewell, *after]))
     assert in_one_go.view() == advisor.view()
     assert (advisor.roster.ranks[3].source, advisor.roster.ranks[3].pid) == (OTHER, 9003)
-    assert advisor.store.num_restarts == 1
+    assert advisor.store.tracks.num_restarts == 1
     assert ignored(advisor.view()) == []
 
 
@@ -201,7 +201,7 @@ def test_steps_sent_before_a_rank_changes_hands_are_the_former_owners() -> None:
     advisor, in_one_go = folded(sequence), Advisor()
     in_one_go.feed_many(map(encoded, sequence))
     assert in_one_go.view() == advisor.view()
-    assert (advisor.store.num_restarts, advisor.store.num_bad_rows) == (1, 0)
+    assert (advisor.store.tracks.num_restarts, advisor.store.num_bad_rows) == (1, 0)
     assert int(advisor.store.tracks.num_rows[advisor.store.tracks.rank == 3][0]) == JOB.num_steps
 
 
@@ -230,7 +230,7 @@ def test_an_owner_that_was_silent_and_returns_has_its_ranks_unless_somebody_took
     silence = [introduction(OWNER, 3), gap(AGENT_SILENT, OWNER)]
     returned = [gap(AGENT_RETURNED, OWNER), steps(OWNER, (3,), 9)]
     kept = folded([*silence, *returned, introduction(OTHER, 3), steps(OTHER, (3,), 1, again=True)])
-    assert (kept.roster.ranks[3].source, kept.store.num_restarts) == (OWNER, 0)
+    assert (kept.roster.ranks[3].source, kept.store.tracks.num_restarts) == (OWNER, 0)
     taken = folded([*silence, introduction(OTHER, 3), *returned])
     assert (taken.roster.ranks[3].source, last_steps(taken)) == (OTHER, {})
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from snapshot import views
-from synthetic_run import Fault, Job, elastic, encoded, folded, frames
+from synthetic_run import Fault, Job, encoded, folded, frames
 from test_cli_first_steps import RUN
 from test_tui_navigator import Keyboard
 
@@ -102,15 +102,6 @@ def test_a_stall_is_one_event_and_its_end_has_its_own_time() -> None:
     log.take(at(replace(views.healthy(), step_times=times), 150.0, 342))
     told = [(event.kind, event.wall_s) for event in log.events]
     assert told == [("stalled", 1_700_000_000.0), ("resolved", 1_700_000_040.0)]
-
-
-def test_a_restart_of_all_ranks_is_noted() -> None:
-    """Seen at a step, so it happened there or before."""
-    job = Job(num_ranks=4, num_steps=120)
-    log = EventLog()
-    log.take(folded(elastic(job, "one rank a frame")).view())
-    (restart,) = [event for event in log.events if event.kind == "restart"]
-    assert (restart.words, restart.by_then) == ("4 ranks started anew", True)
 
 
 def test_steps_that_the_profiler_saw_are_one_capture() -> None:

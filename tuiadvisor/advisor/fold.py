@@ -15,7 +15,6 @@ from tuiadvisor.advisor.assemble.job_efficiency import job_efficiency
 from tuiadvisor.advisor.assemble.picture import (
     SCHEMA,
     chain,
-    deaths,
     ended,
     losses,
     missing_ranks,
@@ -33,12 +32,14 @@ from tuiadvisor.advisor.assemble.probe_overhead import probe_work, with_burst_wa
 from tuiadvisor.advisor.assemble.prospects import prospects
 from tuiadvisor.advisor.assemble.rank_groups import groupings
 from tuiadvisor.advisor.assemble.rank_rows import rank_rows, with_devices
+from tuiadvisor.advisor.assemble.restarts import restarts
 from tuiadvisor.advisor.assemble.seen import Seen, heat_first, marks
 from tuiadvisor.advisor.assemble.stack_cards import stack_cards
 from tuiadvisor.advisor.assemble.step_maps import heat_steps, step_maps
 from tuiadvisor.advisor.assemble.step_times import captured, step_times
 from tuiadvisor.advisor.assemble.wall import wall_goodput
-from tuiadvisor.advisor.cluster.membership import GONE
+from tuiadvisor.advisor.cluster.ends import deaths
+from tuiadvisor.advisor.cluster.membership import GONE, LAST_SAMPLE_NS
 from tuiadvisor.advisor.detail.device_times import of_job, paces
 from tuiadvisor.advisor.detail.threads_beside import mean_step_s, thread_data_s, why_stale, why_unlike
 from tuiadvisor.advisor.intake import Intake
@@ -49,7 +50,14 @@ from tuiadvisor.advisor.judge.hang import measured_of, stall, standing, with_sta
 from tuiadvisor.advisor.judge.imports import not_contradicted, of_import, why_blind
 from tuiadvisor.advisor.judge.pause_facts import pause_views
 from tuiadvisor.advisor.judge.pipelines import find_pipelines, pipeline_view
-from tuiadvisor.advisor.judge.verdict import not_yet, stands_still, unseen_device, verdict, with_deaths
+from tuiadvisor.advisor.judge.verdict import (
+    not_yet,
+    stands_still,
+    unseen_device,
+    verdict,
+    with_deaths,
+    with_restart,
+)
 from tuiadvisor.advisor.steps.trend import of_devices, of_steps, until
 from tuiadvisor.causes.facts import Facts
 from tuiadvisor.errors import TuiadvisorError
@@ -161,6 +169,11 @@ class Advisor(Intake):
         )
         rows = with_stall(rows, stalled)
         probe = probe_work(diagnosis, self.roster.ranks.values())
+        over = ended(self.roster)
+        begun = restarts(
+            self.roster, self.store, steps[1] if steps else None, with_now=steps is None and not over
+        )
+        waiting = begun[-1] if begun else None
         return RunView(
             schema=SCHEMA,
             run=run_info(self.roster),
@@ -173,13 +186,13 @@ class Advisor(Intake):
             groupings=groupings(rows, stages, self.roster.replicas()),
             heat_first_step=heat_first(diagnosis),
             findings=tuple(with_burst_wanted(one, probe) for one in with_processes(judged, self.roster)),
-            verdict=with_deaths(stands_still(hang[0]) if hang else found, died),
+            verdict=with_restart(with_deaths(stands_still(hang[0]) if hang else found, died), waiting),
             goodput=accounted.value,
             goodput_losses=accounted.losses,
             wall=None
             if steps is not None
             else wall_goodput(self.wall, self.roster, self.store, seen, accounted, stands=bool(hang)),
-            trend=self._trend(seen, marks(judged, diagnosis)),
+            trend=self._trend(seen, marks(judged, diagnosis, begun)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
             rank_devices=seen.rank_devices,
             links=self.roster.device_counters.links(self._places()),
@@ -190,7 +203,7 @@ class Advisor(Intake):
             num_frames=self.num_frames,
             event_time_s=self.roster.event_time_s(),
             last_step=max(last_steps.values(), default=None),
-            ended=ended(self.roster),
+            ended=over,
             what_if=what_if(diagnosis),
             prospects=prospects(judged, seen.exchange.view, seen.step.mean_s),
             probe=probe,
@@ -209,7 +222,7 @@ class Advisor(Intake):
             stall=stalled,
             step_times=step_times(seen.table, self.roster.clocks.wall_shift_ns),
             captured=captured(seen.table),
-            num_rank_restarts=self.store.num_restarts,
+            restarts=begun,
             heat_steps=heat_steps(diagnosis.table) if diagnosis is not None else (),
             step_maps=step_maps(diagnosis.table, seen.clock, seen.table) if diagnosis is not None else (),
             cards=stack_cards(self.roster.stack_looks.newest_first()) if steps is None else (),
@@ -221,7 +234,7 @@ class Advisor(Intake):
         still = standing(self.roster, self.store, seen.table) if with_now else None
         hang = find_standstill(measured_of(still, self.roster), self.rules) if still is not None else []
         stalled = stall(still, self.roster) if still is not None and hang else None
-        died = deaths(self.roster) if with_now else ()
+        died = deaths(self.roster.ranks.values()) if with_now else ()
         if hang or died:  # nothing is well
             judged = hang + _without_final(judged)
         found = self._verdict(judged, seen)
@@ -387,9 +400,11 @@ class Advisor(Intake):
             (fact.host, fact.pid, fact.texts.get("device_uuid")) if fact else ("", None, None)
             for fact in (roster.ranks.get(rank) for rank in table.ranks)
         ]
+        # What a process did once its newest step had ended, or another one that took its rank, is no cause of a step.
+        until_ns = ((table if host is None else host[0]).last_end_ns_R + LAST_SAMPLE_NS).tolist()
         _, early_ns = self.store.early_seconds()
         return Witnesses(
-            off_core=lambda last_s: roster.outside.seen(table.ranks, last_s),
+            off_core=lambda last_s: roster.outside.seen(table.ranks, last_s, until_ns),
             device_clocks=lambda last_s: roster.device_clocks.clocks(places, last_s),
             was_stopped=roster.stops.within(dict(zip(table.ranks, table.hosts, strict=True))),
             early_s=np.where(early_ns > 0, early_ns * 1e-9, np.nan)[

@@ -123,24 +123,30 @@ class Intake:
                 self._add_steps(waiting, self.roster.owners.lend())
                 waiting = []
             self.num_frames += with_steps or frame.kind != FrameKind.STEPS
-            owners = self.roster.owners.lend()
+            owners, num_restarts = self.roster.owners.lend(), self.roster.restarts.num_begun
             self.roster.take(frame)
             self.device_times.of_trace = self.roster.header.imported is not None
-            if waiting and self.roster.owners.lend() is not owners:
+            is_restart = self.roster.restarts.num_begun != num_restarts
+            if waiting and (is_restart or self.roster.owners.lend() is not owners):
                 self._add_steps(waiting, owners)
                 waiting = []
+            if is_restart:
+                self.roster.restarts.place(self.held_steps())
             if frame.source == HUB_SOURCE:
                 continue
             if frame.kind == FrameKind.EVENTS:
                 self._take_events(frame)
             elif frame.kind == FrameKind.STEPS and with_steps:
-                table = next(tables)
-                agent = self.roster.agent_of(frame.source)
-                if isinstance(table, TuiadvisorError):
-                    self._note_bad(table)
-                elif agent is not None:
-                    waiting.append((table, agent.host, agent.number))
+                waiting += self._table_of(frame, next(tables))
         self._add_steps(waiting, self.roster.owners.lend())
+
+    def _table_of(self, frame: Frame, table: Ints | TuiadvisorError) -> list[tuple[Ints, str, int]]:
+        agent = self.roster.agent_of(frame.source)
+        if isinstance(table, TuiadvisorError):
+            self._note_bad(table)
+        elif agent is not None:
+            return [(table, agent.host, agent.number)]
+        return []
 
     @property
     def on_device(self) -> bool:

@@ -42,7 +42,6 @@ class EventLog:
         self._stalled_at: tuple[int | None, float] | None = (
             None  # step, and for how long it lasted as seen last
         )
-        self._num_restarts = 0
         self._told: tuple[Event, ...] | None = ()
 
     @property
@@ -135,12 +134,11 @@ class EventLog:
             if name == NEW_LEVEL:
                 words = view.window.change or "the job changed: figures are of the steps since"
                 self._note((CHANGE, step), _timed(Event(CHANGE, step, (), words), view))
-        more = view.num_rank_restarts - self._num_restarts
-        if more > 0:
-            words = f"{text_of.count(more, 'rank')} started anew"
-            event = Event(RESTART, view.last_step, (), words, by_then=True)
-            self._note((RESTART, view.num_rank_restarts), _timed(event, view))
-        self._num_restarts = max(view.num_rank_restarts, self._num_restarts)
+        for restart in view.restarts:
+            anew = f"{text_of.count(len(restart.ranks), 'rank')} started anew"
+            words = f"{restart.how_ended}; {anew}" if restart.how_ended else anew
+            event = Event(RESTART, restart.after_step, restart.ranks, words, restart.began_wall_s)
+            self._note((RESTART, restart.number), event)
 
 
 def _timed(event: Event, view: RunView) -> Event:

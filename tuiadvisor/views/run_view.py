@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.placement import RankPlacement
     from tuiadvisor.views.prospect import Prospect
     from tuiadvisor.views.rank_group import Grouping
+    from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.shares import Shares
     from tuiadvisor.views.stack_card import StackCard
     from tuiadvisor.views.stall import Stall
@@ -456,7 +457,7 @@ class RunView:
     step_maps: tuple[StepMap, ...] = ()  # what the heat map can show beside lateness
     step_times: StepTimes | None = None  # of the steps that are held; None: no wall clock is known
     captured: tuple[Captured, ...] = ()
-    num_rank_restarts: int = 0  # ranks that began to count anew, each time
+    restarts: tuple[Restart, ...] = ()  # processes that took the ranks of others, oldest first
     prospects: tuple[Prospect, ...] = ()  # what a step would take with one thing changed
     cards: tuple[StackCard, ...] = ()  # stacks that were sampled on request, the newest first
 

@@ -32,7 +32,6 @@ from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.assemble.seen import Seen
-    from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.events import GivenWork
@@ -42,8 +41,6 @@ SCHEMA: Final = 1
 # The order in which a step of one rank goes through its phases.
 MIN_LINK_SPREAD: Final = 0.1  # beyond the mean: below it naming a rank would name noise
 MAX_NAMED_RANKS: Final = 64
-# How a scheduler, a launcher or a person ends a process.
-ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
 END_OF_TRACE: Final = "end of the imported trace"
 NOT_READ: Final = "worked out once the traces are read to their end; its time is in other until then"
 NOT_SHOWN: Final = "the imported source does not show it; its time is in other"
@@ -344,28 +341,6 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
         ranks_missing_more=max(len(missing) - MAX_NAMED_RANKS, 0),
         notes=tuple(notes),
     )
-
-
-def deaths(roster: Roster) -> tuple[str, ...]:
-    """A sentence for each rank that a signal killed, whom a launcher ended for another's sake last.
-
-    Empty where every end was asked for (scancel, Ctrl-C). A rank that is gone without a known signal may have called
-    os._exit: it counts where others were ended after it.
-    """
-    killed = [fact for fact in roster.ranks.values() if fact.state == "killed"]
-    asked = [fact for fact in killed if any(name in fact.detail for name in ASKED_TO_END)]
-    signalled = [fact for fact in killed if fact.detail.startswith("killed") and fact not in asked]
-    gone = [fact for fact in killed if fact not in asked and fact not in signalled]
-    if not signalled and not (gone and asked):
-        return ()
-    in_order = (*_by_rank(signalled), *_by_rank(gone), *_by_rank(asked))
-    return tuple(
-        f"rank {fact.rank} {'is' if fact in gone else 'was'} {fact.detail or 'killed'}" for fact in in_order
-    )
-
-
-def _by_rank(facts: list[RankFacts]) -> list[RankFacts]:
-    return sorted(facts, key=lambda fact: fact.rank)
 
 
 def missing_ranks(roster: Roster, store: StepStore) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tuiadvisor.advisor.assemble.rank_rows import MAX_LATENESS_STEPS
 from tuiadvisor.advisor.judge.pause_facts import pause_marks
+from tuiadvisor.views.event import RESTART
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.communication import Exchange
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.placement import RankPlacement
+    from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.run_view import Clock, DeviceView, StepSummary
 
 
@@ -54,13 +56,16 @@ def heat_first(diagnosis: Diagnosis | None) -> int | None:
     )
 
 
-def marks(judged: list[Judged], diagnosis: Diagnosis | None) -> tuple[tuple[int, str], ...]:
+def marks(
+    judged: list[Judged], diagnosis: Diagnosis | None, begun: tuple[Restart, ...]
+) -> tuple[tuple[int, str], ...]:
     """(job step, what begins there) for the time line."""
     found = {
         (entry.finding.onset_step, entry.finding.title)
         for entry in judged
         if entry.finding.onset_step is not None and entry.finding.severity != "info"
     }
+    found.update((one.after_step, RESTART) for one in begun if one.after_step is not None)
     if diagnosis is not None:
         found.update(pause_marks(diagnosis))
         if diagnosis.regime_step is not None:

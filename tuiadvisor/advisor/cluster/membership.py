@@ -14,6 +14,7 @@ import numpy as np
 from tuiadvisor.advisor.cluster.crowding import RunQueues, typical_wait
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks
 from tuiadvisor.advisor.cluster.device_counters import DeviceCounters
+from tuiadvisor.advisor.cluster.ends import how_ended
 from tuiadvisor.advisor.cluster.host_clocks import NOT_READY, HostClocks
 from tuiadvisor.advisor.cluster.host_rows import host_row
 from tuiadvisor.advisor.cluster.host_use import HostUse
@@ -23,6 +24,7 @@ from tuiadvisor.advisor.cluster.owners import Owners, foreign
 from tuiadvisor.advisor.cluster.payload_fields import MAX_RANKS, Payload, integer, objects, text
 from tuiadvisor.advisor.cluster.placement import Placements
 from tuiadvisor.advisor.cluster.rank_facts import RankFacts
+from tuiadvisor.advisor.cluster.restarts import Restarts
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.run_header import RunHeader
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
@@ -87,6 +89,7 @@ class Roster:
         self.device_counters = DeviceCounters()
         self.placements = Placements()
         self.stops = Stops()
+        self.restarts = Restarts()
         self.stack_looks = StackLooks()
         self.host_use = HostUse()
         self.clocks = HostClocks()
@@ -306,6 +309,7 @@ class Roster:
         self.driver = text(payload, "driver") or self.driver
         self.placements.greet(agent.host, payload)
         agent.owned = set()  # it replaces the former one: what it no longer names is let go
+        ended = self._how_ended(payload)
         for entry in objects(payload, "ranks"):
             self.clocks.note_young(agent.host, entry)
             facts = self._facts(agent, entry)
@@ -314,7 +318,17 @@ class Roster:
                 continue
             agent.owned.add(facts.rank)
             facts.greet(entry)
+            if facts.start_wall_ns is not None:
+                self.restarts.take(facts.rank, facts.start_wall_ns, ended)
         self._host_row(agent, payload)
+
+    def _how_ended(self, hello: Payload) -> str:
+        """What is known of the processes that those of this HELLO follow, before they take their place."""
+        told = (
+            (integer(entry, "rank"), integer(entry, "start_wall_ns")) for entry in objects(hello, "ranks")
+        )
+        known = [(rank, start) for rank, start in told if rank is not None and start is not None]
+        return how_ended(self.ranks.values()) if self.restarts.would_begin(known) else ""
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)

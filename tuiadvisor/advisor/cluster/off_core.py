@@ -37,6 +37,7 @@ def _cores(value: float | None) -> float | None:
 # it stopped. Rows of numbers, not objects: twenty thousand of these were most of a state of 512 ranks that is restored.
 MONO, STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS = range(7)
 NUM_FIELDS: Final = 7
+COUNTS: Final = frozenset({PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS})
 UNKNOWN: Final = float("nan")
 
 
@@ -46,9 +47,10 @@ class Outside:
     def __init__(self, core_wait: CoreWait) -> None:
         self._core_wait = core_wait
         self._samples: dict[int, array[float]] = {}  # by rank, NUM_FIELDS a sample, up to twice MAX_SAMPLES
+        self._before: dict[int, tuple[float, ...]] = {}  # what the rank's former processes had counted
 
     def take(self, payload: Payload) -> None:
-        """Fold one sample of a host; counts that run backwards, or another clock, begin anew."""
+        """Fold one sample of a host; another clock begins anew, another process goes on where the former one was."""
         now_ns = integer(payload, "mono_ns")
         if now_ns is None:
             return
@@ -66,11 +68,22 @@ class Outside:
                 _told(integer(entry, "stopped_looks")),
             )
             samples = self._samples.setdefault(rank, array("d"))
-            if samples and _is_anew(samples[-NUM_FIELDS:], sample):
+            if samples and sample[MONO] <= samples[MONO - NUM_FIELDS]:  # another host's clock
                 del samples[:]
-            samples.extend(sample)
+                self._before.pop(rank, None)
+            samples.extend(self._gone_on(rank, samples[-NUM_FIELDS:], sample))
             if len(samples) >= 2 * MAX_SAMPLES * NUM_FIELDS:
                 del samples[: MAX_SAMPLES * NUM_FIELDS]
+
+    def _gone_on(self, rank: int, last: Sequence[float], sample: tuple[float, ...]) -> tuple[float, ...]:
+        """The sample with its counts on top of those of the processes that had the rank before."""
+        now = _on_top(sample, self._before.get(rank))
+        if last and any(
+            (0.0 if isnan(now[field]) else now[field]) < last[field] for field in (PERIODS, LOOKS)
+        ):
+            self._before[rank] = tuple(last)
+            now = _on_top(sample, self._before[rank])
+        return now
 
     def seen(
         self, ranks: Sequence[int], last_s: float, until_ns: Sequence[int] | None = None
@@ -82,7 +95,7 @@ class Outside:
             replace(
                 self._seen(rank, wait, last_s, end),
                 is_counted=self._core_wait.counted(rank),
-                most_wait=self._core_wait.most_share(rank, last_s),
+                most_wait=self._core_wait.most_share(rank, last_s, end),
             )
             for rank, wait, end in zip(ranks, waits, ends, strict=True)
         ]
@@ -117,10 +130,13 @@ def _told(value: float | None) -> float:
     return UNKNOWN if value is None else float(value)
 
 
-def _is_anew(before: Sequence[float], now: Sequence[float]) -> bool:
-    """Another process has the rank now, or its host another clock."""
-    return now[MONO] <= before[MONO] or any(
-        (0.0 if isnan(now[field]) else now[field]) < before[field] for field in (PERIODS, LOOKS)
+def _on_top(sample: tuple[float, ...], before: Sequence[float] | None) -> tuple[float, ...]:
+    """before: the last sample of the former process, if there was one."""
+    if before is None:
+        return sample
+    return tuple(
+        value + (0.0 if isnan(before[field]) else before[field]) if field in COUNTS else value
+        for field, value in enumerate(sample)
     )
 
 

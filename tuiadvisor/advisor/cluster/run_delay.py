@@ -26,9 +26,13 @@ class CoreWait:
     def __init__(self) -> None:
         # Numbers, not objects: a tuple a sample takes seven times the memory. Up to twice MAX_SAMPLES lie here.
         self._samples: dict[int, tuple[array[int], array[float]]] = {}  # (mono ns, seconds waited so far)
+        self._before_s: dict[int, float] = {}  # what the rank's former processes had waited, to be added
 
     def take(self, payload: Payload) -> None:
-        """Fold one sample of a host; what is not a number, or runs backwards, begins anew."""
+        """Fold one sample of a host; what is not a number is left out, a clock that runs backwards begins anew.
+
+        Where another process has the rank, its count goes on from the former one's: the steps held are still of that.
+        """
         now_ns = integer(payload, "mono_ns")
         if now_ns is None:
             return
@@ -40,10 +44,14 @@ class CoreWait:
             if samples is None:
                 samples = self._samples[rank] = (array("q"), array("d"))
             times, delays = samples
-            if times and (now_ns <= times[-1] or delay_s < delays[-1]):
-                del times[:], delays[:]  # another process, or another host's clock
+            if times and now_ns <= times[-1]:  # another host's clock
+                del times[:], delays[:]
+                self._before_s.pop(rank, None)
+            before_s = self._before_s.get(rank, 0.0)
+            if delays and before_s + delay_s < delays[-1]:  # another process
+                before_s = self._before_s[rank] = delays[-1]
             times.append(now_ns)
-            delays.append(delay_s)
+            delays.append(before_s + delay_s)
             if len(times) >= 2 * MAX_SAMPLES:
                 del times[:MAX_SAMPLES], delays[:MAX_SAMPLES]
 
@@ -63,14 +71,17 @@ class CoreWait:
         """Whether the kernel's count of a rank is read at all."""
         return rank in self._samples
 
-    def most_share(self, rank: int, last_s: float) -> float | None:
+    def most_share(self, rank: int, last_s: float, until_ns: int = MAX_NS) -> float | None:
         """What `shares` can be at most, of a span that is too short for it; None where even that is not known."""
         samples = self._samples.get(rank)
         if samples is None or not last_s >= MIN_BOUND_S:
             return None
         times, delays = samples
-        begin = bisect_right(times, times[-1] - last_s * 1e9) - 1  # the newest sample before it began
-        return (delays[-1] - delays[begin]) / last_s if begin >= 0 else None
+        last = bisect_right(times, until_ns) - 1
+        if last < 0:
+            return None
+        begin = bisect_right(times, times[last] - last_s * 1e9) - 1  # the newest sample before it began
+        return (delays[last] - delays[begin]) / last_s if begin >= 0 else None
 
     @staticmethod
     def _share(samples: tuple[array[int], array[float]] | None, last_s: float, until_ns: int) -> float | None:

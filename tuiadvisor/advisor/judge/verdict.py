@@ -11,6 +11,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
+from tuiadvisor.advisor.cluster.ends import in_short
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
 from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tuiadvisor.advisor.judge.findings import Judged
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.lateness.late_ranks import LateRank
+    from tuiadvisor.views.restart import Restart
     from tuiadvisor.views.run_view import Clock
     from tuiadvisor.views.shares import Shares
 
@@ -250,8 +252,7 @@ def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
     """
     if not deaths:
         return found
-    more = len(deaths) - 1
-    died = deaths[0] + (f" ({more} more {'rank' if more == 1 else 'ranks'} ended with it)" if more else "")
+    died = in_short(deaths)
     if found.decision is None:
         return replace(found, decision="stop", sentence=f"Stop: {died}. {NOT_JUDGED}", because=DEATH_IS_FIRST)
     if found.decision != "keep":
@@ -267,6 +268,16 @@ def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
         because=DEATH_IS_FIRST,
         verify="",
     )
+
+
+def with_restart(found: Verdict, restart: Restart | None) -> Verdict:
+    """The verdict while new processes have made no step yet: it is of those before, which is said first."""
+    if restart is None or restart.waits_s is None:
+        return found
+    why = f" ({restart.how_ended})" if restart.how_ended else ""
+    after = "" if restart.after_step is None else f" after step {restart.after_step:,}"
+    waits = f"Restarted{after}{why}: no step yet, {seconds(restart.waits_s)} after the new start."
+    return replace(found, sentence=f"{waits} Of the steps until then: {found.sentence}" if after else waits)
 
 
 def _after_colon(sentence: str) -> str:

@@ -56,7 +56,6 @@ class StepStore:
         self.recent = RecentSteps(self.tracks)
         self.alignments = Alignments(self.tracks, self.recent)
         self.num_bad_rows = 0
-        self.num_restarts = 0
         self._tick = 0
         self._early = np.zeros((0, EARLY_STEPS), dtype=np.int64)
         self._aligned: list[tuple[Ints, Ints]] = []  # not yet taken by the trend
@@ -176,7 +175,6 @@ class StepStore:
         row = rows[at]
         old = row[self.tracks.born_tick[row] != 0]
         if old.size:
-            self.num_restarts += int(old.size)
             self.alignments.forget(old)
             self.recent.forget(old)
             self.tracks.restart(old)
@@ -270,6 +268,13 @@ class StepStore:
         rows, shift = self.tracks.aligned_rows(), self.axis_shift()
         last = self.tracks.last_step[rows] + self.tracks.offset[rows] - shift
         return dict(zip(self.tracks.rank[rows].tolist(), last.tolist(), strict=True))
+
+    def last_end(self, rank: int) -> tuple[str, int] | None:
+        """(host, when the rank's newest step ended on its clock, in ns); None without a step."""
+        row = int(self.tracks.rows_of(np.array([rank]))[0])
+        if row < 0 or not self.tracks.num_rows[row]:
+            return None
+        return self.tracks.hosts[int(self.tracks.host[row])], int(self.tracks.last_end_ns[row])
 
     def not_compared(self, min_rows: int) -> dict[int, str]:
         """Ranks with at least so many records and no place on the job's axis, and why."""

@@ -52,12 +52,21 @@ def badge(state: FeedState) -> Span:
         return (" ◀ PAST " if state.past is not None else " [ ] STRETCH "), "badge:paused"
     if state.replay is not None:
         return _replay_badge(state.phase, paused=state.replay.paused)
-    if state.phase == "live" and state.view is not None and state.view.stall is not None:
-        return " ■ STALLED ", "badge:lost"
+    if state.phase == "live" and state.view is not None and (makes_none := _without_steps(state.view)):
+        return makes_none
     if state.phase == "ended" or (state.view is not None and state.view.ended):
         return " ■ ENDED ", "badge"
     fixed = {"live": (" ● LIVE ", "badge:live"), "paused": (" ║ PAUSED ", "badge:paused")}
     return fixed.get(state.phase, (f" ◌ {clean(state.phase).upper() or 'STARTING'} ", "badge"))
+
+
+def _without_steps(view: RunView) -> Span | None:
+    """Return what is said of a job that is live and makes no steps; None where it makes some."""
+    if view.stall is not None:
+        return " ■ STALLED ", "badge:lost"
+    if view.restarts and view.restarts[-1].waits_s is not None:
+        return " ◌ RESTARTED ", "badge"
+    return None
 
 
 def _replay_badge(phase: str, *, paused: bool) -> Span:
