@@ -10,12 +10,14 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
+import numpy as np
 import orjson
 
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.files import listed, plain_name, rank_in_name, read_whole
 from tuiadvisor.metrics.hang.dump_consistency import contradicting
 from tuiadvisor.metrics.hang.missing_ranks import COLLECTIVE, P2P, Dump, Group, Operation, Progress
+from tuiadvisor.metrics.series.plausible import together
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +57,7 @@ def read_flight_recorder(folder: Path) -> DumpFolder:
             read.append((path.name, *read_dump(path)))
         except TuiadvisorError as error:
             losses.append(str(error).replace(f"{folder}/", ""))
-    one_each = _one_a_rank(read, losses)
+    one_each = _of_one_time(_one_a_rank(read, losses), losses)
     dumps, groups = _told_apart(one_each)
     stale = contradicting(list(dumps.values()), groups)
     dumps, groups = _told_apart([(dump, its) for dump, its in one_each if dump.rank not in stale])
@@ -89,6 +91,32 @@ def _one_a_rank(
         else:
             names = ", ".join(name for name, _, _ in files)
             losses.append(f"{names}: different dumps of rank {rank}, none used; keep the last one")
+    return kept
+
+
+def _of_one_time(
+    read: list[tuple[Dump, dict[str, Group]]], losses: list[str]
+) -> list[tuple[Dump, dict[str, Group]]]:
+    """Times that lie far from most others, in a dump that has others, are wrong: those calls have none."""
+    times = [op.created_ns for dump, _ in read for op in dump.operations if op.created_ns is not None]
+    all_ns = np.array(times, dtype=np.int64)
+    near = together(all_ns)
+    if not near.any():
+        return read
+    first, last = int(all_ns[near].min()), int(all_ns[near].max())
+    kept = []
+    for dump, groups in read:
+        known = [op for op in dump.operations if op.created_ns is not None]
+        far = {op.order for op in known if not first <= (op.created_ns or 0) <= last}
+        if far and len(far) < len(known):
+            losses.append(
+                f"times of {len(far)} of {len(known)} calls in the dump of rank {dump.rank} are not used: they lie "
+                "more than half a day from the others"
+            )
+            timed = [replace(op, created_ns=None) if op.order in far else op for op in dump.operations]
+            kept.append((replace(dump, operations=tuple(timed)), groups))
+        else:
+            kept.append((dump, groups))
     return kept
 
 

@@ -16,6 +16,7 @@ from tuiadvisor.importers.nsys import PROCESS_OF, NsysProcess, is_nsys, processe
 from tuiadvisor.importers.partread import FilePart, PartRead
 from tuiadvisor.importers.trace_columns import TraceColumns, about
 from tuiadvisor.importers.traceevents import TraceFile
+from tuiadvisor.metrics.series.plausible import PLAUSIBLE_NS, long_time
 from tuiadvisor.paused_gc import collector_off
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     Told = Callable[[FilePart], None]
 
 MAX_EVENTS: Final = 50_000_000
-# Chosen: what one trace holds, or the traces of one job, lies within; clocks of two hosts were seen an hour apart.
-PLAUSIBLE_NS: Final = 12 * 3600 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +114,6 @@ def _read(source: TraceFile | NsysProcess, name: str, told: Told | None, *, with
             f"{source.path}: its events span {length}, which no trace holds: times in it are wrong"
         )
     return trace
-
-
-def long_time(duration_ns: int) -> str:
-    """A time that is far too long, in the unit that shows it."""
-    days = duration_ns / (24 * 3600 * 1e9)
-    return f"{days / 365.25:.0f} years" if days > 1000 else f"{days:.1f} days"
 
 
 def _take_next(batches: Iterator[list[Any]], columns: TraceColumns) -> bool:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tuiadvisor.importers.devicework import device_work, one_rank_says, work_lines
 from tuiadvisor.importers.kernelnames import all_wait
-from tuiadvisor.importers.kineto import PLAUSIBLE_NS, TraceFolder, long_time, read_kineto
+from tuiadvisor.importers.kineto import TraceFolder, read_kineto
 from tuiadvisor.importers.tracework import efficiency_lines, trace_efficiency
+from tuiadvisor.metrics.series.plausible import apart
 from tuiadvisor.metrics.traces.collective_arrival import Arrivals, RankArrival, arrivals
 from tuiadvisor.metrics.traces.collective_clock import Calls
 from tuiadvisor.metrics.traces.gpu_timeline import NO_EVENTS, GpuTime, StreamIdle, gpu_time, stream_idle
@@ -67,7 +68,7 @@ def look_at(
     worlds = sorted({trace.world_size for trace in folder.traces if trace.world_size})
     world = worlds[0] if len(worlds) == 1 else None
     counts = Counter(trace.rank for trace in folder.traces)
-    of_jobs = _of_jobs(worlds) if len(worlds) > 1 else _of_times(spans)
+    of_jobs = _of_jobs(worlds) if len(worlds) > 1 else apart(spans, "traces")
     missing = _missing(folder, world) if not of_jobs else []
     found = _arrivals(folder, counts, world, missing) if not of_jobs else None
     rows = [_row(trace, times[trace.file], found, world) for trace in folder.traces]
@@ -233,20 +234,6 @@ def _arrivals(
 
 def _of_jobs(worlds: list[int]) -> str:
     return f"traces of different jobs, of {named(worlds)} ranks: not compared; name the folder of one job"
-
-
-def _of_times(spans: dict[str, tuple[int, int]]) -> str:
-    """Why traces that say the wall clock cannot be of one job; "" where they may."""
-    if not spans:
-        return ""
-    first, last = min(spans, key=lambda file: spans[file][0]), max(spans, key=lambda file: spans[file][0])
-    apart_ns = spans[last][0] - spans[first][1]
-    if apart_ns <= PLAUSIBLE_NS:
-        return ""
-    return (
-        f"traces of different times, {long_time(apart_ns)} from {first} to {last}: not compared; "
-        "name the folder of one job"
-    )
 
 
 def _stragglers(

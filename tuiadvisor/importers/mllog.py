@@ -7,7 +7,6 @@ between two points that tell how many samples were seen, over the steps between 
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ import orjson
 
 from tuiadvisor.importers.files import opened
 from tuiadvisor.importers.textlogs import MAX_LINES, LoggedLine
+from tuiadvisor.metrics.series.plausible import StepLengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,6 @@ MAX_MS: Final = 1 << 51
 MAX_COUNT: Final = 1 << 50
 MAX_BATCH: Final = 1 << 31
 MAX_STEP: Final = 1 << 40
-LONGEST_S: Final = 86_400.0
 MARK: Final = re.compile(rb":::MLLOG\s+(?=\{)")
 # What a training logs between two evaluations; epochs as samples are told by the same field in some.
 POINTS: Final = frozenset({"train_loss", "tracked_stats", "block_start", "eval_start"})
@@ -46,6 +45,7 @@ class MllogRun:
     tracked: list[LoggedLine] = field(default_factory=list)
     between: list[LoggedLine] = field(default_factory=list)
     num_bad: int = 0
+    lengths: StepLengths = field(default_factory=StepLengths)
     begun_ms: dict[str, int] = field(default_factory=dict)
     last: tuple[int, int] | None = (
         None  # (time, samples) of the point before, none where an evaluation is between
@@ -114,7 +114,7 @@ def _point(run: MllogRun, at: int, samples: int) -> None:
     if last is None or not run.batch or samples <= last[1] or (samples - last[1]) % run.batch:
         return
     num_steps, seconds = (samples - last[1]) // run.batch, (at - last[0]) / 1e3
-    if seconds > 0:
+    if seconds and run.lengths.takes(seconds / num_steps):
         _add(run.between, samples // run.batch, seconds / num_steps, run.batch)
 
 
@@ -125,12 +125,13 @@ def _tracked(run: MllogRun, value: dict[str, Any], samples: int | None, step: in
     number = samples // run.batch if samples is not None and run.batch else step
     if number is None:
         number = run.tracked[-1].number + 1 if run.tracked else 0
-    _add(run.tracked, number, float(seconds), run.batch)
+    if run.lengths.takes(float(seconds)):
+        _add(run.tracked, number, float(seconds), run.batch)
 
 
 def _add(lines: list[LoggedLine], number: int, seconds: float, samples: int | None) -> None:
     """In order; a number that is there already is of another process of the job."""
-    if not (math.isfinite(seconds) and 0 < seconds < LONGEST_S) or number >= MAX_STEP:
+    if seconds <= 0 or number >= MAX_STEP:
         return
     if not lines or number > lines[-1].number:
         lines.append(LoggedLine(number, seconds, samples))

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers.ops import read_ops
+from tuiadvisor.metrics.series.plausible import StepLengths, long_time
 from tuiadvisor.metrics.traces.op_clock import on_one_clock
-from tuiadvisor.metrics.traces.op_table import grid
+from tuiadvisor.metrics.traces.op_table import OpGrid, grid, named, without
 from tuiadvisor.metrics.traces.op_verdict import STRAGGLING, Cause, causes
 from tuiadvisor.metrics.traces.op_what_if import OpWhatIf, what_if
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-from tuiadvisor.metrics.traces.op_table import OpGrid
-
+NS: Final = 1e9
 SHOWN_ROWS: Final = 6
 ADDS_UP: Final = 1.005  # as it is printed
 OVERLAP: Final = (
@@ -33,7 +36,7 @@ def ops_document(path: Path) -> dict[str, Any]:
 
 def analysed(path: Path) -> tuple[OpGrid, dict[str, Any]]:
     """(the operations of whole steps, the document)."""
-    cells = on_one_clock(grid(read_ops(path)))
+    cells = _of_plausible_steps(path, on_one_clock(grid(read_ops(path))))
     result = what_if(cells)
     found = causes(result)
     return cells, {
@@ -64,6 +67,23 @@ def analysed(path: Path) -> tuple[OpGrid, dict[str, Any]]:
         ],
         "losses": list(cells.losses),
     }
+
+
+def _of_plausible_steps(path: Path, cells: OpGrid) -> OpGrid:
+    """Without the steps whose operations span more than a step can take."""
+    ends, lengths = (cells.start_NC + cells.dur_NC).max(axis=0), StepLengths()
+    longest = {step: float(ends[cells.step_C == step].max()) for step in np.unique(cells.step_C).tolist()}
+    left = [step for step, seconds in longest.items() if not lengths.takes(seconds)]
+    if not left:
+        return cells
+    kept = ~np.isin(cells.step_C, left)
+    if not kept.any():
+        raise TuiadvisorError(
+            f"{path}: operations of every step span more than a step can take ({long_time(lengths.worst_s * NS)} in "
+            "one): write start and duration in seconds, or name the unit in the column, as start_us"
+        )
+    why = f"steps whose operations span up to {long_time(lengths.worst_s * NS)}, left out, for their times are wrong: "
+    return without(cells, kept, why + named(left))
 
 
 def _run(cells: OpGrid) -> dict[str, Any]:

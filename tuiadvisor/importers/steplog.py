@@ -22,11 +22,13 @@ from tuiadvisor.importers.step_logs import StepLog, read_step_log
 from tuiadvisor.importers.textlogs import LoggedLine, read_lines
 from tuiadvisor.importers.titanlog import PHASES as LOGGED_PHASES
 from tuiadvisor.importers.titanlog import TOGETHER, LoggedRank, LoggedStep, read_titan
+from tuiadvisor.metrics.series.plausible import PLAUSIBLE_NS, StepLengths, apart, in_order, together
 from tuiadvisor.metrics.traces.op_table import named
 from tuiadvisor.metrics.traces.slow_steps import MIN_STEPS, slow_steps
 from tuiadvisor.phases import PHASES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tuiadvisor.importers.imported import Progress, Row
@@ -86,9 +88,10 @@ def _read(path: Path, progress: Progress | None) -> _Log:
         head = file.read(HEAD_BYTES)
     if head.lstrip()[:1] == b"{" and b'"log_type_name"' in head:
         return _titan(path, read_titan(path, progress))
-    tool, lines = read_lines(path)
+    tool, lines, lengths = read_lines(path)
     if lines:
-        return _of_lines(f"step times that {tool} printed", lines)
+        log = _of_lines(f"step times that {tool} printed", lines)
+        return replace(log, notes=(*log.notes, *lengths.words()))
     mlperf = read_mllog(path)
     return _table(read_step_log(path)) if mlperf is None else _mlperf(path, mlperf)
 
@@ -114,7 +117,7 @@ def _mlperf(path: Path, run: MllogRun) -> _Log:
         notes.append("lengths are the time between two points of the log")
     if run.num_bad:
         notes.append(f"{run.num_bad} lines are no JSON and were left out")
-    return replace(log, notes=tuple(notes), mlperf=run)
+    return replace(log, notes=(*notes, *run.lengths.words()), mlperf=run)
 
 
 def _table(log: StepLog) -> _Log:
@@ -122,11 +125,14 @@ def _table(log: StepLog) -> _Log:
     numbers = [int(one) for one in log.label] if is_step else list(range(log.step_s.size))
     ends = _ends(log)
     columns = (numbers, log.step_s.tolist(), _samples(log), ends or [None] * log.step_s.size)
-    steps = [entry for entry in zip(*columns, strict=True) if entry[1] > 0]
+    lengths = StepLengths()
+    steps = [entry for entry in zip(*columns, strict=True) if lengths.takes(entry[1]) and entry[1] > 0]
     if not steps:
-        raise TuiadvisorError("the log has no step that took any time: write each step's duration in seconds")
+        raise TuiadvisorError(
+            "the log has no step that took any time, or so little that one can: write each step's duration in seconds"
+        )
     seconds = {number: took for number, took, *_ in steps}
-    notes = (JOB, END_TO_END) if ends is None else (JOB, BY_CLOCK)
+    notes = (JOB, END_TO_END if ends is None else BY_CLOCK, *lengths.words())
     return _Log("a table of step times", ((0, "", _rows(steps)),), seconds, notes)
 
 
@@ -142,8 +148,14 @@ def _ends(log: StepLog) -> list[int | None] | None:
     """When each step ended, in nanoseconds of the wall clock; None of a row, or of all, whose steps do not fit it."""
     if log.wall_ms is None or log.wall_ms.size < 2:
         return None
-    fits = np.append(True, np.diff(log.wall_ms) / 1000 >= log.step_s[1:] - CLOCK_SLACK_S)
+    is_ordered = in_order(log.wall_ms)
+    gap_s = np.diff(log.wall_ms[is_ordered]) / 1000
+    fits = is_ordered.copy()
+    fits[is_ordered] = np.append(True, gap_s >= log.step_s[is_ordered][1:] - CLOCK_SLACK_S)
     if fits.mean() < MIN_FITTING:
+        return None
+    fits &= together(log.wall_ms, PLAUSIBLE_NS / 1e6)
+    if not fits.any():
         return None
     return [
         int(ms * 1e6) if is_good else None for ms, is_good in zip(log.wall_ms.tolist(), fits, strict=True)
@@ -151,8 +163,8 @@ def _ends(log: StepLog) -> list[int | None] | None:
 
 
 def _rows(steps: list[tuple[int, float, int | None, int | None]]) -> tuple[Row, ...]:
-    """Where the clock says, else end to end; nothing is known within a step."""
-    rows, at = [], 0
+    """Where the clock says, else end to end, the first ones up to where it says; nothing is known within a step."""
+    rows, at = [], _begin(steps)
     for number, seconds, samples, end_ns in steps:
         length = max(round(seconds * NS), 1)
         begin = at if end_ns is None else max(end_ns - length, at)
@@ -160,6 +172,16 @@ def _rows(steps: list[tuple[int, float, int | None, int | None]]) -> tuple[Row, 
         rows.append(_row(step, (), samples))
         at = step.end_ns
     return tuple(rows)
+
+
+def _begin(steps: list[tuple[int, float, int | None, int | None]]) -> int:
+    """When the first step begins: so that the steps up to the first that has a clock end there; 0 without a clock."""
+    lengths = 0
+    for _, seconds, _, end_ns in steps:
+        lengths += max(round(seconds * NS), 1)
+        if end_ns is not None:
+            return max(end_ns - lengths, 0)
+    return 0
 
 
 def _row(step: LoggedStep, shown: tuple[str, ...], samples: int | None = None) -> Row:
@@ -189,20 +211,16 @@ def _titan(path: Path, found: list[LoggedRank]) -> _Log:
         raise TuiadvisorError(
             f"{path}: no step in it: torchtitan writes spans named step to structured_logs/"
         )
-    notes, kept = [LAUNCHED], {}
+    kept: dict[int, LoggedRank] = {}
     for rank in found:
-        if rank.rank is not None and rank.rank not in kept:
-            kept[rank.rank] = rank
+        if rank.rank is not None:
+            kept.setdefault(rank.rank, rank)
     if not kept:
         raise TuiadvisorError(f"{path}: its records do not say of which ranks they are: keep the field rank")
-    if len(kept) < len(found):
-        notes.append(f"{len(found) - len(kept)} files of the same or of no rank were left out")
+    spans = {f"rank {number}": _span(rank.steps) for number, rank in kept.items()}
+    if other_times := apart(spans, "logs"):
+        raise TuiadvisorError(f"{path}: {other_times}")
     seen = set().union(*(rank.seen for rank in kept.values()))
-    if seen & TOGETHER and not {"model_forward", "model_backward"} <= seen:
-        notes.append(BOTH)
-    num_bad = sum(rank.num_bad for rank in kept.values())
-    if num_bad:
-        notes.append(f"{num_bad} lines are no JSON and were left out")
     shown = tuple(sorted({LOGGED_PHASES[name] for name in seen if name in LOGGED_PHASES}))
     seconds: dict[int, float] = {}
     ranks = []
@@ -212,7 +230,28 @@ def _titan(path: Path, found: list[LoggedRank]) -> _Log:
             took = (step.end_ns - step.begin_ns) / NS
             seconds[step.number] = max(seconds.get(step.number, 0.0), took)
         ranks.append((number, rank.host or "", tuple(_row(step, shown) for step in steps)))
-    return _Log("torchtitan's structured logs", tuple(ranks), seconds, tuple(notes))
+    notes = (LAUNCHED, *_left_out(kept, len(found)), *([BOTH] if _is_one_span(seen) else []))
+    return _Log("torchtitan's structured logs", tuple(ranks), seconds, notes)
+
+
+def _is_one_span(seen: set[str]) -> bool:
+    return bool(seen & TOGETHER) and not {"model_forward", "model_backward"} <= seen
+
+
+def _span(steps: list[LoggedStep]) -> tuple[int, int]:
+    return steps[0].begin_ns, max(step.end_ns for step in steps)
+
+
+def _left_out(kept: dict[int, LoggedRank], num_files: int) -> Iterator[str]:
+    """What of the files is not in the run, each in a line."""
+    if len(kept) < num_files:
+        yield f"{num_files - len(kept)} files of the same or of no rank were left out"
+    if num_bad := sum(rank.num_bad for rank in kept.values()):
+        yield f"{num_bad} lines are no JSON and were left out"
+    if num_untimed := sum(rank.num_untimed for rank in kept.values()):
+        yield f"left out, records without a usable time: {num_untimed}"
+    for number, rank in sorted(kept.items()):
+        yield from (f"rank {number}: {words}" for words in rank.lengths.words())
 
 
 def _in_order(steps: list[LoggedStep]) -> list[LoggedStep]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.importers.files import opened
+from tuiadvisor.metrics.series.plausible import StepLengths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,28 +33,28 @@ class LoggedLine:
     samples: int | None
 
 
-def read_lines(path: Path) -> tuple[str, list[LoggedLine]]:
-    """(Megatron-LM or NeMo, its lines in order; of an iteration that is there twice the last)."""
+def read_lines(path: Path) -> tuple[str, list[LoggedLine], StepLengths]:
+    """(Megatron-LM or NeMo, its lines in order, what was left out); of an iteration that is there twice the last."""
     found: dict[int, LoggedLine] = {}
-    tool, count = "", 0
+    tool, count, lengths = "", 0, StepLengths()
     with opened(path) as file:
         while (raw := file.readline(MAX_LINE)) and count < MAX_LINES:
             # A progress bar is one line with a return before each of its states.
             for text in raw.decode("utf-8", "replace").split("\r"):
-                kind, line = _line(text)
+                kind, line = _line(text, lengths)
                 if line is not None:
                     tool, count = kind, count + 1
                     found[line.number] = line
-    return tool, [found[number] for number in sorted(found)]
+    return tool, [found[number] for number in sorted(found)], lengths
 
 
-def _line(text: str) -> tuple[str, LoggedLine | None]:
+def _line(text: str, lengths: StepLengths) -> tuple[str, LoggedLine | None]:
     for kind, step, time, scale in (
         ("Megatron-LM", ITERATION, MEGATRON_TIME, 1e-3),
         ("NeMo", NEMO_STEP, NEMO_TIME, 1.0),
     ):
         number, seconds = step.search(text), time.search(text)
-        if number and seconds and 0 < float(seconds[1]) * scale < 86_400:
+        if number and seconds and float(seconds[1]) > 0 and lengths.takes(float(seconds[1]) * scale):
             batch = BATCH.search(text)
             return kind, LoggedLine(
                 int(number[1]), float(seconds[1]) * scale, int(batch[1]) if batch else None

@@ -13,6 +13,7 @@ import orjson
 
 from tuiadvisor.importers.files import listed, opened, rank_in_name
 from tuiadvisor.importers.imported import Reading
+from tuiadvisor.metrics.series.plausible import StepLengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,6 +58,8 @@ class LoggedRank:
     steps: list[LoggedStep] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)  # names of spans within steps
     num_bad: int = 0  # lines that are no records
+    num_untimed: int = 0  # records whose time is none
+    lengths: StepLengths = field(default_factory=StepLengths)
 
 
 def read_titan(path: Path, progress: Progress | None = None) -> list[LoggedRank]:
@@ -81,7 +84,10 @@ def _read(path: Path) -> LoggedRank:
             host = record.get("host_name")
             rank.host = host[:100] if isinstance(host, str) and host.isprintable() else ""
         name, at = record.get("log_type_name"), _number(record.get("time_us"), None)
-        if not isinstance(name, str) or at is None or at > MAX_US:
+        if not isinstance(name, str):
+            continue
+        if at is None or at > MAX_US:
+            rank.num_untimed += name.endswith(("_start", "_end"))
             continue
         task = record.get("task_name")
         stack = stacks.setdefault(task if isinstance(task, str) else None, [])
@@ -111,7 +117,11 @@ def _close(stack: list[_Span], name: str, end_ns: int, rank: LoggedRank) -> None
             stack[-1].inside = _sum(stack[-1].inside, span.inside)
             stack[-1].names |= span.names
     if name == ROOT:
-        if span.step is not None and end_ns > span.begin_ns and len(rank.steps) < MAX_STEPS:
+        if span.step is None or len(rank.steps) >= MAX_STEPS:
+            return
+        # What is inside cannot be longer: a time in it is wrong where it is.
+        length_ns = max(end_ns - span.begin_ns, sum(span.inside.values()), key=abs)
+        if rank.lengths.takes(length_ns / 1e9) and end_ns > span.begin_ns:
             rank.steps.append(LoggedStep(span.step, span.begin_ns, end_ns, span.inside))
             rank.seen |= span.names
         return

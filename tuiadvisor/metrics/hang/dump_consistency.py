@@ -6,10 +6,12 @@ A stale dump is behind everybody else and would be taken for the rank that all w
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from tuiadvisor.metrics.hang.missing_ranks import ALL_TAKE_PART, COLLECTIVE, P2P
+from tuiadvisor.metrics.series.plausible import together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,12 +45,12 @@ def _far_in_time(dumps: Sequence[Dump]) -> dict[int, str]:
         for dump in dumps
         if (times := [op.created_ns for op in dump.operations if op.created_ns])
     }
-    found = {}
-    for rank, mine in newest.items():
-        others = [time for other, time in newest.items() if other != rank]
-        if others and abs(mine - median(others)) > APART_NS:
-            found[rank] = "its last call and the others' are more than an hour apart"
-    return found
+    near = together(np.array(list(newest.values()), dtype=np.int64), APART_NS)
+    return {
+        rank: "its last call and the others' are more than an hour apart"
+        for rank, is_near in zip(newest, near.tolist(), strict=True)
+        if not is_near
+    }
 
 
 def _impossible(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> dict[tuple[int, int], str]:

@@ -8,7 +8,7 @@ Steps and data-parallel ranks that do not have all operations are left out, and 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ from tuiadvisor.errors import TuiadvisorError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tuiadvisor.metrics.steps.arrays import Floats, Ints
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
 
 MAX_GRID_CELLS: Final = 1 << 27  # one float64 matrix of 1 GiB: beyond that, fewer steps must be asked for
 MAX_NAMED: Final = 8  # in a message
@@ -109,6 +109,18 @@ def grid(table: OpTable) -> OpGrid:
         rank_of=_ranks(table),
         template=0,
         losses=tuple(losses),
+    )
+
+
+def without(cells: OpGrid, kept_C: Bools, why: str) -> OpGrid:
+    """The cells that are kept, of whole steps; why: what is said of the others."""
+    return replace(
+        cells,
+        start_NC=cells.start_NC[:, kept_C],
+        dur_NC=cells.dur_NC[:, kept_C],
+        step_C=cells.step_C[kept_C],
+        dp_C=cells.dp_C[kept_C],
+        losses=(*cells.losses, why),
     )
 
 
