@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_import_kineto import event, trace
 from test_import_recording import imported
 
+from tuiadvisor.cli import main
 from tuiadvisor.cli.measuring import measure_peak, measured_lines
 from tuiadvisor.cli.roof import summary_with_roof
+from tuiadvisor.efficiency.assess import with_counted
 from tuiadvisor.events import MeasuredPeak
-from tuiadvisor.importers.kinetoreport import kineto_document
+from tuiadvisor.importers.kinetoreport import kineto_document, kineto_summary
 from tuiadvisor.importers.opflops import OpShapes
 from tuiadvisor.importers.tracework import roofline_of
+from tuiadvisor.text.efficiency import efficiency_facts
+from tuiadvisor.views.efficiency import Arithmetic, Efficiency
 
 torch = pytest.importorskip("torch")
 
@@ -49,11 +54,11 @@ def test_counts_of_each_kind() -> None:
         (operator("aten::relu", [[5, 5]], 7), 0),
         (operator("aten::mm", [[3]], 8), 0),
     ]
-    for event, flops in cases:
+    for one, flops in cases:
         shapes = OpShapes()
-        shapes.operator(event, 0, 1000)
+        shapes.operator(one, 0, 1000)
         (work,) = shapes.works()
-        assert work.flops == flops, event["name"]
+        assert work.flops == flops, one["name"]
         assert work.dtype == "bfloat16"
 
 
@@ -110,13 +115,100 @@ def test_a_true_trace_against_torchs_counter(tmp_path: Path, capsys: pytest.Capt
     text = summary_with_roof(document)
     assert "roofline: CPU, fp32" in text
     assert "--flops-per-step" in text
-    # As a recording: no model, which is no reason to deny that the trace has FLOPs.
+    # As a recording: no model, and the FLOPs of the trace as a row.
     _, view = imported(tmp_path / "rank0.json", capsys)
     assert view.efficiency is not None
-    assert "no model was seen" not in (view.efficiency.why or "")
-    assert "told by its import" in (view.efficiency.why or "")
-    (told,) = [note for note in view.losses.notes if "FLOPs a step by the shapes" in note]
-    assert f"--flops-per-step {found['flops_per_step']:.4g}" in told
+    assert found["flops_per_step"] == view.efficiency.flops_per_step
+    assert view.efficiency.mfu is None
+    assert "--flops-per-step" in (view.efficiency.why or "")
+    row = dict(efficiency_facts(view))["FLOPs a step, all devices"]
+    assert row.endswith("FLOP (counted by the shapes of operators in the trace)")
+
+
+SHAPED = {"External id": 1, "Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
+FLOPS = 2.0 * 64**3  # of a step
+
+
+def shaped(
+    path: Path, rank: int | None, world: int | None = None, at_us: float = 1e9, num_steps: int = 2
+) -> None:
+    """A rank's steps of 10 ms on a device, each with one product of matrices."""
+    events = []
+    for step in range(num_steps):
+        at = at_us + 10_000 * step
+        events += [
+            event(f"ProfilerStep#{step}", at, 10_000, "user_annotation"),
+            event("aten::mm", at + 10, 100, "cpu_op", **SHAPED | {"External id": step + 1}),
+            event("ampere_sgemm_128x64_nn", at + 50, 8_000, stream=7, **{"External id": step + 1}),
+        ]
+    trace(path, events, rank, world)
+
+
+def test_flops_of_a_job_are_those_of_its_ranks(tmp_path: Path) -> None:
+    """Ranks without a trace compute as the others do: the world, or the highest rank, says how many there are."""
+    for rank in (0, 3):
+        shaped(tmp_path / f"rank{rank}.json", rank)
+    assert 4 * FLOPS == kineto_document(tmp_path)["efficiency"]["flops_per_step"]
+    shaped(tmp_path / "rank0.json", 0, 8)
+    shaped(tmp_path / "rank3.json", 3, 8)
+    assert 8 * FLOPS == kineto_document(tmp_path)["efficiency"]["flops_per_step"]
+
+
+NOT_SUMMED = {
+    "no ranks": (None, None, "they may be of several jobs"),
+    "one rank twice": (0, 0, "they may be of several jobs"),
+    "one unknown": (0, None, "they may be of several jobs"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_SUMMED)
+def test_flops_of_unrelated_traces_are_not_summed(tmp_path: Path, case: str) -> None:
+    """Two models traced into one folder had their FLOPs added, as those of all ranks."""
+    first, second, why = NOT_SUMMED[case]
+    shaped(tmp_path / "bert.json", first)
+    shaped(tmp_path / "qwen.json", second)
+    document = kineto_document(tmp_path)
+    assert document["efficiency"]["flops_per_step"] is None
+    (note,) = document["efficiency"]["notes"]
+    assert why in note
+    assert "FLOPs of bert.json alone" in kineto_summary(document)
+
+
+@pytest.mark.parametrize(("world", "at_us"), [(8, 1.7e15), (4, 1.7e15 + 1e11)])
+def test_traces_of_two_jobs_are_no_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], world: int, at_us: float
+) -> None:
+    """Their steps would be aligned as those of ranks, and their FLOPs added; of another size, or a day apart."""
+    shaped(tmp_path / "rank0.json", 0, 4, 1.7e15)
+    shaped(tmp_path / "rank1.json", 1, world, at_us)
+    document = kineto_document(tmp_path)
+    assert document["efficiency"]["flops_per_step"] is None
+    assert "traces of different" in document["efficiency"]["notes"][0]
+    assert 2 == main(["import", "kineto", str(tmp_path), "-o", str(tmp_path / "run.tuirec")])
+    assert "traces of different" in capsys.readouterr().err
+
+
+def test_a_recording_of_a_trace_shows_its_flops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Screen F said that no model was seen, and had no row of what the trace tells; what it reaches is HFU."""
+    shaped(tmp_path / "rank0.json", 0, 4, num_steps=40)
+    document, view = imported(tmp_path / "rank0.json", capsys)
+    assert 4 * FLOPS == document["efficiency"]["flops_per_step"]
+    found = view.efficiency
+    assert found is not None
+    assert (4 * FLOPS, 4) == (found.flops_per_step, found.num_devices)
+    assert FLOPS / 0.01 == pytest.approx(found.flops_s_per_device, rel=0.01)
+    assert "that is HFU" in (found.why or "")
+
+
+def test_counted_flops_stand_behind_those_of_the_model_and_never_above_the_peak() -> None:
+    counted = Arithmetic(1e12, 1e12, "data sheet", "bfloat16", 10.0, "memory")
+    found = with_counted(Efficiency(why="no model"), counted, 2.0, 4)
+    assert (0.125, None, "memory") == (found.hfu, found.mfu, found.bound)
+    assert with_counted(Efficiency(flops_per_step=5.0), counted, 2.0, 4) == Efficiency(flops_per_step=5.0)
+    beyond = with_counted(Efficiency(), counted, 0.1, 4)
+    assert (None, 1e12) == (beyond.hfu, beyond.flops_per_step)
+    assert "250% of the peak cannot be" in (beyond.why or "")
+    assert 1e12 == with_counted(Efficiency(), counted, None, None).flops_per_step
 
 
 def test_a_trace_without_shapes_says_how_to_get_them(tmp_path: Path) -> None:

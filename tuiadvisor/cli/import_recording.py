@@ -81,6 +81,7 @@ def _about(run: ImportedRun, start_ns: int) -> dict[str, object]:
         "notes": list(run.notes),
         "late_ranks": None if run.late_ranks is None else list(run.late_ranks),
         **({} if run.device is None else {"device": run.device}),
+        **({} if run.arithmetic is None else {"arithmetic": run.arithmetic}),
     }
     about: dict[str, object] = {
         "schema": 1,

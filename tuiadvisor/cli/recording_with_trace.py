@@ -17,6 +17,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import EVENT_COLUMNS, EVENT_NAMES
 from tuiadvisor.exporters.survey import decoded, is_steps, survey
 from tuiadvisor.importers.slices import slice_rows
+from tuiadvisor.importers.tracework import arithmetic
 from tuiadvisor.metrics.traces.op_table import named
 from tuiadvisor.metrics.traces.same_training import RankSteps, counts_apart, steps_within
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind, encode, pack_columns, unpack_columns
@@ -165,6 +166,7 @@ def beside(name: str, job: TracedJob, run: Recorded) -> Beside:
         "ranks": sorted(chosen),
         "steps": list(span),
         **_device(job, chosen),
+        **({} if (found := arithmetic(job.document)) is None else {"arithmetic": found}),
     }
     return Beside(about, _events(chosen, run), tuple(sorted(chosen)), span)
 

@@ -6,7 +6,7 @@ In: Stack, Work of the steady steps, measured and stated peaks.  Out: Efficiency
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.efficiency.flops import FORMULA, TokenFlops, attention_width, token_flops
@@ -15,7 +15,7 @@ from tuiadvisor.views.efficiency import Efficiency, Stack
 
 if TYPE_CHECKING:
     from tuiadvisor.events import GivenWork
-    from tuiadvisor.views.efficiency import Judgement
+    from tuiadvisor.views.efficiency import Arithmetic, Judgement
 
 POOR_BELOW: Final = 0.30
 GOOD_FROM, GOOD_TO = 0.35, 0.55
@@ -26,6 +26,10 @@ FULL_PRECISIONS: Final = frozenset({"float32", "tf32"})
 HALVES: Final = frozenset({"bfloat16", "float16"})
 MEASURE: Final = "tuiadvisor doctor --measure --threads {threads}"
 NOT_DATA_PARALLEL: Final = frozenset({"tp", "cp", "pp", "sp", "tensor", "context", "model", "pipe"})
+COUNTED: Final = "counted by the shapes of operators in the trace"
+COUNTED_WHY: Final = (
+    "a trace counts what is computed again, too, that is HFU; if nothing is: --flops-per-step"
+)
 IMPOSSIBLE: Final = 1.05  # of the peak: beyond what a clock above its data sheet explains
 
 
@@ -92,6 +96,34 @@ def assess(stack: Stack, work: Work, given: GivenWork) -> Efficiency:
         judgement_source=JUDGED_BY if judgement else None,
         why="; ".join(dict.fromkeys(text for text in whys if text)) or None if mfu is None else None,
         notes=tuple(notes),
+    )
+
+
+def with_counted(
+    found: Efficiency, counted: Arithmetic, step_s: float | None, num_devices: int | None
+) -> Efficiency:
+    """With FLOPs that traces counted, where the model does not tell them: what they reach is HFU."""
+    if found.flops_per_step is not None:
+        return found
+    peak = found.peak_flops or counted.peak_flops
+    achieved = counted.flops_per_step / step_s / num_devices if step_s and num_devices else None
+    hfu = achieved / peak if achieved and peak else None
+    why = COUNTED_WHY
+    if hfu is not None and hfu > IMPOSSIBLE:
+        why, hfu = f"the figures contradict each other: {hfu:.0%} of the peak cannot be", None
+    return replace(
+        found,
+        hfu=hfu,
+        flops_per_step=counted.flops_per_step,
+        flops_source=COUNTED,
+        flops_s_per_device=achieved,
+        num_devices=num_devices,
+        peak_flops=peak,
+        peak_source=found.peak_source if found.peak_flops else counted.peak_source,
+        dtype=found.dtype or counted.dtype,
+        intensity_flop_byte=counted.intensity_flop_byte,
+        bound=counted.bound,
+        why=why if found.mfu is None else None,
     )
 
 

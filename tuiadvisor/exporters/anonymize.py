@@ -240,6 +240,9 @@ def _of_trace(payload: Payload, key: str, names: Names) -> Payload:
     resolution_ns = device.get("resolution_ns") if isinstance(device, dict) else None
     if type(resolution_ns) is int:
         kept["device"] = {"resolution_ns": resolution_ns}
+    arithmetic = told.get("arithmetic")
+    if isinstance(arithmetic, dict):  # its peak's source names the device
+        kept["arithmetic"] = _numbers(arithmetic)
     for name in ("ranks", "steps") if key == "traced" else ():
         value = told.get(name)
         kept[name] = [one for one in value if type(one) is int] if isinstance(value, list) else []

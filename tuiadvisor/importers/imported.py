@@ -58,6 +58,7 @@ class ImportedRun:
     parallel: dict[str, int] = field(default_factory=dict)
     schedule: str | None = None
     device: dict[str, Any] | None = None  # what the devices did: ranks, kinds, kernels, says
+    arithmetic: dict[str, Any] | None = None  # FLOPs that were counted, and the peak: of tracework.arithmetic
 
 
 def _nothing() -> ImportedRun | None:

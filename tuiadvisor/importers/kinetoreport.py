@@ -45,6 +45,7 @@ class Looked:
     document: dict[str, Any]
     arrivals: Arrivals | None
     missing: list[int]
+    of_jobs: str = ""  # why they are not of one job; "": they may be
 
 
 def look_at(
@@ -79,14 +80,14 @@ def look_at(
         "per_rank": rows,
         "stragglers": _stragglers(found, folder, missing, of_jobs),
         "says": one_rank_says(rows, found is not None),
-        "efficiency": trace_efficiency(folder.traces, world, measured),
+        "efficiency": trace_efficiency(folder.traces, world, measured, of_jobs),
         "unknown": [
             *([{"metric": "late rank", "why": of_jobs}] if of_jobs else []),
             *_unknown(folder, times, world, found, missing),
         ],
         "losses": [*folder.losses, *_losses(folder, counts, found)],
     }
-    return Looked(folder, document, found, missing)
+    return Looked(folder, document, found, missing, of_jobs)
 
 
 def _missing(folder: TraceFolder, world: int | None) -> list[int]:

@@ -15,6 +15,7 @@ from tuiadvisor.importers.kinetoreport import look_at
 from tuiadvisor.importers.slices import MAX_SLICES, DeviceSlices, device_slices, with_slices
 from tuiadvisor.importers.stepmarks import numbered
 from tuiadvisor.importers.tracesteps import MAX_CALLS, RankRows, rank_rows
+from tuiadvisor.importers.tracework import arithmetic
 from tuiadvisor.metrics.steps.step_alignment import MIN_MATCHES
 from tuiadvisor.metrics.traces.op_table import named
 
@@ -64,6 +65,8 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     with_steps = [trace for trace in traces if trace.file in rows and rows[trace.file].steps]
     if not with_steps:
         raise NoStepsError(f"{path}: {NO_STEPS}", document)
+    if looked.of_jobs:
+        raise TuiadvisorError(f"{path}: {looked.of_jobs}")
     notes = []
     counts = Counter(trace.rank for trace in traces)
     chosen = [trace for trace in with_steps if trace.rank is not None and counts[trace.rank] == 1]
@@ -86,11 +89,6 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
     beyond = sum(rows[trace.file].num_left_out for trace in chosen)
     if beyond:
         notes.append(f"{beyond} collectives beyond {MAX_CALLS} of a rank are not recorded one by one")
-    flops = (document["efficiency"] or {}).get("flops_per_step")
-    if flops:
-        notes.append(
-            f"FLOPs a step by the shapes in the traces, all ranks: {flops:.4g}; for MFU: --flops-per-step {flops:.4g}"
-        )
     notes += [f"lost: {loss}" for loss in document["losses"]]
     found = looked.arrivals
     compared = found is not None and found.num_collectives > 0
@@ -117,6 +115,7 @@ def _run(path: Path, looked: Looked, rows: dict[str, RankRows], launched: set[st
         because=document["stragglers"]["because"],
         notes=tuple(notes),
         device=recorded_work(document, ranks),
+        arithmetic=arithmetic(document),
     )
 
 

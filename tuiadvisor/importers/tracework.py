@@ -5,6 +5,7 @@ In: traces, peaks.  Out: the `efficiency` part of the import's document, and its
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,20 +19,25 @@ if TYPE_CHECKING:
     from tuiadvisor.importers.rank_trace import RankTrace
 
 NOT_MODEL: Final = "a trace counts what is computed, recomputation included: that is HFU"
+NOT_ONE_JOB: Final = (
+    "FLOPs a step of a job: the traces do not say of which ranks they are, so they may be of several jobs: "
+    "name each by its rank, as rank0.json"
+)
 
 
 def trace_efficiency(
-    traces: Sequence[RankTrace], world: int | None, measured: Sequence[MeasuredPeak]
+    traces: Sequence[RankTrace], world: int | None, measured: Sequence[MeasuredPeak], of_jobs: str = ""
 ) -> dict[str, Any]:
-    """With null where something is not known; the roofline is of the lowest rank with shapes."""
+    """With null where something is not known; the roofline is of the lowest rank with shapes.
+
+    of_jobs: why they are not of one job; FLOPs are those of a job.
+    """
     with_work = [trace for trace in traces if trace.works]
     first = with_work[0] if with_work else traces[0]
     held = roofline(first.works, first.device_name, first.threads, measured, on_cpu=first.device_name is None)
     num = len(first.steps)
     span_s = sum(duration for _, _, duration in first.steps) / 1e9
-    each = sum(sum(one.flops for one in trace.works) / len(trace.steps) for trace in with_work if trace.steps)
-    devices = max(world or len(traces), len(with_work))
-    total = each * devices / len(with_work) if with_work and each else None
+    total, why_no_total = _flops_per_step(traces, world, of_jobs)
     achieved = held.flops / span_s if num and span_s and held.flops else None
     by_bound: dict[str, float] = {}
     for dot in held.dots:
@@ -48,12 +54,46 @@ def trace_efficiency(
         "bound": max(by_bound, key=lambda name: by_bound[name], default=None),
         "flops_source": "counted by the shapes of operators" if total else None,
         "rank": first.rank,
+        "file": first.file,
         "steps": num,
         "why": held.why or (None if num else "the trace has no ProfilerStep ranges"),
-        "notes": [NOT_MODEL] if total else [],
+        "notes": [NOT_MODEL] if total else [why_no_total] if why_no_total else [],
         "roofline": {**asdict(held), "ridge_flop_byte": held.ridge},
         "says": sentences(held),
     }
+
+
+def _flops_per_step(traces: Sequence[RankTrace], world: int | None, of_jobs: str) -> tuple[float | None, str]:
+    """(of a step on all ranks of the job, why there is none although operators were counted).
+
+    Ranks without a trace, or with one without shapes, are taken to compute what the others do.
+    """
+    counted = [trace for trace in traces if trace.steps and any(one.flops for one in trace.works)]
+    if not counted:
+        return None, ""
+    if of_jobs:
+        return None, f"FLOPs a step: {of_jobs}"
+    if len(traces) == 1:
+        return _each(counted) * (world or 1), ""
+    counts = Counter(trace.rank for trace in traces if trace.rank is not None)
+    known = [trace for trace in counted if trace.rank is not None and counts[trace.rank] == 1]
+    if not known or (world is None and counts.total() < len(traces)):
+        return None, NOT_ONE_JOB
+    return _each(known) * (world or max(counts) + 1), ""
+
+
+def _each(traces: Sequence[RankTrace]) -> float:
+    """Of a step on one rank, the mean of these."""
+    return sum(sum(one.flops for one in trace.works) / len(trace.steps) for trace in traces) / len(traces)
+
+
+def arithmetic(document: dict[str, Any]) -> dict[str, Any] | None:
+    """What a recording is told of the FLOPs in these traces: numbers and texts that are known; None without any."""
+    found = document["efficiency"]
+    if not found["flops_per_step"]:
+        return None
+    names = ("flops_per_step", "peak_flops", "peak_source", "dtype", "intensity_flop_byte", "bound")
+    return {name: found[name] for name in names if found[name] is not None}
 
 
 def roofline_of(found: dict[str, Any]) -> Roofline:
@@ -66,11 +106,14 @@ def efficiency_lines(found: dict[str, Any]) -> list[str]:
     """For people; empty where the trace has no shapes."""
     if not found["roofline"]["dots"]:
         return []
-    lines = []
+    hfu = "unknown" if found["hfu"] is None else f"{100 * found['hfu']:.1f} %"
     if found["flops_per_step"]:
-        hfu = "unknown" if found["hfu"] is None else f"{100 * found['hfu']:.1f} %"
-        lines.append(
+        line = (
             f"FLOPs a step, all ranks: {found['flops_per_step']:.4g} (for MFU: --flops-per-step "
             f"{found['flops_per_step']:.4g}); HFU of the traced steps {hfu}"
         )
-    return [*lines, *found["says"]]
+    elif found["notes"]:
+        line = f"FLOPs of {found['file']} alone: HFU of its traced steps {hfu}; unknown {found['notes'][0]}"
+    else:
+        return list(found["says"])
+    return [line, *found["says"]]

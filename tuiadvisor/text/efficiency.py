@@ -58,7 +58,7 @@ def efficiency_facts(view: RunView) -> list[tuple[str, str]]:
     rows = [("MFU", mfu_words(found))]
     if found.judgement:
         rows.append(("for its kind", f"{found.judgement}: usual are 35 to 55 % ({found.judgement_source})"))
-    if found.mfu is not None:
+    if found.mfu is not None or found.hfu is not None:
         hfu = text_of.share(found.hfu) if found.hfu is not None else text_of.UNKNOWN
         rows.append(("HFU (with recomputation)", hfu))
     if found.mfu_of_clock is not None and found.clock_mhz is not None:

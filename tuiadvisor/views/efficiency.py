@@ -66,6 +66,18 @@ class Roofline:
 
 
 @dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """FLOPs as traces count them by the shapes of operators, what is computed again included; None: unknown."""
+
+    flops_per_step: float  # of the whole job
+    peak_flops: float | None = None  # of one device, dense
+    peak_source: str | None = None
+    dtype: str | None = None
+    intensity_flop_byte: float | None = None
+    bound: str | None = None  # "memory" or "compute"
+
+
+@dataclass(frozen=True, slots=True)
 class Efficiency:
     """FLOPs a step, peak, and their ratio; None is unknown and `why` says what to state or measure."""
 

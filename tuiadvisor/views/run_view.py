@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.communication import ExchangeView
     from tuiadvisor.views.device_work import DeviceWork
     from tuiadvisor.views.devices import Link, RankDevice
-    from tuiadvisor.views.efficiency import Efficiency, Stack
+    from tuiadvisor.views.efficiency import Arithmetic, Efficiency, Stack
     from tuiadvisor.views.event import Captured, StepTimes
     from tuiadvisor.views.goodput import Goodput
     from tuiadvisor.views.pipeline import PipelineView
@@ -62,6 +62,7 @@ class Imported:
     because: str  # what the import says of late ranks
     late_ranks: tuple[int, ...] | None  # whom it names; None where it could not compare
     device: DeviceWork | None = None  # what the devices did, where the source tells
+    arithmetic: Arithmetic | None = None  # FLOPs of its operators, where they were recorded with shapes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tuiadvisor.efficiency.assess import Work, assess
+from tuiadvisor.efficiency.assess import Work, assess, with_counted
 from tuiadvisor.efficiency.gathering import stack_of
 from tuiadvisor.views.efficiency import Efficiency, Stack
 
@@ -20,16 +20,24 @@ if TYPE_CHECKING:
     from tuiadvisor.views.run_view import StepSummary
 
 NO_STEP = "no steady step was seen yet"
-NO_MODEL = (
-    "the imported source does not show the model; what a trace's shapes come to is told by its import: state it with "
-    "--flops-per-step"
-)
+NO_MODEL = "the imported source does not show the model: state --flops-per-step"
 
 
 def job_efficiency(
     roster: Roster, diagnosis: Diagnosis | None, step: StepSummary, given: GivenWork, why_blind: str
 ) -> tuple[Stack | None, Efficiency]:
-    """Of the steady steps; why_blind: why their times say nothing."""
+    """Of the steady steps; why_blind: why their times say nothing. What a trace counted is last."""
+    stack, found = _by_the_model(roster, diagnosis, step, given, why_blind)
+    of_trace = roster.header.imported or roster.header.traced
+    if of_trace is None or of_trace.arithmetic is None:
+        return stack, found
+    ranks = None if diagnosis is None else diagnosis.table.num_ranks
+    return stack, with_counted(found, of_trace.arithmetic, step.mean_s, roster.world_size() or ranks)
+
+
+def _by_the_model(
+    roster: Roster, diagnosis: Diagnosis | None, step: StepSummary, given: GivenWork, why_blind: str
+) -> tuple[Stack | None, Efficiency]:
     stack = stack_of({rank: fact.model for rank, fact in roster.ranks.items()})
     if diagnosis is None or step.mean_s is None:
         return stack, Efficiency(why=NO_STEP)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.advisor.cluster.device_work import device_work
-from tuiadvisor.advisor.cluster.payload_fields import MAX_RANKS, integer, text
+from tuiadvisor.advisor.cluster.payload_fields import MAX_RANKS, integer, number, text
 from tuiadvisor.events import MAX_FLOPS, MAX_WORK_PER_STEP, NOTHING_GIVEN, GivenWork
+from tuiadvisor.views.efficiency import Arithmetic
 from tuiadvisor.views.run_view import Imported, Traced
 
 if TYPE_CHECKING:
@@ -63,6 +64,25 @@ def _imported(told: Payload) -> Imported:
         because=text(told, "because") or "",
         late_ranks=_integers(late) if isinstance(late, list) else None,
         device=device_work(told.get("device")),
+        arithmetic=_arithmetic(told.get("arithmetic")),
+    )
+
+
+def _arithmetic(told: object) -> Arithmetic | None:
+    """None where it says no FLOPs, or more than there can be."""
+    if not isinstance(told, dict):
+        return None
+    flops, peak = number(told, "flops_per_step"), number(told, "peak_flops")
+    if not flops or flops > MAX_FLOPS:
+        return None
+    bound = text(told, "bound")
+    return Arithmetic(
+        flops,
+        peak if peak and peak <= MAX_FLOPS else None,
+        text(told, "peak_source"),
+        text(told, "dtype"),
+        number(told, "intensity_flop_byte"),
+        bound if bound in {"memory", "compute"} else None,
     )
 
 
@@ -71,7 +91,8 @@ def _traced(told: Payload) -> Traced:
     of, steps = _imported(told), _integers(told.get("steps"))
     first, last = steps if len(steps) == 2 else (None, None)
     ranks = _integers(told.get("ranks"))
-    return Traced(of.kind, of.source, of.words, of.because, of.late_ranks, of.device, ranks, first, last)
+    of_traces = (of.kind, of.source, of.words, of.because, of.late_ranks, of.device, of.arithmetic)
+    return Traced(*of_traces, ranks, first, last)
 
 
 def _told(told: Payload) -> Iterator[str]:
