@@ -19,7 +19,8 @@ from unit.test_import_recording import marked
 
 from tuiadvisor.app.opening import OpeningDesk
 from tuiadvisor.app.whole_recording import whole_view
-from tuiadvisor.cli import main, open_
+from tuiadvisor.cli import import_, main, open_
+from tuiadvisor.importers.kinetoreport import kineto_document
 
 NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 64
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
@@ -234,6 +235,51 @@ def test_fios_document_behind_its_text_is_recognised(
     code, out, err = said(capsys, "open", str(tmp_path / "fio.txt"))
     assert (0, True) == (code, "fio's JSON output" in err)
     assert "500 MB/s" in out
+
+
+KINDS = (*import_.KINDS, "serving")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_import_is_told_outright_that_it_was_given_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """A chrome trace of ours was a trace without device events, a recording no JSON, for each import in its words."""
+    night, trace = tmp_path / "runs" / "night.tuirec", tmp_path / "traces" / "rank0.json"
+    for path in (night, trace):
+        path.parent.mkdir()
+    recording(night, Job(num_steps=60))
+    assert 0 == main(["export", str(night), "--format", "chrome-trace", "-o", str(trace)])
+    capsys.readouterr()
+    for path in (trace, trace.parent):
+        code, out, err = said(capsys, "import", kind, str(path))
+        assert (2, "") == (code, out)
+        assert f"{path}: what tuiadvisor export wrote" in err
+    for path in (night, night.parent):
+        code, out, err = said(capsys, "import", kind, str(path))
+        assert (2, "") == (code, out)
+        assert "a recording of tuiadvisor, which needs no import: tuiadvisor open " in err
+
+
+def test_an_export_of_ours_among_traces_is_lost_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was a rank without device events, or a second trace of one."""
+    recording(tmp_path / "night.tuirec", Job(num_steps=60))
+    traced_job(tmp_path, None, [0.0, 0.0])
+    assert 0 == main(
+        [
+            "export",
+            str(tmp_path / "night.tuirec"),
+            "--format",
+            "chrome-trace",
+            "-o",
+            str(tmp_path / "all.json"),
+        ]
+    )
+    document = kineto_document(tmp_path)
+    assert [0, 1] == [row["rank"] for row in document["per_rank"]]
+    assert ["all.json: what tuiadvisor export wrote, no trace of a profiler"] == document["losses"]
 
 
 @pytest.mark.parametrize("output", ["tables", "trace.json", "trace.json.gz"])

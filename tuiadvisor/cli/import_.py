@@ -15,6 +15,7 @@ from tuiadvisor.cli.import_recording import write_imported
 from tuiadvisor.cli.importing import add_ceiling, add_import, print_import, show, show_ceiling
 from tuiadvisor.cli.options.peaks import measured_peaks
 from tuiadvisor.cli.options.serving import add_serving
+from tuiadvisor.cli.recognizing import refuse_ours
 from tuiadvisor.errors import TuiadvisorError, one_line
 from tuiadvisor.exporters.rewrite import refuse_existing
 from tuiadvisor.shellword import shell_word
@@ -165,6 +166,8 @@ def _add_beside(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, print, and keep it if that was asked for."""
+    for path in options.pages if options.kind == "serving" else [options.path]:
+        refuse_ours(Path(path))
     if options.kind == "serving":
         code: int = importlib.import_module("tuiadvisor.cli.import_serving").run(options)
         return code

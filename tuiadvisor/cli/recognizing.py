@@ -9,6 +9,7 @@ import csv
 import os
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from tuiadvisor.importers import chakra, nsys
 from tuiadvisor.importers.files import MAX_FILES, is_regular, opened, rank_in_name
 from tuiadvisor.importers.ops import NAMES, NEXT_STEP
 from tuiadvisor.importers.step_logs import TIMES
+from tuiadvisor.shellword import shell_word
 from tuiadvisor.stream.recording import FILE_MAGIC
 
 if TYPE_CHECKING:
@@ -122,6 +124,24 @@ def sniff(path: Path) -> Sniffed:
         raise TuiadvisorError(f"{path} holds {count} files of {WORDS[kind]}: name one, as {last[kind].name}")
     is_alone = kind in ONE_FILE or (kind == STEP_LOG and count == 1)
     return Sniffed(kind, last[kind] if is_alone else path, count)
+
+
+def refuse_ours(path: Path) -> None:
+    """TuiadvisorError where an import is given what is our own, and nothing else that can be read."""
+    if not path.exists():
+        return
+    kinds = set()
+    for file in _files(path)[:LOOKED_AT] if path.is_dir() else [path]:
+        with suppress(TuiadvisorError):  # the import says what is wrong with it
+            kinds.add(kind_of(file))
+    kinds -= {None}
+    if kinds == {EXPORT}:
+        raise _refused(path)
+    if kinds and kinds <= {EXPORT, RECORDING}:
+        what = f"holds {WORDS[RECORDING]}" if path.is_dir() else f"is {WORDS[RECORDING]}"
+        raise TuiadvisorError(
+            f"{path} {what}, which needs no import: tuiadvisor open {shell_word(str(path))}"
+        )
 
 
 def kind_of(path: Path) -> str | None:

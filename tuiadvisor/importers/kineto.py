@@ -106,6 +106,8 @@ def _read(source: TraceFile | NsysProcess, name: str, told: Told | None, *, with
             told(_part(source, name, columns))
         if columns.num_events > MAX_EVENTS:
             raise TuiadvisorError(f"{source.path} has more than {MAX_EVENTS} events: trace fewer steps")
+    if _is_ours(source.rest):
+        raise TuiadvisorError(f"{source.path}: what tuiadvisor export wrote, no trace of a profiler")
     trace = columns.trace(name, source)
     span = trace.span_ns
     if span is not None and span[1] - span[0] > PLAUSIBLE_NS:
@@ -114,6 +116,11 @@ def _read(source: TraceFile | NsysProcess, name: str, told: Told | None, *, with
             f"{source.path}: its events span {length}, which no trace holds: times in it are wrong"
         )
     return trace
+
+
+def _is_ours(rest: dict[str, Any]) -> bool:
+    other = rest.get("otherData")
+    return isinstance(other, dict) and str(other.get("source")).startswith("tuiadvisor export")
 
 
 def _take_next(batches: Iterator[list[Any]], columns: TraceColumns) -> bool:
