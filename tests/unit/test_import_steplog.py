@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -309,15 +310,62 @@ def test_any_log_is_read_or_one_line(
     assert (0 == code) == (folder / "o.tuirec").exists()
 
 
+@pytest.mark.parametrize("has_batch", [True, False])
+@pytest.mark.parametrize("has_count", [True, False])
+def test_what_a_result_log_tracks_at_an_evaluation_is_no_step(
+    tmp_path: Path, *, has_batch: bool, has_count: bool
+) -> None:
+    """The mean of the steps before, again, with the samples at their begin, or within the evaluation."""
+    lines = [mllog("global_batch_size", 1, 16)] if has_batch else []
+    for step in range(1, 41):
+        count = {"samples_count": 16 * step} if has_count else {}
+        lines.append(mllog("tracked_stats", 2_000 * step, {"train_step_time": 2.0 + step % 2}, **count))
+        if step % 10 == 0:
+            at, count = 2_000 * step, {"samples_count": 16 * (step - 10)} if has_count else {}
+            lines += [
+                *([] if has_count else [mllog("eval_start", at + 1)]),
+                mllog("tracked_stats", at + 2, {"train_step_time": 2.5}, **count),
+                mllog("eval_stop", at + 30, samples_count=16 * step),
+            ]
+    (tmp_path / "result.txt").write_text("\n".join(lines))
+    document = steplog_document(tmp_path / "result.txt")
+    assert 40 == document["window"]["steps"]
+
+
 @needs_data
 def test_real_logs_become_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """MLPerf's Llama 405B on 64 nodes: median and slow steps of the log; nothing is decided on lengths alone."""
+    """MLPerf's Llama 405B on 64 nodes: median and slow steps of the log; nothing is decided on lengths alone.
+
+    Of 246 rows 6 are at evaluations: they end a second after the row before, and say that they took 55 seconds.
+    """
     source = tmp_path / "log.csv.gz"
     source.symlink_to(SHARED / "step_logs" / "eos-dfw_n64_ngc25.01_nemo__result_0.csv.gz")
     told, view = imported(source, capsys, "steplog")
     assert view.step.median_s == pytest.approx(told["step"]["median_s"], rel=1e-3)
-    assert (None, 246) == (view.verdict.decision, told["window"]["steps"])
-    assert view.step.throughput_samples_s is None  # its count of samples jumps back at evaluations
+    assert (None, 240) == (view.verdict.decision, told["window"]["steps"])
+    assert "left out, rows at evaluations, where the count of samples falls back: 6" in told["losses"]
+    assert view.step.throughput_samples_s == pytest.approx(1152 / view.step.mean_with_pauses_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("seen", "steps"),
+    [
+        ([16, 32, 48, 0, 64, 80, 48, 96], [16, 32, 48, 64, 80, 96]),  # evaluations of 3 and 2 steps
+        ([16, 32, 48, 0], [16, 32, 48]),
+        ([16, 32, 48, 32, 48, 64], [16, 32, 48, 32, 48, 64]),  # begun again from a checkpoint
+        ([16, 16, 32, 32, 48, 48], [16, 16, 32, 32, 48, 48]),  # two processes
+        ([16, 0], [16, 0]),
+    ],
+)
+def test_rows_at_evaluations_are_no_steps(tmp_path: Path, seen: list[int], steps: list[int]) -> None:
+    """Steps that a restart does again are; at an evaluation the count goes on from where it was."""
+    path = tmp_path / "steps.csv"
+    path.write_text("samples_seen,step_time_s\n" + "".join(f"{count},2.0\n" for count in seen))
+    document, run = steplog_run(path)
+    assert len(steps) == document["window"]["steps"]
+    told = [row[STEP_COLUMNS.index("samples")] for row in run.ranks[0].steps]
+    grows = steps == sorted(set(steps))
+    assert ([-1, *(later - one for one, later in pairwise(steps))] if grows else [-1] * len(steps)) == told
 
 
 def test_a_table_with_a_clock_and_samples_tells_both(

@@ -44,6 +44,7 @@ class MllogRun:
     num_evals: int = 0
     tracked: list[LoggedLine] = field(default_factory=list)
     between: list[LoggedLine] = field(default_factory=list)
+    tracked_samples: int = -1  # at the last of tracked
     num_bad: int = 0
     lengths: StepLengths = field(default_factory=StepLengths)
     begun_ms: dict[str, int] = field(default_factory=dict)
@@ -122,6 +123,10 @@ def _tracked(run: MllogRun, value: dict[str, Any], samples: int | None, step: in
     seconds = next((value[name] for name in STEP_TIMES if name in value), None)
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         return
+    # At an evaluation the mean of the steps since the one before is told again, with the samples at that one.
+    if "eval" in run.begun_ms or (samples is not None and samples <= run.tracked_samples):
+        return
+    run.tracked_samples = run.tracked_samples if samples is None else samples
     number = samples // run.batch if samples is not None and run.batch else step
     if number is None:
         number = run.tracked[-1].number + 1 if run.tracked else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -31,6 +31,7 @@ TIMES: Final = (
 SAMPLES: Final = "samples_seen"
 WALL: Final = "wall_ms"
 LABELS: Final = ("step", SAMPLES)
+MIN_ROWS: Final = 3  # to see a count fall back and go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,26 @@ def read_step_log(path: Path) -> StepLog:
         if column in rows[0]
     }
     return StepLog(step_s, label, label_name, more.get(SAMPLES), more.get(WALL))
+
+
+def without_evaluations(log: StepLog) -> tuple[StepLog, int]:
+    """(the rows that are of steps, how many are not).
+
+    At an evaluation MLPerf's logs repeat the mean of the steps since the one before, with the count of samples at
+    that one: a row at which the count falls back once, and then goes on from where it was.
+    """
+    seen = log.samples_seen
+    if seen is None or seen.size < MIN_ROWS:
+        return log, 0
+    is_back = seen[1:] < seen[:-1]
+    goes_on = np.append(seen[2:] > seen[:-2], True)  # behind the last row nobody knows
+    is_step = np.append(True, ~(is_back & goes_on))
+    columns = {
+        name: None if column is None else column[is_step]
+        for name, column in (("samples_seen", log.samples_seen), ("wall_ms", log.wall_ms))
+    }
+    kept = replace(log, step_s=log.step_s[is_step], label=log.label[is_step], **columns)
+    return kept, int(np.count_nonzero(~is_step))
 
 
 def _positive(path: Path, name: str, line: int, cell: str | None) -> float:

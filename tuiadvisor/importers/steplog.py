@@ -18,7 +18,7 @@ from tuiadvisor.events import STEP_COLUMNS, UNKNOWN, StepFlag
 from tuiadvisor.importers.files import opened, plain_name
 from tuiadvisor.importers.imported import ImportedRank, ImportedRun, Reading
 from tuiadvisor.importers.mllog import INTERVALS, MllogRun, read_mllog
-from tuiadvisor.importers.step_logs import StepLog, read_step_log
+from tuiadvisor.importers.step_logs import StepLog, read_step_log, without_evaluations
 from tuiadvisor.importers.textlogs import LoggedLine, read_lines
 from tuiadvisor.importers.titanlog import PHASES as LOGGED_PHASES
 from tuiadvisor.importers.titanlog import TOGETHER, LoggedRank, LoggedStep, read_titan
@@ -43,6 +43,7 @@ BY_CLOCK: Final = (
 )
 CLOCK_SLACK_S: Final = 0.01  # by which steps may overlap: rows are stamped in milliseconds
 MIN_FITTING: Final = 0.9  # of a log's rows: else its clock is not that of the steps' ends
+AT_EVALUATIONS: Final = "left out, rows at evaluations, where the count of samples falls back"
 MEANS: Final = "lines are some steps apart: each is the mean of the steps since the one before"
 BOTH: Final = "forward and backward are one span in the log: their time is in other"
 LAUNCHED: Final = "spans are the host's: work launched for a device is not waited for"
@@ -120,7 +121,8 @@ def _mlperf(path: Path, run: MllogRun) -> _Log:
     return replace(log, notes=(*notes, *run.lengths.words()), mlperf=run)
 
 
-def _table(log: StepLog) -> _Log:
+def _table(rows: StepLog) -> _Log:
+    log, num_evaluations = without_evaluations(rows)
     is_step = log.label_name == "step" and bool((np.diff(log.label) > 0).all())
     numbers = [int(one) for one in log.label] if is_step else list(range(log.step_s.size))
     ends = _ends(log)
@@ -133,6 +135,8 @@ def _table(log: StepLog) -> _Log:
         )
     seconds = {number: took for number, took, *_ in steps}
     notes = (JOB, END_TO_END if ends is None else BY_CLOCK, *lengths.words())
+    if num_evaluations:
+        notes = (*notes, f"{AT_EVALUATIONS}: {num_evaluations}")
     return _Log("a table of step times", ((0, "", _rows(steps)),), seconds, notes)
 
 
