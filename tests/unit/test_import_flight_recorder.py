@@ -330,3 +330,92 @@ def test_real_dumps_with_any_three_missing_never_name_a_healthy_rank(case: str) 
             assert named <= {9, 14} - set(lost), lost
             if {9, 14} <= set(lost):
                 assert set() == named
+
+
+def gloo_dump(folder: Path, rank: int, calls: list[tuple[str, str, int, bool]], ranks: str = "[]") -> None:
+    """As torch 2.13 writes it of Gloo: no group described, completion told by `retired` alone, counters as text.
+
+    calls: group, its description, sequence number, whether it is done.
+    """
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(call[0] for call in calls))}
+    entries = [
+        {
+            "record_id": record,
+            "pg_id": numbers[group],
+            "process_group": [group, description],
+            "collective_seq_id": seq,
+            "p2p_seq_id": 0,
+            "profiling_name": "gloo:all_reduce",
+            "input_sizes": [[3000]],
+            "input_dtypes": ["Float"],
+            "state": "scheduled",
+            "retired": is_done,
+            "time_created_ns": 1_795_622_503_110_476_446 + record,
+            "time_discovered_started_ns": 0,
+            "time_discovered_completed_ns": 0,
+            "is_p2p": False,
+        }
+        for record, (group, description, seq, is_done) in enumerate(calls)
+    ]
+    status = {
+        str(number): {
+            "last_enqueued_collective": str(max(call[2] for call in calls if call[0] == group)),
+            "last_started_collective": "-1",
+            "last_completed_collective": str(
+                max((call[2] for call in calls if call[0] == group and call[3]), default=-1)
+            ),
+        }
+        for group, number in numbers.items()
+    }
+    document = {
+        "version": "2.10",
+        "pg_config": {"": {"name": "", "desc": "", "ranks": ranks}},
+        "pg_status": status,
+    }
+    (folder / f"rank{rank}.json").write_text(json.dumps(document | {"entries": entries}))
+
+
+WHOLE = ("0", "default_pg")
+PAIR = ("1", "undefined")
+
+
+def test_gloo_dumps_name_who_has_not_entered(tmp_path: Path) -> None:
+    """A 0 in place of the time of completion was taken for one: "no hang in these dumps" of a job that hung."""
+    for rank in range(3):
+        waits = [(*WHOLE, 6, False)] if rank < 2 else []
+        gloo_dump(tmp_path, rank, [(*WHOLE, 5, True), *waits])
+    found = hang_document(tmp_path)["hang"]
+    assert found["missing_ranks"] == [2]
+    assert "rank 2 has not entered gloo:all_reduce of group 0 (default_pg), sequence 6" in found["because"]
+
+
+def test_of_a_group_without_members_nobody_is_missing_for_certain(tmp_path: Path) -> None:
+    """Rank 2's dump is not there, and nothing says that the job had one: no word of the network."""
+    for rank in range(2):
+        gloo_dump(tmp_path, rank, [(*WHOLE, 5, True), (*WHOLE, 6, False)])
+    found = hang_document(tmp_path)["hang"]
+    assert found["missing_ranks"] == []
+    assert "do not say which ranks belong to its group" in found["because"]
+
+
+def test_a_rank_behind_in_a_smaller_group_is_named_and_its_victim_is_not(tmp_path: Path) -> None:
+    """Rank 1 has not entered the pair's third call; rank 0 waits there and is missing from the call of all."""
+    gloo_dump(tmp_path, 0, [(*WHOLE, 5, True), (*PAIR, 2, True), (*PAIR, 3, False)])
+    gloo_dump(tmp_path, 1, [(*WHOLE, 5, True), (*PAIR, 2, True)])
+    gloo_dump(tmp_path, 2, [(*WHOLE, 5, True), (*WHOLE, 6, False)])
+    found = hang_document(tmp_path)["hang"]
+    assert found["missing_ranks"] == [1]
+    assert [(wait["group"], wait["missing_ranks"]) for wait in found["collectives"]] == [
+        ("0", [0, 1]),
+        ("1", [1]),
+    ]
+
+
+def test_counters_that_are_text_speak_as_numbers_do(tmp_path: Path) -> None:
+    """NCCL's, as JSON of newer versions has them: the entries of rank 3 are gone."""
+    for rank in range(4):
+        entered, done = (7, 7) if rank == 3 else (8, 7)
+        status = {"0": {"last_enqueued_collective": str(entered), "last_completed_collective": str(done)}}
+        calls = [] if rank == 3 else [entry(8, time_discovered_completed_ns=0)]
+        dump(tmp_path, rank, calls, pg_status=status)
+    assert hang_document(tmp_path)["hang"]["missing_ranks"] == [3]

@@ -26,6 +26,9 @@ MAX_DUMP_BYTES: Final = 64 << 20
 MAX_ENTRIES: Final = 1_000_000
 MAX_MEMBERS: Final = 1 << 20
 LARGEST: Final = 1 << 62
+MAX_DIGITS: Final = 19
+UNDEFINED: Final = "undefined"  # torch's description of a group that was given none
+DEFAULT_GROUP: Final = "default_pg"  # of all ranks, by torch's own name for it
 NUMBER_IN_NAME: Final = re.compile(r"(?<!\d)(\d{1,8})$")  # as PyTorch writes it: a prefix, then the rank
 P2P_NAME: Final = re.compile(r"(send|recv)\s+(\d{1,8})\s*(->|<-)\s*(\d{1,8})")
 RANK_LIST: Final = re.compile(r"\[\s*\d+(\s*,\s*\d+)*\s*\]")
@@ -61,6 +64,7 @@ def read_flight_recorder(folder: Path) -> DumpFolder:
     dumps, groups = _told_apart(one_each)
     stale = contradicting(list(dumps.values()), groups)
     dumps, groups = _told_apart([(dump, its) for dump, its in one_each if dump.rank not in stale])
+    groups = {name: _with_members(group, dumps) for name, group in groups.items()}
     losses += [f"the dump of rank {rank} is not of this hang, not used: {why}" for rank, why in stale.items()]
     if not dumps:
         more = f" (and {len(losses) - 1} more files)" if len(losses) > 1 else ""
@@ -143,6 +147,27 @@ def _told_apart(read: list[tuple[Dump, dict[str, Group]]]) -> tuple[dict[int, Du
     return dumps, groups
 
 
+def _with_members(group: Group, dumps: dict[int, Dump]) -> Group:
+    """A group of which the dumps tell no members: who called in it, where one of them is behind the others.
+
+    Only then: whether somebody is missing who never called is not known.
+    """
+    if group.members:
+        return group
+    entered: dict[int, int] = {}
+    for rank, dump in dumps.items():
+        calls = [op.seq for op in dump.operations if op.group == group.name and op.kind == COLLECTIVE]
+        progress = dump.progress.get(group.name)
+        if progress is not None and progress.entered is not None:
+            calls.append(progress.entered)
+        if calls:
+            entered[rank] = max(calls)
+    if len(set(entered.values())) < 2:
+        return group
+    known = set(entered) | (set(range(max(dumps) + 1)) if group.description == DEFAULT_GROUP else set())
+    return replace(group, members=tuple(sorted(known)))
+
+
 def _full_name(group: Group, variants: set[tuple[int, ...]]) -> str:
     return group.name if len(variants) < 2 else f"{group.name}{list(group.members)}"
 
@@ -175,7 +200,18 @@ def read_dump(path: Path) -> tuple[Dump, dict[str, Group]]:
         if operation is not None:
             operations.append(operation)
     progress = _progress(content.get("pg_status"), entries, groups)
-    return Dump(rank, tuple(operations), progress or {}, bool(progress)), groups
+    return Dump(rank, tuple(operations), progress or {}, bool(progress)), _called(entries) | groups
+
+
+def _called(entries: list[dict[str, Any]]) -> dict[str, Group]:
+    """The groups of the calls: Gloo's dumps describe none."""
+    groups = {}
+    for entry in entries:
+        name = _group_name(entry)
+        if name is not None and name not in groups:
+            description = _first_text(entry["process_group"][1:2])
+            groups[name] = Group(name, "" if description == UNDEFINED else description, ())
+    return groups
 
 
 def _groups(config: Any) -> dict[str, Group]:
@@ -241,7 +277,8 @@ def _operation(entry: dict[str, Any], order: int, groups: dict[str, Group]) -> O
     completed = (
         entry.get("state") == "completed"
         or entry.get("retired") is True
-        or _is_count(entry.get("time_discovered_completed_ns"))
+        # In JSON 0 stands where it was not discovered.
+        or (_count(entry.get("time_discovered_completed_ns")) or 0) > 0
     )
     known = groups.get(group)
     return Operation(
@@ -267,6 +304,13 @@ def _group_name(entry: dict[str, Any]) -> str | None:
 
 def _is_count(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST
+
+
+def _count(value: Any) -> int | None:
+    """A number from 0 on, which newer JSON writes as text; None for everything else."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MAX_DIGITS:
+        return int(value)
+    return value if _is_count(value) else None
 
 
 def _sizes(sizes: Any) -> str:
@@ -321,8 +365,5 @@ def _progress(
                 counters.get("last_enqueued_collective"),
                 counters.get("last_completed_collective"),
             )
-            progress[name] = Progress(
-                entered if _is_count(entered) else None,
-                done if _is_count(done) else None,
-            )
+            progress[name] = Progress(_count(entered), _count(done))
     return progress if len(name_of) == len(numbers) else None

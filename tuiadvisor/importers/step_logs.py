@@ -85,11 +85,13 @@ def without_evaluations(log: StepLog) -> tuple[StepLog, int]:
     is_back = seen[1:] < seen[:-1]
     goes_on = np.append(seen[2:] > seen[:-2], True)  # behind the last row nobody knows
     is_step = np.append(True, ~(is_back & goes_on))
-    columns = {
-        name: None if column is None else column[is_step]
-        for name, column in (("samples_seen", log.samples_seen), ("wall_ms", log.wall_ms))
-    }
-    kept = replace(log, step_s=log.step_s[is_step], label=log.label[is_step], **columns)
+    kept = replace(
+        log,
+        step_s=log.step_s[is_step],
+        label=log.label[is_step],
+        samples_seen=seen[is_step],
+        wall_ms=None if log.wall_ms is None else log.wall_ms[is_step],
+    )
     return kept, int(np.count_nonzero(~is_step))
 
 

@@ -286,6 +286,12 @@ class _Case:
             )
         if any(wait.missing for wait in waits):
             return "ranks wait for each other in a circle: compare the order of collectives in their programs"
+        if waits and not waits[0].group.members:
+            return (
+                f"{_ranks(waits[0].waiting)} {'waits' if len(waits[0].waiting) == 1 else 'wait'} in "
+                f"{waits[0].operation.name}, but the dumps do not say which ranks belong to its group: who is missing "
+                "cannot be told"
+            )
         if waits:
             return (
                 f"every rank has entered {waits[0].operation.name} and none has left: "
