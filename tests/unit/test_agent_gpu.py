@@ -339,7 +339,7 @@ def test_machine_without_the_library_has_no_devices(monkeypatch: pytest.MonkeyPa
 
 def test_silent_driver_leaves_names_only() -> None:
     """Counters older than five seconds are not shown as current."""
-    sampler = GpuSampler(FakeNvml)
+    sampler = GpuSampler(lambda: NvmlReader(FakeNvml()))
     sampler.start()
     while not sampler.names():
         time.sleep(0.001)

@@ -1,15 +1,16 @@
 """GPU counters in a thread of their own: a driver in trouble may not stop the draining of rings.
 
-In: nvidia-ml-py, imported only here and only when used.  Out: the latest dictionary of each device (`agent.nvml`). No
-driver, no library, no device: no dictionaries, and no error.
+In: nvidia-ml-py or amdsmi, imported only here and only when used.  Out: the latest dictionary of each device
+(`agent.nvml`, `agent.amd`). No driver, no library, no device: no dictionaries, and no error.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from tuiadvisor.agent.amd import AmdReader, load_amdsmi
 from tuiadvisor.agent.nvml import Gpu, NvmlReader
 
 if TYPE_CHECKING:
@@ -20,11 +21,23 @@ SAMPLE_EVERY_S: Final = 1.0
 STALE_AFTER_S: Final = 5.0
 
 
+class GpuReader(Protocol):
+    """A vendor's library, asked for all devices."""
+
+    def driver(self) -> str | None:
+        """Version of the driver."""
+        ...
+
+    def sample(self) -> list[Gpu]:
+        """One dictionary a device."""
+        ...
+
+
 class GpuSampler:
     """The latest sample of every device, taken once a second in the background."""
 
-    def __init__(self, load: Callable[[], ModuleType | None] | None = None) -> None:
-        self._load = load or load_nvml
+    def __init__(self, load: Callable[[], GpuReader | None] | None = None) -> None:
+        self._load = load or load_reader
         self.driver: str | None = None  # its version
         self._latest: tuple[Gpu, ...] = ()
         self._sampled_at_s = 0.0
@@ -32,7 +45,7 @@ class GpuSampler:
         self._thread = threading.Thread(target=self._run, name="gpu-sampler", daemon=True)
 
     def start(self) -> None:
-        """Begin; where there is no NVML the thread ends at once."""
+        """Begin; where there is no device the thread ends at once."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -53,14 +66,22 @@ class GpuSampler:
         return [str(gpu["name"] or "?") for gpu in self._latest]
 
     def _run(self) -> None:
-        nvml = self._load()
-        if nvml is None:
+        reader = self._load()
+        if reader is None:
             return
-        reader = NvmlReader(nvml)
         self.driver = reader.driver()
         while not self._stop.is_set():
             self._latest, self._sampled_at_s = tuple(reader.sample()), time.monotonic()
             self._stop.wait(SAMPLE_EVERY_S)
+
+
+def load_reader() -> GpuReader | None:
+    """Of the first vendor that has a device here; None where none has."""
+    nvml = load_nvml()
+    if nvml is not None:
+        return NvmlReader(nvml)
+    amdsmi = load_amdsmi()
+    return AmdReader(amdsmi) if amdsmi is not None else None
 
 
 def load_nvml() -> ModuleType | None:

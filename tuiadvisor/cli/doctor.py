@@ -12,8 +12,7 @@ from collections import Counter
 from dataclasses import asdict
 
 from tuiadvisor import __version__
-from tuiadvisor.agent.gpu import load_nvml
-from tuiadvisor.agent.nvml import NvmlReader
+from tuiadvisor.agent.gpu import load_reader
 from tuiadvisor.agent.payload import NATIVE_VARIABLE, has_core, wants_native
 from tuiadvisor.agent.room import MIB
 from tuiadvisor.agent.session import places, room_for_ring
@@ -187,14 +186,18 @@ def look_at_core() -> Check:
 
 
 def look_at_gpus() -> Check:
-    """Devices through NVML."""
-    nvml = load_nvml()
-    reader = NvmlReader(nvml) if nvml is not None else None
+    """Devices through NVML or AMD SMI."""
+    reader = load_reader()
     counted = Counter(str(gpu["name"] or "?") for gpu in reader.sample()) if reader is not None else {}
     if counted and reader is not None:
         found = ", ".join(f"{num} x {name}" if num > 1 else name for name, num in counted.items())
         return Check("gpu", "ok", f"{found}, driver {reader.driver() or 'unknown'}", "")
-    return Check("gpu", "limited", "no device through NVML", "device metrics will be unknown on this machine")
+    return Check(
+        "gpu",
+        "limited",
+        "no device through NVML or AMD SMI",
+        "device metrics will be unknown on this machine",
+    )
 
 
 def look_at_spy() -> Check:
