@@ -175,16 +175,23 @@ def test_it_is_said_what_the_hooks_run_on(told: list[str | None], core: str, sho
 
 
 @pytest.mark.parametrize(
-    ("phase", "num_detail_steps", "asks"),
-    [("comm_exposed", 0, True), ("comm_exposed", 3, False), ("data_wait", 0, False)],
+    ("phase", "num_detail_steps", "evidence", "asks"),
+    [
+        ("comm_exposed", 0, {}, True),
+        ("comm_exposed", 3, {}, False),
+        ("data_wait", 0, {}, False),
+        ("data_wait", 0, {"loader_batches": None}, True),
+        ("data_wait", 3, {"loader_batches": None}, False),
+        ("data_wait", 0, {"loader_batches": 16}, False),  # seen before the window
+    ],
 )
 def test_a_finding_that_single_calls_would_explain_asks_for_them(
-    phase: str, num_detail_steps: int, asks: bool
+    phase: str, num_detail_steps: int, evidence: dict[str, float | int | str | None], asks: bool
 ) -> None:
-    """Communication of ranks 2 and 7, and no step of the window in detail: 3 s of it come first of what to measure."""
+    """Of ranks 2 and 7, and no step of the window in detail: 3 s of it come first of what to measure."""
     finding = Finding(
         id="x", title="", pattern="P1", lens="", layer="", severity="info", ranks=(2, 7), hosts=(), phase=phase,
-        since_step=None, evidence={}, loss_s_per_step=None, message="", measure_next=("else",), actions=(),
+        since_step=None, evidence=evidence, loss_s_per_step=None, message="", measure_next=("else",), actions=(),
     )  # fmt: skip
     work = ProbeWork(0.001, 0.0025, 0.1, num_detail_steps, is_over=False)
     wanted = with_burst_wanted(finding, work).measure_next

@@ -25,12 +25,18 @@ Queues = tuple[int, int, int]  # ready, before the pinning thread, not in turn
 
 
 def finding(
-    job: Job, name: str, queues: Queues | None, *, workers: int = 2, collate_s: float = 0.0
+    job: Job,
+    name: str,
+    queues: Queues | None,
+    *,
+    workers: int = 2,
+    collate_s: float = 0.0,
+    steps: range = DETAIL,
+    took_s: float = 11 * MS,
 ) -> Finding:
     """Of a job whose loaders were seen like this in some steps; queues None: they were not seen."""
-    (found,) = [
-        one for one in seen(job, queues, workers=workers, collate_s=collate_s).findings if one.id == name
-    ]
+    view = seen(job, queues, workers=workers, collate_s=collate_s, steps=steps, took_s=took_s)
+    (found,) = [one for one in view.findings if one.id == name]
     return found
 
 
@@ -43,8 +49,35 @@ def seen(
     making: dict[int, int] | None = None,
     others: Queues = READY,
     steps: range = DETAIL,
+    took_s: float = 11 * MS,
 ) -> RunView:
     """making: by rank, the batches that its workers had still to make; others: queues of those that are not late."""
+    return folded(
+        sequence_of(
+            job,
+            queues,
+            workers=workers,
+            collate_s=collate_s,
+            making=making,
+            others=others,
+            steps=steps,
+            took_s=took_s,
+        )
+    ).view()
+
+
+def sequence_of(
+    job: Job,
+    queues: Queues | None,
+    *,
+    workers: int = 2,
+    collate_s: float = 0.0,
+    making: dict[int, int] | None = None,
+    others: Queues = READY,
+    steps: range = DETAIL,
+    took_s: float = 11 * MS,
+) -> list[Frame]:
+    """took_s: how long each batch was waited for that was not there."""
     sequence = frames(job)
     rows = []
     for rank, records in simulate(job).rows.items() if queues is not None else ():
@@ -53,11 +86,11 @@ def seen(
             ready, unpinned, held = (queues or EMPTY) if making is None or rank == 1 else others
             not_made = 0 if making is None else making[rank] + 1
             detail = held | not_made << BATCHES_HELD_BITS if workers else round(collate_s * 1e9)
-            took = round(11e6 if rank == 1 or job is SLOW_INPUT else 2e5)
+            took = round(took_s * 1e9 if rank == 1 or len(job.faults) != 1 else 2e5)
             rows.append((rank, BATCH, step, begin, begin + took, workers, ready, unpinned, detail))
     if rows:
         sequence.append(Frame(FrameKind.EVENTS, "node0/1/1", 900, 10**10, pack_columns(rows, NAMES)))
-    return folded(sequence).view()
+    return sequence
 
 
 def test_workers_that_are_behind_are_said() -> None:
@@ -90,6 +123,35 @@ def test_what_was_not_seen_is_not_said() -> None:
     """Without events, and with queues that nobody could count."""
     for queues in (None, (UNKNOWN, UNKNOWN, UNKNOWN)):
         assert "of that time" not in finding(SLOW_INPUT, "input_bound", queues).message
+
+
+@pytest.mark.parametrize(
+    ("first_s", "words"),
+    [
+        pytest.param(12 * MS, "20 batches seen up to step 56, with the same wait", id="same wait"),
+        pytest.param(4 * MS, "", id="shorter before"),
+    ],
+)
+def test_what_a_burst_saw_before_the_window_counts_while_the_wait_is_the_same(
+    first_s: float, words: str
+) -> None:
+    """The model became faster since, or the loader slower: then nothing is said of it until it is seen again."""
+    job = Job(num_ranks=2, num_steps=500, spike_chance=0.0, data_s=12 * MS, other_s=6 * MS)
+    changed = (
+        Fault("data_wait", None, first_s - 12 * MS, until=250),
+        Fault("forward", None, 12 * MS, until=250),
+    )
+    said = finding(job.with_faults(*changed), "input_bound", EMPTY, steps=range(20, 60, 4), took_s=first_s)
+    assert words in said.message
+    assert ("no batch was ready anywhere" in said.message) == bool(words)
+
+
+def test_what_a_burst_saw_before_chosen_steps_does_not_count() -> None:
+    """They are judged alone."""
+    whole = folded(sequence_of(SLOW_INPUT, EMPTY, steps=range(20, 60, 4)))
+    for steps, is_said in (((10, 190), True), ((60, 190), False)):
+        (found,) = [one for one in whole.view_of(steps).findings if one.id == "input_bound"]
+        assert ("no batch was ready anywhere" in found.message) == is_said
 
 
 def test_a_late_ranks_own_loader_is_named() -> None:

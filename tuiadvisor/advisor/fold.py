@@ -41,7 +41,13 @@ from tuiadvisor.advisor.assemble.wall import wall_goodput
 from tuiadvisor.advisor.cluster.ends import deaths
 from tuiadvisor.advisor.cluster.membership import GONE, LAST_SAMPLE_NS
 from tuiadvisor.advisor.detail.device_times import of_job, paces
-from tuiadvisor.advisor.detail.threads_beside import mean_step_s, thread_data_s, why_stale, why_unlike
+from tuiadvisor.advisor.detail.threads_beside import (
+    data_s_in,
+    mean_step_s,
+    thread_data_s,
+    why_stale,
+    why_unlike,
+)
 from tuiadvisor.advisor.intake import Intake
 from tuiadvisor.advisor.judge.communication import find_exchange
 from tuiadvisor.advisor.judge.findings import Judged, catalog, find, find_standstill, with_processes
@@ -77,6 +83,7 @@ if TYPE_CHECKING:
 
     from tuiadvisor.events import GivenWork
     from tuiadvisor.metrics.steps.arrays import Bools
+    from tuiadvisor.metrics.steps.loader_stage import LoaderBatches
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import CollectiveRow, DeviceView, Trend, Verdict
     from tuiadvisor.views.stall import Stall
@@ -309,6 +316,7 @@ class Advisor(Intake):
             placements=self.roster.placements.of_ranks(places),
             rank_devices=self.roster.device_counters.of_ranks(places),
             why_blind=why_blind,
+            earliest=bounds[0],
         )
 
     def steps_of_job(self, first: int, last: int) -> tuple[StepTable, bool] | None:
@@ -350,7 +358,7 @@ class Advisor(Intake):
             pipelines=seen.pipelines,
             exchange=seen.exchange.view,
             squares=self.loaders.squares(self.store, seen.diagnosis.table.ranks, seen.diagnosis.steady_steps),
-            loaders=self.loaders.held(self.store, seen.diagnosis.table.ranks, seen.diagnosis.steady_steps),
+            loaders=self._loaders(seen.table or seen.diagnosis.table, seen.diagnosis, seen.earliest),
             stack=seen.stack,
             efficiency=seen.efficiency,
             placements=seen.placements,
@@ -359,6 +367,13 @@ class Advisor(Intake):
         judged, _ = find(seen.diagnosis, facts, self.rules)
         judged = not_contradicted(judged, self.roster.header.imported)
         return [entry for entry in judged if not entry.needs_device] if seen.why_blind else judged
+
+    def _loaders(
+        self, host: StepTable, diagnosis: Diagnosis, earliest: int | None
+    ) -> dict[int, LoaderBatches]:
+        """host: by the threads' clocks, for it is threads that wait for a loader's batches."""
+        ranks, steps = diagnosis.table.ranks, diagnosis.steady_steps
+        return self.loaders.held(self.store, ranks, steps, data_s_in(host, ranks, steps), earliest)
 
     def _verdict(self, judged: list[Judged], seen: Seen) -> Verdict:
         diagnosis = seen.diagnosis

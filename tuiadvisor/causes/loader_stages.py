@@ -52,7 +52,8 @@ def stage_words(wait: LoaderWait | None) -> str:
     words = STAGE_WORDS.get(wait.stage) if wait is not None else None
     if wait is None or words is None:
         return ""
-    return f"; in {100 * wait.share:.0f} % of that time {words} ({wait.num_batches} batches seen)"
+    until = "" if wait.seen_until is None else f" up to step {wait.seen_until:,}, with the same wait"
+    return f"; in {100 * wait.share:.0f} % of that time {words} ({wait.num_batches} batches seen{until})"
 
 
 def own_words(batches: LoaderBatches | None) -> str:

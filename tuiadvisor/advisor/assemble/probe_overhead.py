@@ -62,7 +62,8 @@ def core_of(ranks: Iterable[RankFacts]) -> str:
 
 def with_burst_wanted(finding: Finding, work: ProbeWork | None) -> Finding:
     """The finding, asking first for a burst of detail where single calls would tell more and the window holds none."""
-    if work is None or work.num_detail_steps or finding.phase not in SEEN_IN_DETAIL:
+    lacks_batches = finding.evidence.get("loader_batches", 0) is None
+    if work is None or work.num_detail_steps or not (finding.phase in SEEN_IN_DETAIL or lacks_batches):
         return finding
     whom = rank_words(finding.ranks) if finding.ranks else "all ranks"
     wanted = f"3 s of detail on {whom}, each call one by one: key D while watching"

@@ -44,6 +44,7 @@ class Seen:
     rank_devices: tuple[RankDevice, ...]
     clock: Clock = "host"  # that the diagnosis rests on
     why_blind: str = ""  # why it rests on the host's although the ranks compute on devices
+    earliest: int | None = None  # job step before which nothing counts, where steps were chosen
 
 
 def heat_first(diagnosis: Diagnosis | None) -> int | None:

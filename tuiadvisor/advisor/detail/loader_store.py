@@ -7,6 +7,7 @@ Rows that cannot be true are dropped and counted.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from tuiadvisor.advisor.detail.event_blocks import EventBlocks
 from tuiadvisor.advisor.steps.tracks import MAX_RANKS
 from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, UNKNOWN, EventKind
-from tuiadvisor.metrics.steps.loader_stage import batches_of, has_no_reserve
+from tuiadvisor.metrics.steps.loader_stage import batches_of, has_no_reserve, recent_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,12 +55,28 @@ class LoaderStore:
                 self.num_bad_rows += int(is_ours.sum() - good.sum())
                 held.add(columns, good, host)
 
-    def held(self, store: StepStore, ranks: Sequence[int], steps: Ints) -> dict[int, LoaderBatches]:
-        """What was seen of these ranks in these job steps; ranks without a batch are left out."""
-        return {
-            rank: _batches(own)
-            for rank, own in _by_rank(self._held, store, ranks, lambda jobs: np.isin(jobs, steps)).items()
-        }
+    def held(
+        self,
+        store: StepStore,
+        ranks: Sequence[int],
+        steps: Ints,
+        wait_s_R: Floats,
+        earliest: int | None = None,
+    ) -> dict[int, LoaderBatches]:
+        """What tells of these ranks in these job steps, as `recent_rows`; ranks without a batch are left out.
+
+        wait_s_R: of each of these ranks, the mean wait for data of these steps. earliest: no batch of an earlier one.
+        """
+        first = earliest or 0
+        told = {}
+        for rank, own in _by_rank(self._held, store, ranks, lambda jobs: jobs >= first).items():
+            jobs = own[_STEP] + store.tracks.offset[store.tracks.rows_of(own[_RANK])] - store.axis_shift()
+            rows, until = recent_rows(
+                jobs, (own[_END] - own[_BEGIN]) * 1e-9, steps, float(wait_s_R[ranks.index(rank)])
+            )
+            if rows.size:
+                told[rank] = replace(_batches(own[:, rows]), seen_until=until)
+        return told
 
     def without_reserve(self, store: StepStore, ranks: Sequence[int], first_step: int) -> Bools:
         """Of each of these ranks, whether its loader was seen without reserve since this job step."""

@@ -16,7 +16,9 @@ from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor_rules.message import seconds
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.steps.arrays import Bools, Floats
+    from collections.abc import Sequence
+
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats, Ints
     from tuiadvisor.metrics.steps.step_table import StepTable
 
 # Device times that stop coming while steps go on: for so many steps, usual distances of measured ones, and seconds.
@@ -83,6 +85,15 @@ def mean_step_s(host: StepTable, first_step: int) -> float | None:
 def thread_data_s(host: StepTable, timed: StepTable) -> Floats:
     """Seconds a step that each rank's thread waits for data, over the steps of the table of device times."""
     begin = min(host.column_of(timed.first_step), max(host.num_steps - MIN_STEADY_STEPS, 0))
-    wait_RK = host.phase_s_PRK[PHASE_INDEX["data_wait"]][:, max(begin, 0) :]
+    return _mean_data_s(host, timed.ranks, np.arange(max(begin, 0), host.num_steps))
+
+
+def data_s_in(host: StepTable, ranks: Sequence[int], steps: Ints) -> Floats:
+    """The same of these ranks over these job steps, as far as they are held."""
+    return _mean_data_s(host, ranks, np.flatnonzero(np.isin(host.steps_of(np.arange(host.num_steps)), steps)))
+
+
+def _mean_data_s(host: StepTable, ranks: Sequence[int], columns: Ints) -> Floats:
+    wait_RK = host.phase_s_PRK[PHASE_INDEX["data_wait"]][:, columns]
     by_rank = dict(zip(host.ranks, row_mean(wait_RK).tolist(), strict=True))
-    return np.array([by_rank.get(rank, np.nan) for rank in timed.ranks])
+    return np.array([by_rank.get(rank, np.nan) for rank in ranks])

@@ -1,12 +1,13 @@
 """Which stage of the data loaders the training threads wait for, from what lay in their queues when they asked.
 
 In: batches seen in bursts, one column each.  Out: LoaderWait. Time is given to the stage that the queues name; a stage
-is named where most of the time is its own, else none is. What was not seen is nobody's.
+is named where most of the time is its own, else none is. What was not seen is nobody's. Bursts may be further apart
+than the window is long: what was seen before it counts as long as steps wait as long as they did then.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -25,6 +26,8 @@ RECENT_BATCHES: Final = 16
 # Chosen, of batches: a loader just as fast as the step is at its limit in half of them where no batch is made ahead,
 # and in all where one is; one that is a tenth faster in none.
 AT_ITS_LIMIT: Final = 0.25
+# Chosen, times: the mean of 16 batches, every other one waited for, varies by a quarter; beyond it another cause waits.
+ANOTHER_WAIT: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,14 @@ class LoaderBatches:
     held_B: Ints  # read already, and not yet in turn
     making_B: Ints  # asked of the workers, and not yet made
     collate_s_B: Floats  # of a loader without workers; NaN where it was not seen
+    seen_until: int | None = None  # job step of the newest, where none was seen in the window itself
 
     def __len__(self) -> int:
         """Batches."""
         return int(self.wait_s_B.size)
+
+
+_COLUMNS: Final = tuple(name for name in LoaderBatches.__slots__ if name.endswith("_B"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class LoaderWait:
     stage: Stage  # empty: none holds most of the time
     share: float  # of the time until the batches were there
     collate_share: float | None  # of that time; None with workers, or where it was not seen
+    seen_until: int | None = None  # as of LoaderBatches
 
 
 def loader_wait(batches: LoaderBatches) -> LoaderWait | None:
@@ -73,7 +81,28 @@ def loader_wait(batches: LoaderBatches) -> LoaderWait | None:
         stage=stage if named else "",
         share=shares[stage],
         collate_share=float(batches.collate_s_B[seen].sum()) / own_s if own_s > 0 else None,
+        seen_until=batches.seen_until,
     )
+
+
+def recent_rows(jobs_B: Ints, wait_s_B: Floats, steps: Ints, wait_s: float) -> tuple[Ints, int | None]:
+    """(rows of the batches that tell of these job steps, the newest one's step where all are of earlier steps).
+
+    All that were seen in them; where these are too few, the newest before their end, if their steps waited as long as
+    steps wait now. jobs_B: job step of each batch. wait_s: mean of these steps, NaN where it is not known.
+    """
+    within = np.flatnonzero(np.isin(jobs_B, steps))
+    if within.size >= MIN_BATCHES or not steps.size:
+        return within, None
+    before = np.flatnonzero(jobs_B <= steps.max())
+    newest = before[np.argsort(jobs_B[before], kind="stable")][-RECENT_BATCHES:]
+    if newest.size < MIN_BATCHES:
+        return within, None
+    then_s = float(wait_s_B[newest].sum()) / np.unique(jobs_B[newest]).size
+    if not wait_s / ANOTHER_WAIT <= then_s <= wait_s * ANOTHER_WAIT:
+        return within, None
+    until = int(jobs_B[newest].max())
+    return newest, until if until < steps.min() else None
 
 
 def has_no_reserve(batches: LoaderBatches) -> bool:
@@ -108,9 +137,9 @@ def joined(parts: list[LoaderBatches]) -> LoaderBatches | None:
     """Batches of several ranks as one; None without any."""
     if not parts:
         return None
-    return LoaderBatches(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in LoaderBatches.__slots__)
-    )
+    until = [part.seen_until for part in parts if part.seen_until is not None]
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    return replace(parts[0], **columns, seen_until=max(until, default=None))
 
 
 def batches_of(took_ns: Ints, workers: Ints, ready: Ints, unpinned: Ints, detail: Ints) -> LoaderBatches:
