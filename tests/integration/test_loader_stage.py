@@ -24,11 +24,12 @@ BUDGET = "10%"  # detail often enough that some of it lies after whatever the ma
     ("arguments", "stage"),
     [
         pytest.param(("3", "1", "240", "30"), "one worker is slower than the others", id="turn"),
+        pytest.param(("2", "5", "0", "20", "60"), "before the thread that pins memory", id="pin"),
         pytest.param(("0", "60", "0", "20"), "% of it in collate", id="collate", marks=pytest.mark.extended),
     ],
 )
 def test_the_stage_is_named(arguments: tuple[str, ...], stage: str, tmp_path: Path) -> None:
-    """Three workers of which one is slow; a slow collate without workers."""
+    """Three workers of which one is slow; a thread that pins and takes long; a slow collate without workers."""
     recording = str(tmp_path / "run.tuirec")
     training = launch(2, list(arguments), SCRIPT)
     try:
