@@ -661,6 +661,53 @@ def test_two_ray_trainings_on_one_node_are_two(machine: Machine, sockets: Socket
     with pytest.raises(TuiadvisorError, match="2 trainings run below it"):
         find_ranks([50])
     assert [100, 101] == sorted(process.pid for process in find_ranks([100, 101]))
+    with pytest.raises(TuiadvisorError, match="these processes are of 2 trainings"):
+        find_ranks([100, 200])
+
+
+def meeting_itself(sockets: Sockets, pid: int, port: int) -> None:
+    """The first rank is connected to its own store, too."""
+    here, there = b"%s:%04X" % (HERE, 50000 + pid), b"%s:%04X" % (HERE, port)
+    sockets.setdefault(pid, []).extend([[b"0:", here, there, b"01"], [b"0:", there, here, b"01"]])
+
+
+@pytest.fixture
+def second_raylet(machine: Machine, sockets: Sockets) -> None:
+    """Two workers each below two raylets of one machine, each with a connection between them."""
+    machine.add(60, 1, ["/ray/raylet"], torch=False, comm="raylet")
+    reaching(sockets, 60, HEAD, 6379)
+    for pid in (200, 201):
+        machine.add(pid, 60, RAY_WORKER, threads=GLOO)
+    connected(sockets, 101, 100, 40001)
+    connected(sockets, 201, 200, 40002)
+
+
+@pytest.mark.usefixtures("second_raylet")
+def test_ray_trainings_below_two_raylets_are_not_mixed(sockets: Sockets) -> None:
+    """Named together, each with a rendezvous of its own: they are refused, as on one raylet."""
+    for pid, port in ((100, 29500), (200, 29500)):
+        meeting_itself(sockets, pid, port)
+    for pid in (101, 201):
+        sockets[pid].append([b"0:", b"%s:%04X" % (HERE, 41000 + pid), b"%s:%04X" % (HERE, 29500), b"01"])
+    with pytest.raises(TuiadvisorError, match="2 trainings run here"):
+        find_ranks()
+    with pytest.raises(TuiadvisorError, match="these processes are of 2 trainings"):
+        find_ranks([50, 60])
+    assert [200, 201] == sorted(process.pid for process in find_ranks([60]))
+
+
+@pytest.mark.usefixtures("second_raylet")
+def test_one_ray_training_below_two_raylets_is_one(sockets: Sockets) -> None:
+    """As where a machine stands for two nodes: a connection between them joins them."""
+    connected(sockets, 200, 100, 40003)
+    assert 4 == len(find_ranks())
+    assert 4 == len(find_ranks([50, 60]))
+
+
+@pytest.mark.usefixtures("second_raylet")
+def test_whose_rendezvous_is_not_seen_may_be_named_together() -> None:
+    """Translated addresses hide a connection between containers: what was named is believed."""
+    assert 4 == len(find_ranks([50, 60]))
 
 
 def test_ranks_whose_rendezvous_is_on_another_node_belong_together(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -91,10 +92,60 @@ def test_every_living_node_gets_the_invitation_and_each_request(ray: Path) -> No
     assert lines.index("heard invitation") < lines.index("heard request one")
 
 
+def surveyed(*ports: tuple[int, int], pid: int = 100) -> str:
+    """What one worker of a node is connected to: (own port, the other's), all on this machine."""
+    ends = [["0A000005", own, "0A000005", other] for own, other in ports]
+    return json.dumps({"workers": {str(pid): ends}, "raylet": [], "labels": {str(pid): "ray::TrainWorker"}})
+
+
+def two_nodes(folder: Path, first: str, second: str) -> str:
+    """A Python whose surveys say the one, then the other; its agents say that they run."""
+    (folder / "first.json").write_text(first)
+    (folder / "second.json").write_text(second)
+    taken = folder / "surveyed"
+    return agent(
+        folder,
+        f'case "$3" in *ray_survey) if mkdir {taken} 2>/dev/null; then cat {folder}/first.json; '
+        f"else cat {folder}/second.json; fi; exit 0;; esac\nread -r line\necho runs >&2\nexit 0\n",
+    )
+
+
+OWN = ((4000, 29500), (29500, 4000))  # a first rank is connected to its own store
+
+
+def test_trainings_on_different_nodes_are_refused_before_any_agent_runs(ray: Path) -> None:
+    """Each of them holds a rendezvous of its own, and nothing joins them: said, with what means each."""
+    done = driven(
+        ray, "auto", two_nodes(ray, surveyed(*OWN), surveyed((4001, 29501), (29501, 4001), pid=200))
+    )
+    assert 2 == done.returncode
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("tuiadvisor: 2 trainings run on this cluster: ray::TrainWorker, 1 rank on ")
+    assert "(--pid 100)" in line
+    assert "(--pid 200)" in line
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        pytest.param(surveyed((4002, 29500), pid=200), id="connected elsewhere"),
+        pytest.param('{"workers": [], "raylet": 3}', id="no survey"),
+        pytest.param(
+            '{"workers": {"200": [["a", 1, "b", 99999]]}, "raylet": [], "labels": {}}', id="no port"
+        ),
+    ],
+)
+def test_a_node_that_may_belong_to_the_same_training_is_watched(ray: Path, second: str) -> None:
+    """Without a rendezvous of its own it is another's or unknown."""
+    done = driven(ray, "auto", two_nodes(ray, surveyed(*OWN, (29500, 4002)), second))
+    assert (0, ["runs", "runs"]) == (done.returncode, done.stderr.splitlines())
+
+
 def test_agents_that_end_by_themselves_end_it_with_the_least_code(ray: Path) -> None:
     """One node without ranks is no failure of the other."""
     taken = ray / "taken"
-    script = f"read -r line\nif mkdir {taken} 2>/dev/null; then exit 3; fi\nexit 0\n"
+    script = 'case "$3" in *ray_survey) exit 1;; esac\nread -r line\n'
+    script += f"if mkdir {taken} 2>/dev/null; then exit 3; fi\nexit 0\n"
     assert 0 == driven(ray, "auto", agent(ray, script)).returncode
     assert taken.exists()
 

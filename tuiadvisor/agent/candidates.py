@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor.agent import procfs
-from tuiadvisor.agent.ray_trainings import RAYLET, apart, ends_of
+from tuiadvisor.agent.ray_trainings import RAYLET, Workers, across, ends_of, on_their_own
 from tuiadvisor.log import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tuiadvisor.agent.procfs import Stat
+    from tuiadvisor.agent.ray_trainings import Ends
 
 logger: Final = Logger(__name__)
 # (rank, world size, local rank, local size), launchers' own variables after torch's.
@@ -157,21 +158,30 @@ class Scanner:
                 self._joined[one.life] = self._candidates[pid] = found
 
     def _part(self) -> None:
-        """Workers below one raylet that are of several trainings; their parent alone says nothing."""
+        """Workers below raylets that are of several trainings, or of one; their parent alone says nothing."""
         self.mates = {}
-        below: dict[int, list[Candidate]] = {}
+        raylets = self.below_raylets()
+        if sum(len(workers.ends) for workers in raylets.values()) < 2:
+            return
+        groups = across(raylets)
+        own = on_their_own(groups, raylets)
+        for group in groups:
+            of = {raylet for raylet, _ in group}
+            pids = frozenset(pid for _, pid in group)
+            beside = any(pid not in pids for raylet in of for pid in raylets[raylet].ends)
+            if beside or len(of) > 1 or (group in own and len(own) > 1):
+                self.mates |= dict.fromkeys(pids, pids)
+                job = f"Ray training with process {min(pids)}"
+                self._candidates |= {pid: replace(self._candidates[pid], job=job) for pid in pids}
+
+    def below_raylets(self) -> dict[int, Workers]:
+        """What those that look like ranks are connected to, by the raylet that has started them."""
+        below: dict[int, dict[int, Ends]] = {}
         for one in self._candidates.values():
             parent = self.table.get(one.ppid)
             if one.source == "threads" and not one.master and parent is not None and parent.comm == RAYLET:
-                below.setdefault(one.ppid, []).append(one)
-        for raylet, workers in below.items():
-            if len(workers) > 1:
-                ends = {one.pid: ends_of(_tcp_sockets(one.pid)) for one in workers}
-                groups = apart(ends, ends_of(_tcp_sockets(raylet)))
-                for group in groups if len(groups) > 1 else ():
-                    self.mates |= dict.fromkeys(group, group)
-                    job = f"parent {raylet}, with process {min(group)}"
-                    self._candidates |= {pid: replace(self._candidates[pid], job=job) for pid in group}
+                below.setdefault(one.ppid, {})[one.pid] = ends_of(_tcp_sockets(one.pid))
+        return {raylet: Workers(ends, ends_of(_tcp_sockets(raylet))) for raylet, ends in below.items()}
 
     def ranks(self) -> list[Candidate]:
         """The candidates that are ranks: the topmost of each, without launchers and workers."""

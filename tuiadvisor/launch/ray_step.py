@@ -15,28 +15,51 @@ import time
 from importlib import import_module
 from typing import Any, Final
 
+from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.launch.command import agent_command
+from tuiadvisor.ownpython import python_command
 
 ACTORS_S: Final = 60.0  # for a cluster's nodes to start one each
 LOOK_S: Final = 0.2
 LEAVE_S: Final = 10.0
 POLL_S: Final = 30.0
+SURVEY_S: Final = (
+    20.0  # one look at a node's processes takes a tenth of a second, and a Python's start on a busy one
+)
 
 
-def node_class() -> Any:
+def node_class() -> Any:  # noqa: C901 - one class, all of it sent by value
     """The actor: an agent's process and its pipes."""
 
     class Node:
+        def survey(self, command: list[str], python: str, patience_s: float) -> tuple[str, bytes]:
+            """(this node's name, what runs below its raylet, as `ray_survey` says it; empty where it cannot)."""
+            try:
+                done = subprocess.run(
+                    [python or sys.executable, *command, str(os.getppid())],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=patience_s,
+                    check=False,
+                    env=self.environment(),
+                )
+            except (OSError, subprocess.SubprocessError):
+                return os.uname().nodename, b""  # its agent will tell better why
+            return os.uname().nodename, done.stdout
+
+        def environment(self) -> dict[str, str]:
+            """Without what Ray sets for its workers: that is not for another program."""
+            return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+
         def start(self, command: list[str], first_line: bytes, python: str) -> str:
-            # What Ray sets for its workers is not for another program; below the raylet are this node's workers.
-            environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
             self.said: list[str] = []
+            # Below the raylet are this node's workers.
             self.process: Any = subprocess.Popen(
                 [python or sys.executable, *command, "--pid", str(os.getppid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env=environment,
+                env=self.environment(),
             )
             self.write(first_line)
 
@@ -85,7 +108,20 @@ class Step:
         self.python = python
         # The node's own interpreter, whichever that is, unless one is named.
         self.command = agent_command(python, log_options=options)[1:]
+        self.survey = python_command("tuiadvisor.agent.ray_survey")[1:]
         self.codes: dict[int, int] = {}
+
+    def why_several(self) -> str:
+        """What to say where several trainings run on these nodes; one agent looks at its own node only."""
+        if len(self.nodes) < 2:
+            return ""
+        asked = [node.survey.remote(self.survey, self.python, SURVEY_S) for node in self.nodes]
+        told = [(host.encode(), raw) for host, raw in self.ray.get(asked, timeout=ACTORS_S)]
+        lines = [b"%s\t%s\n" % (host, raw) for host, raw in told if b"\n" not in raw]
+        compared = subprocess.run(
+            [sys.executable, *self.survey], input=b"".join(lines), capture_output=True, check=False
+        )
+        return compared.stdout.decode(errors="replace").strip()
 
     def invite(self, line: bytes) -> None:
         """Start an agent on every node."""
@@ -128,6 +164,10 @@ def main(arguments: list[str]) -> int:
     except (RuntimeError, ValueError, OSError) as error:  # another version, another token, nobody there
         print(f"tuiadvisor: ray {address}: {(str(error) or repr(error)).splitlines()[0]}", file=sys.stderr)
         return 1
+    several = step.why_several()
+    if several:
+        print(f"tuiadvisor: {several}", file=sys.stderr)
+        return TuiadvisorError.exit_code
     step.invite(line)
     requests: list[bytes] = []
     reader = threading.Thread(target=_read_all, args=(requests,), daemon=True)
