@@ -521,6 +521,19 @@ def test_an_elastic_restart_on_two_hosts_goes_on_counting() -> None:
     assert {199} == {row.last_step for row in view.ranks}
 
 
+def test_ranks_that_nobody_named_are_told_while_they_are_missing() -> None:
+    """They run on the same machine, below another launcher: said with what names all of the job."""
+    first, *others = frames(Job(num_ranks=2, world_size=4))
+    left_out = {"left_out": [{"rank": 2, "pid": 210}, {"rank": 3, "pid": 211}]}
+    said = {**left_out, "job_pids": [{"pid": 100}, {"pid": 200}]}
+    view = folded([replace(first, payload={**first.payload, **said}), *others]).view()
+    sentence = "ranks 2 and 3 of the same job run on node0, too, and are not watched: --pid 100 200 names all"
+    assert (sentence,) == view.losses.notes
+    whole, *others = frames(Job(num_ranks=4))
+    assert () == folded([replace(whole, payload={**whole.payload, **said}), *others]).view().losses.notes
+    assert () == folded([replace(first, payload={**first.payload, **left_out}), *others]).view().losses.notes
+
+
 def test_the_software_is_told_as_far_as_it_was() -> None:
     """Commit, CUDA and NCCL of the ranks, the hosts' driver; what nobody said is not there."""
     first = hello(Job(), "node0")

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from tuiadvisor.agent import candidates, procfs
-from tuiadvisor.agent.discovery import NoRanksError, RankFinder, find_ranks, label_of, trainings
+from tuiadvisor.agent.discovery import (
+    LeftOut,
+    NoRanksError,
+    RankFinder,
+    find_ranks,
+    label_of,
+    trainings,
+)
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 
@@ -618,6 +625,26 @@ def test_all_trainings_are_found_with_what_means_each(machine: Machine) -> None:
     assert [2, 2] == [len(training.ranks) for training in listed]
     assert [(100,), (200,)] == [training.pids for training in listed]
     assert 1 == num_unreadable
+
+
+def test_whoever_names_one_of_two_launchers_of_a_job_hears_of_the_other(machine: Machine) -> None:
+    """As of two nodes that one machine stands for: its own ranks alone are meant, and the others are told."""
+    for launcher in (100, 200):
+        machine.add(launcher, 1, TORCHRUN, comm="pt_elastic")
+    for rank, pid in enumerate((110, 111, 210, 211)):
+        machine.add(pid, 100 if pid < 200 else 200, TRAIN, rank_variables(rank, world_size=4))
+    finder = RankFinder((100,))
+    assert [(110, 0), (111, 1)] == found(finder)
+    assert LeftOut(((2, 210), (3, 211)), (100, 200)) == finder.left_out
+    finder = RankFinder((100, 200))
+    assert [0, 1, 2, 3] == [rank for _, rank in found(finder)]
+    assert LeftOut() == finder.left_out
+    finder = RankFinder((110,))
+    assert [(110, 0)] == found(finder)
+    assert (1, 111) == finder.left_out.ranks[0]
+    machine.remove(111, 200, 210, 211)
+    assert [] == finder.again()
+    assert LeftOut() == finder.left_out
 
 
 RAY_WORKER = ["ray::RayTrainWorker"]

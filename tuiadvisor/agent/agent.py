@@ -271,9 +271,11 @@ class Agent:
             for link in self.links
         ]
         gpus = (self._gpus.names(), self._gpus.driver)
-        if (key, gpus) != self._hello_key:
-            self._hello_key = (key, gpus)
-            self._hub.send(FrameKind.HELLO, hello(self._host, self.links, *gpus, self._host_sampler.topology))
+        left_out = self._finder.left_out
+        if (key, gpus, left_out) != self._hello_key:
+            self._hello_key = (key, gpus, left_out)
+            topology = self._host_sampler.topology
+            self._hub.send(FrameKind.HELLO, hello(self._host, self.links, *gpus, topology, left_out=left_out))
         for kind, payload in self._drain.frames():
             self._hub.send(kind, payload)
         status = {

@@ -104,6 +104,14 @@ def has_torch(pid: int) -> bool:
     return procfs.maps_file(pid, TORCH_FILE)
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Ranks of the same training on this machine that were not named, and what --pid takes for all of it."""
+
+    ranks: tuple[tuple[int | None, int], ...] = ()  # number and process
+    pids: tuple[int, ...] = ()
+
+
 class RankFinder:
     """Finds the ranks of one training at first, and those that an elastic restart brings later."""
 
@@ -120,12 +128,14 @@ class RankFinder:
         self._launchers: dict[int, int] = {}  # pid -> start ticks
         self._seen: set[Life] = set()
         self._users: dict[tuple[int, int], int] = {}  # of the processes among them: (pid, start ticks) -> uid
+        self.left_out = LeftOut()  # as last looked
 
     def first(self) -> list[RankProcess]:
         """As find_ranks."""
         self._scanner.scan()
         chosen = self._chosen_by_pid() if self.pids else self._only_job()
         self._remember(chosen)
+        self.left_out = self._left_out(self._scanner.ranks())
         return [_rank_process(candidate, self._scanner) for candidate in chosen]
 
     def again(self) -> list[RankProcess]:
@@ -134,7 +144,20 @@ class RankFinder:
         ranks = self._scanner.ranks()
         new = [candidate for candidate in [*ranks, *self._renewed(ranks)] if self._is_new(candidate)]
         self._remember(new)
+        self.left_out = self._left_out(ranks)
         return [_rank_process(candidate, self._scanner) for candidate in _by_rank(new)]
+
+    def _left_out(self, ranks: Iterable[Candidate]) -> LeftOut:
+        """Of whoever names one of two launchers, as of two nodes that one machine stands for: they are one job."""
+        whole = [one for one in ranks if one.training in self._trainings]
+        left = [one for one in whole if (one.pid, one.start_ticks) not in self._users]
+        if not self.pids or not left:
+            return LeftOut()
+        below: dict[int, list[Candidate]] = {}
+        for one in whole:
+            below.setdefault(one.ppid, []).append(one)
+        pids = [pid for own in below.values() for pid in _pids_of(own, self._scanner)]
+        return LeftOut(tuple((one.rank, one.pid) for one in _by_rank(left)), tuple(sorted(pids)))
 
     def _renewed(self, ranks: Iterable[Candidate]) -> list[Candidate]:
         """Named processes without any sign of a rank that may have replaced themselves by exec."""

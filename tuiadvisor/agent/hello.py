@@ -11,17 +11,22 @@ import socket
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import psutil
 
 from tuiadvisor.agent import machine_facts
+from tuiadvisor.agent.discovery import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tuiadvisor.agent.rank_link import RankLink
     from tuiadvisor.agent.topology import Topology
+
+
+NONE_LEFT_OUT: Final = LeftOut()
+MAX_LEFT_OUT: Final = 64  # that are told
 
 
 def host_name() -> str:
@@ -35,6 +40,8 @@ def hello(
     gpus: Sequence[str],
     driver: str | None = None,
     topology: Topology | None = None,
+    *,
+    left_out: LeftOut = NONE_LEFT_OUT,
 ) -> dict[str, object]:
     """The agent's introduction, replacing its former one. topology: of this machine, where it was read."""
     distances = topology.distances if topology is not None else {}
@@ -56,6 +63,8 @@ def hello(
         "gpus": list(gpus),
         "driver": driver,
         "ranks": [_introduction(link) for link in links],
+        "left_out": [{"rank": rank, "pid": pid} for rank, pid in left_out.ranks[:MAX_LEFT_OUT]],
+        "job_pids": [{"pid": pid} for pid in left_out.pids[:MAX_LEFT_OUT]],
     }
 
 

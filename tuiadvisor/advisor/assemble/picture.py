@@ -314,6 +314,7 @@ def losses(roster: Roster, store: StepStore, num_bad: int, missing: tuple[int, .
     notes = [*roster.notes, *roster.owners.sentences()]
     # A training of one process has no rank number before its probe is in.
     notes += [why for reasons in roster.unplaced.values() for why in reasons][:4]
+    notes += [why for why in roster.left_out.values() if why and missing][:4]  # else another agent has them
     stepless: dict[str, list[int]] = {}
     for fact in facts:
         if fact.no_step:

@@ -29,6 +29,7 @@ from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.run_header import RunHeader
 from tuiadvisor.advisor.cluster.stack_looks import StackLooks
 from tuiadvisor.advisor.cluster.stops import Stops
+from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.metrics.lateness.off_core import least_throttled
 from tuiadvisor.stream.frames import HUB_SOURCE, FrameKind
@@ -101,6 +102,7 @@ class Roster:
         self.hub_bye: str | None = None
         self.notes: list[str] = []
         self.unplaced: dict[str, tuple[str, ...]] = {}  # why processes without a rank number are not watched
+        self.left_out: dict[str, str] = {}  # by source: ranks of the same job that nobody named to it
 
     def agent_of(self, source: str) -> Agent | None:
         """The agent that sends under this name; None when there are too many to be true."""
@@ -308,6 +310,7 @@ class Roster:
         self._clocks(agent, payload)
         self.driver = text(payload, "driver") or self.driver
         self.placements.greet(agent.host, payload)
+        self.left_out[agent.source] = _left_out(payload, agent.host)
         agent.owned = set()  # it replaces the former one: what it no longer names is let go
         ended = self._how_ended(payload)
         for entry in objects(payload, "ranks"):
@@ -444,6 +447,21 @@ class Roster:
             first = min(a.first_ns + (a.wall_shift_ns or 0) for a in seen)
             return max((max(a.last_ns + (a.wall_shift_ns or 0) for a in seen) - first) / 1e9, 0.0)
         return max((a.last_ns - a.first_ns) / 1e9 for a in seen)
+
+
+def _left_out(payload: Payload, host: str) -> str:
+    """What to say of ranks that run beside those that were named; empty without any."""
+    ranks = [integer(entry, "rank") for entry in objects(payload, "left_out")]
+    pids = [pid for entry in objects(payload, "job_pids") if (pid := integer(entry, "pid")) is not None]
+    if not ranks or not pids:
+        return ""
+    known = tuple(sorted({rank for rank in ranks if rank is not None}))
+    many = len(ranks) > 1
+    who = rank_words(known) if len(known) == len(ranks) else f"{len(ranks)} further rank{'s' * many}"
+    return (
+        f"{who} of the same job run{'s' * (not many)} on {host}, too, and {'are' if many else 'is'} not watched: "
+        f"--pid {' '.join(map(str, pids))} names all"
+    )
 
 
 def _unplaced(payload: Payload, former: tuple[str, ...]) -> tuple[str, ...]:
