@@ -6,12 +6,12 @@ The waits are not invented: they follow from simulating the barrier, so that all
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import EVENT_COLUMNS, STEP_COLUMNS, STEP_NAMES, EventKind, StepFlag
+from tuiadvisor.events import EVENT_COLUMNS, STEP_NAMES, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, encode, pack_columns, unpack_columns
 from tuiadvisor.views.run_view import RunView
@@ -145,83 +145,73 @@ def _apply(
 
 
 def _run(job: Job, phase: dict[str, np.ndarray], transfer: np.ndarray, late_release: np.ndarray) -> Simulated:
-    num_ranks = job.num_ranks
-    begin = np.full(num_ranks, 1.0)
-    previous_release = 1.0
-    rows: dict[int, list[tuple[int, ...]]] = {
-        rank: [] for rank in range(num_ranks) if rank not in job.missing
-    }
-    cycle = np.zeros(job.num_steps)
-    attach = job.attach or (0,) * num_ranks
+    shape = (job.num_steps, job.num_ranks)
+    begin, end, arrive, release = (np.empty(shape) for _ in range(4))
+    at = np.full(job.num_ranks, 1.0)
     for k in range(job.num_steps):
-        arrive = begin + phase["data_wait"][k] + phase["forward"][k] + phase["backward"][k]
+        begin[k] = at
+        arrive[k] = at + phase["data_wait"][k] + phase["forward"][k] + phase["backward"][k]
         meets = (k + 1) % job.meets_every == 0
-        common = arrive.max() + transfer[k]
-        release = common + late_release[k] if meets else arrive
-        end = release + phase["optimizer"][k] + phase["checkpoint"][k] + phase["eval"][k] + phase["other"][k]
-        cycle[k] = np.median(release) - previous_release
-        previous_release = np.median(release)
-        for rank, records in rows.items():
-            if k >= attach[rank]:
-                parts = {
-                    "data_wait": phase["data_wait"][k, rank],
-                    "forward": phase["forward"][k, rank],
-                    "backward": phase["backward"][k, rank],
-                    "comm_exposed": release[rank] - arrive[rank],
-                    "optimizer": phase["optimizer"][k, rank],
-                    "checkpoint": phase["checkpoint"][k, rank],
-                    "eval": phase["eval"][k, rank],
-                    "gc": phase["gc"][k, rank],
-                    "tokens": phase["tokens"][k, rank],
-                }
-                clocks = (begin[rank], end[rank], arrive[rank], release[rank])
-                records.append(_row(job, rank, k - attach[rank], parts, clocks))
-        begin = end
-    return Simulated(rows, cycle)
+        release[k] = arrive[k].max() + transfer[k] + late_release[k] if meets else arrive[k]
+        at = (
+            release[k] + phase["optimizer"][k] + phase["checkpoint"][k] + phase["eval"][k] + phase["other"][k]
+        )
+        end[k] = at
+    parts = {**phase, "comm_exposed": release - arrive}
+    table = _table(job, parts, {"begin_ns": begin, "end_ns": end, "arrive_ns": arrive, "release_ns": release})
+    attach = job.attach or (0,) * job.num_ranks
+    rows = {
+        rank: list(map(tuple, table[attach[rank] :, rank].tolist()))
+        for rank in range(job.num_ranks)
+        if rank not in job.missing
+    }
+    return Simulated(rows, np.diff(np.median(release, axis=1), prepend=1.0))
 
 
-def _row(
-    job: Job, rank: int, local: int, parts: dict[str, float], clocks: tuple[float, ...]
-) -> tuple[int, ...]:
-    step = local + (job.attach[rank] if job.attach else 0) + 1
-    shift = job.host_clock_s.get(rank // job.ranks_per_host, 0.0)
-    begin, end, arrive, release = (round((clock + shift) * 1e9) for clock in clocks)
-    flags = StepFlag.FIRST if local == 0 else 0
-    if parts["checkpoint"] > 0:
-        flags |= StepFlag.CHECKPOINT
-    if parts["eval"] > 0:
-        flags |= StepFlag.EVAL
+def _table(job: Job, parts: dict[str, np.ndarray], clocks: dict[str, np.ndarray]) -> np.ndarray:
+    """K steps x R ranks x the columns of STEP_NAMES. parts, clocks: seconds, K x R."""
+    ranks, steps = np.arange(job.num_ranks), np.arange(job.num_steps)[:, None]
+    local = steps - np.array(job.attach or (0,) * job.num_ranks)
+    shift = np.array([job.host_clock_s.get(rank // job.ranks_per_host, 0.0) for rank in ranks.tolist()])
+    columns: dict[str, Any] = {name: _ns(seconds + shift) for name, seconds in clocks.items()}
+    flags = np.where(local == 0, int(StepFlag.FIRST), 0)
+    flags |= np.where(parts["checkpoint"] > 0, int(StepFlag.CHECKPOINT), 0)
+    flags |= np.where(parts["eval"] > 0, int(StepFlag.EVAL), 0)
     if job.saving is not None:
         saver, every, length = job.saving
-        flags |= StepFlag.SAVING if rank == saver and (step - 1) % every < length else 0
+        flags |= np.where((ranks == saver) & (steps % every < length), int(StepFlag.SAVING), 0)
     if not job.barrier_seen:
-        arrive = release = -1
-        flags |= StepFlag.NO_SYNC
-    values = {name: round(parts.get(name, 0.0) * 1e9) if name in job.observed else 0 for name in PHASES[:-1]}
+        columns["arrive_ns"] = columns["release_ns"] = -1
+        flags |= int(StepFlag.NO_SYNC)
+    for name in PHASES[:-1]:
+        columns[f"{name}_ns"] = _ns(parts[name]) if name in job.observed and name in parts else 0
     if "comm_exposed" not in job.observed:
-        values["backward"] += round(parts["comm_exposed"] * 1e9)
-    other = end - begin - sum(values.values())
-    observed = sum(1 << PHASES.index(name) for name in job.observed)
-    fields = {
+        columns["backward_ns"] = columns["backward_ns"] + _ns(parts["comm_exposed"])
+    columns |= {
+        "rank": ranks,
         "step": local,
-        "begin_ns": begin,
-        "end_ns": end,
-        **{f"{name}_ns": value for name, value in values.items()},
-        "other_ns": other,
-        "arrive_ns": arrive,
-        "release_ns": release,
-        "group_seq": 1000 + 3 * (step // job.meets_every) if job.seq_known else -1,
+        "other_ns": columns["end_ns"]
+        - columns["begin_ns"]
+        - sum(columns[f"{name}_ns"] for name in PHASES[:-1]),
+        "group_seq": 1000 + 3 * ((steps + 1) // job.meets_every) if job.seq_known else -1,
         "num_collectives": 3,
         "micro_steps": 1,
         "samples": job.samples,
-        "tokens": int(parts["tokens"]),
-        "flags": int(flags),
-        "observed": observed,
+        "tokens": parts["tokens"],
+        "flags": flags,
+        "observed": sum(1 << PHASES.index(name) for name in job.observed),
         "probe_cost_ns": 20_000,
-        "gc_ns": round(parts["gc"] * 1e9),
-        "cpu_ns": round(0.9 * (parts["forward"] + parts["backward"]) * 1e9),
+        "gc_ns": _ns(parts["gc"]),
+        "cpu_ns": _ns(0.9 * (parts["forward"] + parts["backward"])),
     }
-    return (rank, *(fields.get(name, -1) for name in STEP_COLUMNS))
+    table = np.full((job.num_steps, job.num_ranks, len(STEP_NAMES)), -1, dtype=np.int64)
+    for name, values in columns.items():
+        table[:, :, STEP_NAMES.index(name)] = values
+    return table
+
+
+def _ns(seconds: np.ndarray) -> np.ndarray:
+    return np.rint(seconds * 1e9).astype(np.int64)
 
 
 def hello(job: Job, host: str, seq: int = 0) -> Frame:
