@@ -10,6 +10,7 @@ job with the same noise is simulated without them (`healthy`).
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -257,16 +258,16 @@ class _Ranks:
     def __init__(self, job: DeviceJob) -> None:
         self.host = np.full(job.num_ranks, START_S)
         self.free = np.full(job.num_ranks, START_S)
-        self.begun = np.zeros((job.queue, job.num_ranks))  # of the latest pieces, a ring
+        self.begun = [np.zeros(job.num_ranks)] * job.queue  # of the latest pieces, a ring
         self.num_launched = 0
 
     def launch(self, host_s: Floats, device_s: Floats) -> None:
         """The thread launches one piece; it waits for room in the queue."""
-        slot = self.begun[self.num_launched % len(self.begun)]
-        self.host = np.maximum(self.host, slot) + host_s
+        slot = self.num_launched % len(self.begun)
+        self.host = np.maximum(self.host, self.begun[slot]) + host_s
         begin = np.maximum(self.host, self.free)
         self.free = begin + device_s
-        slot[:] = begin
+        self.begun[slot] = begin
         self.num_launched += 1
 
 
@@ -281,12 +282,15 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
     at = {round((index + 1) * job.num_backward / job.num_buckets) for index in range(job.num_buckets)}
     exchanged = START_S
     index = 0  # of the next border
+    pieces = {"forward": job.num_forward, "backward": job.num_backward, "optimizer": job.num_optimizer}
+    piece_s = {
+        name: (seconds[f"{name}_host"] / number, seconds[name] / number) for name, number in pieces.items()
+    }
 
     def border(k: int) -> None:
         nonlocal index
         recorded[k, index] = ranks.host
-        passed[k, index] = np.maximum(ranks.host + EVENT_S, ranks.free)
-        ranks.free = passed[k, index].copy()
+        passed[k, index] = ranks.free = np.maximum(ranks.host + EVENT_S, ranks.free)
         index += 1
 
     def meet() -> None:
@@ -295,6 +299,9 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
 
     for k in range(job.num_steps):
         part = {name: values[k] for name, values in seconds.items()}
+        forward, backward, optimizer = (
+            (host_s[k], device_s[k]) for host_s, device_s in (piece_s[name] for name in pieces)
+        )
         index = 0
         border(k)
         if k:
@@ -316,11 +323,11 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
                     border(k)
                 num = job.num_forward / (job.meetings + 1)
                 for _ in range(round(num * (layer + 1)) - round(num * layer)):
-                    ranks.launch(part["forward_host"] / job.num_forward, part["forward"] / job.num_forward)
+                    ranks.launch(*forward)
             border(k)
             layers = {round((n + 1) * job.num_backward / (job.meetings + 1)) for n in range(job.meetings)}
             for piece in range(1, job.num_backward + 1):
-                ranks.launch(part["backward_host"] / job.num_backward, part["backward"] / job.num_backward)
+                ranks.launch(*backward)
                 if piece in layers:
                     meet()
                 if is_last and piece in at:
@@ -337,7 +344,7 @@ def _run(  # noqa: PLR0912 - a step from its begin to its end, as it happens
         ranks.host = ranks.host + 0.2 * part["other_host"]
         border(k)
         for _ in range(job.num_optimizer):
-            ranks.launch(part["optimizer_host"] / job.num_optimizer, part["optimizer"] / job.num_optimizer)
+            ranks.launch(*optimizer)
         border(k)
         if job.sync_every and (k + 1) % job.sync_every == 0:
             ranks.host = np.maximum(ranks.host, ranks.free + 2 * EVENT_S)
@@ -428,63 +435,75 @@ class Measured:
 
 def measured_rows(run: DeviceRun) -> list[Measured]:
     """DEVICE_PHASE rows, bracketed and held back as the probe does; a step the device never finished has none."""
-    job = run.job
+    job, end = run.job, run.job.closing
     steps = measured_steps(job)
     found: list[Measured] = []
     for rank, attach in enumerate(attached(job).tolist()):
-        mine = [step for step in steps if step - attach >= 2]
-        closing = run.recorded[:, job.closing, rank]
+        closing, last = run.recorded[:, end, rank], run.passed[:, end, rank]
+        finished = np.searchsorted(closing, last).tolist()  # the step at whose end the device was through
+        measured: list[int] = []
         written: list[int] = []
-        for step in mine:
-            pending = sum(1 for at in written[-MAX_PENDING:] if at > step - 1)
-            last = float(run.passed[step, job.closing, rank])
-            at = max(step, int(np.searchsorted(closing, last)))
+        in_vain: list[float] = []  # the host's clock when it last asked and the device was not through
+        for step in [step for step in steps if step - attach >= 2]:
+            pending = min(len(written) - bisect.bisect_right(written, step - 1), MAX_PENDING)
+            at = max(step, finished[step])
             if written:
                 at = max(at, written[-1])
             if len(written) >= MAX_RESOLVED and written[-MAX_RESOLVED] >= at:
                 at = written[-MAX_RESOLVED] + 1
             if pending >= MAX_PENDING or at >= job.num_steps:
                 continue
+            measured.append(step)
             written.append(at)
             # Asked in vain at the end of the step before, unless another one was still to be written then.
             is_oldest = len(written) < 2 or written[-2] < at
-            asked_in_vain = at > step and is_oldest and closing[at - 1] < last
-            in_vain = float(closing[at - 1]) if asked_in_vain else -np.inf
-            rows = _rows_of(run, step, rank, step - attach, float(closing[at]), in_vain=in_vain)
-            found.append(Measured(step, rank, at, rows))
+            asked_in_vain = at > step and is_oldest and closing[at - 1] < last[step]
+            in_vain.append(float(closing[at - 1]) if asked_in_vain else -np.inf)
+        if measured:
+            rows = _rows_of(run, measured, rank, attach, closing[written], np.array(in_vain))
+            for step, at, row in zip(measured, written, rows, strict=True):
+                found.append(Measured(step, rank, at, row))
     return found
 
 
-def _rows_of(run: DeviceRun, step: int, rank: int, local: int, asked: float, *, in_vain: float) -> Ints:
-    """asked: the host's clock when the step's last border was found passed; in_vain: when it last was not."""
-    recorded, passed = run.recorded[step, :, rank], run.passed[step, :, rank]
-    caught_up = recorded[1:] >= passed[:-1]  # each border is asked about when the next is recorded
-    unseen = np.where(caught_up, -np.inf, recorded[1:] - passed[:-1])
+def _rows_of(  # noqa: PLR0917 - what the host knew of each step
+    run: DeviceRun, steps: list[int], rank: int, attach: int, asked: Floats, in_vain: Floats
+) -> list[Ints]:
+    """Spans x EVENT_NAMES of each step.
+
+    asked: the host's clock when the step's last border was found passed; in_vain: when it last was not.
+    """
+    recorded, passed = run.recorded[steps, :, rank], run.passed[steps, :, rank]  # steps x borders
+    ahead = recorded[:, 1:] - passed[:, :-1]  # each border is asked about when the next is recorded
+    caught_up = recorded[:, 1:] >= passed[:, :-1]
     # To add to the device's times; at most 0.
-    earliest = max(float((recorded - passed).max()), float(unseen.max()), in_vain - float(passed[-1]))
-    seen = np.where(caught_up, recorded[1:] - passed[:-1], np.inf)
-    latest = max(earliest, min(float(seen.min()), asked - float(passed[-1])))
-    times = np.rint((passed + earliest) * 1e9).astype(np.int64)
+    earliest = np.maximum((recorded - passed).max(axis=1), np.where(caught_up, -np.inf, ahead).max(axis=1))
+    earliest = np.maximum(earliest, in_vain - passed[:, -1])
+    latest = np.minimum(np.where(caught_up, ahead, np.inf).min(axis=1), asked - passed[:, -1])
+    latest = np.maximum(earliest, latest)
+    times = np.rint((passed + earliest[:, None]) * 1e9).astype(np.int64)
     on_host = np.rint(recorded * 1e9).astype(np.int64)
     shift = _offset_ns(run.job, rank)
     borders = run.job.borders
-    rows = np.empty((len(borders), len(EVENT_NAMES)), dtype=np.int64)
     columns: dict[str, Any] = {
         "rank": rank,
         "kind": int(EventKind.DEVICE_PHASE),
-        "step": local,
-        "begin_ns": times[:-1] + shift,
-        "end_ns": times[1:] + shift,
+        "step": (np.array(steps) - attach)[:, None],
+        "begin_ns": times[:, :-1] + shift,
+        "end_ns": times[:, 1:] + shift,
         "group": [PHASES.index(name) for name in borders],
-        "seq": round((latest - earliest) * 1e9),
+        "seq": np.rint((latest - earliest) * 1e9)[:, None],
         "num_bytes": -1,
-        "detail": np.maximum(0, times[1:] - on_host[1:]),
+        "detail": np.maximum(0, times[:, 1:] - on_host[:, 1:]),
     }
-    for index, name in enumerate(EVENT_NAMES):
-        rows[:, index] = columns[name]
-    if run.job.eval_every and not run.job.evaluates(step):
-        rows = rows[[name != "eval" for name in borders]]
-    return rows
+    table = np.empty((len(steps), len(borders), len(EVENT_NAMES)), dtype=np.int64)
+    for name, values in columns.items():
+        table[:, :, EVENT_NAMES.index(name)] = values
+    is_training = np.array([name != "eval" for name in borders])
+    return [
+        rows if run.job.evaluates(step) else rows[is_training]
+        for step, rows in zip(steps, table, strict=True)
+    ]
 
 
 # -- frames -------------------------------------------------------------------------------------------------------
