@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -14,7 +15,15 @@ import pytest
 from asynchronous_device import Event, Stream, current_stream, stream
 from patience import PATIENCE_S
 
-SCRIPT = Path(__file__).parents[1] / "asynchronous_training.py"
+TESTS = Path(__file__).parents[1]
+# Two ranks with what torchrun sets; torch is imported once, by the process that forks them.
+RANKS = """
+import sys
+from pathlib import Path
+import asynchronous_training as training
+from ranks import fork_ranks
+sys.exit(fork_ranks("", Path(), lambda *_: training.train(training.parse())))
+"""
 BUSY_S = 0.2
 
 
@@ -105,19 +114,19 @@ def test_an_event_recorded_again_is_another_mark() -> None:
 def times(folder: Path, *arguments: str) -> list[list[dict[str, float]]]:
     """Milliseconds of each span of each step by rank, of a training of two ranks, by its own events."""
     pytest.importorskip("torch")
-    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone"]
-    command += [
-        "--nproc-per-node=2",
-        str(SCRIPT),
-        "--steps",
-        "30",
-        "--times",
-        str(folder / "times"),
-        *arguments,
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    command = [sys.executable, "-W", "ignore", "-c", RANKS, "--steps", "30", "--times", str(folder / "times")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
+    environment |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [*command, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = []

@@ -76,9 +76,15 @@ def screen(  # noqa: PLR0917 - a test's own short hand
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("state", STATES)
 def test_every_page_fits_every_screen(state: str, page: str, size: tuple[int, int]) -> None:
-    """Exactly as many rows as the screen has, none wider than it, with and without the intro."""
+    """Exactly as many rows as the screen has, none wider than it."""
     text = screen(STATES[state], *size, PAGES[page])
     assert text[-1].strip()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("state", STATES)
+def test_the_intro_fits_every_screen(state: str, size: tuple[int, int]) -> None:
+    """It stands above the page that a run begins with."""
     screen(STATES[state], *size, intro="Look at this.\n\nThen at that, which is a longer text. " * 4)
 
 
