@@ -328,7 +328,7 @@ def _nth_of_its_row(row: Ints, counted: Bools) -> Ints:
     return np.asarray(before - before[start][np.cumsum(start) - 1])
 
 
-def _fits(cells: tuple[Ints, Ints], values: Ints, columns: dict[str, Ints], held: Bools) -> Bools:
+def _fits(cells: tuple[Ints, Ints], values: Ints, columns: Mapping[str, Ints], held: Bools) -> Bools:
     """Cells whose step on the device is no longer than all that its thread is held of: else it is nobody's."""
     begin = np.where(held, columns["begin_ns"], np.iinfo(np.int64).max).min(axis=1)
     end = np.where(held, columns["end_ns"], 0).max(axis=1)
@@ -339,7 +339,7 @@ def _fits(cells: tuple[Ints, Ints], values: Ints, columns: dict[str, Ints], held
 
 
 def _with_device(
-    columns: dict[str, Ints],
+    columns: Mapping[str, Ints],
     held: Bools,
     cells: tuple[Ints, Ints],
     values: Ints,

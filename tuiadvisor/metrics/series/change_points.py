@@ -45,13 +45,17 @@ def split_scores(values_RK: Floats) -> tuple[Floats, Floats]:
     clipped = np.clip(values_RK, low, high)  # a few long steps must not look like a new level
     sums = np.cumsum(clipped, axis=1)
     size = np.arange(MIN_SEGMENT_STEPS, num_steps - MIN_SEGMENT_STEPS + 1)
-    before = sums[:, size - 1]
-    difference = (sums[:, -1:] - before) / (num_steps - size) - before / size
-    weight = np.sqrt(size * (num_steps - size) / num_steps)
-    score = np.abs(difference) * weight
+    before = sums[:, MIN_SEGMENT_STEPS - 1 : num_steps - MIN_SEGMENT_STEPS]
+    # In place: of hundreds of ranks each array more is a megabyte of fresh pages.
+    score = sums[:, -1:] - before
+    score /= num_steps - size
+    score -= before / size
+    np.abs(score, out=score)
+    score *= np.sqrt(size * (num_steps - size) / num_steps)
     best = np.argmax(score, axis=1)
     # Noise from neighbours' differences: a change of level, or many, does not inflate it.
-    noise = medians(np.abs(np.diff(clipped, axis=1)), 1) * (1.4826 / np.sqrt(2)) + 1e-12
+    steps = np.diff(clipped, axis=1)
+    noise = medians(np.abs(steps, out=steps), 1) * (1.4826 / np.sqrt(2)) + 1e-12
     return score[np.arange(len(best)), best] / noise, size[best].astype(np.float64)
 
 

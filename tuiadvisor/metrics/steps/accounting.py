@@ -23,11 +23,14 @@ PhaseTimes = dict[str, float | None]
 
 def phase_seconds_PR(table: StepTable) -> Floats:
     """Mean seconds a step of each phase and rank; NaN where a rank never observed the phase."""
-    known = np.isfinite(table.phase_s_PRK)
     num_steps = np.maximum(table.present_RK.sum(axis=1), 1)
-    # Steps before a hook's first event count as 0 for it: their time is in `other`, and the sum must close.
-    total = np.where(known, table.phase_s_PRK, 0.0).sum(axis=2) / num_steps
-    observed = np.asarray(known.any(axis=2))
+    shape = table.phase_s_PRK.shape[:2]
+    total, observed = np.empty(shape), np.empty(shape, dtype=np.bool_)
+    for phase, seconds_RK in enumerate(table.phase_s_PRK):  # one by one: all together do not fit the cache
+        known = np.isfinite(seconds_RK)
+        observed[phase] = known.any(axis=1)
+        # Steps before a hook's first event count as 0 for it: their time is in `other`, and the sum must close.
+        total[phase] = np.where(known, seconds_RK, 0.0).sum(axis=1) / num_steps
     # A hook that sees one way of writing a checkpoint or of evaluating does not prove that there was none.
     observed[RARE] &= total[RARE] > 0
     return np.where(observed, total, np.nan)

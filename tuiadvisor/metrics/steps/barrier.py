@@ -92,7 +92,7 @@ def expected_RK(table: StepTable) -> Bools:
 def has_stages(table: StepTable) -> bool:
     """Whether ranks wait for neighbour stages: then they do different work, and who waits least is not late."""
     idle = table.phase_s_PRK[PHASE_INDEX["pipeline_idle"]]
-    return bool((np.where(np.isfinite(idle), idle, 0.0) > 0).any())
+    return bool((idle > 0).any())  # nor is what was not observed
 
 
 def find_barrier(table: StepTable, alive_R: Bools) -> Barrier:
@@ -122,7 +122,8 @@ def find_barrier(table: StepTable, alive_R: Bools) -> Barrier:
 
 def _by_arrival(table: StepTable, complete_K: Bools) -> Barrier:
     shift_RK = _clock_shift(table, complete_K)
-    arrive = table.arrive_s_RK - shift_RK - _waited_before_s(table)
+    arrive = table.arrive_s_RK - shift_RK
+    arrive -= _waited_before_s(table)
     release_K = column_median(table.release_s_RK - shift_RK)
     last_arrival_K = _column_max(arrive)
     previous_K = np.concatenate(([np.nan], release_K[:-1]))
@@ -145,9 +146,13 @@ def _waited_before_s(table: StepTable) -> Floats:
     """
     if (table.arrive_s_RK < table.begin_s_RK).any():
         return np.zeros_like(table.arrive_s_RK)
-    at_barrier = np.maximum(table.release_s_RK - table.arrive_s_RK, 0.0)
-    elsewhere = table.phase_s_PRK[COMM] - at_barrier
-    return np.where(np.isfinite(elsewhere), np.maximum(elsewhere, 0.0), 0.0)
+    at_barrier = table.release_s_RK - table.arrive_s_RK
+    np.maximum(at_barrier, 0.0, out=at_barrier)
+    elsewhere: Floats = table.phase_s_PRK[COMM] - at_barrier
+    unknown = np.isnan(elsewhere)
+    np.maximum(elsewhere, 0.0, out=elsewhere)
+    np.copyto(elsewhere, 0.0, where=unknown)
+    return elsewhere
 
 
 def _by_wait(table: StepTable, comm_RK: Floats, complete_K: Bools) -> Barrier:
@@ -201,12 +206,12 @@ def _of_rounds(values_RK: Floats, at: Ints) -> Floats:
 def _assemble(
     evidence: Evidence, *, work: Floats, order: Floats, transfer: Floats, cycle: Floats, complete: Bools
 ) -> Barrier:
-    work = np.where(complete, work, np.nan)
-    first, last = -_column_max(-order), _column_max(order)
-    ranked = np.where(np.isnan(order), -np.inf, order)
+    unknown = np.isnan(order)
+    ranked = np.where(unknown, -np.inf, order)
+    last, first = _finite(ranked.max(axis=0)), _finite(np.where(unknown, np.inf, order).min(axis=0))
     return Barrier(
         evidence=evidence,
-        work_RK=work,
+        work_RK=np.where(complete, work, np.nan),
         lateness_RK=np.where(complete, order - first, np.nan),
         wait_RK=np.where(complete, last - order, np.nan),
         transfer_K=np.where(complete, transfer, np.nan),
@@ -217,8 +222,11 @@ def _assemble(
 
 
 def _column_max(values_RK: Floats) -> Floats:
-    largest = np.where(np.isnan(values_RK), -np.inf, values_RK).max(axis=0)
-    return np.where(np.isfinite(largest), largest, np.nan)
+    return _finite(np.where(np.isnan(values_RK), -np.inf, values_RK).max(axis=0))
+
+
+def _finite(values_K: Floats) -> Floats:
+    return np.where(np.isfinite(values_K), values_K, np.nan)
 
 
 def _clock_shift(table: StepTable, usable_K: Bools) -> Floats:

@@ -27,6 +27,7 @@ NS: Final = 1e-9  # seconds
 PHASE_INDEX: Final = {name: index for index, name in enumerate(PHASES)}
 OTHER: Final = PHASE_INDEX["other"]
 COMM: Final = PHASE_INDEX["comm_exposed"]
+NUM_TIMES: Final = 11  # and counts, beside the phases, of a step: a float each
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +101,6 @@ class StepTable:
         return np.asarray((self.flags_RK & int(flag)) != 0)
 
 
-def _seconds(values: Ints, known: Bools) -> Floats:
-    result = np.asarray(values * NS, dtype=np.float64)
-    np.copyto(result, np.nan, where=~known)
-    return result
-
-
 def build_table(
     ranks: tuple[int, ...],
     hosts: tuple[str, ...],
@@ -117,33 +112,30 @@ def build_table(
 ) -> StepTable:
     """StepTable from raw columns (events.STEP_COLUMNS names, int64 R x K, UNKNOWN where not observed).
 
-    steps: the job step of each column, where they are not consecutive.
+    Each column is asked for once, one after the other. steps: the job step of each, where they are not consecutive.
     """
     begin, end = columns["begin_ns"], columns["end_ns"]
-    step_s = _seconds(end - begin, present_RK)
     origin_R = _origins(hosts, begin, present_RK)[:, None]
-    observed = columns["observed"]
-    has_bits = observed != UNKNOWN
-    all_bits = bool((has_bits | ~present_RK).all())
-    phase_s = np.empty((len(PHASES), *present_RK.shape))
-    for index, name in enumerate(PHASES):
-        values = columns[f"{name}_ns"]
-        # Without the bitmask a positive time is evidence of a hook; a zero is not.
-        hooked = (observed & (1 << index)) != 0
-        if not all_bits:
-            hooked = np.where(has_bits, hooked, values > 0)
-        phase_s[index] = _seconds(values, present_RK & hooked & (values != UNKNOWN))
-    _close_the_sum(phase_s, step_s)
+    # In one block: the system gives it large pages, and clearing many small ones took longer than what is done here.
+    space = iter(np.empty((NUM_TIMES, *present_RK.shape)))
+    step_s = _seconds(end - begin, present_RK, next(space))
 
-    def clock(name: str) -> Floats:
-        return _seconds(columns[name] - origin_R, present_RK & (columns[name] != UNKNOWN))
+    def clock(values: Ints) -> Floats:
+        return _seconds(values - origin_R, present_RK & (values != UNKNOWN), next(space))
 
-    def duration(name: str) -> Floats:
-        return _seconds(columns[name], present_RK & (columns[name] != UNKNOWN))
+    def duration(values: Ints) -> Floats:
+        return _seconds(values, present_RK & (values != UNKNOWN), next(space))
 
-    def count(name: str) -> Floats:
-        return np.where(present_RK & (columns[name] > 0), columns[name].astype(np.float64), np.nan)
+    def count(values: Ints) -> Floats:
+        result: Floats = next(space)
+        result.fill(np.nan)
+        np.copyto(result, values, where=present_RK & (values > 0))
+        return result
 
+    begin_s, end_s = clock(begin), clock(end)
+    del begin, end
+    phase_s = _phases(columns, present_RK, step_s)
+    flags = columns["flags"]
     return StepTable(
         ranks=ranks,
         hosts=hosts,
@@ -151,20 +143,50 @@ def build_table(
         present_RK=present_RK,
         step_s_RK=step_s,
         phase_s_PRK=phase_s,
-        begin_s_RK=clock("begin_ns"),
-        end_s_RK=clock("end_ns"),
-        arrive_s_RK=clock("arrive_ns"),
-        release_s_RK=clock("release_ns"),
-        comm_total_s_RK=duration("comm_total_ns"),
-        cpu_s_RK=duration("cpu_ns"),
-        gc_s_RK=duration("gc_ns"),
-        probe_cost_s_RK=duration("probe_cost_ns"),
-        samples_RK=count("samples"),
-        tokens_RK=count("tokens"),
-        flags_RK=np.where(present_RK & (columns["flags"] != UNKNOWN), columns["flags"], 0),
+        begin_s_RK=begin_s,
+        end_s_RK=end_s,
+        arrive_s_RK=clock(columns["arrive_ns"]),
+        release_s_RK=clock(columns["release_ns"]),
+        comm_total_s_RK=duration(columns["comm_total_ns"]),
+        cpu_s_RK=duration(columns["cpu_ns"]),
+        gc_s_RK=duration(columns["gc_ns"]),
+        probe_cost_s_RK=duration(columns["probe_cost_ns"]),
+        samples_RK=count(columns["samples"]),
+        tokens_RK=count(columns["tokens"]),
+        flags_RK=np.where(present_RK & (flags != UNKNOWN), flags, 0),
         origin_ns_R=origin_R[:, 0],
         steps=steps,
     )
+
+
+def _seconds(values: Ints, known: Bools, out: Floats) -> Floats:
+    np.multiply(values, NS, out=out)
+    np.copyto(out, np.nan, where=~known)
+    return out
+
+
+def _phases(columns: Mapping[str, Ints], present_RK: Bools, step_s: Floats) -> Floats:
+    """Seconds of each phase, P x R x K: `other` is the residual, parts beyond the step are scaled to fit it."""
+    observed = columns["observed"]
+    has_bits = observed != UNKNOWN
+    all_bits = bool((has_bits | ~present_RK).all())
+    result = np.empty((len(PHASES), *present_RK.shape))
+    total = np.zeros(present_RK.shape)
+    for index, name in enumerate(PHASES[:OTHER]):
+        # Without the bitmask a positive time is evidence of a hook; a zero is not.
+        hooked = (observed & (1 << index)) != 0
+        values = columns[f"{name}_ns"]
+        if not all_bits:
+            hooked = np.where(has_bits, hooked, values > 0)
+        known = present_RK & hooked & (values != UNKNOWN)
+        np.add(total, _seconds(values, known, out=result[index]), out=total, where=known)
+    excess = total > step_s
+    if excess.any():
+        scale = np.where(excess, step_s / np.where(total > 0, total, 1.0), 1.0)
+        result[:OTHER] *= scale
+        total = np.where(excess, step_s, total)
+    result[OTHER] = np.maximum(step_s - total, 0.0)
+    return result
 
 
 def _origins(hosts: tuple[str, ...], begin: Ints, present: Bools) -> Ints:
@@ -176,18 +198,6 @@ def _origins(hosts: tuple[str, ...], begin: Ints, present: Bools) -> Ints:
         earliest[host] = min(first, earliest.get(host, largest))
     origin = np.array([earliest[host] for host in hosts], dtype=np.int64)
     return np.where(origin == largest, 0, origin)
-
-
-def _close_the_sum(phase_s: Floats, step_s: Floats) -> None:
-    """Make `other` the residual in place; parts beyond the step are scaled to fit it."""
-    parts = np.where(np.isnan(phase_s[:OTHER]), 0.0, phase_s[:OTHER])
-    total = parts.sum(axis=0)
-    excess = total > step_s
-    if excess.any():
-        scale = np.where(excess, step_s / np.where(total > 0, total, 1.0), 1.0)
-        phase_s[:OTHER] *= scale
-        total = np.where(excess, step_s, total)
-    phase_s[OTHER] = np.maximum(step_s - total, 0.0)
 
 
 def select(table: StepTable, columns: Bools | Ints | slice) -> StepTable:
