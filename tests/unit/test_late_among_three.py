@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
-from tuiadvisor.metrics.window.regime import WHOLE
+from tuiadvisor.metrics.window.regime import WHOLE, deviations
 
 STEP_S, NUM_STEPS = 0.2, 240
 
@@ -21,7 +21,7 @@ def test_the_loss_is_that_of_the_same_steps_without_it(num_ranks: int) -> None:
         work = healthy.copy()
         work[1] += 0.5 * STEP_S
         cycle = work.max(axis=0)
-        (late,), _ = find_stragglers(work, cycle, WHOLE)
+        (late,), _ = find_stragglers(work, deviations(work), cycle, WHOLE)
         assert late.row == 1
         ratios.append(late.gain.loss_s / float((cycle - healthy.max(axis=0)).mean()))
     assert np.mean(ratios) == pytest.approx(1, abs=0.03)

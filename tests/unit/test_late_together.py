@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
-from tuiadvisor.metrics.window.regime import WHOLE
+from tuiadvisor.metrics.window.regime import WHOLE, deviations
 
 STEP_S, NUM_STEPS = 0.1, 134
 NUM_RANKS, NUM_LATE, NUM_OF_TWO_AMOUNTS = 64, 32, 4
@@ -25,6 +25,7 @@ def job(seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("seed", range(5))
 def test_who_is_late_by_two_amounts_is_late_with_the_others(seed: int) -> None:
     """Left out, they alone would still hold up everybody: then nobody's delay cost anything and a third was kept."""
-    late, loss = find_stragglers(*job(seed), WHOLE)
+    work, cycle = job(seed)
+    late, loss = find_stragglers(work, deviations(work), cycle, WHOLE)
     assert set(range(NUM_RANKS - NUM_LATE, NUM_RANKS)) == {entry.row for entry in late}
     assert loss.mean() == pytest.approx(MORE_S, rel=0.2)

@@ -351,7 +351,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     rows, columns, regime = found.rows, found.columns, found.regime
     window = found.present
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
-    late, loss_K = find_stragglers(found.work_RK, found.cycle_K, regime)
+    late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime)
     stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
     past = found.work_RK, found.cycle_K

@@ -44,7 +44,7 @@ from tuiadvisor.metrics.steps.arrays import (
     row_mad_sigma,
     row_percentiles,
 )
-from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime, changes_against, deviations
+from tuiadvisor.metrics.window.regime import MIN_SHIFT_SHARE, Regime, changes_against
 
 MIN_EXCESS_SHARE: Final = 0.02  # of the step: less is no rank that is worth a name
 MIN_LOSS_SHARE: Final = 0.015  # of the step: smaller losses are not worth a name
@@ -349,14 +349,18 @@ def _dating(
     return [regime.rank_changes.get(int(row), ()) for row in rows]
 
 
-def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[tuple[Late, ...], Floats]:
-    """Late ranks within the regime, largest loss first, and the loss of all together, K - start steps."""
+def find_stragglers(
+    work_RK: Floats, beyond_RK: Floats, cycle_K: Floats, regime: Regime
+) -> tuple[tuple[Late, ...], Floats]:
+    """Late ranks within the regime, largest loss first, and the loss of all together, K - start steps.
+
+    beyond_RK: `deviations` of the work.
+    """
     work, cycle = work_RK[:, regime.start :], cycle_K[regime.start :]
     nothing = np.zeros(cycle.size)
     if work.shape[0] < 2 or cycle.size < MIN_SEGMENT_STEPS:
         return (), nothing
-    whole_RK = deviations(work_RK)
-    deviation_RK, past_RK = whole_RK[:, regime.start :], whole_RK[:, : regime.start]
+    deviation_RK, past_RK = beyond_RK[:, regime.start :], beyond_RK[:, : regime.start]
     rows, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:])
     stall_RK, times = _stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
@@ -380,7 +384,7 @@ def find_stragglers(work_RK: Floats, cycle_K: Floats, regime: Regime) -> tuple[t
     ]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
     peer_work = median(work[peers])
-    unlike_past = beyond_past(whole_RK, rows, regime.start) if regime.start else [None] * rows.size
+    unlike_past = beyond_past(beyond_RK, rows, regime.start) if regime.start else [None] * rows.size
     dating = _dating(work_RK, rows, peers, regime, MIN_SHIFT_SHARE * median(cycle))
     late = [
         _late(

@@ -90,11 +90,11 @@ class _RankChanges:
         return result
 
 
-def _rank_changes(work_RK: Floats, min_shift: float) -> _RankChanges:
-    if work_RK.shape[0] < 2:
-        return _RankChanges({}, {}, frozenset(), work_RK.shape[0])
-    deviation_RK = deviations(work_RK)
-    if work_RK.shape[0] == 2:  # one is ahead by what the other is behind: one search serves both
+def _rank_changes(deviation_RK: Floats, min_shift: float) -> _RankChanges:
+    num_ranks = deviation_RK.shape[0]
+    if num_ranks < 2:
+        return _RankChanges({}, {}, frozenset(), num_ranks)
+    if num_ranks == 2:  # one is ahead by what the other is behind: one search serves both
         levels, means, comes_and_goes = _series_changes(deviation_RK[1], min_shift)
         return _RankChanges(
             {0: _mirrored(levels), 1: levels} if levels else {},
@@ -107,7 +107,7 @@ def _rank_changes(work_RK: Floats, min_shift: float) -> _RankChanges:
         {row: levels for row, (levels, _, _) in found.items() if levels},
         {row: means for row, (_, means, _) in found.items() if means},
         frozenset(row for row, (_, _, comes_and_goes) in found.items() if comes_and_goes),
-        work_RK.shape[0],
+        num_ranks,
     )
 
 
@@ -186,18 +186,20 @@ def find_regime(
     table: StepTable,
     columns: Ints,
     work_RK: Floats,
+    beyond_RK: Floats,
     cycle_K: Floats,
+    *,
     common: tuple[PhaseChange, ...] = (),
 ) -> Regime:
     """Changes of level of the job's cycle and of single ranks, and where the present level begins.
 
-    work_RK and cycle_K: the table's columns `columns`, the ranks that can be compared. common: phases that changed on
-    all ranks, smallest shift NEW_REGIME_SHARE of the cycle.
+    work_RK and cycle_K: the table's columns `columns`, the ranks that can be compared. beyond_RK: `deviations` of that
+    work. common: phases that changed on all ranks, smallest shift NEW_REGIME_SHARE of the cycle.
     """
     if cycle_K.size < 2 * MIN_SEGMENT_STEPS:
         return WHOLE
     cycle_s = median(cycle_K)
-    found = _rank_changes(work_RK, MIN_SHIFT_SHARE * cycle_s)
+    found = _rank_changes(beyond_RK, MIN_SHIFT_SHARE * cycle_s)
     cycle_changes = find_changes(cycle_K, MIN_SHIFT_SHARE * cycle_s)
     by_row, intermittent = found.dating, found.intermittent
     starts = _rank_starts(found, cycle_s, cycle_K.size)

@@ -14,7 +14,7 @@ import numpy as np
 from tuiadvisor.metrics.series.change_points import MIN_SEGMENT_STEPS
 from tuiadvisor.metrics.steps.arrays import median
 from tuiadvisor.metrics.window.phase_levels import common_changes
-from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE, WHOLE, Regime, find_regime
+from tuiadvisor.metrics.window.regime import NEW_REGIME_SHARE, WHOLE, Regime, deviations, find_regime
 from tuiadvisor.metrics.window.rotating import Wandering, find_wandering
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Window:
     rows: Ints  # whose arrival is compared
     columns: Ints  # steady ones, those before the present level too
     work_RK: Floats
+    beyond_RK: Floats  # the same beyond the ranks' common level
     cycle_K: Floats
     wandering: Wandering | None
     regime: Regime
@@ -51,14 +52,14 @@ def find_window(table: StepTable, barrier: Barrier, steady_K: Bools, alive_R: Bo
     wandering = find_wandering(work, cycle)
     if wandering is not None:
         work, cycle = wandering.heal(work), np.maximum(cycle - wandering.loss_K, 0.0)
-    regime = WHOLE
+    beyond, regime = deviations(work), WHOLE
     if columns.size:
         smallest_s = NEW_REGIME_SHARE * median(cycle)
         common = common_changes(table, rows, columns, barrier.transfer_K[columns], smallest_s)
-        regime = find_regime(table, columns, work, cycle, common)
+        regime = find_regime(table, columns, work, beyond, cycle, common=common)
     if wandering is not None and wandering.since > regime.start:
         regime = replace(regime, start=wandering.since, begun_by=None, begun_by_row=None, begun_by_phase=None)
-    return Window(rows, columns, work, cycle, wandering, regime)
+    return Window(rows, columns, work, beyond, cycle, wandering, regime)
 
 
 def _comparable_rows(barrier: Barrier, columns: Ints, alive_R: Bools) -> Ints:
