@@ -202,7 +202,7 @@ class Advisor(Intake):
             trend=self._trend(seen, marks(judged, diagnosis, begun)),
             hosts=tuple(self.roster.hosts[host] for host in sorted(self.roster.hosts)),
             rank_devices=seen.rank_devices,
-            links=self.roster.device_counters.links(self._places()),
+            links=seen.links,
             placements=seen.placements,
             unknown=unknowns(diagnosis, self.roster, missing, seen),
             losses=losses(self.roster, self.store, self.num_bad_frames, missing),
@@ -315,6 +315,7 @@ class Advisor(Intake):
             efficiency=efficiency,
             placements=self.roster.placements.of_ranks(places),
             rank_devices=self.roster.device_counters.of_ranks(places),
+            links=self.roster.device_counters.links(places),
             why_blind=why_blind,
             earliest=bounds[0],
         )

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuiadvisor.advisor.assemble.rank_rows import UNKNOWN_LEVEL
-from tuiadvisor.metrics.steps.accounting import shares
-from tuiadvisor.metrics.steps.arrays import finite_or_none
-from tuiadvisor.phases import PHASES
+from tuiadvisor.metrics.steps.accounting import seconds_of_ranks, shares
+from tuiadvisor.metrics.steps.arrays import finite_or_nones
 from tuiadvisor.views.rank_group import Grouping, RankGroup
 
 if TYPE_CHECKING:
@@ -101,21 +100,24 @@ def _grouping(by: str, names: list[str], columns: _Columns) -> Grouping:
     standing_out: dict[int, list[int]] = {}
     for row in _loudest(columns).tolist():
         standing_out.setdefault(int(member[row]), []).append(int(columns.rank[row]))
+    known_seconds = seconds_of_ranks(seconds)
+    step_s, wait_s = finite_or_nones(means[0]), finite_or_nones(means[1])
+    caused_wait_s, last_arrivals, caused_each_s = (finite_or_nones(sums[figure]) for figure in (2, 3, 4))
     groups = []
     for index, name in enumerate(first):
         ranks = columns.rank[order[starts[index] : ends[index]]]
         outliers = standing_out.get(index, [])
-        parts = {phase: finite_or_none(value) for phase, value in zip(PHASES, seconds[:, index], strict=True)}
+        parts = known_seconds[index]
         groups.append(
             RankGroup(
                 name=name,
                 ranks=tuple(ranks.tolist()),
                 num_live=int(num_live[index]),
                 num_lost=int(num_lost[index]),
-                step_s=finite_or_none(means[0, index]),
-                wait_s=finite_or_none(means[1, index]),
-                caused_wait_s=finite_or_none(sums[2, index]),
-                last_arrivals=finite_or_none(sums[3, index]),
+                step_s=step_s[index],
+                wait_s=wait_s[index],
+                caused_wait_s=caused_wait_s[index],
+                last_arrivals=last_arrivals[index],
                 shares=shares(parts),
                 seconds=parts,
                 lateness_levels=lateness[index].tobytes(),
@@ -123,7 +125,7 @@ def _grouping(by: str, names: list[str], columns: _Columns) -> Grouping:
                 outliers=tuple(outliers[:MAX_OUTLIERS]),
                 num_outliers=len(outliers),
                 num_culprits=int(num_culprits[index]),
-                caused_each_s=finite_or_none(sums[4, index]),
+                caused_each_s=caused_each_s[index],
             )
         )
     return Grouping(by, tuple(groups))

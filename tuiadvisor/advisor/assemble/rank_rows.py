@@ -15,7 +15,7 @@ import numpy as np
 from tuiadvisor import phases
 from tuiadvisor.metrics.steps.accounting import rank_step_seconds, seconds_of_ranks, shares
 from tuiadvisor.metrics.steps.arrays import Floats, column_median, finite_or_nones, median_or_none, row_mean
-from tuiadvisor.metrics.steps.step_table import COMM, PHASE_INDEX
+from tuiadvisor.metrics.steps.step_table import COMM
 from tuiadvisor.phases import COMPUTE, PHASES
 from tuiadvisor.views.run_view import RankRow
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tuiadvisor.views.shares import Shares
 
 MAX_LATENESS_STEPS: Final = 120
+WAITS: Final = phases.of_kind("input", "sync", "idle")
 UNKNOWN_LEVEL: Final = 255
 # Shares of the median step at which lateness reaches levels 1..7: doubling, so a glance tells the order.
 LEVEL_EDGES: Final = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
@@ -202,8 +203,7 @@ def _behind(barrier: Barrier) -> Floats:
 
 
 def _idle(seconds: Shares, step_s: float | None) -> float | None:
-    waits = [seconds[name] for name in phases.of_kind("input", "sync", "idle")]
-    known = [wait for wait in waits if wait is not None]
+    known = [wait for name in WAITS if (wait := seconds[name]) is not None]
     return min(sum(known) / step_s, 1.0) if known and step_s else None
 
 
@@ -248,7 +248,7 @@ def _row(
         compute=sum(compute) if compute else None,
         idle=idle,
         overlap=overlap,
-        comm_exposed_s=known_seconds[PHASES[PHASE_INDEX["comm_exposed"]]],
+        comm_exposed_s=known_seconds["comm_exposed"],
         wait_s=wait_s,
         caused_wait_s=caused_wait_s,
         caused_each_s=caused_each_s,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tuiadvisor.causes.facts import Pipelines
     from tuiadvisor.metrics.diagnosis import Diagnosis
     from tuiadvisor.metrics.steps.step_table import StepTable
-    from tuiadvisor.views.devices import RankDevice
+    from tuiadvisor.views.devices import Link, RankDevice
     from tuiadvisor.views.efficiency import Efficiency, Stack
     from tuiadvisor.views.pipeline import PipelineView
     from tuiadvisor.views.placement import RankPlacement
@@ -42,6 +42,7 @@ class Seen:
     efficiency: Efficiency
     placements: tuple[RankPlacement, ...]
     rank_devices: tuple[RankDevice, ...]
+    links: tuple[Link, ...]
     clock: Clock = "host"  # that the diagnosis rests on
     why_blind: str = ""  # why it rests on the host's although the ranks compute on devices
     earliest: int | None = None  # job step before which nothing counts, where steps were chosen

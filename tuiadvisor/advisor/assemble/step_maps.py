@@ -16,7 +16,7 @@ from tuiadvisor.phases import PHASES, of_kind
 from tuiadvisor.views.step_map import UNKNOWN_LEVEL, StepMap
 
 if TYPE_CHECKING:
-    from tuiadvisor.metrics.steps.arrays import Floats
+    from tuiadvisor.metrics.steps.arrays import Bools, Floats
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import Clock
 
@@ -66,17 +66,19 @@ def _at_steps_of(table: StepTable, first: int, host: StepTable, phase: str) -> F
 
 def _map(phase: str, clock: Clock, seconds_RK: Floats, rows: dict[int, int]) -> StepMap | None:
     known = np.isfinite(seconds_RK)
-    if not (known & (seconds_RK > 0)).any():  # not observed, or a phase that these steps do not have
-        return None
-    top_s = _top(seconds_RK, known)
-    scaled = np.where(known, seconds_RK, 0.0) * ((NUM_LEVELS - 1) / top_s)
-    levels = np.where(known, np.clip(scaled + 0.5, 0, NUM_LEVELS - 1).astype(np.uint8), UNKNOWN_LEVEL)
-    return StepMap(phase, clock, top_s, seconds_RK.shape[1], rows, levels.astype(np.uint8).tobytes())
-
-
-def _top(seconds_RK: Floats, known: Floats) -> float:
-    """A round number of seconds: it changes seldom, and with it every cell."""
     filled = np.where(known, seconds_RK, 0.0)
+    if not (filled > 0).any():  # not observed, or a phase that these steps do not have
+        return None
+    top_s = _top(filled, known)
+    filled *= (NUM_LEVELS - 1) / top_s
+    filled += 0.5
+    levels = np.clip(filled, 0, NUM_LEVELS - 1, out=filled).astype(np.uint8)
+    levels[~known] = UNKNOWN_LEVEL
+    return StepMap(phase, clock, top_s, seconds_RK.shape[1], rows, levels.tobytes())
+
+
+def _top(filled: Floats, known: Bools) -> float:
+    """A round number of seconds: it changes seldom, and with it every cell. filled: 0 where not known."""
     usual_R = np.partition(filled, (place := (filled.shape[1] - 1) * TOP_PERCENT // 100), axis=1)[:, place]
     typical = median(filled[known])
     top = max(float(usual_R.max()), typical / TYPICAL_FILLS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import replace
 from math import isnan
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +38,10 @@ MONO, STOPPED_NOW, PERIODS, THROTTLED, LIMIT, LOOKS, STOPPED_LOOKS = range(7)
 NUM_FIELDS: Final = 7
 COUNTS: Final = frozenset({PERIODS, THROTTLED, LOOKS, STOPPED_LOOKS})
 UNKNOWN: Final = float("nan")
+_Seen = tuple[
+    float | None, int, float | None, float | None
+]  # OffCore's stopped, num_stopped, throttled, limit_cores
+NOTHING: Final[_Seen] = (None, 0, None, None)
 
 
 class Outside:
@@ -92,27 +95,28 @@ class Outside:
         waits = self._core_wait.shares(ranks, last_s, until_ns)
         ends = [MAX_NS] * len(ranks) if until_ns is None else until_ns
         return [
-            replace(
-                self._seen(rank, wait, last_s, end),
+            OffCore(
+                wait,
+                *self._seen(rank, last_s, end),
                 is_counted=self._core_wait.counted(rank),
                 most_wait=self._core_wait.most_share(rank, last_s, end),
             )
             for rank, wait, end in zip(ranks, waits, ends, strict=True)
         ]
 
-    def _seen(self, rank: int, wait: float | None, last_s: float, until_ns: int) -> OffCore:
+    def _seen(self, rank: int, last_s: float, until_ns: int) -> _Seen:
         samples = self._samples.get(rank)
         if not samples or not last_s >= 0:
-            return OffCore(wait)
+            return NOTHING
         if samples[MONO - NUM_FIELDS] > until_ns:
             samples = samples[: bisect_right(samples[MONO::NUM_FIELDS], until_ns) * NUM_FIELDS]
             if not samples:
-                return OffCore(wait)
+                return NOTHING
         times = samples[MONO::NUM_FIELDS]
         begin = bisect_left(times, times[-1] - last_s * 1e9, max(len(times) - MAX_SAMPLES, 0))
         num = len(times) - begin
         if num < MIN_SAMPLES:
-            return OffCore(wait)
+            return NOTHING
         first = samples[begin * NUM_FIELDS : (begin + 1) * NUM_FIELDS]
         last = samples[-NUM_FIELDS:]
         num_looks, num_stopped = _looks_between(
@@ -123,7 +127,7 @@ class Outside:
         if not isnan(num_periods + num_throttled):
             throttled = min(max(num_throttled / num_periods, 0.0), 1.0) if num_periods > 0 else 0.0
         limit = None if isnan(last[LIMIT]) else last[LIMIT]
-        return OffCore(wait, num_stopped / num_looks, num_stopped, throttled, limit)
+        return num_stopped / num_looks, num_stopped, throttled, limit
 
 
 def _told(value: float | None) -> float:
@@ -138,6 +142,11 @@ def _on_top(sample: tuple[float, ...], before: Sequence[float] | None) -> tuple[
         value + (0.0 if isnan(before[field]) else before[field]) if field in COUNTS else value
         for field, value in enumerate(sample)
     )
+
+
+def _has_fallen(before: float, now: float) -> bool:
+    """Of a count that was above zero it counts as a fall that it is no longer told."""
+    return before > 0 and not now >= before
 
 
 def _looks_between(

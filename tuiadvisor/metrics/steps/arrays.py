@@ -5,6 +5,7 @@ Shapes are named by suffix: R ranks, K job steps, P phases. NaN means "not obser
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -76,7 +77,7 @@ def _between(ordered_RK: Floats, share: float) -> Floats:
 
 def finite_or_none(value: float) -> float | None:
     """The value, or None when it is NaN or infinite: views never carry either."""
-    return float(value) if np.isfinite(value) else None
+    return float(value) if math.isfinite(value) else None
 
 
 def finite_or_nones(values: Floats) -> list[float | None]:
