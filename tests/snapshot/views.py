@@ -214,6 +214,7 @@ def straggler() -> RunView:
             None,
             shares(PARTS_S | {"data_wait": 0.0051}),
             PARTS_S | {"data_wait": 0.0051},
+            mean_s=0.0286,
         ),
         overlap=Overlap(0.0131, 0.0049, 0.31, 0.0009, 0.0040, 0.03, 0.0041, 13, 0.0090, 0.0080),
         slowdown=1.69,
@@ -472,6 +473,7 @@ def healthy() -> RunView:
         step=replace(
             view.step,
             median_s=0.0169,
+            mean_s=0.0169,
             p95_s=0.0175,
             throughput_steps_s=59.1,
             throughput_samples_s=15_146.0,

@@ -124,7 +124,7 @@ def test_the_help_shows_terms_with_the_figures_of_the_run() -> None:
     seen = keyboard.press()
     for _ in range(60):
         seen += keyboard.press("down")
-    for term in terms_of(("median", "slowed", "goodput")):
+    for term in terms_of(("mean", "slowed", "goodput")):
         assert term.word in seen
         assert term.means in seen
 

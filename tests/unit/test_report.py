@@ -23,6 +23,8 @@ from tuiadvisor.report import charts, gantt
 from tuiadvisor.report.inert import inert
 from tuiadvisor.report.markdown import markdown_report
 from tuiadvisor.report.page import Dossier, html_report
+from tuiadvisor.tui.pages.once import plain_summary
+from tuiadvisor.views.run_list import RunEntry, summarized
 
 if TYPE_CHECKING:
     from tuiadvisor.views.run_view import RunView
@@ -157,6 +159,21 @@ def test_what_the_run_says_is_in_it() -> None:
     lost = html(views.lost_ranks())
     assert "1,204 events dropped" in lost
     assert "killed by SIGKILL after step 341" in lost
+
+
+def test_one_length_of_a_step_stands_on_a_page_and_its_phases_sum_to_it() -> None:
+    """A median stood beside shares of a mean of 24.3 ms, so that no share was of what was shown."""
+    view = views.straggler()
+    mean_s = sum(value or 0.0 for value in view.step.seconds.values())
+    view = replace(view, step=replace(view.step, median_s=0.0197, mean_s=mean_s))
+    once, report = plain_summary(view, plain_ascii=False), markdown_report([Dossier("run", view)], None, "")
+    page = html_report([Dossier("run", view), Dossier("other", view)], None, "")
+    assert "mean 24.3 ms" in once
+    assert "mean step: 24.3 ms" in report
+    assert "24.3 ms" in page
+    assert summarized(RunEntry("run", "run", "", 1), view).step_s == mean_s
+    for text in (once, report, page):
+        assert "19.7 ms" not in text
 
 
 def test_unknown_is_said_and_never_zero() -> None:

@@ -42,7 +42,7 @@ def step_facts(view: RunView) -> list[tuple[str, str]]:
     """The step in a handful of figures."""
     step = view.step
     rows = [
-        ("median step", text_of.seconds(step.median_s)),
+        ("mean step", text_of.seconds(step.mean_s)),
         ("95th percentile", text_of.seconds(step.p95_s)),
         ("throughput", text_of.rate(step.throughput_steps_s, "steps/s")),
     ]

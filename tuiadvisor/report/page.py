@@ -332,7 +332,7 @@ def _runs(runs: Sequence[Dossier]) -> str:
         (
             run.name,
             text_of.count(run.view.run.world_size),
-            text_of.seconds(run.view.step.median_s),
+            text_of.seconds(run.view.step.mean_s),
             text_of.rate(run.view.step.throughput_steps_s, "steps/s"),
             DECISIONS.get(run.view.verdict.decision or "", "not yet"),
         )

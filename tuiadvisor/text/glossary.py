@@ -149,13 +149,13 @@ def _finding(name: str) -> Callable[[Shown], str]:
 
 
 TERMS: Final = {
-    "median": Term(
-        "median",
-        "half of the steady steps take longer; warm-up and pauses are left out",
+    "mean": Term(
+        "mean",
+        "what a steady step takes, and its phases sum to; warm-up and pauses are left out",
         of_view(
             lambda view: (
-                f"{text_of.seconds(view.step.median_s)} of {text_of.count(view.window.num_steps, 'step')}"
-                if view.step.median_s is not None
+                f"{text_of.seconds(view.step.mean_s)} of {text_of.count(view.window.num_steps, 'step')}"
+                if view.step.mean_s is not None
                 else text_of.UNKNOWN
             )
         ),

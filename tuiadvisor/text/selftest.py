@@ -185,7 +185,7 @@ def _steady(view: RunView) -> Question | None:
     if not left_out or not view.window.num_steps:
         return None
     return _asked(
-        f"{text_of.count(left_out, 'step')} of warm-up and the like: are they in the median above?",
+        f"{text_of.count(left_out, 'step')} of warm-up and the like: are they in the mean above?",
         "no",
         ("yes",),
         f"It rests on {text_of.count(view.window.num_steps, 'steady step')}. To judge by the first steps is to judge "

@@ -20,7 +20,7 @@ class Watched:
     recording: str  # its file; "" where it goes with its session
     share: float = 1.0  # of it that was read, 0..1; below 1 nothing else is known yet
     last_step: int | None = None
-    step_s: float | None = None  # median
+    step_s: float | None = None  # mean of the steady ones
     steps_s: float | None = (
         None  # steps a second, the pauses between them included; None: it stands, or unknown
     )

@@ -29,7 +29,7 @@ class RunEntry:
     label: str = ""
     world_size: int | None = None
     last_step: int | None = None
-    median_s: float | None = None
+    step_s: float | None = None  # mean of the steady ones
     spark: tuple[float | None, ...] = ()  # seconds, oldest first
     decision: DecisionWord | None = None
     sentence: str = ""
@@ -44,7 +44,7 @@ def summarized(entry: RunEntry, view: RunView) -> RunEntry:
         label=view.run.label,
         world_size=view.run.world_size,
         last_step=view.last_step,
-        median_s=view.step.median_s,
+        step_s=view.step.mean_s,
         spark=thinned(view.trend.step_s, SPARK_VALUES),
         decision=view.verdict.decision,
         sentence=view.verdict.sentence,

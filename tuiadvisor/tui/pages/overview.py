@@ -48,7 +48,7 @@ class Overview(Page):
     commands: ClassVar = (
         opening("overview", "1", "Overview", "verdict, step time, where a step goes, ranks, findings"),
     )
-    terms = ("median", "p95", "slowed", "data_wait", "exposed", "straggler", "next", "goodput")
+    terms = ("mean", "p95", "slowed", "data_wait", "exposed", "straggler", "next", "goodput")
     keys = ("ranks", "open", "help", "pause", "palette", "report", "quit")
 
     def lines(self, state: FeedState, width: int, height: int) -> list[Line]:

@@ -204,8 +204,8 @@ class Runs(Page):
             (fit(text_of.count(entry.world_size), 6, "right") + " ", "text"),
             (fit(text_of.count(entry.last_step), 8, "right") + " ", "dim"),
             (
-                fit(text_of.seconds(entry.median_s), 8, "right") + " ",
-                sections.figure(text_of.seconds(entry.median_s))[1],
+                fit(text_of.seconds(entry.step_s), 8, "right") + " ",
+                sections.figure(text_of.seconds(entry.step_s))[1],
             ),
             *_spark(entry, columns.spark),
             (" " + fit(verdict, VERDICT_WIDTH), DECISION_ROLES.get(decision or "", "dim")),

@@ -110,9 +110,9 @@ def _cut(lines: list[Line], max_rows: int, width: int) -> list[Line]:
 
 
 def step_figures(view: RunView, width: int) -> Line:
-    """Return step time and throughput."""
+    """Return step time, of which the phases are shares, and throughput."""
     step = view.step
-    spans: list[Span] = [("median ", "dim"), figure(text_of.seconds(step.median_s))]
+    spans: list[Span] = [("mean ", "dim"), figure(text_of.seconds(step.mean_s))]
     spans += [("   p95 ", "dim"), figure(text_of.seconds(step.p95_s))]
     if view.stall is not None:  # the rates are those of the time before
         spans += [("   no step for ", "dim"), (text_of.timer(view.stall.for_s), "bad")]
