@@ -89,7 +89,7 @@ def test_a_job_is_joined_with_the_recording_of_its_ranks(tmp_path: Path) -> None
     assert other.watched is None
     assert mine.watched == queued.watched == told(one)
     assert mine.watched is not None
-    assert mine.watched.step_s == one.view.step.median_s
+    assert mine.watched.step_s == one.view.step.mean_s
     assert mine.watched.last_step == one.view.last_step
     one.close()
 

@@ -43,7 +43,7 @@ def test_the_whole_content_is_there() -> None:
         "TUNE  rank 2 reads its data 11.8 ms late",
         "expected speed-up: 1.69x (1.60x to 1.75x, 95 %)",
         "verify: Record 200 steps",
-        "median 28.6 ms",
+        "mean 28.6 ms",
         "steps 257-341, without 20 of warm-up, 1 not seen whole",
         "data wait          5.10 ms      21 %",
         "copy to device     unknown   unknown",

@@ -151,7 +151,7 @@ def _finding(name: str) -> Callable[[Shown], str]:
 TERMS: Final = {
     "mean": Term(
         "mean",
-        "what a steady step takes, and its phases sum to; warm-up and pauses are left out",
+        "a steady step, its phases sum to it; warm-up and pauses are left out",
         of_view(
             lambda view: (
                 f"{text_of.seconds(view.step.mean_s)} of {text_of.count(view.window.num_steps, 'step')}"
