@@ -91,6 +91,8 @@ def traced(folder: Path, steps: dict[int, list[tuple[int, int, int]]], **more: A
         events = [{**one, "pid": told["pid"]} for one in events]
         about = {"backend": "nccl", "rank": rank, "world_size": told["world"]}
         content = {"distributedInfo": about, "baseTimeNanoseconds": told["base"], "traceEvents": events}
+        if "hosts" in more:  # behind the events, as torch writes it from 2.8 on
+            content["host_name"] = more["hosts"][rank]
         (folder / f"rank{rank}.json").write_text(json.dumps(content))
     return folder
 
@@ -212,6 +214,32 @@ def test_a_trace_of_another_process_is_refused_also_without_marks(
     assert (2 if is_refused else 0, not is_refused) == (code, out.exists())
     says = "not of one job: rank 0 is process 4712 by the trace and 4711 by the recording"
     assert not is_refused or (says in error and len(error.splitlines()) == 1)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "is_known", "says"),
+    [
+        (("node0", "node1"), True, ""),
+        (("NODE0.cluster.example", "node1"), True, ""),
+        (("node1", "node0"), True, "rank 0 is on node1 by the trace and on node0 by the recording"),
+        (("node1", "node0"), False, "rank 0 is on node1 by the trace and on node0 by the recording"),
+        (("node0", "node77"), True, "rank 1 is on node77 by the trace and on node1 by the recording"),
+        (("node0", "5a96e2c0f1"), False, ""),  # as a container calls itself
+        (("", "node1"), True, ""),
+        ((7, "a\nb"), True, ""),
+    ],
+)
+def test_a_trace_of_another_host_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hosts: tuple[Any, ...], is_known: bool, says: str
+) -> None:
+    """Another rank's trace under this one's number. is_known: the rank and its host know its process by one number."""
+    own = (100, 101) if is_known else ()
+    run, steps = recorded(tmp_path, own_pids=own)
+    folder, out = traced(tmp_path / "traces", steps, hosts=hosts), tmp_path / "out.tuirec"
+    code = main(["import", "kineto", str(folder), "--beside", str(run), "-o", str(out)])
+    error = capsys.readouterr().err
+    assert (2 if says else 0, not says) == (code, out.exists())
+    assert not says or (f"not of one job: {says}" in error and len(error.splitlines()) == 1)
 
 
 def test_ranks_that_were_not_recorded_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,8 @@ class Recorded:
     steps: dict[int, RankSteps]
     source: dict[int, str]
     shift_ns: dict[str, int]  # from a source's clock to the wall clock
+    hosts: dict[int, str]  # by rank
+    in_containers: frozenset[int]  # ranks that may be: their hosts may have names of their own
     pids: dict[int, frozenset[int]]  # by rank, of its processes as they see themselves; empty: unknown
 
 
@@ -93,6 +95,8 @@ def recorded(reading: Reading) -> Recorded:
         steps,
         source,
         shift_ns,
+        {rank: fact.host for rank, fact in roster.ranks.items()},
+        frozenset(rank for rank, fact in roster.ranks.items() if fact.pid not in fact.own_pids.values()),
         {rank: fact.known_pids() for rank, fact in roster.ranks.items()},
     )
 
@@ -140,6 +144,10 @@ def beside(name: str, job: TracedJob, run: Recorded) -> Beside:
                 f"{NOT_ONE_JOB}: rank {rank} is process {one.pid} by the trace and {named(sorted(pids))} by the "
                 "recording"
             )
+        if is_elsewhere(rank, one.machine, run):
+            raise TuiadvisorError(
+                f"{NOT_ONE_JOB}: rank {rank} is on {one.machine} by the trace and on {run.hosts[rank]} by the recording"
+            )
         if apart := counts_apart(one.marks, run.steps[rank]):
             raise TuiadvisorError(
                 f"{NOT_ONE_JOB}: in the time that both saw, rank {rank} makes {apart[0]} steps by the trace and "
@@ -169,6 +177,19 @@ def beside(name: str, job: TracedJob, run: Recorded) -> Beside:
         **({} if (found := arithmetic(job.document)) is None else {"arithmetic": found}),
     }
     return Beside(about, _events(chosen, run), tuple(sorted(chosen)), span)
+
+
+def is_elsewhere(rank: int, machine: str, run: Recorded) -> bool:
+    """Whether a trace of this machine is of another rank: a container's name says nothing, another rank's host does."""
+    host, name = _short(run.hosts.get(rank, "")), _short(machine)
+    if not host or not name or host == name:
+        return False
+    return rank not in run.in_containers or name in {_short(other) for other in run.hosts.values()}
+
+
+def _short(host: str) -> str:
+    """Some say the domain, too."""
+    return host.partition(".")[0].lower()
 
 
 def _refuse_other_jobs(job: TracedJob, run: Recorded) -> None:

@@ -226,6 +226,7 @@ class TraceColumns:
             kernel_names=tuple(self.kernel_names if host is None else self.host_names),
             name_of=_column(self.kernel_name if host is None else self.host_name),
             pid=self.processes.caller(),
+            machine=_name(source.rest.get("host_name")),
             wall_ns=_wall(source.rest.get("baseTimeNanoseconds"), self._a_time()),
         )
 
@@ -297,8 +298,11 @@ def _numbered(name: str, names: dict[str, int]) -> int:
 def _device_name(properties: Any) -> str | None:
     """Of the first device; files of several name the same kind."""
     first = properties[0] if isinstance(properties, list) and properties else None
-    name = first.get("name") if isinstance(first, dict) else None
-    return name[:80] if isinstance(name, str) and name.isprintable() else None
+    return _name(first.get("name") if isinstance(first, dict) else None) or None
+
+
+def _name(told: Any) -> str:
+    return told[:80] if isinstance(told, str) and told.isprintable() else ""
 
 
 def _threads(told: Any) -> int | None:

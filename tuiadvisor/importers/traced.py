@@ -38,6 +38,7 @@ class TracedRank:
     end_ns: int
     marks: list[tuple[int, int]]  # steps as the profiler was told of them, on the wall clock
     slices: DeviceSlices
+    machine: str = ""  # the name of its host; "": the trace does not say
     pid: int | None = None  # as the traced process sees itself; None: the trace does not say
 
 
@@ -116,5 +117,6 @@ def _held(trace: RankTrace, names: dict[str, int]) -> TracedRank | None:
         end_ns=end + trace.wall_ns,
         marks=[(one + trace.wall_ns, other + trace.wall_ns) for _, one, other in steps],
         slices=device_slices(trace, [(0, begin, end)], names, MAX_SLICES),
+        machine=trace.machine,
         pid=trace.pid,
     )
