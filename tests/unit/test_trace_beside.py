@@ -91,7 +91,7 @@ def traced(folder: Path, steps: dict[int, list[tuple[int, int, int]]], **more: A
         events = [{**one, "pid": told["pid"]} for one in events]
         about = {"backend": "nccl", "rank": rank, "world_size": told["world"]}
         content = {"distributedInfo": about, "baseTimeNanoseconds": told["base"], "traceEvents": events}
-        if "hosts" in more:  # behind the events, as torch writes it from 2.8 on
+        if "hosts" in more:  # behind the events, as newer torch writes it
             content["host_name"] = more["hosts"][rank]
         (folder / f"rank{rank}.json").write_text(json.dumps(content))
     return folder

@@ -51,7 +51,7 @@ class RankTrace:
     kernel_names: tuple[str, ...] = ()  # of operators, where it is of a CPU
     name_of: Ints | None = None  # of each of worked: an index into kernel_names
     pid: int | None = None  # of the process that wrote it, as that sees itself
-    machine: str = ""  # the name of its host; "": the trace does not say (torch before 2.8)
+    machine: str = ""  # the name of its host; "": the trace does not say, as those of older torch
     export: str = ""  # whose process it is, where its rank is the number of its device there
     wall_ns: int | None = None  # added to its times it gives the wall clock; None: the trace does not say
 
