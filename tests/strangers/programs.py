@@ -175,6 +175,41 @@ def texts(folder: Path) -> None:
     (folder / "wandb.py").write_text("")
 
 
+def citations(folder: Path) -> None:
+    """A graph drawn by lot: papers with their words and one of seven classes, and who cites whom."""
+    target, drawn = folder / "data" / "cora", random.Random(1)
+    target.mkdir(parents=True, exist_ok=True)
+    papers = (
+        " ".join([str(paper), *(str(int(drawn.random() < 0.02)) for _ in range(300)), f"c{paper % 7}"])
+        for paper in range(1600)
+    )
+    (target / "cora.content").write_text("\n".join(papers))
+    cited = (f"{drawn.randrange(1600)} {drawn.randrange(1600)}" for _ in range(4000))
+    (target / "cora.cites").write_text("\n".join(cited))
+
+
+def classes_and_unet(folder: Path) -> None:
+    """The pictures of `classes`, and the configuration of a small denoiser."""
+    classes(folder)
+    sizes = {
+        "_class_name": "UNet2DModel", "sample_size": 16, "in_channels": 3, "out_channels": 3,
+        "layers_per_block": 1, "block_out_channels": [16, 32], "norm_num_groups": 8,
+        "down_block_types": ["DownBlock2D", "AttnDownBlock2D"], "up_block_types": ["AttnUpBlock2D", "UpBlock2D"],
+    }  # fmt: skip
+    (folder / "unet.json").write_text(json.dumps(sizes))
+
+
+def paragraphs(folder: Path) -> None:
+    """Lines of JSON whose text is words drawn by lot."""
+    target, drawn = folder / "noise", random.Random(1)
+    target.mkdir()
+    for name, num in (("train", 2000), ("test", 16)):
+        texts_of = (
+            " ".join(f"w{drawn.randrange(500)}" for _ in range(drawn.randint(10, 40))) for _ in range(num)
+        )
+        (target / f"{name}.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts_of))
+
+
 NANOGPT = (
     "train.py", "--dataset=noise", "--compile=False", "--n_layer=3", "--n_head=4", "--n_embd=128",
     "--block_size=64", "--batch_size=8", "--gradient_accumulation_steps=4", "--eval_iters=1", "--dtype=float32",
@@ -431,5 +466,68 @@ PROGRAMS = [
                ("ds_config.json", r'"steps_per_print" : 10', '"steps_per_print" : 1'),
                ("train.py", r"Resize\(256\)", "Resize(72)"), ("train.py", r"CenterCrop\(224\)", "CenterCrop(64)")),
         log=r"steps: \d+ loss: +(?P<loss>[\d.]+)", seconds=25,
+    ),
+    Program(
+        "x-transformers train_copy", "x-transformers", ".", ("train_copy.py",),
+        needs=("einops", "einx", "loguru", "tqdm", "torch_einops_utils"),
+        edits=(("train_copy.py", r"(?<=BATCH_SIZE = )32", "4"),),
+        log=r"(?:^|\s)\d+: (?P<loss>\d[\d.]+)$",
+        tolerated=("periodic_pause",), why="it generates a sequence, token by token, every 100 steps",
+    ),
+    Program(
+        "makemore", "makemore", ".", ("makemore.py", "--num-workers", "1"), needs=("tensorboard",),
+        log=r"^step \d+ \| loss (?P<loss>[\d.]+)", every=10,  # the time that it tells is of one step in ten
+        tolerated=("periodic_pause",), why="it evaluates and samples every few hundred steps",
+    ),
+    Program(
+        "pygcn, a graph in one batch", "pygcn", ".", ("-m", "pygcn.train", "--no-cuda", "--epochs", ENDLESS),
+        needs=("scipy",), environment=(("PYTHONPATH", "."), ("PYTHONHASHSEED", "0")), prepare=citations,
+        edits=(("pygcn/utils.py", r"\.\./data/cora/", "data/cora/"),),
+        log=r"^Epoch: \d+ loss_train: (?P<loss>[\d.]+)",
+    ),
+    Program(
+        "MAE pre-training of a ViT", "mae", ".",
+        ("main_pretrain.py", "--data_path", "noise", "--model", "mae_vit_base_patch16", "--input_size", "64",
+         "--batch_size", "4", "--epochs", "1000", "--num_workers", "1", "--device", "cpu", "--output_dir", "kept",
+         "--log_dir", "kept"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "device=cuda", "gloo", "no_operators"),
+        needs=("torchvision", "timm", "tensorboard"), prepare=classes,
+        edits=(("main_pretrain.py", r"assert timm\.__version__.*", ""),
+               ("main_pretrain.py", r"optim_factory\.add_weight_decay", "optim_factory.param_groups_weight_decay"),
+               ("util/misc.py", r"from torch\._six import inf", "from math import inf"),
+               ("util/pos_embed.py", r"np\.float\b", "float"),
+               ("engine_pretrain.py", r"torch\.cuda\.synchronize\(\)", "pass"),
+               ("models_mae.py", r"qk_scale=None, ", ""), ("models_mae.py", r"img_size=224", "img_size=64"),
+               ("models_mae.py", r"embed_dim=768, depth=12, num_heads=12", "embed_dim=96, depth=3, num_heads=4"),
+               ("models_mae.py", r"decoder_embed_dim=512, decoder_depth=8", "decoder_embed_dim=64, decoder_depth=1")),
+        # An epoch's last line is less than twenty steps after the one before.
+        log=r"Epoch: \[\d+\]  \[ *\d*0/\d+\].* loss: (?P<loss>[\d.]+)", every=20,
+        tolerated=("communication_bound", "input_bound"), why=f"{TINY}; one worker makes the pictures of a rank",
+        seconds=20,
+    ),
+    Program(
+        "diffusers train_unconditional, EMA", "diffusers", "examples/unconditional_image_generation",
+        ("train_unconditional.py", "--train_data_dir", "noise/train", "--model_config_name_or_path", "unet.json",
+         "--resolution", "16", "--train_batch_size", "4", "--num_epochs", "1000", "--use_ema", "--logger",
+         "tensorboard", "--output_dir", "kept", "--checkpointing_steps", "100", "--save_images_epochs", "5",
+         "--save_model_epochs", "1000", "--ddpm_num_inference_steps", "5", "--dataloader_num_workers", "1"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "gloo", "no_operators"),
+        needs=("diffusers", "accelerate", "datasets", "torchvision", "tensorboard"), prepare=classes_and_unet,
+        # Its bar is drawn once a step only where it does not draw itself.
+        environment=(("ACCELERATE_USE_CPU", "true"), ("HF_HOME", "hf"), ("TQDM_MININTERVAL", "1000000")),
+        edits=(("train_unconditional.py", r"(?m)^check_min_version.*", ""),),
+        log=r"loss=(?P<loss>[\d.e-]+), .*step=\d+", seconds=20,
+        tolerated=("communication_bound", "periodic_pause"), why=f"{TINY}; it saves every 100 steps",
+    ),
+    Program(
+        "TRL SFT", "trl", ".",
+        ("-m", "trl.scripts.sft", "--model_name_or_path", "none", "--dataset_name", "noise", "--output_dir", "kept",
+         "--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "2", "--num_train_epochs", "1000",
+         "--logging_steps", "1", "--save_strategy", "no", "--use_cpu", "--ddp_backend", "gloo", "--report_to", "none",
+         "--disable_tqdm", "True", "--bf16", "False", "--gradient_checkpointing", "False"),
+        num_ranks=2, launcher="torchrun", shims=("seed", "no_operators", "hub"),
+        needs=("transformers", "accelerate", "datasets"), prepare=paragraphs,
+        environment=(("PYTHONPATH", "."), ("HF_HOME", "hf")), log=r"'loss': '?(?P<loss>[\d.e-]+)",
+        tolerated=("communication_bound",), why=TINY, seconds=20,
     ),
 ]  # fmt: skip

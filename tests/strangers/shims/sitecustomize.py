@@ -190,6 +190,12 @@ def hub(transformers: Any) -> None:
     transformers.AutoModelForCausalLM.from_pretrained = lambda *_args, **_kwargs: (
         transformers.LlamaForCausalLM(llama)
     )
+    llama.architectures = ["LlamaForCausalLM"]  # a program may ask which class to load
+    transformers.AutoConfig.from_pretrained = lambda *_args, **_kwargs: llama
+    transformers.AutoProcessor.from_pretrained = transformers.AutoTokenizer.from_pretrained
+    transformers.LlamaForCausalLM.from_pretrained = lambda *_args, **_kwargs: transformers.LlamaForCausalLM(
+        llama
+    )
     trainer = transformers.Trainer
     trainer.__init__ = _without(trainer.__init__, "tokenizer")  # a keyword of the time these were written
 
