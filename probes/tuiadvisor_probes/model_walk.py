@@ -74,7 +74,8 @@ class Walk:
         self.facts: dict[str, Any] = {}
         self.wrappers: list[str] = []
         self.num_models = self.num_modules = 0
-        self.num_attention = self.attention_width = 0
+        self.attention: dict[int, int] = {}  # module -> width of its attention; 0: unclear
+        self.holder: dict[int, int] = {}  # module still to be looked at -> the one of these it lies in
         self.largest_odd = 0
         self.trains_before = self.is_new_root = False
         self.recompute = "no"
@@ -138,7 +139,7 @@ class Walk:
             self._parameter(module, key[1], None, use, marks)
         if not CROSS_ATTENTION.isdisjoint(children):  # its keys are of another sequence
             self.facts["encoder_decoder"] = True
-        self._attention(kind, name, names, children, parameters)
+        holder = self._attention(module, names, children, parameters)
         held = [child for child in children.values() if child is not None]
         for label, child in reversed(list(children.items())):
             if child is not None:
@@ -147,6 +148,7 @@ class Walk:
                     self._experts(child, names, held)
                 handed = marks | EXPERT * is_experts | ADAPTER * str(label).startswith("lora_")
                 self.stack.append((child, handed))
+                self.holder[id(child)] = holder
         return True
 
     def _use(self, kind: type, name: str) -> int:
@@ -321,31 +323,28 @@ class Walk:
         return marks
 
     def _attention(
-        self,
-        kind: type,
-        name: str,
-        names: dict[str, Any],
-        children: dict[str, Any],
-        parameters: dict[str, Any],
-    ) -> None:
+        self, module: Any, names: dict[str, Any], children: dict[str, Any], parameters: dict[str, Any]
+    ) -> int:
+        """The attention that the module's children lie in, as its id; 0: none."""
+        holder = self.holder.pop(id(module), 0)
+        kind = type(module)
+        lower = kind.__name__.lower()
         is_torchs = self.attention_class and issubclass(kind, self.attention_class)
-        lower = name.lower()
         if not is_torchs and "attention" not in lower and "attn" not in lower:
-            return
+            return holder
         linear = [child for child in children.values() if child is not None and _multiplies(child)]
         if not linear and not any(len(p.shape) > 1 for p in parameters.values() if p is not None):
-            return
+            return holder
         heads, size = first_number(names, HEADS), first_number(names, HEAD_SIZES)
         width = heads * size or first_number(names, WIDTHS)
         if not width and linear:
             base = parts_of(linear[-1]).get("base_layer")  # a low-rank adapter's
             width = first_number(own(linear[-1] if base is None else base), ("in_features", "nx"))
-        self.num_attention += 1
-        self.attention_width += width
-        if not width:
-            self.facts["attention_unclear"] = True
+        self.attention.pop(holder, None)  # it only wraps this one: the two are one attention
+        self.attention[id(module)] = width
         if heads:
             self.facts["heads"] = heads
+        return id(module)
 
     def _experts(self, child: Any, names: dict[str, Any], beside: list[Any]) -> None:
         parts = own(child)
@@ -367,7 +366,9 @@ class Walk:
         """All of it; a number that is not there was not seen."""
         found = {**self.sums, **self.facts}
         found |= {"models": self.num_models, "modules": self.num_modules, "recompute": self.recompute}
-        found |= {"layers": self.num_attention, "attention_width": self.attention_width}
+        found |= {"layers": len(self.attention), "attention_width": sum(self.attention.values())}
+        if 0 in self.attention.values():
+            found["attention_unclear"] = True
         if is_cut:
             found["cut"] = True
         if self.wrappers:

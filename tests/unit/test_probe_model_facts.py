@@ -190,6 +190,38 @@ def test_adapters_on_a_frozen_model() -> None:
     assert found["layers"] == LAYERS
 
 
+class WrappedAttention(nn.Module):
+    """torch's own, with one more projection behind it: minGPT-ddp's MultiheadAttentionLayer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+        self.c_proj = nn.Linear(WIDTH, WIDTH)
+
+
+def test_an_attention_that_wraps_another_is_one() -> None:
+    model = Transformer()
+    for layer in model.layers:
+        layer.attention = WrappedAttention()
+    found = walked(model)
+    assert found["layers"] == LAYERS
+    assert found["attention_width"] == LAYERS * WIDTH
+    assert found["heads"] == HEADS
+
+
+def test_attentions_side_by_side_in_a_wrapper_all_count() -> None:
+    class AttentionStack(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.ModuleList(WrappedAttention() for _ in range(3))
+            self.unclear = nn.Linear(WIDTH, WIDTH)
+
+    found = walked(AttentionStack())
+    assert found["layers"] == 3
+    assert found["attention_width"] == 3 * WIDTH
+    assert "attention_unclear" not in found
+
+
 def test_experts_and_how_many_a_token_visits() -> None:
     class Mixture(nn.Module):
         def __init__(self) -> None:
