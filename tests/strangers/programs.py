@@ -471,13 +471,14 @@ PROGRAMS = [
         "x-transformers train_copy", "x-transformers", ".", ("train_copy.py",),
         needs=("einops", "einx", "loguru", "tqdm", "torch_einops_utils"),
         edits=(("train_copy.py", r"(?<=BATCH_SIZE = )32", "4"),),
-        log=r"(?:^|\s)\d+: (?P<loss>\d[\d.]+)$",
+        log=r"(?:^|[\s\]])\d+: (?P<loss>\d[\d.]+)$",
         tolerated=("periodic_pause",), why="it generates a sequence, token by token, every 100 steps",
     ),
     Program(
         "makemore", "makemore", ".", ("makemore.py", "--num-workers", "1"), needs=("tensorboard",),
         log=r"^step \d+ \| loss (?P<loss>[\d.]+)", every=10,  # the time that it tells is of one step in ten
-        tolerated=("periodic_pause",), why="it evaluates and samples every few hundred steps",
+        tolerated=("periodic_pause", "input_bound"),
+        why="it evaluates and samples every few hundred steps; one worker collates a batch name by name",
     ),
     Program(
         "pygcn, a graph in one batch", "pygcn", ".", ("-m", "pygcn.train", "--no-cuda", "--epochs", ENDLESS),

@@ -210,6 +210,24 @@ def test_the_slowest_of_many_collectors_begins_nothing(num_ranks: int) -> None:
     assert "all ranks" not in alone.findings[0].message.split(", holds up")[0]
 
 
+@pytest.mark.parametrize(
+    ("found", "pause"),
+    [
+        ("periodic_pause", Fault("forward", None, 90 * MS, every=40)),
+        ("checkpoint_pause", Fault("checkpoint", None, 90 * MS, every=40)),
+        ("periodic_data_wait", Fault("data", None, 90 * MS, every=40)),
+        ("irregular_pause", Fault("forward", None, 3000 * MS, onset=200, until=201)),
+    ],
+)
+def test_of_one_process_nothing_is_said_of_all_ranks(found: str, pause: Fault) -> None:
+    """Nobody waits for it."""
+    view = final_view(Job(num_ranks=1, num_steps=400, faults=(pause,)))
+    (finding,) = [one for one in view.findings if one.id == found]
+    words = f"{finding.title} {finding.message}"
+    assert "the process" in words
+    assert "all ranks" not in words
+
+
 def test_all_ranks_that_collect_garbage_together_pause_for_that() -> None:
     """Every 40 steps on all ranks: a pause with its reason; a pause without collections has none."""
     view = final_view(Job(num_steps=400, faults=(Fault("gc", None, 90 * MS, every=40),)))

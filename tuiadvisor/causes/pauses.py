@@ -41,7 +41,8 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
     known[: pause.first_column] = False
     what_if = of_events(gain(cycle[known], pause.loss_K[known]), len(pause.steps))
     ranks = tuple(table.ranks[row] for row in pause.rows)
-    starter = rank_words(ranks) if ranks else "all ranks"
+    alone = table.num_ranks == 1
+    starter = "the process" if alone else rank_words(ranks) if ranks else "all ranks"
     longest = sorted((event.length_s for event in pause.events), reverse=True)
     values: Values = {
         **job,
@@ -57,6 +58,8 @@ def _measured(diagnosis: Diagnosis, job: Values, pause: Pause) -> Measured:
         "loss_share": what_if.loss_s / what_if.step_s,
         "starter": starter,
         "ranks": starter,
+        "waiters": "the training" if alone else "all ranks",
+        "waited_words": "" if alone else ", and all ranks waited",
         "times_words": _times_words(pause),
         "since": pause.steps[0],
         "phase": pause.phase,
@@ -140,7 +143,9 @@ pause second_s s that the second longest of them adds; unknown where there is on
 pause length_s s that one pause adds
 pause loss_s s a step, spread over all steps of the window
 pause loss_share share of the step
-pause starter text ranks that the others wait for, e.g. "rank 0", or "all ranks"
+pause starter text ranks that the others wait for, e.g. "rank 0", or "all ranks"; "the process" where there is one
+pause waiters text who is held up: "all ranks", or "the training" of one process
+pause waited_words text ", and all ranks waited"; empty where there is one process
 pause since steps job step of the first pause seen
 pause phase text phase in which the pause passes on the rank that begins it
 pause phase_words text the same in plain words
