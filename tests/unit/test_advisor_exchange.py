@@ -31,14 +31,20 @@ Row = tuple[int, ...]
 
 
 def exchange(
-    rank: int, step: int, arrive_ns: int, release_ns: int, buckets: tuple[int, ...] = (0, 0, 0, 0)
+    rank: int,
+    step: int,
+    arrive_ns: int,
+    release_ns: int,
+    buckets: tuple[int, ...] = (0, 0, 0, 0),
+    *,
+    piece_bytes: int = 5 * MIB,
 ) -> list[Row]:
-    """Rows of one backward of 40 ms: pieces of 5 MiB every 10 ms, the last one at the arrival."""
+    """Rows of one backward of 40 ms: pieces of so many bytes every 10 ms, the last one at the arrival."""
     rows: list[Row] = []
     for place, bucket in enumerate(buckets):
         ready = arrive_ns - (len(buckets) - 1 - place) * 10 * MS_NS
-        rows.append((rank, int(EventKind.BUCKET_PIECE), step, ready, ready, bucket, place, 5 * MIB, 1))
-    num_bytes = 5 * MIB * len(buckets)
+        rows.append((rank, int(EventKind.BUCKET_PIECE), step, ready, ready, bucket, place, piece_bytes, 1))
+    num_bytes = piece_bytes * len(buckets)
     closing = (
         rank,
         int(EventKind.GRADIENT_BUCKETS),
@@ -53,14 +59,22 @@ def exchange(
     return [*rows, closing]
 
 
-def told(job: Job, steps: tuple[int, ...] = DETAIL, buckets: tuple[int, ...] = (0, 0, 0, 0)) -> list[Row]:
+def told(
+    job: Job,
+    steps: tuple[int, ...] = DETAIL,
+    buckets: tuple[int, ...] = (0, 0, 0, 0),
+    *,
+    piece_bytes: int = 5 * MIB,
+) -> list[Row]:
     """The exchanges of all ranks in these steps, at the moments of the simulated run."""
     rows = simulate(job).rows
     return [
         row
         for rank in rows
         for step in steps
-        for row in exchange(rank, step, rows[rank][step][ARRIVE], rows[rank][step][RELEASE], buckets)
+        for row in exchange(
+            rank, step, rows[rank][step][ARRIVE], rows[rank][step][RELEASE], buckets, piece_bytes=piece_bytes
+        )
     ]
 
 
@@ -198,6 +212,17 @@ def test_buckets_that_leave_as_they_are_ready_leave_nothing_to_gain() -> None:
     assert ("last_gradients", None, 0.0) == (seen.lever, seen.best_cap_mib, seen.saved_s)
     assert 10 * MS == pytest.approx(seen.buckets[0].ready_s, rel=0.05)
     assert 4 == len(seen.buckets)
+
+
+def test_a_model_smaller_than_the_smallest_buckets_is_not_told_two_things() -> None:
+    """What could be hidden at most, and that no size helps: both are true only where the sizes are named."""
+    seen = view_of(JOB, told(JOB, piece_bytes=MIB // 8)).exchange
+    assert seen is not None
+    assert ("last_gradients", None) == (seen.lever, seen.best_cap_mib)
+    assert 15 * MS == pytest.approx(seen.hideable_s, rel=0.03)
+    words = " ".join(seen.words)
+    assert "None of it by buckets of 1 MiB or more" in words
+    assert "No size of buckets helps" not in words
 
 
 def test_an_exchange_that_ends_with_backward_leaves_nothing_to_hide() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.events import StepFlag
-from tuiadvisor.metrics.communication.bucket_timeline import Bucket, BucketLine, bucket_line
+from tuiadvisor.metrics.communication.bucket_timeline import CAPS_MIB, WORTH, Bucket, BucketLine, bucket_line
 from tuiadvisor.metrics.series.what_if import gain
 from tuiadvisor.metrics.steps.step_table import COMM
 from tuiadvisor.views.communication import BucketBar, ExchangeView, Segment, SizeChoice
@@ -197,6 +197,8 @@ def _words(view: ExchangeView) -> tuple[str, ...]:
 
 
 def _lever_words(view: ExchangeView) -> str:
+    if view.lever != "smaller_buckets" and view.hideable_s >= WORTH * view.exposed_s:
+        return f"None of it by buckets of {min(CAPS_MIB)} MiB or more; what smaller ones cost to start was not seen."
     if view.lever == "fewer_bytes":
         return (
             "No size of buckets helps: moving them takes longer than backward runs once the first gradient is ready. "
