@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -131,14 +129,13 @@ def test_the_devices_of_a_machine_are_seen_with_their_driver(monkeypatch: pytest
     """They were not: a sampler that nobody had started was asked."""
 
     class Reader:
-        def __init__(self, _nvml: object) -> None:
-            self.sample: Callable[[], list[dict[str, str]]] = lambda: [{"name": "NVIDIA H100"}] * 2
+        def sample(self) -> list[dict[str, str]]:
+            return [{"name": "NVIDIA H100"}] * 2
 
         def driver(self) -> str:
             return "550.54.15"
 
-    monkeypatch.setattr(doctor, "load_nvml", lambda: ModuleType("nvml"))
-    monkeypatch.setattr(doctor, "NvmlReader", Reader)
+    monkeypatch.setattr(doctor, "load_reader", Reader)
     assert doctor.look_at_gpus() == Check("gpu", "ok", "2 x NVIDIA H100, driver 550.54.15", "")
 
 

@@ -237,6 +237,7 @@ ALLOWED = {
         "tuiadvisor_probes",
         "psutil",
         "pynvml",
+        "amdsmi",
         "zmq",
         "orjson",
     ),

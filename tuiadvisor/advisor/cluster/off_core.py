@@ -81,9 +81,7 @@ class Outside:
     def _gone_on(self, rank: int, last: Sequence[float], sample: tuple[float, ...]) -> tuple[float, ...]:
         """The sample with its counts on top of those of the processes that had the rank before."""
         now = _on_top(sample, self._before.get(rank))
-        if last and any(
-            (0.0 if isnan(now[field]) else now[field]) < last[field] for field in (PERIODS, LOOKS)
-        ):
+        if last and (_has_fallen(last[PERIODS], now[PERIODS]) or _has_fallen(last[LOOKS], now[LOOKS])):
             self._before[rank] = tuple(last)
             now = _on_top(sample, self._before[rank])
         return now
