@@ -239,7 +239,11 @@ def test_a_killed_rank_is_shown_and_the_others_are_still_diagnosed() -> None:
 
 def _after_deaths(job: Job, **details: str) -> RunView:
     dead = [
-        {"rank": int(rank.removeprefix("r")), "state": "killed", "detail": detail}
+        {
+            "rank": int(rank.removeprefix("r")),
+            "state": "exited" if detail.startswith("exited") else "killed",
+            "detail": detail,
+        }
         for rank, detail in details.items()
     ]
     return folded([*frames(job), status(9_000_000_000, dead)]).view()
@@ -276,6 +280,37 @@ def test_a_death_before_there_is_a_verdict_is_the_verdict() -> None:
         "Stop: rank 1 was killed by SIGSEGV after step 8 (1 more rank ended"
     )
     assert "more steady steps" not in view.verdict.sentence
+
+
+def test_a_rank_that_ended_by_an_error_is_what_ended_the_job() -> None:
+    """A traceback in one rank, the others ended by the launcher: the most frequent end, and it was not said."""
+    ends = dict.fromkeys(("r0", "r1", "r3"), "killed by SIGTERM after step 199")
+    view = _after_deaths(Job(), r2="exited with code 1 after step 199", **ends)
+    assert view.verdict.sentence.startswith(
+        "Stop: rank 2 exited with code 1 after step 199 (3 more ranks ended with it). Of the steps until then: "
+    )
+    assert "traceback" in view.verdict.because
+    assert view.ended == "all ranks ended, 3 of 4 killed, 1 by an error"
+
+
+def test_who_lost_a_peer_to_a_signal_and_ended_by_an_error_is_not_the_first() -> None:
+    """Gloo raises in the others when a rank is killed."""
+    view = _after_deaths(Job(), r0="exited with code 1 after step 199", r2="killed by SIGKILL after step 199")
+    assert view.verdict.sentence.startswith("Stop: rank 2 was killed by SIGKILL after step 199 (1 more rank")
+    assert "dmesg" in view.verdict.because
+
+
+def test_all_ranks_that_end_by_an_error_did_not_finish() -> None:
+    """It was "run finished"."""
+    view = _after_deaths(Job(), **{f"r{rank}": "exited with code 2 after step 199" for rank in range(4)})
+    assert view.ended == "all ranks ended, 4 of 4 by an error"
+    assert view.verdict.sentence.startswith(
+        "Stop: rank 0 exited with code 2 after step 199 (3 more ranks ended with it)"
+    )
+    assert (
+        _after_deaths(Job(), **{f"r{rank}": "exited after step 199" for rank in range(4)}).ended
+        == "run finished"
+    )
 
 
 @pytest.mark.parametrize("end", ["killed by SIGTERM after step 199", "gone without its exit hooks"])

@@ -62,8 +62,10 @@ BEFORE = [greeting(0, 100), FIRST]
 AGAIN = [
     *BEFORE,
     status(last_end_ns() + SECONDS, ENDED),
-    greeting(last_end_ns() + SECONDS, 200),
-    status(last_end_ns() + 13 * SECONDS, dict.fromkeys(range(4), ("live", ""))),
+    greeting(
+        last_end_ns() - SECONDS // 2, 200
+    ),  # starts are told to the second: too early by half a one here
+    status(last_end_ns() + 12 * SECONDS, dict.fromkeys(range(4), ("live", ""))),
 ]
 
 
@@ -78,13 +80,13 @@ def test_new_processes_without_a_step_are_said_to_have_made_none() -> None:
     (restart,) = view.restarts
     assert (restart.after_step, restart.ranks, restart.number) == (99, (0, 1, 2, 3), 1)
     assert restart.how_ended == "rank 1 was killed by SIGKILL after step 99 (3 more ranks ended with it)"
-    assert restart.waits_s == pytest.approx(12.0)
+    assert restart.waits_s == pytest.approx(12.5)
     assert shown(view) == "◌ RESTARTED"
     was = folded(BEFORE).view().verdict
     assert view.verdict.decision == was.decision == "tune"
     assert view.verdict.sentence == (
-        f"Restarted after step 99 ({restart.how_ended}): no step yet, 12 s after the new start. Of the steps until "
-        f"then: {was.sentence}"
+        f"Restarted: {restart.how_ended}; no step yet, 12.5 s after the new start. Of the steps until then: "
+        f"{was.sentence}"
     )
 
 

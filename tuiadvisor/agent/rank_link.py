@@ -376,7 +376,8 @@ class RankLink:
     def _how_it_ended(self) -> tuple[RankState, str]:
         after = ""
         if self.reader is not None and self._is_readable():
-            after = f" after step {self.reader.now()[2]}"
+            step = self.reader.now()[2]
+            after = f" after step {step}" if step else " before its first step had ended"
         if self._is_replaced:
             return RankState.EXITED, f"replaced itself by exec{after}"
         number = self._exit_code & 0x7F

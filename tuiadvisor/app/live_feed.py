@@ -12,6 +12,7 @@ from tuiadvisor.agent.hello import host_name
 from tuiadvisor.app.feed import AddMark, Feed
 from tuiadvisor.app.look_back import Lookback
 from tuiadvisor.app.stack_look import StackLook, why_no_stacks
+from tuiadvisor.app.started_again import StartedAgain
 from tuiadvisor.app.subcommand import Subcommand, capture_subcommand, stacks_subcommand
 from tuiadvisor.causes import hang
 from tuiadvisor.events import NOTHING_GIVEN, GivenWork
@@ -67,6 +68,7 @@ class LiveFeed(Feed):
         self._lookback = Lookback()
         self._is_stretch_drawn = False
         self._stack_look: StackLook | None = None
+        self._started_again = StartedAgain()
         self.answers: list[str] = []  # of subcommands, for the terminal when the screens are gone
 
     def stop(self) -> None:
@@ -114,7 +116,7 @@ class LiveFeed(Feed):
             answer, end_s = self._stale_answer
             if self._answer == answer and time.monotonic() > end_s:
                 self._answer = ""  # what it announced is over
-            return self._answer
+            return self._answer or self._started_again.sentence(self.view, host_name())
         if subcommand.look():
             self.answers.append(subcommand.sentence)
         return subcommand.sentence

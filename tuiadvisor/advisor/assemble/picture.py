@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.cluster.ends import failures
 from tuiadvisor.advisor.cluster.membership import GONE, STEPLESS, Roster
 from tuiadvisor.advisor.judge.imports import is_part
 from tuiadvisor.causes.communication_bound import overlap_seconds
@@ -363,13 +364,17 @@ def ended(roster: Roster) -> str:
     """Why nothing more will come; empty while the run goes on."""
     states = [] if is_part(roster.header.imported) else [fact.state for fact in roster.ranks.values()]
     if states and all(state in GONE for state in states):
+        num_failed = len(failures(roster.ranks.values()))
         if all(state == "exited" for state in states):
-            return RUN_FINISHED
+            return (
+                f"all ranks ended, {num_failed} of {len(states)} by an error" if num_failed else RUN_FINISHED
+            )
         if all(state == "detached" for state in states):
             return END_OF_TRACE if roster.header.imported is not None else "probes detached"
         if any(state == "killed" for state in states):
             num_killed = sum(state == "killed" for state in states)
-            return f"all ranks ended, {num_killed} of {len(states)} killed"
+            by_error = f", {num_failed} by an error" if num_failed else ""
+            return f"all ranks ended, {num_killed} of {len(states)} killed{by_error}"
         return "no rank is watched any more"
     if roster.agents and all(agent.bye is not None for agent in roster.agents.values()):
         reasons = sorted({agent.bye for agent in roster.agents.values() if agent.bye})

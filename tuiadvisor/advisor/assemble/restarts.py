@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.advisor.cluster.restarts import SAME_START_NS
 from tuiadvisor.views.restart import Restart
 
 if TYPE_CHECKING:
@@ -43,12 +44,9 @@ def _waits_s(began: Began, roster: Roster, store: StepStore) -> float | None:
     for rank in islice(began.ranks, MAX_ASKED):
         last, start_ns = store.last_end(rank), roster.restarts.starts_ns(rank)
         shift_ns = roster.clocks.wall_shift_ns(last[0]) if last is not None else None
-        if (
-            last is not None
-            and shift_ns is not None
-            and start_ns is not None
-            and last[1] + shift_ns > start_ns
-        ):
+        if last is None or shift_ns is None or start_ns is None:
+            continue
+        if last[1] + shift_ns > start_ns + SAME_START_NS:  # starts are told to the second
             return None
     now_ns = max(roster.newest_ns().values(), default=0)
     return max(now_ns - began.start_wall_ns, 0) / 1e9

@@ -18,33 +18,38 @@ WITH_CODE: Final = "exited with code"
 
 
 def deaths(ranks: Collection[RankFacts]) -> tuple[str, ...]:
-    """A sentence for each rank that a signal killed, whom a launcher ended for another's sake last.
+    """A sentence for each rank that a signal killed or an error ended, whom a launcher ended for another's sake last.
 
     Empty where every end was asked for (scancel, Ctrl-C). A rank that is gone without a known signal may have called
-    os._exit: it counts where others were ended after it.
+    os._exit: it counts where others were ended after it. Who lost a peer may end by an error: signals come first.
     """
     killed = [fact for fact in ranks if fact.state == "killed"]
     asked = [fact for fact in killed if any(name in fact.detail for name in ASKED_TO_END)]
     signalled = [fact for fact in killed if fact.detail.startswith("killed") and fact not in asked]
     gone = [fact for fact in killed if fact not in asked and fact not in signalled]
-    if not signalled and not (gone and asked):
+    failed = failures(ranks)
+    if not signalled and not failed and not (gone and asked):
         return ()
-    in_order = (*_by_rank(signalled), *_by_rank(gone), *_by_rank(asked))
+    told = (
+        [(fact, "was ") for fact in _by_rank(signalled)],
+        [(fact, "") for fact in _by_rank(failed)],
+        [(fact, "is ") for fact in _by_rank(gone)],
+        [(fact, "was ") for fact in _by_rank(asked)],
+    )
     return tuple(
-        f"rank {fact.rank} {'is' if fact in gone else 'was'} {fact.detail or 'killed'}" for fact in in_order
+        f"rank {fact.rank} {verb}{fact.detail or 'killed'}" for group in told for fact, verb in group
     )
 
 
-def how_ended(ranks: Collection[RankFacts]) -> str:
-    """The first of them, or the lowest rank that ended by an error; "" where neither is known."""
-    if died := deaths(ranks):
-        return in_short(died)
-    failed = _by_rank([fact for fact in ranks if fact.state == "exited" and WITH_CODE in fact.detail])
-    return f"rank {failed[0].rank} {failed[0].detail}" if failed else ""
+def failures(ranks: Collection[RankFacts]) -> list[RankFacts]:
+    """Those that ended by themselves with another exit code than 0."""
+    return [fact for fact in ranks if fact.state == "exited" and WITH_CODE in fact.detail]
 
 
 def in_short(died: tuple[str, ...]) -> str:
-    """The first of at least one death, and how many more there were."""
+    """The first death, and how many more there were; "" without one."""
+    if not died:
+        return ""
     more = len(died) - 1
     return died[0] + (f" ({more} more {'rank' if more == 1 else 'ranks'} ended with it)" if more else "")
 

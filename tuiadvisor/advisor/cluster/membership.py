@@ -14,7 +14,7 @@ import numpy as np
 from tuiadvisor.advisor.cluster.crowding import RunQueues, typical_wait
 from tuiadvisor.advisor.cluster.device_clocks import DeviceClocks
 from tuiadvisor.advisor.cluster.device_counters import DeviceCounters
-from tuiadvisor.advisor.cluster.ends import how_ended
+from tuiadvisor.advisor.cluster.ends import deaths, in_short
 from tuiadvisor.advisor.cluster.host_clocks import NOT_READY, HostClocks
 from tuiadvisor.advisor.cluster.host_rows import host_row
 from tuiadvisor.advisor.cluster.host_use import HostUse
@@ -331,7 +331,7 @@ class Roster:
             (integer(entry, "rank"), integer(entry, "start_wall_ns")) for entry in objects(hello, "ranks")
         )
         known = [(rank, start) for rank, start in told if rank is not None and start is not None]
-        return how_ended(self.ranks.values()) if self.restarts.would_begin(known) else ""
+        return in_short(deaths(self.ranks.values())) if self.restarts.would_begin(known) else ""
 
     def _status(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
-from tuiadvisor.advisor.cluster.ends import in_short
+from tuiadvisor.advisor.cluster.ends import WITH_CODE, in_short
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
 from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
@@ -45,6 +45,9 @@ HOST_CLOCK: Final = (
 NOT_JUDGED: Final = "Too few steady steps were seen until then to judge them."
 DEATH_IS_FIRST: Final = (
     "a rank that dies of a signal takes the job with it; its own output and the kernel's log (dmesg) say more"
+)
+ERROR_IS_FIRST: Final = (
+    "a rank that ends by an error takes the job with it; its traceback stands in the job's output"
 )
 
 
@@ -246,15 +249,16 @@ def stands_still(hang: Judged) -> Verdict:
 
 
 def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
-    """The verdict on a run that lost ranks to a signal: said in any case, and never to be kept as it is.
+    """The verdict on a run that lost ranks to a signal or an error: said in any case, and never to be kept as it is.
 
     deaths: one sentence a rank, the likeliest cause first.
     """
     if not deaths:
         return found
     died = in_short(deaths)
+    because = ERROR_IS_FIRST if WITH_CODE in deaths[0] else DEATH_IS_FIRST
     if found.decision is None:
-        return replace(found, decision="stop", sentence=f"Stop: {died}. {NOT_JUDGED}", because=DEATH_IS_FIRST)
+        return replace(found, decision="stop", sentence=f"Stop: {died}. {NOT_JUDGED}", because=because)
     if found.decision != "keep":
         return replace(
             found, sentence=f"{died[0].upper()}{died[1:]}. Of the steps until then: {found.sentence}"
@@ -265,7 +269,7 @@ def with_deaths(found: Verdict, deaths: tuple[str, ...]) -> Verdict:
         sentence=f"Stop: {died}. Of the steps until then: {_after_colon(found.sentence)}",
         finding=None,
         pattern=None,
-        because=DEATH_IS_FIRST,
+        because=because,
         verify="",
     )
 
@@ -274,10 +278,14 @@ def with_restart(found: Verdict, restart: Restart | None) -> Verdict:
     """The verdict while new processes have made no step yet: it is of those before, which is said first."""
     if restart is None or restart.waits_s is None:
         return found
-    why = f" ({restart.how_ended})" if restart.how_ended else ""
-    after = "" if restart.after_step is None else f" after step {restart.after_step:,}"
-    waits = f"Restarted{after}{why}: no step yet, {seconds(restart.waits_s)} after the new start."
-    return replace(found, sentence=f"{waits} Of the steps until then: {found.sentence}" if after else waits)
+    waits = f"no step yet, {seconds(restart.waits_s)} after the new start."
+    if restart.after_step is None:
+        return replace(found, sentence=f"Restarted: {waits}")
+    if restart.how_ended:
+        told = f"Restarted: {restart.how_ended}; {waits}"
+    else:
+        told = f"Restarted after step {restart.after_step:,}: {waits}"
+    return replace(found, sentence=f"{told} Of the steps until then: {found.sentence}")
 
 
 def _after_colon(sentence: str) -> str:

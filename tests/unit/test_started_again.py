@@ -1,0 +1,109 @@
+"""A run that has ended and trains again by other processes is offered, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.snapshot import views
+from tuiadvisor.agent.discovery import FoundTraining, RankProcess
+from tuiadvisor.app import started_again
+from tuiadvisor.app.started_again import StartedAgain
+
+if TYPE_CHECKING:
+    from tuiadvisor.views.run_view import RunView
+
+UID = os.getuid()
+
+
+def training(pid: int, label: str = "train.py", uid: int = UID, num: int = 2) -> FoundTraining:
+    """Ranks from this process on, their launcher the one before."""
+    ranks = tuple(
+        RankProcess(
+            pid=pid + rank, ppid=pid - 1, start_ticks=1, uid=uid, rank=rank, local_rank=rank, world_size=num,
+            local_world_size=num, command=label, label=label, python="3.11", start_wall_ns=None, master=None,
+            run_id=None, job="",
+        )
+        for rank in range(num)
+    )  # fmt: skip
+    return FoundTraining(ranks, (pid - 1,))
+
+
+def over() -> RunView:
+    """The end of a run on this host, whose processes are 501 and on."""
+    view = views.healthy()
+    ranks = tuple(replace(row, pid=501 + row.rank) for row in view.ranks)
+    run = replace(view.run, label="train.py", hosts=("here",))
+    return replace(view, run=run, ranks=ranks, ended="run finished")
+
+
+def said(view: RunView, *found: FoundTraining, host: str = "here") -> str:
+    """After one look."""
+    again = StartedAgain(lambda: (list(found), 0))
+    again.sentence(view, host)
+    again.wait()
+    return again.sentence(view, host)
+
+
+@pytest.fixture(autouse=True)
+def _nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(started_again, "mapped_rings", lambda _pid: ())
+
+
+def test_the_same_job_by_other_processes_is_offered() -> None:
+    """With what `watch` takes for it."""
+    assert said(over(), training(901)) == "train.py trains here again (2 ranks): tuiadvisor watch --pid 900"
+
+
+@pytest.mark.parametrize(
+    ("view", "found"),
+    [
+        (replace(over(), ended=""), training(901)),  # it goes on
+        (over(), training(501)),  # a rank of the run itself
+        (over(), training(901, label="other.py")),
+        (replace(over(), run=replace(over().run, hosts=("elsewhere",))), training(901)),
+    ],
+)
+def test_nothing_else_is(view: RunView, found: FoundTraining) -> None:
+    assert said(view, found) == ""
+
+
+def test_one_that_is_watched_already_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(started_again, "mapped_rings", lambda _pid: ("ring",))
+    assert said(over(), training(901)) == ""
+
+
+def test_it_looks_every_few_seconds_and_forgets_what_is_gone() -> None:
+    """Not at every picture: there are ten a second."""
+    now_s, looks = [100.0], []
+    found = [training(901)]
+
+    def look() -> tuple[list[FoundTraining], int]:
+        looks.append(now_s[0])
+        return list(found), 0
+
+    again = StartedAgain(look, lambda: now_s[0])
+    for _ in range(5):
+        again.sentence(over(), "here")
+        again.wait()
+    assert looks == [100.0]
+    assert again.sentence(over(), "here")
+    found.clear()
+    now_s[0] += started_again.LOOK_EVERY_S
+    again.sentence(over(), "here")
+    again.wait()
+    assert again.sentence(over(), "here") == ""
+    assert len(looks) == 2
+
+
+def test_a_look_that_fails_is_no_matter_of_the_screens() -> None:
+    def look() -> tuple[list[FoundTraining], int]:
+        raise OSError("/proc is gone")
+
+    again = StartedAgain(look)
+    again.sentence(over(), "here")
+    again.wait()
+    assert again.sentence(over(), "here") == ""

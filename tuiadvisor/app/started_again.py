@@ -1,0 +1,86 @@
+"""Whether the job of a run that has ended trains on this machine again.
+
+In: the machine's processes, looked at every few seconds in a thread of its own.  Out: one sentence for the screens.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from tuiadvisor.agent.discovery import trainings
+from tuiadvisor.agent.session import mapped_rings
+from tuiadvisor.log import Logger
+from tuiadvisor.text import format as text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tuiadvisor.agent.discovery import FoundTraining
+    from tuiadvisor.views.run_view import RunView
+
+LOOK_EVERY_S: Final = 5.0
+
+logger: Final = Logger(__name__)
+
+
+class StartedAgain:
+    """Ask it at every picture; it looks only once the run has ended."""
+
+    def __init__(
+        self,
+        look: Callable[[], tuple[list[FoundTraining], int]] = trainings,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look = look
+        self._clock_s = clock_s
+        self._due_s = 0.0
+        self._thread: threading.Thread | None = None
+        self._found = ""
+
+    def sentence(self, view: RunView | None, host: str) -> str:
+        """What runs again and how to watch it; "" while nothing does. host: this one's name."""
+        if view is None or not view.ended or host not in view.run.hosts or not view.run.label:
+            return ""
+        now_s = self._clock_s()
+        is_looking = self._thread is not None and self._thread.is_alive()
+        if now_s >= self._due_s and not is_looking:
+            self._due_s = now_s + LOOK_EVERY_S
+            former = frozenset(row.pid for row in view.ranks if row.pid is not None)
+            self._thread = threading.Thread(
+                target=self._search, args=(view.run.label, former), name="tuiadvisor-again", daemon=True
+            )
+            self._thread.start()
+        return self._found
+
+    def wait(self) -> None:
+        """Until the look that is under way, if any, is over."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _search(self, label: str, former: frozenset[int]) -> None:
+        try:
+            found = next((one for one in self._look()[0] if _is_next(one, label, former)), None)
+        except Exception:  # looking is a courtesy
+            logger.exception("looking for the next run failed")
+            return
+        if found is None:
+            self._found = ""
+            return
+        pids = shlex.join(str(pid) for pid in found.pids)
+        num = text_of.count(len(found.ranks), "rank")
+        self._found = f"{label} trains here again ({num}): tuiadvisor watch --pid {pids}"
+
+
+def _is_next(training: FoundTraining, label: str, former: frozenset[int]) -> bool:
+    """The same job of the same user, by other processes, that nobody watches yet."""
+    first = training.ranks[0]
+    return (
+        first.label == label
+        and os.getuid() in (0, first.uid)
+        and former.isdisjoint(rank.pid for rank in training.ranks)
+        and not any(mapped_rings(rank.pid) for rank in training.ranks)
+    )
