@@ -31,6 +31,7 @@ from tuiadvisor.tui.contract.desk import (
     MarkBefore,
     NudgeSize,
     OpenRun,
+    Report,
     Scale,
     StateSize,
     WantRuns,
@@ -122,6 +123,26 @@ def test_two_recordings_are_compared(desk: Desk, folder: Path) -> None:
     assert "improved" == comparison.verdict
     desk.command(Compare(before, str(folder / "torn.tuirec")))
     wait_until(lambda: "torn.tuirec" in desk.desk().comparison_note and desk.desk().comparison is None)
+
+
+def test_the_report_of_what_is_shown_lies_beside_it(desk: Desk, folder: Path) -> None:
+    """With the comparison that was made last only where this run is one of the two."""
+    before, after = str(folder / "before.tuirec"), str(folder / "old" / "after.tuirec")
+    recording(folder / "third.tuirec", Job(num_steps=30))
+    desk.command(Compare(before, after))
+    wait_until(lambda: desk.desk().comparison is not None)
+    assert "Before and after" not in report_of(desk, folder / "third.tuirec", 29)
+    assert "Before and after" in report_of(desk, folder / "before.tuirec", 119)
+
+
+def report_of(desk: Desk, recording: Path, last_step: int) -> str:
+    """What is written of a run that is opened for it."""
+    desk.command(OpenRun(str(recording)))
+    wait_until(lambda: desk.desk().open_path == str(recording) and shown_step(desk) == last_step)
+    desk.command(Report())
+    path = recording.with_name(f"{recording.stem}-step{last_step}.html")
+    wait_until(lambda: desk.desk().answer == f"report written to {path}")
+    return path.read_text(encoding="utf-8")
 
 
 def test_the_run_after_a_marked_one_is_compared_with_it_by_itself(folder: Path) -> None:

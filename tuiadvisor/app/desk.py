@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from tuiadvisor.app import preferences_file
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from tuiadvisor.app.sizing import Sizing
     from tuiadvisor.app.timeline import SlicesRead
     from tuiadvisor.preferences import Preferences
-    from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.intent import Intent
     from tuiadvisor.tui.contract.feed import FeedCommand
     from tuiadvisor.views.run_list import RunEntry
@@ -399,36 +398,15 @@ class Desk:
         self._change(job_note=text)
 
     def _report(self) -> None:
-        from tuiadvisor.app.reporting import write_report  # noqa: PLC0415
-        from tuiadvisor.report.page import Dossier  # noqa: PLC0415
+        from tuiadvisor.app.reporting import report_of_shown  # noqa: PLC0415
 
-        view = self.latest().view
+        view, state = self.latest().view, self._state
         if view is None:
             self._say("R: no run is open, so there is nothing to report")
             return
-        recording = self._state.open_path or self.live_path
-        name = f"{Path(recording).stem or view.run.label or 'run'}-step{view.last_step or 0}.html"
-        path = (Path(recording).parent if recording else Path.cwd()) / PurePath(name).name
-        session = self._state.session
-        if session is not None and session.run not in {recording, view.run.label}:
-            session = None  # of another run
-        dossier = Dossier(recording or "live run", view, session)
-        comparison = self._state.comparison
-        if comparison is not None and recording not in {comparison.before.path, comparison.after.path}:
-            comparison = None
-        write_report(str(path), [dossier], comparison, self._sizes_of(recording, view))
+        recording = state.open_path or self.live_path
+        path = report_of_shown(recording, view, state.session, state.comparison, self._sizing)
         self._say(f"report written to {path}")
-
-    def _sizes_of(self, recording: str, view: RunView) -> Picture:
-        """What the screen of scaling says of this run; where it was not looked at, what the run alone says."""
-        from tuiadvisor.app.sizing import Sizing  # noqa: PLC0415
-        from tuiadvisor.session.recorded import Recorded  # noqa: PLC0415
-
-        if self._sizing is not None and self._sizing.current == recording:
-            return self._sizing.picture()
-        sizing = Sizing()
-        sizing.take([Recorded(Path(recording).stem or view.run.label or "this run", view)])
-        return sizing.picture()
 
     def _bookmark(self, step: int, note: str) -> None:
         feed = self._feed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from tuiadvisor import __version__
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tuiadvisor.scaling.picture import Picture
     from tuiadvisor.session.guided import Guided
     from tuiadvisor.views.comparison import Comparison
+    from tuiadvisor.views.run_view import RunView
 
 
 def session_of(path: str) -> Guided | None:
@@ -45,6 +46,37 @@ def sizes_of(measured: Sequence[Measured]) -> Picture:
     sizing = Sizing()
     sizing.take(runs)
     return sizing.picture()
+
+
+def report_of_shown(
+    recording: str,
+    view: RunView,
+    session: Guided | None,
+    comparison: Comparison | None,
+    sizing: Sizing | None,
+) -> Path:
+    """Write what the screens show of a run beside its recording, "" for a live run that is kept nowhere; where it is.
+
+    session, comparison, sizing: what the screens hold; of another run they are left out.
+    """
+    name = f"{Path(recording).stem or view.run.label or 'run'}-step{view.last_step or 0}.html"
+    path = (Path(recording).parent if recording else Path.cwd()) / PurePath(name).name
+    if session is not None and session.run not in {recording, view.run.label}:
+        session = None
+    if comparison is not None and recording not in {comparison.before.path, comparison.after.path}:
+        comparison = None
+    dossier = Dossier(recording or "live run", view, session)
+    write_report(str(path), [dossier], comparison, _sizes_of_shown(recording, view, sizing))
+    return path
+
+
+def _sizes_of_shown(recording: str, view: RunView, sizing: Sizing | None) -> Picture:
+    """What the screen of scaling says of this run; where it was not looked at, what the run alone says."""
+    if sizing is not None and sizing.current == recording:
+        return sizing.picture()
+    alone = Sizing()
+    alone.take([Recorded(Path(recording).stem or view.run.label or "this run", view)])
+    return alone.picture()
 
 
 def write_report(
