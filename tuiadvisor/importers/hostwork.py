@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tuiadvisor.metrics.series.intervals import union
+from tuiadvisor.metrics.steps.arrays import distinct
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools, Ints
@@ -56,11 +57,14 @@ class HostWork:
         if not isinstance(name, str) or begin is None or duration is None or duration < 0:
             return
         label = label_of(name)
-        if label is not None:
-            self.begin.append(begin)
-            self.end.append(begin + duration)
-            self.label.append(label)
-            self.thread.append(self._thread(event.get("tid")))
+        if label is None:
+            return
+        self.begin.append(begin)
+        self.end.append(begin + duration)
+        self.label.append(label)
+        tid = event.get("tid")
+        known = self.threads.get(tid) if type(tid) is int else None
+        self.thread.append(self._thread(tid) if known is None else known)
 
     def mark(self, event: dict[str, Any]) -> None:
         """A step's mark: the thread it is on is the one that trains."""
@@ -68,8 +72,6 @@ class HostWork:
         self.main[thread] = self.main.get(thread, 0) + 1
 
     def _thread(self, tid: object) -> int:
-        if type(tid) is int and (known := self.threads.get(tid)) is not None:
-            return known
         key = tid if isinstance(tid, int | str) else None
         if key not in self.threads and len(self.threads) >= MAX_THREADS:
             key = None
@@ -83,7 +85,7 @@ class HostWork:
         label = np.frombuffer(self.label, dtype=np.int8) if self.label else np.empty(0, dtype=np.int8)
         thread = np.frombuffer(self.thread, dtype=np.int32) if self.thread else np.empty(0, dtype=np.int32)
         on_main = thread == max(self.main, key=lambda one: self.main[one], default=-1)
-        autograd = np.unique(thread[(label == BACKWARD) & ~on_main])
+        autograd = distinct(thread[(label == BACKWARD) & ~on_main])
         backward = (label == BACKWARD) | np.isin(thread, autograd)
         ranges = on_main & np.isin(label, (DATA, OPTIMIZER, BETWEEN))
         work = on_main & (label == OPERATOR)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.metrics.steps.arrays import distinct
+
 if TYPE_CHECKING:
     from tuiadvisor.metrics.steps.arrays import Bools
     from tuiadvisor.metrics.traces.gpu_timeline import GpuEvents
@@ -75,7 +77,7 @@ class Processes:
         device = np.frombuffer(self.device, dtype=np.int32)[rows]
         streams = np.stack([device, events.stream[rows]])
         num, deepest = 0, 1
-        for stream in np.unique(streams, axis=1).T:
+        for stream in distinct(streams, axis=1).T:
             mine = rows[(streams == stream[:, None]).all(axis=0)]
             begin, end = np.sort(events.begin_ns[mine]), np.sort(events.end_ns[mine])
             # Those that began before this one does, less those that ended.

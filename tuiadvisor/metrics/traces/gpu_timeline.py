@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tuiadvisor.metrics.series.intervals import both, union
+from tuiadvisor.metrics.steps.arrays import distinct
 
 if TYPE_CHECKING:
     from tuiadvisor.metrics.series.intervals import Intervals
@@ -108,7 +109,7 @@ def gpu_time(events: GpuEvents) -> GpuTime | None:
 def stream_idle(events: GpuEvents) -> tuple[StreamIdle, ...]:
     """Gaps of each stream, by stream number; a longer gap before an event of unknown launch counts as other."""
     found = []
-    for stream in np.unique(events.stream):
+    for stream in distinct(events.stream):
         mine = events.only(events.stream == stream)
         order = np.argsort(mine.begin_ns, kind="stable")
         begin, end = mine.begin_ns[order], mine.end_ns[order]
