@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from synthetic_run import MS, Fault, Job, above_info, folded, frames
 from test_advisor_oddities import host_frames
@@ -16,7 +17,8 @@ from test_advisor_oddities import host_frames
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.agent import cgroup, procfs
 from tuiadvisor.agent.looks import StateLooks
-from tuiadvisor.metrics.lateness.off_core import OffCore, least_throttled
+from tuiadvisor.metrics.lateness.off_core import OffCore, lacks_core, least_throttled
+from tuiadvisor.metrics.steps.arrays import Floats
 from tuiadvisor.stream.frames import Frame
 from tuiadvisor.views.run_view import RunView
 
@@ -116,6 +118,54 @@ def test_an_exchange_is_blamed_beside_a_rank_that_lacks_a_core_now_and_then() ->
     job = JOB.with_faults(Fault("forward", (2,), 9 * MS), Fault("comm", (0, 1, 2, 3), 30 * MS))
     for waits in ({**QUIET, 2: 0.15}, dict.fromkeys(range(4), 0.08)):
         assert "communication_bound" == above_info(seen(job, waits, {}, {}))[0][0]
+
+
+RESTLESS = Job(
+    num_ranks=2, num_steps=24, forward_s=200 * MS, backward_s=200 * MS, noise=0.5, spike_chance=0.0,
+    faults=(Fault("forward", (1,), 500 * MS, until=17, chance=0.75),),
+)  # fmt: skip
+
+
+def waiting(job: Job, waits: dict[int, float]) -> RunView:
+    """Steps of half a second, twelve seconds of them and more."""
+    return folded([*frames(job), *host_frames(replace(job, num_steps=900), waits)]).view()
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_the_kernels_count_vouches_for_a_rank_whose_steps_are_of_any_length(seed: int) -> None:
+    """Of two ranks on a crowded host one is reniced: by 24 steps alone its lateness may be chance."""
+    job = replace(RESTLESS, seed=seed)
+    (said,) = [one for one in waiting(job, {0: 0.1, 1: 0.7}).findings if one.id == "straggler"]
+    assert ((1,), "host") == (said.ranks, said.phase)
+    assert "without a core" in said.message
+    for waits in ({0: 0.5, 1: 0.5}, {0: 0.45, 1: 0.65}, {0: 0.7, 1: 0.1}):
+        assert "straggler" not in {one.id for one in waiting(job, waits).findings}
+
+
+def test_who_lacks_a_core_and_is_not_late_is_not_named() -> None:
+    """As a rank that spins at the barrier, where it waits for the others."""
+    for seed in range(6):
+        calm = replace(RESTLESS, seed=seed, faults=())
+        assert "straggler" not in {one.id for one in waiting(calm, {0: 0.1, 1: 0.7}).findings}
+
+
+def test_how_much_of_a_rank_s_lateness_the_kernel_vouches_for() -> None:
+    """What ranks alike may differ by is taken off; nothing of too few seconds, nor where anybody was not counted."""
+    work = np.tile([[0.1], [0.6]], 20)
+    cycle = np.full(20, 1.0)
+
+    def share(*waits: float | None, work: Floats = work, cycle: Floats = cycle) -> list[float]:
+        return lacks_core(work, cycle, [OffCore(wait) for wait in waits]).round(3).tolist()
+
+    assert [0.0, 0.5] == share(0.1, 0.7)
+    assert [0.0, 0.0] == share(0.1, 0.39)
+    assert [0.0, 0.0] == share(0.7, 0.1)
+    assert [0.0, 0.0] == share(0.1, None)
+    assert [0.0, 0.0] == share(0.1, 0.7, cycle=cycle / 4)
+    assert [0.0, 0.0] == share(0.1, 0.7, work=3 * work)  # its waiting explains a part of it only
+    in_turn = work.copy()
+    in_turn[:, ::2] = in_turn[::-1, ::2]
+    assert [0.0, 0.0] == share(0.1, 0.7, work=in_turn)
 
 
 def test_one_look_that_finds_a_rank_stopped_is_chance() -> None:

@@ -135,7 +135,7 @@ def _measured(
     worst = group[0]
     packed = packed_words(facts.stack, squares_ratio(worst.rank, facts.squares))
     what_if = gain(cycle, np.sum([entry.late.loss_K for entry in (*group, *victims)], axis=0))
-    if worst.late.is_rare and len(group) == 1:
+    if (worst.late.is_rare or worst.late.surely > 0) and len(group) == 1:
         what_if = worst.late.gain
     ranks = tuple(sorted(entry.rank for entry in group))
     hosts = tuple(sorted({entry.host for entry in group}))

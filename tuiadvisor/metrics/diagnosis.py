@@ -36,7 +36,7 @@ from tuiadvisor.metrics.lateness.late_ranks import (
     without_common_waits,
     without_loaders_alike,
 )
-from tuiadvisor.metrics.lateness.off_core import with_time_off_core
+from tuiadvisor.metrics.lateness.off_core import PAST_S, lacks_core, with_time_off_core
 from tuiadvisor.metrics.lateness.sequence_lengths import LengthLoss, length_loss
 from tuiadvisor.metrics.lateness.stragglers import find_stragglers
 from tuiadvisor.metrics.pauses.steady_steps import Steadiness, find_steady
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tuiadvisor.metrics.lateness.off_core import OffCoreOf
+    from tuiadvisor.metrics.window.window import Window
 
     # Seconds -> what each row's device says of its clock over its last so many seconds.
     DeviceClocksOf = Callable[[float], list[DeviceClock | None]]
@@ -346,12 +347,26 @@ def _shift_s(regime: Regime, cycle_K: Floats) -> float | None:
     return float(np.nanmean(cycle_K[start:]) - np.nanmean(before_K))
 
 
+def _lacking(found: Window, off_core: OffCoreOf | None) -> Floats | None:
+    """`lacks_core` of each row that is compared; None where nobody counts."""
+    if off_core is None or not found.rows.size or not found.cycle_K.size:
+        return None
+    # Others' work changes a job's pace, so on a crowded host windows are short: who lacks a core does so for longer.
+    left_s_K = np.cumsum(found.cycle_K[::-1])[::-1]
+    begin = min(found.regime.start, max(int(np.count_nonzero(left_s_K >= PAST_S)) - 1, 0))
+    cycle_K = found.cycle_K[begin:]
+    seen = off_core(float(cycle_K.sum()))
+    return lacks_core(found.work_RK[:, begin:], cycle_K, [seen[row] for row in found.rows.tolist()])
+
+
 def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness, asked: _Asked) -> Diagnosis:
     found = find_window(table, barrier, steadiness.steady_K, asked.alive_R)
     rows, columns, regime = found.rows, found.columns, found.regime
     window = found.present
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
-    late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime)
+    late, loss_K = find_stragglers(
+        found.work_RK, found.beyond_RK, found.cycle_K, regime, _lacking(found, asked.witnesses.off_core)
+    )
     stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
     past = found.work_RK, found.cycle_K

@@ -27,6 +27,7 @@ from tuiadvisor.metrics.series.recent_noise import (
 from tuiadvisor.metrics.series.what_if import (
     CONFIDENCE,
     Gain,
+    at_least,
     gain,
     like_peers,
     of_events,
@@ -95,6 +96,7 @@ class Late:
     loss_K: Floats
     is_rare: bool = False  # long stalls in few steps, rather than a little in many
     beyond_past: float | None = None  # its lateness over the largest of the past; None: too little past
+    surely: float = 0.0  # share of its lateness that others than its steps vouch for
 
 
 def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
@@ -102,11 +104,14 @@ def _reference_rows(typical_R: Floats) -> tuple[Ints, float]:
     return np.flatnonzero(typical_R <= reference), reference
 
 
-def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[Ints, Bools]:
+def _candidates(
+    deviation_RK: Floats, cycle_s: float, past_RK: Floats, is_sure_R: Bools
+) -> tuple[Ints, Bools]:
     """Rows that may be late, and in which steps each row was late.
 
     past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too, but
-    noise may have grown since, on all ranks alike.
+    noise may have grown since, on all ranks alike. is_sure_R: rows that are late by
+    what others than their steps tell.
     """
     num_steps = deviation_RK.shape[1]
     typical_R = medians(deviation_RK, 1)
@@ -133,7 +138,9 @@ def _candidates(deviation_RK: Floats, cycle_s: float, past_RK: Floats) -> tuple[
     hit_RK = deviation_RK - reference > max(MIN_SHIFT_SHARE * cycle_s, 3 * sigma)
     often = _late_more_often(hit_RK, peers)
     peers = np.setdiff1d(peers, np.flatnonzero(often))
-    rows = np.flatnonzero((excess_R > limit_R) | often)
+    is_late_R = (excess_R > limit_R) | often
+    is_late_R |= is_sure_R & (excess_R > MIN_EXCESS_SHARE * cycle_s)
+    rows = np.flatnonzero(is_late_R)
     return rows[~np.isin(rows, peers)], np.asarray(hit_RK)
 
 
@@ -286,6 +293,7 @@ def _late(
     intermittent: bool,
     is_rare: bool,
     past_ratio: float | None,
+    surely: float,
 ) -> Late:
     """excess_K: lateness beyond the peers' level, each step."""
     typical_s, mean_s, persistent = _persistence(excess_K)
@@ -319,6 +327,7 @@ def _late(
         loss_K=loss_K,
         is_rare=is_rare,
         beyond_past=past_ratio,
+        surely=surely,
     )
 
 
@@ -350,18 +359,21 @@ def _dating(
 
 
 def find_stragglers(
-    work_RK: Floats, beyond_RK: Floats, cycle_K: Floats, regime: Regime
+    work_RK: Floats, beyond_RK: Floats, cycle_K: Floats, regime: Regime, surely_R: Floats | None = None
 ) -> tuple[tuple[Late, ...], Floats]:
     """Late ranks within the regime, largest loss first, and the loss of all together, K - start steps.
 
-    beyond_RK: `deviations` of the work.
+    beyond_RK: `deviations` of the work. surely_R: of each row, the share of its lateness that others than its steps
+    vouch for, as the kernel does for a rank that lacks a core: it is late however restless it is.
     """
     work, cycle = work_RK[:, regime.start :], cycle_K[regime.start :]
     nothing = np.zeros(cycle.size)
     if work.shape[0] < 2 or cycle.size < MIN_SEGMENT_STEPS:
         return (), nothing
     deviation_RK, past_RK = beyond_RK[:, regime.start :], beyond_RK[:, : regime.start]
-    rows, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:])
+    surely_R = np.zeros(work.shape[0]) if surely_R is None else surely_R
+    is_sure_R = surely_R > 0
+    rows, hit_RK = _candidates(deviation_RK, median(cycle), past_RK[:, -PAST_STEPS:], is_sure_R)
     stall_RK, times = _stalls(work, cycle)
     stall_RK[rows] = False  # late often enough to be known by that
     is_rare_R = np.asarray(stall_RK.any(axis=1))
@@ -371,7 +383,7 @@ def find_stragglers(
         excess_CK = _beyond_peers(work, rows)
         cured = _all_cured(work, rows, excess_CK, stall_RK, is_rare_R)
         loss_K, parts = shared_loss(work, rows, cured)
-        worth = _worth(cycle, parts, excess_CK, is_rare_R[rows])
+        worth = _worth(cycle, parts, excess_CK, (is_rare_R | is_sure_R)[rows])
         if worth.all():
             break
         rows = rows[worth]  # the fewer are named, the more peers stand for what is normal
@@ -379,7 +391,7 @@ def find_stragglers(
         return (), nothing
     gains = [gain(cycle, part) for part in parts]
     gains = [
-        of_events(found, times[row]) if is_rare_R[row] else found
+        of_events(found, times[row]) if is_rare_R[row] else at_least(found, float(surely_R[row]))
         for row, found in zip(rows.tolist(), gains, strict=True)
     ]
     peers = np.setdiff1d(np.arange(work.shape[0]), rows)
@@ -398,6 +410,7 @@ def find_stragglers(
             intermittent=int(row) in regime.intermittent_rows,
             is_rare=bool(is_rare_R[row]),
             past_ratio=unlike_past[index],
+            surely=float(surely_R[row]),
         )
         for index, row in enumerate(rows)
     ]

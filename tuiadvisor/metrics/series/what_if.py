@@ -117,7 +117,11 @@ def of_events(found: Gain, num_events: int) -> Gain:
 
     Source: 5 % quantile of a Poisson mean, Wilson and Hilferty's approximation of chi square.
     """
-    share = max(1 - 1 / (9 * num_events) - NORMAL_QUANTILE / (3 * sqrt(num_events)), 0.0) ** 3
+    return at_least(found, max(1 - 1 / (9 * num_events) - NORMAL_QUANTILE / (3 * sqrt(num_events)), 0.0) ** 3)
+
+
+def at_least(found: Gain, share: float) -> Gain:
+    """The gain of a loss of which this share is sure, whatever its steps tell."""
     low_s = max(found.loss_low_s, share * found.loss_s)
     speedup = min(found.step_s / (found.step_s - low_s), found.speedup)
     return replace(found, loss_low_s=low_s, speedup_low=max(found.speedup_low, speedup))
