@@ -12,7 +12,7 @@ from patience import PATIENCE_S, RECORD_FOR
 from training import running
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 DELAY_MS = 100  # a step takes 20 without: no load hides it
 
 
@@ -57,6 +57,7 @@ def test_a_slower_forward_regresses_and_the_way_back_improves(healthy: str, tmp_
     assert ("improved", 0) == (json.loads(back.stdout)["verdict"], back.returncode)
 
 
+@pytest.mark.alone
 @pytest.mark.extended
 def test_the_same_code_again_is_never_a_regression_within_noise(healthy: str, tmp_path: Path) -> None:
     """A run against itself has not changed; against a second run of the same code no limit of 5 % is exceeded."""
@@ -68,6 +69,7 @@ def test_the_same_code_again_is_never_a_regression_within_noise(healthy: str, tm
     assert document["fail_if_slower"]["exceeded"] is not True, document["sentence"]
 
 
+@pytest.mark.alone
 @pytest.mark.extended
 def test_another_batch_is_compared_by_samples(healthy: str, tmp_path: Path) -> None:
     """Twice the batch in a step of nearly the same length: more samples a second, said in these terms."""

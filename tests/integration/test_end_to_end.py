@@ -16,7 +16,7 @@ from patience import PATIENCE_S, RECORD_FOR
 from training import running
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,12 @@ EXTENDED = {
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(one, id=one.name, marks=[pytest.mark.extended] * (one.name in EXTENDED)) for one in CASES],
+    [
+        pytest.param(
+            one, id=one.name, marks=[pytest.mark.extended, pytest.mark.alone] * (one.name in EXTENDED)
+        )
+        for one in CASES
+    ],
 )
 def test_fault_is_found_with_rank_and_phase(case: Case, tmp_path: Path) -> None:
     """The verdict's finding is the fault that was injected; the diagnosis has seen only what the probes measured."""
@@ -115,6 +120,7 @@ def test_fault_is_found_with_rank_and_phase(case: Case, tmp_path: Path) -> None:
         assert [straggler["rank"] for straggler in document["stragglers"]["ranks"]] == case.ranks
 
 
+@pytest.mark.alone
 @pytest.mark.extended
 def test_onset_is_dated(tmp_path: Path) -> None:
     """A fault that begins while we watch is dated to the step, counted from the attach on."""
@@ -130,6 +136,7 @@ def test_onset_is_dated(tmp_path: Path) -> None:
     assert finding["since_step"] > 20
 
 
+@pytest.mark.alone
 @pytest.mark.extended
 @pytest.mark.parametrize("num_ranks", [2, 4])
 def test_healthy_training_has_no_finding_above_info(num_ranks: int, tmp_path: Path) -> None:

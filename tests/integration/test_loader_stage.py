@@ -12,7 +12,7 @@ from patience import PATIENCE_S, RECORD_FOR
 from training import end, launch, wait_for_ranks
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).parents[1] / "loader_training.py"
 OURS = [sys.executable, "-m", "tuiadvisor"]
@@ -24,8 +24,18 @@ BUDGET = "10%"  # detail often enough that some of it lies after whatever the ma
     ("arguments", "stage"),
     [
         pytest.param(("3", "1", "240", "30"), "one worker is slower than the others", id="turn"),
-        pytest.param(("2", "5", "0", "20", "60"), "before the thread that pins memory", id="pin"),
-        pytest.param(("0", "60", "0", "20"), "% of it in collate", id="collate", marks=pytest.mark.extended),
+        pytest.param(
+            ("2", "5", "0", "20", "60"),
+            "before the thread that pins memory",
+            id="pin",
+            marks=pytest.mark.alone,
+        ),
+        pytest.param(
+            ("0", "60", "0", "20"),
+            "% of it in collate",
+            id="collate",
+            marks=[pytest.mark.extended, pytest.mark.alone],
+        ),
     ],
 )
 def test_the_stage_is_named(arguments: tuple[str, ...], stage: str, tmp_path: Path) -> None:

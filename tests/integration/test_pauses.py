@@ -17,7 +17,7 @@ from patience import PATIENCE_S, RECORD_FOR, wait_until
 from training import end, launch, wait_for_ranks
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 ZOO = Path(__file__).parents[1] / "accuracy" / "zoo.py"
 STOP_S = 5.0
@@ -95,6 +95,7 @@ def test_a_rank_stopped_once_has_paused_and_is_no_straggler(tmp_path: Path) -> N
     assert_sums(document)
 
 
+@pytest.mark.alone
 @pytest.mark.extended
 def test_what_rank_0_does_alone_between_steps_is_its_periodic_pause(tmp_path: Path) -> None:
     """A validation that no hook sees: its rank is named, phases sum, the rate counts it, nothing unseen is a zero."""

@@ -151,7 +151,6 @@ def test_interleaved_stages(tmp_path: Path, scenario: str) -> None:
     assert_pipeline_seen(ranks, per_rank=2)
 
 
-@pytest.mark.alone
 def test_loss_is_work_of_the_last_stage(tmp_path: Path) -> None:
     """A costly loss (a large vocabulary) counts as forward of the stage that computes it; an evaluation's does not."""
     (rank,) = run("loss", 1, tmp_path)
