@@ -142,6 +142,19 @@ def test_the_kernels_count_vouches_for_a_rank_whose_steps_are_of_any_length(seed
         assert "straggler" not in {one.id for one in waiting(job, waits).findings}
 
 
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_the_kernels_count_of_before_a_new_pace_counts_too(seed: int) -> None:
+    """Others' work changes the pace of a job, and its window begins anew: seven seconds, which alone are too few."""
+    faults = (Fault("forward", (1,), 500 * MS, chance=0.75), Fault("backward", None, 600 * MS, until=34))
+    job = replace(RESTLESS, seed=seed, num_steps=44, faults=faults)
+    frames_of = [*frames(job), *host_frames(replace(job, num_steps=1800), {0: 0.1, 1: 0.7})]
+    view = folded(frames_of).view()
+    assert view.window.first_step == 34
+    (said,) = [one for one in view.findings if one.id == "straggler"]
+    assert (1,) == said.ranks
+    assert "without a core" in said.message
+
+
 def test_who_lacks_a_core_and_is_not_late_is_not_named() -> None:
     """As a rank that spins at the barrier, where it waits for the others."""
     for seed in range(6):
