@@ -29,8 +29,9 @@ def copy(tmp_path: Path) -> Path:
 def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A command of the page, on the copy."""
     paths = ":".join(str(folder / part) for part in ("", "probes", "rules"))
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": paths}
     environment.pop("SKIPS_FILE", None)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each of the commands would compile us anew
     command = [sys.executable, "-m", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
