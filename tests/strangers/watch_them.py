@@ -42,6 +42,7 @@ from tuiadvisor.agent.discovery import find_ranks
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.metrics.lateness.off_core import MIN_THROTTLED
 
+EXTENSIONS = Path(tempfile.gettempdir()) / f"strangers_extensions_{os.getuid()}"  # compiled once, kept
 TUIADVISOR = (sys.executable, "-m", "tuiadvisor")
 START_S = 180.0  # until a program trains; DeepSpeed compiles an optimizer the first time
 SETTLE_S = 8.0  # after its ranks are there, where no log tells that it trains
@@ -146,7 +147,9 @@ def environment_of(program: Program) -> dict[str, str]:
     paths = [str(HERE / "shims"), *extra.get("PYTHONPATH", "").split()]
     return {
         **os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore",
-        "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "",
+        # Of our own: who is ended while it compiles leaves a lock there that the next one would wait for.
+        "TORCH_EXTENSIONS_DIR": str(EXTENSIONS), "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "",
         "STRANGER_SHIMS": ",".join(program.shims), **extra, "PYTHONPATH": os.pathsep.join(paths),
     }  # fmt: skip
 
@@ -194,6 +197,8 @@ def running(program: Program, strangers: Path, python: str) -> Iterator[Run]:
         finally:
             end(process)
             reader.join(10)
+            for lock in EXTENSIONS.glob("*/lock"):
+                lock.unlink(missing_ok=True)
 
 
 def wait_until_training(run: Run) -> dict[int, int]:
