@@ -28,6 +28,7 @@ def measure_job(_diagnosis: Diagnosis, facts: Facts) -> Values:
         "crowd_words": crowd.words if crowd else "",
         "crowd_note": _note(crowd),
         "throttled_share": crowd.throttled_share if crowd else None,
+        "cpu_limit_share": crowd.limited_share if crowd and crowd.is_limited else None,
         "cpu_limit_cores": crowd.limit_cores if crowd else None,
         "cpu_limit_words": f"{crowd.limit_cores:.3g} cores" if crowd and crowd.limit_cores else "unknown",
         "cpu_limited": int(crowd is not None and crowd.is_limited),
@@ -41,12 +42,12 @@ def _note(crowd: Crowd | None) -> str:
 
 
 def gain(diagnosis: Diagnosis, facts: Facts) -> Gain | None:
-    """With a limit that is never reached: at most what the ranks waited; as many waits as others have may remain."""
+    """With a limit that is never reached: at most what it held them back; as many waits as others have may remain."""
     crowd, steps = facts.crowd, diagnosis.steady_barrier.cycle_K
     if crowd is None or not crowd.is_limited or not steps.size:
         return None
-    share = crowd.core_wait_share or 0.0
-    return of_share(float(steps.mean()), share, share - CROWDED_WAIT)
+    share = crowd.limited_share
+    return of_share(float(steps.mean()), share, max(share - CROWDED_WAIT, 0.0))
 
 
 CPU_LIMIT: Final = Cause(rules=("cpu_limit",), gain=gain, at_best=True, needs_device=False)
@@ -58,6 +59,7 @@ job core_wait_share share of its time the typical rank was ready to run and had 
 job computes_on_host flag 1 if the ranks compute on the host's cores, so that each wait for one lengthens the step
 job host_crowded flag 1 if it was seen that ranks wait for cores; 0 if not, or not observed
 job throttled_share share of the periods of its CPU limit in which the rank that feels it least was held back
+job cpu_limit_share ratio share of its time for which that limit can have held the typical rank back
 job cpu_limit_cores count cores that the smallest CPU limit of a rank's control group allows
 job cpu_limit_words text the same in words
 job cpu_limited flag 1 if the ranks wait for a core because of such a limit; 0 if not, or not observed

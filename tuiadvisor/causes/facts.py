@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from tuiadvisor.metrics.cover import MIN_COVER
 from tuiadvisor.metrics.lateness.off_core import MIN_THROTTLED
 
 if TYPE_CHECKING:
@@ -44,11 +45,16 @@ class Crowd:
         return (self.ready_per_core or 0.0) >= CROWDED_READY or (self.core_wait_share or 0.0) >= CROWDED_WAIT
 
     @property
+    def limited_share(self) -> float:
+        """Share of its time for which a limit can have held the typical rank back: of a period at most the whole."""
+        return min(self.core_wait_share or 0.0, self.throttled_share or 0.0)
+
+    @property
     def is_limited(self) -> bool:
-        """Whether it is a CPU limit that the ranks wait for rather than for other work to leave a core."""
-        return (self.core_wait_share or 0.0) >= CROWDED_WAIT and (
-            self.throttled_share or 0.0
-        ) >= MIN_THROTTLED
+        """Whether it is a CPU limit that the ranks mostly wait for rather than for other work to leave a core."""
+        wait_share = self.core_wait_share or 0.0
+        is_felt = wait_share >= CROWDED_WAIT and (self.throttled_share or 0.0) >= MIN_THROTTLED
+        return is_felt and self.limited_share >= MIN_COVER * wait_share
 
     @property
     def is_packed(self) -> bool:
@@ -61,7 +67,7 @@ class Crowd:
         if not self.is_crowded:
             return ""
         if self.is_limited:
-            held = f"{100 * (self.core_wait_share or 0.0):.0f} % of the time"
+            held = f"{100 * self.limited_share:.0f} % of the time"
             limit = f"{self.limit_cores or 0.0:.3g} cores"
             return f"; but a CPU limit of {limit} holds the ranks back {held}, so this may be its doing"
         seen = []

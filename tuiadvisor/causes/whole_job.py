@@ -25,6 +25,8 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     return {
         "num_ranks": table.num_ranks,
         "num_ranks_missing": facts.num_missing,
+        "everybody": _everybody(table.num_ranks, facts.num_missing),
+        "on_everybody": " on all ranks" if table.num_ranks > 1 else "",
         "cores_per_rank": facts.cores_per_rank,
         "num_hosts": len(set(table.hosts)),
         "steady_steps": diagnosis.steady.num_steps,
@@ -36,11 +38,19 @@ def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     }
 
 
+def _everybody(num_ranks: int, num_missing: int) -> str:
+    if num_ranks > 1:
+        return "every rank"
+    return "the recorded rank" if num_missing else "the process"
+
+
 WHOLE_JOB: Final = Cause(
     rules=(),
     metrics="""
 job num_ranks count ranks of the job that were seen
 job num_ranks_missing count ranks of the job that were not seen
+job everybody text who all have in common what is told: "every rank", "the process" of a job of one
+job on_everybody text " on all ranks"; empty where there is one
 job cores_per_rank ratio processor cores for each rank, on the host that has fewest
 job num_hosts count hosts of the ranks that were seen
 job steady_steps steps steady steps in the window

@@ -229,6 +229,7 @@ EVIDENCE_NAMES = {
     "excess_share": "late by, share of a mean step",
     "excess_core_wait_s": "waits longer for a core than its peers by",
     "cpu_limit_cores": "CPU limit of its container, cores",
+    "cpu_limit_share": "of the time, the limit can have held a typical rank back",
     "throttled_share": "periods in which the CPU limit held a typical rank back",
     "loss_share": "lost, of the mean steady step",
     "loss_share_low": "lost at least (95 %)",

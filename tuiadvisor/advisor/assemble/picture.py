@@ -116,8 +116,9 @@ def _change(diagnosis: Diagnosis) -> str:
         return ""
     how = f"{seconds(abs(shift_s))} {'longer' if shift_s > 0 else 'shorter'}"
     if diagnosis.regime_phase is not None:
+        whom = " on all ranks" if diagnosis.table.num_ranks > 1 else ""
         phase = _PHASE_NAMES.get(diagnosis.regime_phase, diagnosis.regime_phase.replace("_", " "))
-        return f"since step {diagnosis.regime_step} {phase} is {how} a step on all ranks"
+        return f"since step {diagnosis.regime_step} {phase} is {how} a step{whom}"
     if diagnosis.regime_rank is None:
         return f"since step {diagnosis.regime_step} a step is {how}"
     return f"since step {diagnosis.regime_step} rank {diagnosis.regime_rank} works {how} a step"

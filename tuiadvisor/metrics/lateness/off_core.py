@@ -172,7 +172,10 @@ def _explained(cause: Cause, own: OffCore, peers: list[OffCore], step_s: float, 
         return cause if is_ruled_out else replace(cause, is_open=True)
     if cause.name not in _ON_HOST or wait_s is None or wait_s < MIN_COVER * excess_s:
         return cause
-    is_limited = own.limit_cores is not None and (own.throttled or 0.0) >= MIN_THROTTLED
+    throttled = own.throttled or 0.0  # of the periods, of each of which it can have taken the whole
+    is_limited = own.limit_cores is not None and throttled >= max(
+        MIN_THROTTLED, MIN_COVER * (own.wait or 0.0)
+    )
     return _from_outside(cause, "limit" if is_limited else "core", own)
 
 
