@@ -364,26 +364,9 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
     rows, columns, regime = found.rows, found.columns, found.regime
     window = found.present
     steady, steady_barrier = select(table, window), select_steps(barrier, window)
-    late, loss_K = find_stragglers(
-        found.work_RK, found.beyond_RK, found.cycle_K, regime, _lacking(found, asked.witnesses.off_core)
-    )
-    stragglers = with_causes(table, late, rows, columns, regime, on_accelerator=asked.on_accelerator)
-    stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
-    past = found.work_RK, found.cycle_K
-    stragglers = with_time_off_core(stragglers, rows, steady_barrier, asked.witnesses.off_core, past)
+    late = _lateness(table, found, steady_barrier, asked)
+    stragglers, waits_alike = late.stragglers, late.waits_alike
     thread_data_s_R = asked.witnesses.thread_data_s_R
-    kept = stragglers
-    waits_alike: tuple[LateRank, ...] = ()
-    if thread_data_s_R is not None:
-        kept = without_common_waits(stragglers, rows, thread_data_s_R)
-    if asked.witnesses.loaders_without_reserve is not None:
-        kept, waits_alike = without_loaders_alike(
-            kept, rows, found.cycle_K, asked.witnesses.loaders_without_reserve
-        )
-    if len(kept) < len(stragglers):
-        stragglers = kept
-        loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
-        less_K = np.zeros_like(loss_K)
     if waits_alike:
         thread_data_s_R = _waits_of_all(steady, steady_barrier, thread_data_s_R)
     peers = _peers(steady, rows, stragglers)
@@ -409,7 +392,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         seconds_PR=seconds_PR,
         job_seconds=job_seconds(seconds_PR),
         stragglers=stragglers,
-        straggler_loss_K=loss_K - less_K,
+        straggler_loss_K=late.loss_K,
         compared_rows=rows,
         input=data,
         checkpoint=checkpoint_loss(settled, settled_barrier, peers) if peers.size and window.size else None,
@@ -432,6 +415,39 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lateness:
+    """Who is late in a window."""
+
+    stragglers: tuple[LateRank, ...]
+    loss_K: Floats  # what these cost together
+    waits_alike: tuple[LateRank, ...]  # late in data, but for loaders no slower than the others'
+
+
+def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) -> _Lateness:
+    """Who is late and why, without those whose lateness is all ranks' wait for data. barrier: of the window's steps."""
+    rows, regime, witnesses = found.rows, found.regime, asked.witnesses
+    late, loss_K = find_stragglers(
+        found.work_RK, found.beyond_RK, found.cycle_K, regime, _lacking(found, witnesses.off_core)
+    )
+    stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=asked.on_accelerator)
+    stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
+    past = found.work_RK, found.cycle_K
+    stragglers = with_time_off_core(stragglers, rows, barrier, witnesses.off_core, past)
+    kept = stragglers
+    waits_alike: tuple[LateRank, ...] = ()
+    if witnesses.thread_data_s_R is not None:
+        kept = without_common_waits(stragglers, rows, witnesses.thread_data_s_R)
+    if witnesses.loaders_without_reserve is not None:
+        kept, waits_alike = without_loaders_alike(
+            kept, rows, found.cycle_K, witnesses.loaders_without_reserve
+        )
+    if len(kept) == len(stragglers):
+        return _Lateness(stragglers, loss_K - less_K, waits_alike)
+    loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
+    return _Lateness(kept, loss_K, waits_alike)
 
 
 def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) -> Floats:
