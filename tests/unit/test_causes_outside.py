@@ -17,6 +17,7 @@ from test_advisor_oddities import host_frames
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.agent import cgroup, procfs
 from tuiadvisor.agent.looks import StateLooks
+from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.metrics.lateness.off_core import OffCore, lacks_core, least_throttled
 from tuiadvisor.metrics.steps.arrays import Floats
 from tuiadvisor.stream.frames import Frame
@@ -446,3 +447,40 @@ def test_what_a_count_that_is_too_short_can_be_at_most() -> None:
     assert [None, None] == [seen.most_share(0, 1.0), seen.most_share(1, 2.0)]
     assert seen.most_share(0, 4.5) is None  # it began before anybody counted
     assert [True, False] == [seen.counted(0), seen.counted(1)]
+
+
+@pytest.mark.parametrize(
+    ("wait", "throttled", "limited"),
+    [(0.4, 0.9, True), (0.78, 0.23, False), (0.3, 0.28, True), (0.05, 0.9, False), (0.4, None, False)],
+)
+def test_a_limit_is_named_where_it_can_have_held_the_ranks_back(
+    wait: float, throttled: float | None, limited: bool
+) -> None:
+    """Of a period it takes the whole at most: 23 % of them throttled do not explain 78 % of the time without a core."""
+    crowd = Crowd(5.0, wait, throttled, 0.5)
+    assert crowd.is_limited == limited
+    assert crowd.limited_share == min(wait, throttled or 0.0)
+
+
+def test_beside_busy_others_a_limit_that_is_hit_now_and_then_is_not_the_finding() -> None:
+    """And its gain is what it took, where it is."""
+    limit = {"cpu_periods": 10.0, "throttled_periods": 2.5, "cpu_limit_cores": 2.0}
+    crowded = seen(JOB, dict.fromkeys(range(4), 0.8), dict.fromkeys(range(4), limit), {})
+    assert "cpu_limit" not in {finding.id for finding in crowded.findings}
+    held = seen(JOB, dict.fromkeys(range(4), 0.3), dict.fromkeys(range(4), limit), {})
+    (finding,) = [one for one in held.findings if one.id == "cpu_limit"]
+    assert "for at most 25 % of the time" in finding.message
+    assert held.verdict.speedup is not None
+    assert held.verdict.speedup.expected == pytest.approx(1 / (1 - 0.25), rel=0.02)
+
+
+def test_of_one_process_nothing_is_said_of_every_rank() -> None:
+    """Waiting for data, and a level that changed."""
+    view = folded(frames(Job(num_ranks=1, num_steps=400, faults=(Fault("data", None, 12 * MS),)))).view()
+    (finding,) = [one for one in view.findings if one.id == "input_bound"]
+    assert "the process waits" in finding.message
+    assert "the process waits for data" in view.verdict.sentence
+    later = folded(
+        frames(Job(num_ranks=1, num_steps=400, faults=(Fault("data", None, 12 * MS, onset=200),)))
+    ).view()
+    assert "all ranks" not in later.window.change

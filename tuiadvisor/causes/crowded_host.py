@@ -59,7 +59,7 @@ job core_wait_share share of its time the typical rank was ready to run and had 
 job computes_on_host flag 1 if the ranks compute on the host's cores, so that each wait for one lengthens the step
 job host_crowded flag 1 if it was seen that ranks wait for cores; 0 if not, or not observed
 job throttled_share share of the periods of its CPU limit in which the rank that feels it least was held back
-job cpu_limit_share ratio share of its time for which that limit can have held the typical rank back
+job cpu_limit_share share of its time, for which that limit can have held the typical rank back
 job cpu_limit_cores count cores that the smallest CPU limit of a rank's control group allows
 job cpu_limit_words text the same in words
 job cpu_limited flag 1 if the ranks wait for a core because of such a limit; 0 if not, or not observed
