@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import zstandard
 from shared_data import SHARED, needs_data
 
 from tuiadvisor.cli import import_
@@ -787,5 +788,19 @@ def test_a_world_beyond_any_job_is_not_believed(tmp_path: Path) -> None:
 def test_a_byte_order_mark_is_read_past(tmp_path: Path) -> None:
     """As some shells put it before what they write."""
     path = trace(tmp_path / "rank0.json", [event("gemm", 1e9, 5.0)] * 3, 0, 1)
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert 3 == read_trace(path).num_events
+    marked = b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n")
+    packed = {"rank0.json": bytes, "rank1.json.gz": gzip.compress, "rank2.json.zst": zstandard.compress}
+    for name, pack in packed.items():  # packing hid it
+        (tmp_path / name).write_bytes(pack(marked))
+        assert 3 == read_trace(tmp_path / name).num_events
+
+
+@pytest.mark.parametrize("duration", [-50.0, float("nan"), None])
+def test_a_mark_of_a_step_without_a_usable_time_is_no_step(tmp_path: Path, duration: float | None) -> None:
+    """A step of -50 us stood in the document, and half of the FLOPs were of each."""
+    marks = [event("ProfilerStep#1", 1e9, 10.0, "user_annotation")]
+    marks.append({**marks[0], "name": "ProfilerStep#2", "dur": duration})
+    trace(tmp_path / "rank0.json", [*marks, event("gemm", 1e9, 5.0)], 0, 1)
+    document = kineto_document(tmp_path)
+    assert ["ProfilerStep#1"] == [one["name"] for one in document["per_rank"][0]["steps"]]
+    assert ["rank0.json: 1 marks of steps without a usable time were dropped"] == document["losses"]

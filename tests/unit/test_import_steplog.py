@@ -148,6 +148,21 @@ def test_lines_some_steps_apart_are_means_and_say_so(tmp_path: Path) -> None:
     assert document["step"]["median_s"] is None
 
 
+def test_ranks_merged_into_one_log_are_told_apart(tmp_path: Path) -> None:
+    """All were rank 0, whose steps were closed by the ends of the others'."""
+    folder = titan(tmp_path / "logs")
+    apart, _ = steplog_run(folder)
+    logs = [path.read_text().splitlines() for path in sorted(folder.iterdir())]
+    merged = tmp_path / "all.jsonl"
+    merged.write_text("\n".join(line for lines in zip(*logs, strict=True) for line in lines))
+    together, run = steplog_run(merged)
+    assert [0, 1, 2, 3] == [rank.rank for rank in run.ranks]
+    assert ["node0", "node0", "node1", "node1"] == [rank.host for rank in run.ranks]
+    assert [apart[key] for key in ("run", "window", "step")] == [
+        together[key] for key in ("run", "window", "step")
+    ]
+
+
 def mllog(key: str, at_ms: int, value: Any = None, **metadata: Any) -> str:
     """A line as mlperf_logging writes it, behind a launcher's prefix."""
     fields = {"namespace": "", "time_ms": at_ms, "event_type": "POINT_IN_TIME", "key": key, "value": value}

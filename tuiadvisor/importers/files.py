@@ -18,6 +18,7 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.importers import zst
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterator
 
 MAX_FILE_BYTES: Final = 8 << 30  # after decompression: beyond that it is no trace but a bomb
@@ -54,10 +55,10 @@ def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[byt
             raw.seek(len(BOM) if magic.startswith(BOM) else 0)
             if magic.startswith(GZIP_MAGIC):
                 with gzip.GzipFile(fileobj=raw) as unpacked:
-                    yield cast("IO[bytes]", unpacked)
+                    yield _past_mark(unpacked)
             elif magic == zst.MAGIC:
                 with zst.unpacked(raw) as unpacked:
-                    yield unpacked
+                    yield _past_mark(unpacked)
             else:
                 yield raw
         except (EOFError, zlib.error, gzip.BadGzipFile, zst.ZstdError) as error:
@@ -65,6 +66,13 @@ def opened(path: Path, packed: list[IO[bytes]] | None = None) -> Iterator[IO[byt
             raise TuiadvisorError(f"{path}: truncated or damaged {kind} ({error}); copy it again") from None
         except OSError as error:
             raise TuiadvisorError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _past_mark(unpacked: gzip.GzipFile | io.BufferedReader) -> IO[bytes]:
+    """Behind a byte order mark, which packing hides."""
+    if unpacked.peek(len(BOM)).startswith(BOM):
+        unpacked.read(len(BOM))
+    return cast("IO[bytes]", unpacked)
 
 
 def read_whole(path: Path, limit: int = MAX_WHOLE_BYTES) -> bytes:

@@ -308,6 +308,11 @@ def _losses(folder: TraceFolder, counts: Counter[int | None], found: Arrivals | 
         for trace in folder.traces
         if trace.num_dropped
     ]
+    losses += [
+        f"{trace.file}: {trace.num_marks_dropped} marks of steps without a usable time were dropped"
+        for trace in folder.traces
+        if trace.num_marks_dropped
+    ]
     if found is not None and found.num_left_out:
         num_all = found.num_left_out + found.num_collectives
         losses.append(

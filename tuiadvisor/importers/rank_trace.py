@@ -42,6 +42,7 @@ class RankTrace:
     num_events: int
     num_dropped: int  # events without a usable time
     num_bytes: int
+    num_marks_dropped: int = 0  # of steps, without a usable time
     works: tuple[OpWork, ...] = ()  # operators with their shapes, where it was recorded with them
     device_name: str | None = None
     threads: int | None = None  # of the rank, where our own capture wrote it

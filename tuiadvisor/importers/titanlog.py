@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_LINE: Final = 1 << 20
 MAX_STEPS: Final = 1_000_000
 MAX_DEPTH: Final = 1000
+MAX_RANKS: Final = 1 << 14  # of one file
 MAX_US: Final = 1 << 51
 ROOT: Final = "step"
 PHASES: Final = {
@@ -69,20 +70,24 @@ def read_titan(path: Path, progress: Progress | None = None) -> list[LoggedRank]
     for number, file in enumerate(paths, 1):
         if progress is not None:
             progress(Reading(file.name, number, len(paths)))
-        rank = _read(file)
-        if rank.steps:
-            found.append(rank)
+        found += [rank for rank in _read(file) if rank.steps]
     return found
 
 
-def _read(path: Path) -> LoggedRank:
-    rank = LoggedRank(rank_in_name(path.name.replace("global_rank", "rank")), None)
-    stacks: dict[str | None, list[_Span]] = {}
-    for record in _records(path, rank):
-        if rank.host is None:
-            rank.rank = _number(record.get("global_rank", record.get("rank")), rank.rank)
+def _read(path: Path) -> list[LoggedRank]:
+    """Of a file that several ranks' logs were merged into each of them."""
+    named = LoggedRank(rank_in_name(path.name.replace("global_rank", "rank")), None)
+    ranks: dict[int | None, LoggedRank] = {}
+    stacks: dict[tuple[int | None, str | None], list[_Span]] = {}
+    for record in _records(path, named):
+        number = _number(record.get("global_rank", record.get("rank")), named.rank)
+        rank = ranks.get(number)
+        if rank is None:
+            if len(ranks) >= MAX_RANKS:
+                continue
             host = record.get("host_name")
-            rank.host = host[:100] if isinstance(host, str) and host.isprintable() else ""
+            host = host[:100] if isinstance(host, str) and host.isprintable() else ""
+            rank = ranks[number] = LoggedRank(number, host)
         name, at = record.get("log_type_name"), _number(record.get("time_us"), None)
         if not isinstance(name, str):
             continue
@@ -90,13 +95,17 @@ def _read(path: Path) -> LoggedRank:
             rank.num_untimed += name.endswith(("_start", "_end"))
             continue
         task = record.get("task_name")
-        stack = stacks.setdefault(task if isinstance(task, str) else None, [])
+        stack = stacks.setdefault((number, task if isinstance(task, str) else None), [])
         if name.endswith("_start") and len(stack) < MAX_DEPTH:
             stack.append(_Span(name[: -len("_start")], at * 1000, _number(record.get("step"), None)))
         elif name.endswith("_end"):
             _close(stack, name[: -len("_end")], at * 1000, rank)
-    rank.steps.sort(key=lambda step: step.begin_ns)
-    return rank
+    found = list(ranks.values())
+    for rank in found:
+        rank.steps.sort(key=lambda step: step.begin_ns)
+    if found:
+        found[0].num_bad = named.num_bad
+    return found
 
 
 @dataclass(slots=True)

@@ -82,6 +82,7 @@ class TraceColumns:
     categories: dict[str, str] = field(default_factory=dict)
     num_events: int = 0
     num_dropped: int = 0
+    num_marks_dropped: int = 0
     shapes: OpShapes = field(default_factory=OpShapes)
     processes: Processes = field(default_factory=Processes)
     work: HostWork | None = None
@@ -194,7 +195,9 @@ class TraceColumns:
             self.launch_begin.append(-1 if begin is None else begin)
 
     def _step(self, event: dict[str, Any], begin: int | None, dur: int | None) -> None:
-        if begin is not None and dur is not None and len(self.steps) < MAX_STEPS:
+        if begin is None or dur is None or dur < 0:
+            self.num_marks_dropped += 1
+        elif len(self.steps) < MAX_STEPS:
             self.steps.append((str(event["name"])[:80], begin, dur))
             self.processes.stepped(self.steps[-1][0])
             if self.work is not None:
@@ -226,6 +229,7 @@ class TraceColumns:
             steps=tuple(sorted(self.steps, key=lambda step: step[1])),
             num_events=self.num_events,
             num_dropped=self.num_dropped,
+            num_marks_dropped=self.num_marks_dropped,
             num_bytes=source.num_bytes,
             works=self.shapes.works(),
             device_name=_device_name(source.rest.get("deviceProperties")),
@@ -260,6 +264,7 @@ class TraceColumns:
             steps=(),
             num_events=self.num_events,
             num_dropped=self.num_dropped,
+            num_marks_dropped=self.num_marks_dropped,
             num_bytes=source.num_bytes,
             num_processes=num_processes,
         )

@@ -55,6 +55,6 @@ class _Unpacked(io.RawIOBase):
         return b"".join(pieces)
 
 
-def unpacked(raw: IO[bytes]) -> IO[bytes]:
+def unpacked(raw: IO[bytes]) -> io.BufferedReader:
     """Read from it as from a file; ZstdError and EOFError for what is damaged or cut."""
     return io.BufferedReader(_Unpacked(raw))
