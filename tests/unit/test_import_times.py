@@ -96,6 +96,21 @@ def test_a_call_years_from_the_others_has_no_time(tmp_path: Path, by_s: float, o
     assert [says] == document["losses"]
 
 
+def test_calls_without_a_time_do_not_outvote_those_with_one(tmp_path: Path) -> None:
+    """0 is written where none was recorded: most calls had it, so the only known times were those left out."""
+    for path in stuck(tmp_path).iterdir():
+        content = json.loads(path.read_text())
+        content["entries"] = [
+            {**content["entries"][0], "record_id": -n, "collective_seq_id": 7 - n} for n in range(7)
+        ] + (content["entries"][1:])
+        for one in content["entries"]:
+            one["time_created_ns"] = NOW_NS if one["state"] == "scheduled" else 0
+        path.write_text(json.dumps(content))
+    document = hang_document(tmp_path)
+    assert [NOW_NS] == [one["since_wall_ns"] for one in document["hang"]["collectives"]]
+    assert ([3], []) == (document["hang"]["missing_ranks"], document["losses"])
+
+
 @pytest.mark.parametrize(("of_others", "used"), [((3,), 4), ((3, 4), 3)])
 def test_dumps_of_most_ranks_are_the_hang(tmp_path: Path, of_others: tuple[int, ...], used: int) -> None:
     """Of five dumps two are of yesterday's job: the other three were refused with them."""

@@ -290,7 +290,7 @@ def _operation(entry: dict[str, Any], order: int, groups: dict[str, Group]) -> O
         dtype=_first_text(entry.get("input_dtypes")),
         order=record if _is_count(record) else order,
         completed=completed,
-        created_ns=created if _is_count(created) else None,
+        created_ns=created if _is_count(created) and created else None,  # 0: not recorded
         peer=_peer(name, known.members if known else ()) if is_p2p else None,
     )
 
