@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -16,6 +16,7 @@ from patience import PATIENCE_S
 from training import running
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.agent.discovery import RankProcess
 from tuiadvisor.app.live_session import Session
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.stream.source import FileSource, LiveSource
@@ -26,6 +27,14 @@ pytestmark = pytest.mark.slow
 ENOUGH_BYTES = 20_000  # some seconds of steps
 # So much that no load of the machine comes near it.
 LATE = ("--fault", "slow-backward", "--fault-rank", "1", "--delay-ms", "200")
+Training = tuple[subprocess.Popen[bytes], list[RankProcess]]
+
+
+@pytest.fixture(scope="module")
+def survivor() -> Iterator[Training]:
+    """A training that every test leaves as it found it."""
+    with running(2, "--step-ms", "10") as started:
+        yield started
 
 
 def follow(
@@ -97,43 +106,41 @@ def test_a_recording_of_a_rank_that_is_killed_is_a_good_one(tmp_path: Path) -> N
     assert "ank 1 was killed by SIGKILL" in said.splitlines()[-1]
 
 
-def test_killed_agent_leaves_ranks_training(tmp_path: Path) -> None:
+def test_killed_agent_leaves_ranks_training(tmp_path: Path, survivor: Training) -> None:
     """Training goes on, the hub notes the silence, and the probes go by themselves when their lease runs out."""
-    path = tmp_path / "run.tuirec"
-    with running(2, "--step-ms", "10") as (training, ranks):
-        with Session([training.pid], str(path), "train.py", "") as session:
-            source, advisor = session.source(), Advisor()
-            before = follow(source, advisor, is_live)
-            session.agent.kill()
-            view = follow(source, advisor, lambda view: bool(view.losses.notes))
-            source.close()
-            assert any("silent" in note for note in view.losses.notes), view.losses.notes
-        assert training.poll() is None
-        done = subprocess.run(
-            [sys.executable, "-m", "tuiadvisor", "detach", "--pid", str(training.pid)],
-            capture_output=True, text=True, check=False, timeout=PATIENCE_S,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert "2 probes taken out" in done.stdout
-        assert all(psutil.pid_exists(rank.pid) for rank in ranks)
+    path, (training, ranks) = tmp_path / "run.tuirec", survivor
+    with Session([training.pid], str(path), "train.py", "") as session:
+        source, advisor = session.source(), Advisor()
+        before = follow(source, advisor, is_live)
+        session.agent.kill()
+        view = follow(source, advisor, lambda view: bool(view.losses.notes))
+        source.close()
+        assert any("silent" in note for note in view.losses.notes), view.losses.notes
+    assert training.poll() is None
+    done = subprocess.run(
+        [sys.executable, "-m", "tuiadvisor", "detach", "--pid", str(training.pid)],
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "2 probes taken out" in done.stdout
+    assert all(psutil.pid_exists(rank.pid) for rank in ranks)
     assert (reopened(path).last_step or 0) >= (before.last_step or 0)
 
 
-def test_killed_hub_costs_at_most_the_last_frame(tmp_path: Path) -> None:
+def test_killed_hub_costs_at_most_the_last_frame(tmp_path: Path, survivor: Training) -> None:
     """The viewer says that the hub is gone, the training goes on, the file opens with all whole frames."""
-    path = tmp_path / "run.tuirec"
-    with running(2, "--step-ms", "10") as (training, ranks):
-        with Session([training.pid], str(path), "train.py", "") as session:
-            source, advisor = session.source(), Advisor()
-            before = follow(source, advisor, is_live)
-            session.hub.kill()
-            deadline = time.monotonic() + PATIENCE_S
-            while source.status.connected and time.monotonic() < deadline:
-                source.read(0.2)
-            assert not source.status.connected
-            source.close()
-        assert training.poll() is None
-        assert all(psutil.pid_exists(rank.pid) for rank in ranks)
+    path, (training, ranks) = tmp_path / "run.tuirec", survivor
+    with Session([training.pid], str(path), "train.py", "") as session:
+        source, advisor = session.source(), Advisor()
+        before = follow(source, advisor, is_live)
+        session.hub.kill()
+        deadline = time.monotonic() + PATIENCE_S
+        while source.status.connected and time.monotonic() < deadline:
+            source.read(0.2)
+        assert not source.status.connected
+        source.close()
+    assert training.poll() is None
+    assert all(psutil.pid_exists(rank.pid) for rank in ranks)
     assert (reopened(path).last_step or 0) >= (before.last_step or 0)
 
 
