@@ -417,7 +417,10 @@ class Advisor(Intake):
             for fact in (roster.ranks.get(rank) for rank in table.ranks)
         ]
         # What a process did once its newest step had ended, or another one that took its rank, is no cause of a step.
-        until_ns = ((table if host is None else host[0]).last_end_ns_R + LAST_SAMPLE_NS).tolist()
+        by_thread = table if host is None else host[0]
+        ends_ns = dict(zip(table.ranks, table.last_end_ns_R.tolist(), strict=True))
+        ends_ns.update(zip(by_thread.ranks, by_thread.last_end_ns_R.tolist(), strict=True))
+        until_ns = [ends_ns[rank] + LAST_SAMPLE_NS for rank in table.ranks]
         _, early_ns = self.store.early_seconds()
         return Witnesses(
             off_core=lambda last_s: roster.outside.seen(table.ranks, last_s, until_ns),
