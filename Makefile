@@ -26,7 +26,7 @@ demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the sc
 test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, cluster or terminal of each kind; some twenty minutes
 	@failed=0; SKIPS_FILE=$$(mktemp); export SKIPS_FILE; \
 	$(BIN)/python -m pytest --numprocesses 2 --durations 15 tests/unit tests/snapshot -m "$(KINDS)" || failed=1; \
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --durations 25 tests/integration \
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 tests/integration \
 		-m "not alone and $(KINDS)" || failed=1; \
 	$(BIN)/python -m pytest --durations 25 tests/integration tests/gpu -m "alone and $(KINDS)" || failed=1; \
 	$(BIN)/python tests/skips.py $$SKIPS_FILE; rm -f $$SKIPS_FILE; \
