@@ -110,8 +110,7 @@ def _candidates(
     """Rows that may be late, and in which steps each row was late.
 
     past_RK: deviations before the window, of which any number may be there; what a peer's noise is they know too, but
-    noise may have grown since, on all ranks alike. is_sure_R: rows that are late by
-    what others than their steps tell.
+    noise may have grown since, on all ranks alike. is_sure_R: rows that are late by what others than their steps tell.
     """
     num_steps = deviation_RK.shape[1]
     typical_R = medians(deviation_RK, 1)
