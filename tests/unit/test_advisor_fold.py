@@ -300,6 +300,12 @@ def test_who_lost_a_peer_to_a_signal_and_ended_by_an_error_is_not_the_first() ->
     assert "dmesg" in view.verdict.because
 
 
+def test_who_raises_because_its_peer_was_interrupted_by_hand_is_nobodys_error() -> None:
+    """Ctrl-C: Gloo may raise in one rank before its own interrupt is handled."""
+    view = _after_deaths(Job(), r0="exited with code 1 after step 199", r1="killed by SIGINT after step 199")
+    assert view.verdict.decision == "keep"
+
+
 def test_all_ranks_that_end_by_an_error_did_not_finish() -> None:
     """It was "run finished"."""
     view = _after_deaths(Job(), **{f"r{rank}": "exited with code 2 after step 199" for rank in range(4)})

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # How a scheduler, a launcher or a person ends a process.
 ASKED_TO_END: Final = ("SIGTERM", "SIGINT", "SIGHUP")
+BY_HAND: Final = "SIGINT"
 WITH_CODE: Final = "exited with code"
 
 
@@ -27,7 +28,9 @@ def deaths(ranks: Collection[RankFacts]) -> tuple[str, ...]:
     asked = [fact for fact in killed if any(name in fact.detail for name in ASKED_TO_END)]
     signalled = [fact for fact in killed if fact.detail.startswith("killed") and fact not in asked]
     gone = [fact for fact in killed if fact not in asked and fact not in signalled]
-    failed = failures(ranks)
+    # Who is interrupted by hand takes its connections with it, and its peers may raise before they are.
+    by_hand = any(BY_HAND in fact.detail for fact in asked)
+    failed = [] if by_hand else failures(ranks)
     if not signalled and not failed and not (gone and asked):
         return ()
     told = (
