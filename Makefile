@@ -23,7 +23,7 @@ $(VENV)/.dev-installed: $(VENV)/.installed
 demo: $(VENV)/.installed  ## a real 4-rank training with a straggler, and the screens on it
 	$(BIN)/tuiadvisor demo $(SCENARIO)
 
-test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, cluster or terminal of each kind; some twenty minutes
+test: $(VENV)/.dev-installed  ## unit tests, screens and one real training, cluster or terminal of each kind; some sixteen minutes on two cores
 	@failed=0; SKIPS_FILE=$$(mktemp); export SKIPS_FILE; \
 	$(BIN)/python -m pytest --numprocesses 2 --durations 15 tests/unit tests/snapshot -m "$(KINDS)" || failed=1; \
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 tests/integration \
