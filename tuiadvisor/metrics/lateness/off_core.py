@@ -165,7 +165,7 @@ def _explained(cause: Cause, own: OffCore, peers: list[OffCore], step_s: float, 
     if cause.more is not None or cause.clock is not None or cause.is_collecting:
         return cause  # what it does then was seen
     if own.num_stopped >= MIN_STOPS and stopped_s is not None and stopped_s >= MIN_STOPPED * excess_s:
-        return _from_outside(cause, "stopped", own)
+        return _from_outside(cause, "stopped", own, stopped_s / excess_s)
     if cause.name in _ON_HOST and own.wait is None and own.is_counted:
         # Who is last is chance where many want the cores, until each had its turn.
         is_ruled_out = own.most_wait is not None and own.most_wait * step_s < MIN_COVER * excess_s
@@ -176,12 +176,15 @@ def _explained(cause: Cause, own: OffCore, peers: list[OffCore], step_s: float, 
     is_limited = own.limit_cores is not None and throttled >= max(
         MIN_THROTTLED, MIN_COVER * (own.wait or 0.0)
     )
-    return _from_outside(cause, "limit" if is_limited else "core", own)
+    return _from_outside(cause, "limit" if is_limited else "core", own, wait_s / excess_s)
 
 
-def _from_outside(cause: Cause, reason: OffCoreReason, own: OffCore) -> Cause:
+def _from_outside(cause: Cause, reason: OffCoreReason, own: OffCore, cover: float) -> Cause:
+    """cover: share of the lateness that it explains, whatever the phases show of it: in short ones next to nothing."""
     limit = own.limit_cores if reason == "limit" else None
-    return replace(cause, name="host", off_core=reason, limit_cores=limit)
+    return replace(
+        cause, name="host", off_core=reason, limit_cores=limit, cover=max(cause.cover, min(cover, 1.0))
+    )
 
 
 def _beyond_s(own: float | None, peers: list[float | None], step_s: float) -> float | None:
