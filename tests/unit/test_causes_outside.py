@@ -498,7 +498,7 @@ def test_of_one_process_nothing_is_said_of_every_rank() -> None:
 def test_what_explains_a_delay_from_outside_covers_it_whatever_the_phases_show(
     own: OffCore, name: str | None, cover: float
 ) -> None:
-    """A reniced rank of 3 ms steps, 23 % of them lost for it, was a remark: no phase of a few microseconds was longer."""
+    """A reniced rank of 3 ms steps, a fifth of them lost for it, was a remark: no phase of microseconds was longer."""
     cause = Cause("unknown", 0.1, {}, (), 1.0, None)
     peers = [OffCore(wait=0.02, stopped=0.0, is_counted=True)]
     found = _explained(cause, own, peers, step_s=3.3 * MS, excess_s=1.1 * MS)
