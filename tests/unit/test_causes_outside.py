@@ -17,6 +17,7 @@ from test_advisor_oddities import host_frames
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.agent import cgroup, procfs
 from tuiadvisor.agent.looks import StateLooks
+from tuiadvisor.causes.communication_bound import _held_back
 from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.metrics.lateness.late_phase import Cause
 from tuiadvisor.metrics.lateness.off_core import OffCore, _explained, lacks_core, least_throttled
@@ -155,6 +156,31 @@ def test_the_kernels_count_of_before_a_new_pace_counts_too(seed: int) -> None:
     (said,) = [one for one in view.findings if one.id == "straggler"]
     assert (1,) == said.ranks
     assert "without a core" in said.message
+
+
+def test_a_window_too_short_for_a_name_leaves_who_lacks_a_core() -> None:
+    """The rank's own restlessness makes windows begin anew: of a few steps a long exchange was the first finding.
+
+    The alpaca trainer, one of two ranks reniced: "45 % of the step is exposed gradient communication" of nine steps.
+    """
+    faults = (Fault("forward", (1,), 500 * MS, chance=0.75), Fault("backward", None, 600 * MS, until=34))
+    job = replace(RESTLESS, seed=1, num_steps=44, faults=faults)
+    advisor = folded([*frames(job), *host_frames(replace(job, num_steps=1800), {0: 0.1, 1: 0.7})])
+    diagnosis = advisor._seen(None).diagnosis
+    assert diagnosis is not None
+    assert diagnosis.lacking_ranks == (1,)
+    assert _held_back(replace(diagnosis, stragglers=())) == {
+        "exchange_held_back": 1,
+        "held_words": (
+            "; but rank 1 is without a core much longer than the others, also inside the exchange, which is then long "
+            "on all"
+        ),
+    }
+    assert _held_back(replace(diagnosis, stragglers=(), lacking_ranks=()))["exchange_held_back"] == 0
+    (crowded,) = [found for found in advisor.view().findings if found.id == "crowded_host"]
+    assert ", rank 1 most (CPU contention)" in crowded.message
+    alike = folded([*frames(job), *host_frames(replace(job, num_steps=1800), {0: 0.4, 1: 0.4})]).view()
+    assert "most" not in next(found.message for found in alike.findings if found.id == "crowded_host")
 
 
 def test_who_lacks_a_core_and_is_not_late_is_not_named() -> None:

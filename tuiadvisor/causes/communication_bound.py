@@ -97,10 +97,13 @@ def _held_back(diagnosis: Diagnosis) -> Values:
     step_s = mean_or_none(diagnosis.steady_barrier.cycle_K)
     held = [entry for entry in diagnosis.stragglers if _is_held(entry.cause, step_s or 0.0)]
     loss_s = sum(float(entry.late.loss_K.mean()) for entry in held)
-    if not held or not step_s or loss_s < MIN_HELD_SHARE * step_s:
+    if held and step_s and loss_s >= MIN_HELD_SHARE * step_s:
+        ranks, reason = tuple(sorted(entry.rank for entry in held)), held[0].cause.off_core or ""
+    elif diagnosis.lacking_ranks:  # the window may be too short to say what it costs
+        ranks, reason = diagnosis.lacking_ranks, "core"
+    else:
         return {"exchange_held_back": 0, "held_words": ""}
-    ranks = tuple(sorted(entry.rank for entry in held))
-    how = f"{'is' if len(ranks) == 1 else 'are'} {HOLDS_BACK[held[0].cause.off_core or '']}"
+    how = f"{'is' if len(ranks) == 1 else 'are'} {HOLDS_BACK[reason]}"
     words = f"; but {rank_words(ranks)} {how}, also inside the exchange, which is then long on all"
     return {"exchange_held_back": 1, "held_words": words}
 
@@ -159,7 +162,7 @@ job transfer_since steps job step since which the transfer has its level
 job overlap share of communication that compute hides
 job hideable_s s a step of the exposed communication that forward and backward could hide at most
 job hide_words text what that means for the communication; empty where all of it could be hidden, or it is not known
-job exchange_held_back flag 1 if a late rank is stopped or held back by a CPU limit, inside the exchange too
+job exchange_held_back flag 1 if a rank is stopped, held back by a CPU limit or without a core, inside the exchange too
 job held_words text which ranks these are; empty where there are none
 job bucket_hideable_s s a step of the exposed communication that order and size of DDP's buckets could hide at most
 job bucket_saved_s s a step that the wanted size of buckets would save, of the exposed communication

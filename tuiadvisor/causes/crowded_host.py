@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.causes.cause import Cause
+from tuiadvisor.causes.cause import Cause, rank_words
 from tuiadvisor.causes.facts import CROWDED_WAIT
 from tuiadvisor.metrics.series.what_if import of_share
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.series.what_if import Gain
 
 
-def measure_job(_diagnosis: Diagnosis, facts: Facts) -> Values:
+def measure_job(diagnosis: Diagnosis, facts: Facts) -> Values:
     """What the kernel counts; unknown where it does not."""
     crowd = facts.crowd
     is_crowded = crowd is not None and crowd.is_crowded
@@ -27,6 +27,9 @@ def measure_job(_diagnosis: Diagnosis, facts: Facts) -> Values:
         "host_packed": int(crowd is not None and crowd.is_packed),
         "crowd_words": crowd.words if crowd else "",
         "crowd_note": _note(crowd),
+        "crowd_most_words": f", {rank_words(diagnosis.lacking_ranks)} most"
+        if diagnosis.lacking_ranks
+        else "",
         "throttled_share": crowd.throttled_share if crowd else None,
         "cpu_limit_share": crowd.limited_share if crowd and crowd.is_limited else None,
         "cpu_limit_cores": crowd.limit_cores if crowd else None,
@@ -65,6 +68,7 @@ job cpu_limit_words text the same in words
 job cpu_limited flag 1 if the ranks wait for a core because of such a limit; 0 if not, or not observed
 job host_packed flag 1 if so many threads want each core that what ranks lose tells little; 0 if not, or not observed
 job crowd_note text that the host is oversubscribed, in a few words; empty where it is not
+job crowd_most_words text ranks that lack one much more than the others, by the kernel's count; empty without any
 job crowd_words text what an oversubscribed host means for a loss of all ranks; empty where it is not oversubscribed
 """,
     measure_job=measure_job,

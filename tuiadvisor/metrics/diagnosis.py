@@ -127,6 +127,9 @@ class Diagnosis:
     transfer_since: int | None
     open_late: tuple[LateRank, ...] = ()  # late, but perhaps for want of a core: too soon to name them
     waits_alike: tuple[LateRank, ...] = ()  # late in data, but for loaders no slower than the others'
+    lacking_ranks: tuple[
+        int, ...
+    ] = ()  # by the kernel's count late for want of a core, for longer than the window
 
     @property
     def window_start(self) -> int:
@@ -414,6 +417,7 @@ def _diagnose_steady(table: StepTable, barrier: Barrier, steadiness: Steadiness,
         input_drift=find_drift(wait_K),
         transfer_since=_since(barrier.transfer_K[columns], steps, found.cycle_K),
         waits_alike=waits_alike,
+        lacking_ranks=late.lacking_ranks,
     )
 
 
@@ -424,14 +428,16 @@ class _Lateness:
     stragglers: tuple[LateRank, ...]
     loss_K: Floats  # what these cost together
     waits_alike: tuple[LateRank, ...]  # late in data, but for loaders no slower than the others'
+    lacking_ranks: tuple[int, ...]
 
 
 def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) -> _Lateness:
     """Who is late and why, without those whose lateness is all ranks' wait for data. barrier: of the window's steps."""
     rows, regime, witnesses = found.rows, found.regime, asked.witnesses
-    late, loss_K = find_stragglers(
-        found.work_RK, found.beyond_RK, found.cycle_K, regime, _lacking(found, witnesses.off_core)
-    )
+    lacking_R = _lacking(found, witnesses.off_core)
+    lacking = [] if lacking_R is None else rows[lacking_R > 0].tolist()
+    lacking_ranks = tuple(table.ranks[row] for row in lacking)
+    late, loss_K = find_stragglers(found.work_RK, found.beyond_RK, found.cycle_K, regime, lacking_R)
     stragglers = with_causes(table, late, rows, found.columns, regime, on_accelerator=asked.on_accelerator)
     stragglers, less_K = with_work_spread(stragglers, rows.size, found.cycle_K[regime.start :])
     past = found.work_RK, found.cycle_K
@@ -445,9 +451,9 @@ def _lateness(table: StepTable, found: Window, barrier: Barrier, asked: _Asked) 
             kept, rows, found.cycle_K, witnesses.loaders_without_reserve
         )
     if len(kept) == len(stragglers):
-        return _Lateness(stragglers, loss_K - less_K, waits_alike)
+        return _Lateness(stragglers, loss_K - less_K, waits_alike, lacking_ranks)
     loss_K = np.sum([entry.late.loss_K for entry in kept], axis=0) if kept else np.zeros_like(loss_K)
-    return _Lateness(kept, loss_K, waits_alike)
+    return _Lateness(kept, loss_K, waits_alike, lacking_ranks)
 
 
 def _waits_of_all(steady: StepTable, barrier: Barrier, seen_s_R: Floats | None) -> Floats:
