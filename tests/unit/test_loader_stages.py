@@ -12,7 +12,7 @@ from tuiadvisor.advisor.detail.loader_store import LoaderStore
 from tuiadvisor.events import BATCHES_HELD_BITS, EVENT_COLUMNS, STEP_COLUMNS, UNKNOWN, EventKind
 from tuiadvisor.metrics.steps.loader_stage import MIN_BATCHES, batches_of, loader_wait
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
-from tuiadvisor.views.run_view import Finding, RunView
+from tuiadvisor.views.run_view import Finding
 
 NAMES = ("rank", "kind", *EVENT_COLUMNS)
 BATCH, PACKED = int(EventKind.LOADER_BATCH), int(EventKind.PACKED_BATCH)
@@ -35,35 +35,11 @@ def finding(
     took_s: float = 11 * MS,
 ) -> Finding:
     """Of a job whose loaders were seen like this in some steps; queues None: they were not seen."""
-    view = seen(job, queues, workers=workers, collate_s=collate_s, steps=steps, took_s=took_s)
+    view = folded(
+        sequence_of(job, queues, workers=workers, collate_s=collate_s, steps=steps, took_s=took_s)
+    ).view()
     (found,) = [one for one in view.findings if one.id == name]
     return found
-
-
-def seen(
-    job: Job,
-    queues: Queues | None,
-    *,
-    workers: int = 2,
-    collate_s: float = 0.0,
-    making: dict[int, int] | None = None,
-    others: Queues = READY,
-    steps: range = DETAIL,
-    took_s: float = 11 * MS,
-) -> RunView:
-    """making: by rank, the batches that its workers had still to make; others: queues of those that are not late."""
-    return folded(
-        sequence_of(
-            job,
-            queues,
-            workers=workers,
-            collate_s=collate_s,
-            making=making,
-            others=others,
-            steps=steps,
-            took_s=took_s,
-        )
-    ).view()
 
 
 def sequence_of(
@@ -77,7 +53,9 @@ def sequence_of(
     steps: range = DETAIL,
     took_s: float = 11 * MS,
 ) -> list[Frame]:
-    """took_s: how long each batch was waited for that was not there."""
+    """took_s: how long each batch was waited for that was not there; making: by rank, the batches that its workers had
+    still to make; others: queues of those that are not late.
+    """
     sequence = frames(job)
     rows = []
     for rank, records in simulate(job).rows.items() if queues is not None else ():
@@ -166,7 +144,7 @@ def test_a_late_ranks_own_loader_is_named() -> None:
 @pytest.mark.parametrize("num", [2, 3], ids=["just as fast", "with a batch ahead"])
 def test_of_equally_slow_loaders_none_is_named(num: int) -> None:
     """All workers are at work everywhere: whoever waits, the loaders of all are what takes the step."""
-    said = seen(ONE_LATE, EMPTY, making={0: num, 1: 4, 2: num, 3: num}).findings
+    said = folded(sequence_of(ONE_LATE, EMPTY, making={0: num, 1: 4, 2: num, 3: num})).view().findings
     assert "straggler" not in {one.id for one in said}
     (slow,) = [one for one in said if one.id == "input_bound"]
     assert slow.ranks == (0, 1, 2, 3)
@@ -177,7 +155,7 @@ def test_of_equally_slow_loaders_none_is_named(num: int) -> None:
 
 def test_of_loaders_of_which_one_worker_each_is_slow_none_is_named() -> None:
     """The others of its workers are idle, and still no batch is there when it is asked for."""
-    said = seen(ONE_LATE, TURN, making=dict.fromkeys(range(4), 1), others=TURN).findings
+    said = folded(sequence_of(ONE_LATE, TURN, making=dict.fromkeys(range(4), 1), others=TURN)).view().findings
     assert "straggler" not in {one.id for one in said}
 
 
@@ -192,7 +170,7 @@ def test_of_loaders_of_which_one_worker_each_is_slow_none_is_named() -> None:
 )
 def test_a_loader_slower_than_most_is_named(making: dict[int, int] | None, steps: range) -> None:
     """Also where its peers were not seen."""
-    said = seen(ONE_LATE, EMPTY, making=making, steps=steps).findings
+    said = folded(sequence_of(ONE_LATE, EMPTY, making=making, steps=steps)).view().findings
     assert [one.ranks for one in said if one.id == "straggler"] == [(1,)]
 
 
@@ -201,7 +179,7 @@ def test_what_a_slower_loader_costs_is_a_bound_where_others_make_batches_ahead(
     workers: int, words: str
 ) -> None:
     """They wait for the late rank with batches in reserve: how soon they would have the next one nobody saw."""
-    found = seen(ONE_LATE, EMPTY, workers=workers).verdict
+    found = folded(sequence_of(ONE_LATE, EMPTY, workers=workers)).view().verdict
     assert words in found.sentence
     assert found.at_best == ("at best" in found.sentence) == bool(workers)
 
@@ -212,7 +190,7 @@ def test_what_was_seen_before_a_rank_was_late_clears_nobody() -> None:
         num_ranks=4, num_steps=400, data_s=6 * MS, faults=(Fault("data_wait", (1,), 20 * MS, onset=200),)
     )
     for steps, names in ((range(20, 100, 4), [(1,)]), (range(240, 320, 4), [])):
-        said = seen(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=steps).findings
+        said = folded(sequence_of(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=steps)).view().findings
         assert [one.ranks for one in said if one.id == "straggler"] == names
 
 
@@ -220,7 +198,11 @@ def test_a_rank_that_took_anothers_place_is_not_named() -> None:
     """Of loaders at their limit now this rank is waited for, now that: the step is as long as it was."""
     faults = (Fault("data_wait", (1,), 12 * MS, until=200), Fault("data_wait", (2,), 12 * MS, onset=200))
     job = Job(num_ranks=4, num_steps=400, faults=faults)
-    said = seen(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=range(20, 100, 4)).findings
+    said = (
+        folded(sequence_of(job, EMPTY, making=dict.fromkeys(range(4), 4), steps=range(20, 100, 4)))
+        .view()
+        .findings
+    )
     assert "straggler" not in {one.id for one in said}
 
 
