@@ -20,7 +20,7 @@ from tuiadvisor.agent.looks import StateLooks
 from tuiadvisor.causes.communication_bound import _held_back
 from tuiadvisor.causes.facts import Crowd
 from tuiadvisor.metrics.lateness.late_phase import Cause
-from tuiadvisor.metrics.lateness.off_core import OffCore, _explained, lacks_core, least_throttled
+from tuiadvisor.metrics.lateness.off_core import OffCore, _explained, _Steps, lacks_core, least_throttled
 from tuiadvisor.metrics.steps.arrays import Floats
 from tuiadvisor.stream.frames import Frame
 from tuiadvisor.views.run_view import RunView
@@ -464,6 +464,18 @@ def test_who_was_late_before_the_pace_changed_stays_named(
     assert named == any(row.is_culprit for row in view.ranks)
 
 
+@pytest.mark.parametrize(("num_steps", "named"), [(265, False), (530, True)])
+def test_a_rank_that_lacked_a_core_most_by_chance_is_not_named_for_the_rest(
+    num_steps: int, named: bool
+) -> None:
+    """Four healthy ranks on two cores, load 27: over nine seconds two thirds of a rank's lateness were its waiting."""
+    waits = {0: 0.09, 1: 0.11, 2: 0.44, 3: 0.14}
+    job = Job(num_steps=num_steps, faults=(Fault("backward", (2,), 16 * MS),))  # of steps of 34 ms
+    view = folded([*frames(job), *host_frames(replace(job, num_steps=2 * num_steps), waits)]).view()
+    assert named == (("straggler", (2,), "backward") in above_info(view))
+    assert named == any(row.is_culprit for row in view.ranks)
+
+
 def test_what_a_count_that_is_too_short_can_be_at_most() -> None:
     """From the sample before the span on; of a span within one sample nothing is known."""
     seen = CoreWait()
@@ -527,5 +539,5 @@ def test_what_explains_a_delay_from_outside_covers_it_whatever_the_phases_show(
     """A reniced rank of 3 ms steps, a fifth of them lost for it, was a remark: no phase of microseconds was longer."""
     cause = Cause("unknown", 0.1, {}, (), 1.0, None)
     peers = [OffCore(wait=0.02, stopped=0.0, is_counted=True)]
-    found = _explained(cause, own, peers, step_s=3.3 * MS, excess_s=1.1 * MS)
+    found = _explained(cause, own, _Steps(30.0, 3.3 * MS, peers), excess_s=1.1 * MS)
     assert (found.off_core, found.cover) == (name, pytest.approx(cover))

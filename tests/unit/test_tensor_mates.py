@@ -29,11 +29,12 @@ def test_groups_follow_the_mesh(mesh: str, num_ranks: int, groups: list[tuple[in
     assert groups == tensor_groups(mesh, num_ranks)
 
 
-def late(rank: int, off_core: str | None = None, name: str = "host", more: object = None) -> SimpleNamespace:
+def late(
+    rank: int, off_core: str | None = None, name: str = "host", more: object = None, is_open: bool = False
+) -> SimpleNamespace:
     """A late rank."""
-    return SimpleNamespace(
-        rank=rank, cause=SimpleNamespace(off_core=off_core, name=name, more=more, is_collecting=False)
-    )
+    cause = SimpleNamespace(off_core=off_core, name=name, more=more, is_collecting=False, is_open=is_open)
+    return SimpleNamespace(rank=rank, cause=cause)
 
 
 def test_who_is_late_beside_a_stopped_rank_of_its_group_waits_for_it() -> None:
@@ -48,6 +49,15 @@ def test_who_is_late_beside_a_stopped_rank_of_its_group_waits_for_it() -> None:
     assert waits_for(beside, everyone, []) is None
     for own in (late(0, "core"), late(0, name="data_wait"), late(0, name="forward", more=object())):
         assert waits_for(own, [own, stopped], groups) is None
+
+
+def test_who_is_late_beside_a_rank_that_may_lack_a_core_is_not_named_before_it() -> None:
+    """Too soon to name that one is too soon to name its group; another group's rank is no reason to wait."""
+    groups = [(0, 1), (2, 3)]
+    perhaps, beside, other = late(1, is_open=True), late(0), late(2)
+    everyone = [beside, perhaps, other]
+    assert perhaps is waits_for(beside, everyone, groups)
+    assert waits_for(other, everyone, groups) is None
 
 
 def test_a_group_that_is_late_together_may_be_held_up_by_one() -> None:

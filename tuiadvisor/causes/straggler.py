@@ -71,14 +71,17 @@ def measure_job(diagnosis: Diagnosis, _facts: Facts) -> Values:
 def measure(diagnosis: Diagnosis, facts: Facts, job: Values) -> list[Measured]:
     """One subject a phase: ranks that are late for the same reason are one finding.
 
-    Who is late only because a rank of its tensor parallel group is, is not named, but its loss is that one's.
+    Who is late only because a rank of its tensor parallel group is, is not named, but its loss is that one's; and not
+    named either while it is too soon to name that one.
     """
     mesh = "" if facts.stack is None else facts.stack.text("mesh")
     mates = tensor_groups(mesh, len(diagnosis.table.ranks))
     groups: dict[tuple[str, str], list[LateRank]] = {}
     victims: dict[tuple[str, str], list[LateRank]] = {}
     for entry in diagnosis.stragglers:
-        leader = waits_for(entry, diagnosis.stragglers, mates)
+        leader = waits_for(entry, (*diagnosis.stragglers, *diagnosis.open_late), mates)
+        if leader is not None and leader.cause.is_open:
+            continue
         one = leader or entry
         key = one.cause.name, one.host if one.whole_host else ""
         (victims if leader else groups).setdefault(key, []).append(entry)

@@ -47,7 +47,10 @@ def tensor_groups(mesh: str, num_ranks: int) -> list[tuple[int, ...]]:
 def waits_for(
     entry: LateRank, stragglers: Iterable[LateRank], groups: Sequence[tuple[int, ...]]
 ) -> LateRank | None:
-    """The late rank of its group that something outside was seen to hold back, where nothing was seen of this one."""
+    """The late rank of its group that something outside holds back, surely or perhaps; None where this one has a cause.
+
+    Perhaps: it may lack a core, which is too soon to tell.
+    """
     cause = entry.cause
     if (
         cause.off_core is not None
@@ -61,7 +64,9 @@ def waits_for(
         (
             one
             for one in stragglers
-            if one is not entry and one.rank in mates and one.cause.off_core is not None
+            if one is not entry
+            and one.rank in mates
+            and (one.cause.off_core is not None or one.cause.is_open)
         ),
         None,
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from tuiadvisor.advisor.cluster.ends import WITH_CODE, in_short
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.registry import CAUSES, cause_of, limits_by_finding
+from tuiadvisor.metrics.lateness.off_core import SETTLED_S
 from tuiadvisor.metrics.lateness.stragglers import MIN_EXCESS_SHARE
 from tuiadvisor.metrics.series.what_if import Gain
 from tuiadvisor.metrics.steps.barrier import has_stages
@@ -95,7 +96,7 @@ def _too_soon(late: tuple[LateRank, ...]) -> str:
     also = f", {_ranks(len(late) - 1)} too" if len(late) > 1 else ""
     return (
         f"rank {worst.rank} is {seconds(worst.late.mean_excess_s)} late a step{also}; whether it lacks a core for that "
-        "long is known after 4 seconds of such steps"
+        f"long is known after {SETTLED_S:.0f} seconds of such steps at the latest"
     )
 
 

@@ -43,6 +43,10 @@ MIN_THROTTLED: Final = (
 # Measured, 2 ranks on 2 cores with 20 to 40 threads ready: over 15 s they are alike within 0.11, over 8 s within 0.22;
 # one that is reniced waits for 0.57 to 0.71 more of its time.
 LACKS_CORE: Final = 0.3
+CHANCE_WAIT_S: Final = (
+    1.7  # measured, the same: 8 s x 0.22 and 15 s x 0.11, so seconds of waiting and no share
+)
+SETTLED_S: Final = 15.0  # measured, the same: by then everybody had its turn at the cores
 MOSTLY_LATE: Final = 0.67  # chosen, of the steps: by lot a rank of two is the later one in half
 # What runs on the host, so that a core which is not there explains it.
 _ON_HOST: Final = frozenset({*COMPUTE_PHASES, "data_wait", "unknown", "host", "other", PHASES[OTHER]})
@@ -106,20 +110,50 @@ def with_time_off_core(
     """
     if off_core is None or not stragglers:
         return stragglers
-    seen = off_core(float(barrier.cycle_K.sum()))
+    span_s = float(barrier.cycle_K.sum())
+    seen = off_core(span_s)
     late_rows = {entry.late.row for entry in stragglers}
-    peers = [seen[row] for row in rows.tolist() if row not in late_rows]
-    step_s = float(barrier.cycle_K.mean())
+    steps = _Steps(
+        span_s, float(barrier.cycle_K.mean()), [seen[row] for row in rows.tolist() if row not in late_rows]
+    )
     explained = tuple(
-        replace(
-            entry,
-            cause=_explained(entry.cause, seen[entry.late.row], peers, step_s, entry.late.mean_excess_s),
-        )
+        replace(entry, cause=_explained(entry.cause, seen[entry.late.row], steps, entry.late.mean_excess_s))
         for entry in stragglers
     )
     if past is None or not any(entry.cause.is_open for entry in explained):
         return explained
     return _with_past(explained, rows, past, off_core)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Steps over which ranks are compared."""
+
+    span_s: float
+    step_s: float  # mean
+    peers: list[OffCore]  # of who is not late
+
+    def beyond_s(self, own: float | None, peers: list[float | None]) -> float | None:
+        """Seconds a step beyond the typical peer; None unless every one of them is known."""
+        known = [value for value in peers if value is not None]
+        if own is None or not known or len(known) < len(peers):
+            return None
+        return (own - float(np.median(known))) * self.step_s
+
+    def core_wait_s(self, own: OffCore) -> float | None:
+        """Seconds a step that it waits for a core beyond the typical peer."""
+        return self.beyond_s(own.wait, [peer.wait for peer in self.peers])
+
+    def may_settle(self, own: OffCore, excess_s: float) -> bool:
+        """Whether that it was last may be chance: where many want the cores, until each had its turn at them."""
+        wait_s = self.core_wait_s(own)
+        if own.wait is None or wait_s is None:
+            most_s = None if own.most_wait is None else own.most_wait * self.step_s
+        elif self.span_s >= SETTLED_S:
+            return False
+        else:  # its peers may have been lucky by as much, and nobody has waited for less than no time
+            most_s = min(own.wait, wait_s / self.step_s + CHANCE_WAIT_S / self.span_s) * self.step_s
+        return most_s is None or most_s >= MIN_COVER * excess_s
 
 
 def _with_past(
@@ -133,22 +167,24 @@ def _with_past(
     left_s_K = np.cumsum(cycle_K[::-1])[::-1]  # from each step's begin to the end
     if not cycle_K.size or left_s_K[0] < PAST_S:
         return stragglers
-    begin = int(np.flatnonzero(left_s_K >= PAST_S)[-1])
+    begin = int(np.flatnonzero(left_s_K >= min(SETTLED_S, left_s_K[0]))[-1])
     late_rows = [entry.late.row for entry in stragglers]
     is_peer = ~np.isin(rows, late_rows)
     if not is_peer.any():
         return stragglers
     excess_RK = work_RK[:, begin:] - np.median(work_RK[is_peer, begin:], axis=0)
-    step_s = float(cycle_K[begin:].mean())
-    seen = off_core(float(cycle_K[begin:].sum()))
-    peers = [seen[row].wait for row in rows[is_peer].tolist()]
+    span_s = float(cycle_K[begin:].sum())
+    seen = off_core(span_s)
+    steps = _Steps(span_s, float(cycle_K[begin:].mean()), [seen[row] for row in rows[is_peer].tolist()])
 
     def is_ruled_out(entry: LateRank) -> bool:
         (index,) = np.flatnonzero(rows == entry.late.row)
         excess_s = float(np.median(excess_RK[index]))
-        wait_s = _beyond_s(seen[entry.late.row].wait, peers, step_s)
+        own = seen[entry.late.row]
+        wait_s = steps.core_wait_s(own)
         was_late = excess_s >= MIN_LATE_BEFORE * entry.late.mean_excess_s
-        return was_late and wait_s is not None and wait_s < MIN_COVER * excess_s
+        is_explained = wait_s is None or wait_s >= MIN_COVER * excess_s or steps.may_settle(own, excess_s)
+        return was_late and not is_explained
 
     return tuple(
         replace(entry, cause=replace(entry.cause, is_open=False))
@@ -158,20 +194,20 @@ def _with_past(
     )
 
 
-def _explained(cause: Cause, own: OffCore, peers: list[OffCore], step_s: float, excess_s: float) -> Cause:
-    stopped_s = _beyond_s(own.stopped, [peer.stopped for peer in peers], step_s)
-    wait_s = _beyond_s(own.wait, [peer.wait for peer in peers], step_s)
+def _explained(cause: Cause, own: OffCore, steps: _Steps, excess_s: float) -> Cause:
+    stopped_s = steps.beyond_s(own.stopped, [peer.stopped for peer in steps.peers])
+    wait_s = steps.core_wait_s(own)
     cause = replace(cause, core_wait_s=wait_s)
     if cause.more is not None or cause.clock is not None or cause.is_collecting:
         return cause  # what it does then was seen
     if own.num_stopped >= MIN_STOPS and stopped_s is not None and stopped_s >= MIN_STOPPED * excess_s:
         return _from_outside(cause, "stopped", own, stopped_s / excess_s)
-    if cause.name in _ON_HOST and own.wait is None and own.is_counted:
-        # Who is last is chance where many want the cores, until each had its turn.
-        is_ruled_out = own.most_wait is not None and own.most_wait * step_s < MIN_COVER * excess_s
-        return cause if is_ruled_out else replace(cause, is_open=True)
-    if cause.name not in _ON_HOST or wait_s is None or wait_s < MIN_COVER * excess_s:
+    if cause.name not in _ON_HOST:
         return cause
+    if own.wait is not None and wait_s is None:
+        return cause  # of its peers not all are counted
+    if wait_s is None or wait_s < MIN_COVER * excess_s:
+        return replace(cause, is_open=own.is_counted and steps.may_settle(own, excess_s))
     throttled = own.throttled or 0.0  # of the periods, of each of which it can have taken the whole
     is_limited = own.limit_cores is not None and throttled >= max(
         MIN_THROTTLED, MIN_COVER * (own.wait or 0.0)
@@ -185,11 +221,3 @@ def _from_outside(cause: Cause, reason: OffCoreReason, own: OffCore, cover: floa
     return replace(
         cause, name="host", off_core=reason, limit_cores=limit, cover=max(cause.cover, min(cover, 1.0))
     )
-
-
-def _beyond_s(own: float | None, peers: list[float | None], step_s: float) -> float | None:
-    """Seconds a step beyond the typical peer; None unless every one of them is known."""
-    known = [value for value in peers if value is not None]
-    if own is None or not known or len(known) < len(peers):
-        return None
-    return (own - float(np.median(known))) * step_s
