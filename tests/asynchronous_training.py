@@ -63,7 +63,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-class Samples(Dataset):  # type: ignore[type-arg]
+class Samples(Dataset):
     """Features and labels that the host waits for, a batch at a time."""
 
     def __init__(self, seconds: float) -> None:
@@ -91,7 +91,7 @@ class Launches(torch.autograd.Function):
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         """In the opposite order; this layer's gradients are ready after it."""
         ctx.host.launch(ctx.backward_s)
         return gradient, None, None, None
@@ -120,9 +120,7 @@ class Layer(nn.Module):
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         """Compute and launch."""
-        result: torch.Tensor = Launches.apply(  # type: ignore[no-untyped-call]
-            self.linear(value), self.host, self.forward_s, self.backward_s
-        )
+        result: torch.Tensor = Launches.apply(self.linear(value), self.host, self.forward_s, self.backward_s)
         return result
 
 
@@ -276,10 +274,12 @@ def train(options: argparse.Namespace) -> None:
     host = Host(compute, options.launch_ms / 1e3 * (options.host_factor if is_faulty else 1.0))
     data_ms = options.data_ms + is_faulty * options.data_extra_ms
     copy_ms = options.copy_ms + is_faulty * options.copy_extra_ms
-    each = [options.forward_ms / 1e3 / options.layers, options.backward_ms / 1e3 / options.layers]
+    each_forward_s = options.forward_ms / 1e3 / options.layers
+    each_backward_s = options.backward_ms / 1e3 / options.layers
     widths = [WIDTH] * (options.layers - 1) + [NUM_LABELS]
     model = DistributedDataParallel(
-        nn.Sequential(*(Layer(host, *each, width) for width in widths)), bucket_cap_mb=1e-5
+        nn.Sequential(*(Layer(host, each_forward_s, each_backward_s, width) for width in widths)),
+        bucket_cap_mb=1e-5,
     )
     exchange = Exchange(model.process_group, compute, Meeting(rank, world), options.transfer_ms / 1e3)
     model.register_comm_hook(None, exchange.reduce)

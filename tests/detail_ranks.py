@@ -50,7 +50,7 @@ def main(_: str, folder: Path) -> None:
         time.sleep(WORK_S)
 
     first = 2 + APART_STEPS * rank
-    for _ in range(first):
+    for _step in range(first):
         one_step()
     with probed(folder, budget_ppm=BUDGET_PPM) as observed:
         always = [dict(vars(owner)) for owner in owners]

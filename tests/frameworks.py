@@ -29,7 +29,7 @@ STEPS_UNTIL_READY = 8
 READS_UNTIL_READY = 60  # thirty batches: past the start, before the first evaluation
 
 
-class Tokens(Dataset):  # type: ignore[type-arg]
+class Tokens(Dataset):
     """Token ids made from their index; says when training is under way."""
 
     num_read = 0
@@ -73,7 +73,7 @@ def transformers(folder: str) -> None:
 
     config = GPT2Config(vocab_size=64, n_positions=TOKENS, n_embd=32, n_layer=2, n_head=2)
 
-    class Slow(GPT2LMHeadModel):  # type: ignore[misc]
+    class Slow(GPT2LMHeadModel):
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             time.sleep(0.005 + LATE_S)
             return super().forward(*args, **kwargs)
@@ -118,7 +118,7 @@ def lightning(folder: str, few: Any = None) -> None:
     """A LightningModule whose training_step calls its layers directly. few: batches to validate on."""
     import lightning.pytorch as pl
 
-    class Lit(pl.LightningModule):  # type: ignore[misc]
+    class Lit(pl.LightningModule):
         def __init__(self) -> None:
             super().__init__()
             self.model = Model()

@@ -157,7 +157,8 @@ def drained(path: Path) -> object:
         drain = Drain()
         drain.take(link)
         advisor = Advisor() if number % VIEWED == 0 else None
-        payloads = [*drain.frames(), (FrameKind.STATUS, {"ranks": [status_of(link)]})]
+        status: dict[str, object] = {"ranks": [status_of(link)]}
+        payloads = [*drain.frames(), (FrameKind.STATUS, status)]
         for number, (kind, payload) in enumerate(payloads):
             data = encode(kind, "node", number, 1_000_000 * number, payload)
             decode(data)

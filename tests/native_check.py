@@ -77,7 +77,7 @@ class Training:
         self.loader_class: Any = torch.utils.data.dataloader._BaseDataLoaderIter
         training = self
 
-        class Batches(self.loader_class):  # type: ignore[misc, name-defined]
+        class Batches(self.loader_class):  # type: ignore[name-defined]
             def __init__(self) -> None:
                 pass
 

@@ -58,7 +58,7 @@ class Node:
     def family(self) -> list[psutil.Process]:
         """Every process of the node."""
         try:
-            return psutil.Process(self.process.pid).children(recursive=True)
+            return list(psutil.Process(self.process.pid).children(recursive=True))
         except psutil.NoSuchProcess:
             return []
 

@@ -127,7 +127,7 @@ def answer(model: Any, answers: Any) -> None:
 
 def main(folder: Path, *, compiled: bool) -> None:
     torch.manual_seed(7)
-    models = [Net(), Caller()]
+    models: list[Any] = [Net(), Caller()]
     optimizers = [Descent(model.parameters(), lr=0.1) for model in models]
     updates: list[Any] = [optimizer.step for optimizer in optimizers]
     if compiled:

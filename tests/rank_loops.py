@@ -41,16 +41,16 @@ def training(script: str, kind: str, folder: Path, num_ranks: int = 2) -> Iterat
             )  # fmt: skip
 
     def is_ready() -> bool:
-        for rank in ranks:
-            assert rank.poll() is None, "".join(path.read_text()[-2000:] for path in folder.glob("log.*"))
+        for one in ranks:
+            assert one.poll() is None, "".join(path.read_text()[-2000:] for path in folder.glob("log.*"))
         return len(list(folder.glob("ready.*"))) >= num_ranks
 
     try:
         wait_until(is_ready, f"{num_ranks} ranks train")
-        yield [rank.pid for rank in ranks]
+        yield [one.pid for one in ranks]
     finally:
-        for rank in ranks:
-            end(rank)
+        for one in ranks:
+            end(one)
 
 
 def tuiadvisor(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -109,7 +109,7 @@ def rank_main(scenario: str, folder: Path) -> None:
 class Layer:
     """Makes layers that take a known time in forward and in backward; torch is imported in the rank only."""
 
-    def __new__(  # type: ignore[misc]
+    def __new__(
         cls, forward_s: float, backward_s: float, width: int = 16, chunks: list[tuple[int, int]] | None = None
     ) -> Any:
         """chunks: where the layer's own stopwatch writes (begin, end) of each forward and backward, ns."""
@@ -128,7 +128,7 @@ class Layer:
                 return value.view_as(value)
 
             @staticmethod
-            def backward(_: Any, gradient: Any) -> Any:  # type: ignore[override]
+            def backward(_: Any, gradient: Any) -> Any:
                 wait(backward_s)
                 return gradient
 

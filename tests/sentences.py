@@ -31,7 +31,10 @@ def sentences(source: str) -> list[tuple[int, str]]:
     found = [
         (node.lineno, " ".join(text.split()))
         for node in ast.walk(tree)
-        if id(node) not in skipped and (text := _text(node)) is not None and _is_sentence(text)
+        if isinstance(node, ast.expr)
+        and id(node) not in skipped
+        and (text := _text(node)) is not None
+        and _is_sentence(text)
     ]
     return sorted(found)
 
@@ -92,8 +95,8 @@ def main() -> None:
         if found := sentences(path.read_text()):
             print(f"\n## {path.relative_to(ROOT)}", *(f"{line:5} {text}" for line, text in found), sep="\n")
     for path in filter(is_wanted, sorted((ROOT / "rules" / "catalog").rglob("*.toml"))):
-        found = [*rule_sentences(tomllib.loads(path.read_text()))]
-        print(f"\n## {path.relative_to(ROOT)}", *(f"      {text}" for text in found), sep="\n")
+        texts = rule_sentences(tomllib.loads(path.read_text()))
+        print(f"\n## {path.relative_to(ROOT)}", *(f"      {text}" for text in texts), sep="\n")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.metrics import MetricWrapperBase
 
 RECORDINGS = Path(__file__).parent / "recordings" / "serving"
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -99,7 +98,9 @@ class Pages:
     ) -> None:
         self.registry = CollectorRegistry()
         self.names = names
-        self.held: dict[str, MetricWrapperBase] = {}
+        self.gauges: dict[str, Gauge] = {}
+        self.counters: dict[str, Counter] = {}
+        self.histograms: dict[str, Histogram] = {}
         if started_s is not None:
             Gauge(
                 "process_start_time_seconds",
@@ -108,21 +109,21 @@ class Pages:
             ).set(started_s)
 
     def gauge(self, name: str, labels: tuple[str, ...], value: float) -> None:
-        if name not in self.held:
-            self.held[name] = Gauge(name, name, self.names, registry=self.registry)
-        self.held[name].labels(*labels).set(value)
+        if name not in self.gauges:
+            self.gauges[name] = Gauge(name, name, self.names, registry=self.registry)
+        self.gauges[name].labels(*labels).set(value)
 
     def count(self, name: str, labels: tuple[str, ...], more: float) -> None:
-        if name not in self.held:
-            self.held[name] = Counter(name, name, self.names, registry=self.registry)
-        self.held[name].labels(*labels).inc(more)
+        if name not in self.counters:
+            self.counters[name] = Counter(name, name, self.names, registry=self.registry)
+        self.counters[name].labels(*labels).inc(more)
 
     def observe(
         self, name: str, labels: tuple[str, ...], values: list[float], edges: tuple[float, ...]
     ) -> None:
-        if name not in self.held:
-            self.held[name] = Histogram(name, name, self.names, registry=self.registry, buckets=edges)
-        held = self.held[name].labels(*labels)
+        if name not in self.histograms:
+            self.histograms[name] = Histogram(name, name, self.names, registry=self.registry, buckets=edges)
+        held = self.histograms[name].labels(*labels)
         for value in values:
             held.observe(value)
 

@@ -47,7 +47,7 @@ def launch(
     )
 
 
-def end(training: subprocess.Popen[bytes]) -> None:
+def end(training: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
     """Kill the launcher and every process below it, by pid."""
     family = []
     with contextlib.suppress(psutil.NoSuchProcess):

@@ -12,6 +12,7 @@ import itertools
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class Batches:
         self.loader = (
             torch.utils.data.DataLoader(torch.randn(400, 64), batch_size=8) if kind == "loader" else None
         )
-        self.left = iter(())
+        self.left: Iterator[Any] = iter(())
 
     def take(self) -> Any:
         """One batch."""

@@ -140,9 +140,9 @@ def cpu_group(cores: float | None) -> Path | None:
         group = parent / f"limited_{os.getpid()}"
         with contextlib.suppress(OSError):
             group.mkdir()
-            for name, text in (("cpu.max", f"{quota} {PERIOD_US}"), ("cpu.cfs_quota_us", quota)):
-                if quota is None and (group / "cgroup.procs").exists():
-                    return group
+            if quota is None and (group / "cgroup.procs").exists():
+                return group
+            for name, text in (("cpu.max", f"{quota} {PERIOD_US}"), ("cpu.cfs_quota_us", f"{quota}")):
                 if quota is not None and (group / name).exists():
                     (group / name).write_text(text)
                     return group

@@ -97,7 +97,7 @@ def flips(advisor: Advisor, num_draws: int, seed: int = 0) -> tuple[Verdict, Cou
         for _ in range(num_draws):
             again = drawn(table, random)
             # Steps drawn from all over the run are not its first ones.
-            advisor.store.table = lambda *_, again=again: (again, False)  # type: ignore[method-assign,misc]
+            advisor.store.table = lambda *_, again=again: (again, False)  # type: ignore[method-assign]
             seen[verdict_of(advisor._view(None))] += 1
     finally:
         advisor.store.table = original  # type: ignore[method-assign]
@@ -117,8 +117,8 @@ def _runs(options: argparse.Namespace) -> Iterator[tuple[str, Advisor]]:
         for scenario in scenarios(base.num_ranks, options.steps, base.ranks_per_host):
             if scenario.onset is None and fnmatch.fnmatch(scenario.name, options.only):
                 advisor = Advisor()
-                for frame in frames(replace(base, noise=noise, faults=scenario.faults)):
-                    advisor.feed_frame(frame)
+                for one in frames(replace(base, noise=noise, faults=scenario.faults)):
+                    advisor.feed_frame(one)
                 yield f"{noise} {scenario.name}", advisor
 
 

@@ -141,7 +141,7 @@ def nvrx_kernels(stages: Floats, ranks: tuple[int, ...]) -> Ranking:
 
 def _scores(medians: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(medians.min(axis=1, keepdims=True) / medians, nan=1.0)
+        return np.asarray(np.nan_to_num(medians.min(axis=1, keepdims=True) / medians, nan=1.0))
 
 
 def _nvrx(order: np.ndarray, scores: Floats, ranks: tuple[int, ...], phase: str | None) -> Ranking:
@@ -170,7 +170,7 @@ def all_rankings(advisor: Advisor, view: RunView) -> dict[str, Ranking]:
     if found is None:
         return result
     table, step_s = found[0], view.step.median_s or 1.0
-    whole = table.present_RK.all(axis=0)
+    whole = np.asarray(table.present_RK.all(axis=0))
     for name, stages, names in (
         ("frontier, paper's order", paper_stages(table)[:, :, whole], PHASES),
         ("frontier, cut at release", released_stages(table)[:, :, whole[1:] & whole[:-1]], RELEASED),

@@ -25,6 +25,7 @@ import worlds
 from worlds import Fault, Floats, World
 
 from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.events import STEP_NAMES
 from tuiadvisor.stream.frames import Frame, FrameKind, decode, pack_columns, unpack_columns
 from tuiadvisor.stream.recording import RecordingReader
 from tuiadvisor.views.run_view import RunView
@@ -87,10 +88,10 @@ def recorded(path: Path) -> Iterator[Frame]:
                 if frame.kind is not FrameKind.STEPS:
                     yield frame
                     continue
-                columns = unpack_columns(frame.payload, worlds.STEP_NAMES)
-                rows = np.array([columns[name] for name in worlds.STEP_NAMES]).T
-                for end in np.argsort(rows[:, worlds.STEP_NAMES.index("end_ns")], kind="stable"):
-                    yield replace(frame, payload=pack_columns(rows[end : end + 1], worlds.STEP_NAMES))
+                columns = unpack_columns(frame.payload, STEP_NAMES)
+                rows = np.array([columns[name] for name in STEP_NAMES]).T
+                for end in np.argsort(rows[:, STEP_NAMES.index("end_ns")], kind="stable"):
+                    yield replace(frame, payload=pack_columns(rows[end : end + 1], STEP_NAMES))
 
 
 def alarms(frames: Iterator[Frame]) -> tuple[int, int]:
@@ -115,14 +116,19 @@ def least_steps(noise: str, share: float, num_ranks: int) -> float:
     """
     rng = np.random.default_rng(1)
     scale = 1 - worlds.TRANSFER_SHARE
-    draw = lambda *shape: scale * (np.interp(rng.random(shape), worlds.QUANTILES, worlds.NOISE[noise]) - 1)  # noqa: E731
+
+    def draw(*shape: int) -> Floats:
+        return np.asarray(scale * (np.interp(rng.random(shape), worlds.QUANTILES, worlds.NOISE[noise]) - 1))
+
     sample = draw(1 << 18) + rng.normal(0, SMOOTH, 1 << 18)
     density, edges = np.histogram(sample, bins=400, range=(-0.5, 1.5), density=True)
     log_density = np.log(density + 1e-4)
 
     def score(values: Floats) -> Floats:
-        at = lambda x: np.clip(np.searchsorted(edges, x) - 1, 0, log_density.size - 1)  # noqa: E731
-        return np.asarray(log_density[at(values - share)] - log_density[at(values)])
+        late, usual = (
+            np.clip(np.searchsorted(edges, x) - 1, 0, log_density.size - 1) for x in (values - share, values)
+        )
+        return np.asarray(log_density[late] - log_density[usual])
 
     def cusum(values: Floats) -> Floats:
         sums = np.cumsum(score(values), axis=-1)

@@ -138,9 +138,9 @@ def left_out(series: list[Published], ahead: int) -> None:
             inside[family] += [one.is_inside for one in mine]
             if mine:
                 picks[family].add(value)
-    for family, held in inside.items():
+    for name, held in inside.items():
         if held:
-            print(f"{family}: chosen {sorted(picks[family])}; inside {sum(held)} of {len(held)}")
+            print(f"{name}: chosen {sorted(picks[name])}; inside {sum(held)} of {len(held)}")
     both = [one for held in inside.values() for one in held]
     print(f"all, each source with what the others chose: inside {sum(both)} of {len(both)}")
 

@@ -52,9 +52,8 @@ class Slow:
     """How many milliseconds each phase takes beyond its base, this step, on this rank."""
 
     def __init__(self, options: argparse.Namespace, rank: int) -> None:
-        self.fault, self.ms, self.bad, self.onset, self.rank = (
-            options.fault, options.ms, options.bad, options.onset, rank,
-        )  # fmt: skip
+        self.fault, self.bad, self.onset, self.rank = options.fault, options.bad, options.onset, rank
+        self.ms: float = options.ms
         self.scale, self.work = options.scale, (spin if options.busy else wait)
         self.step, self.every, self.stretch = 0, options.every, options.stretch
         # What the collector has to look at each time, as a program with many objects has.
@@ -109,7 +108,7 @@ class Slow:
         return random.Random(seed).random()
 
 
-class Data(Dataset):  # type: ignore[type-arg]
+class Data(Dataset):
     """Vectors; reading a batch takes a moment."""
 
     def __init__(self, slow: Slow) -> None:
@@ -166,7 +165,7 @@ class Net(nn.Module):
         self.slow.collect()
         self.slow.work(6 * self.slow.scale + self.slow.extra_ms("forward"))
         hidden = torch.relu(self.norm(self.first(batch[:, :64].float())))
-        return self.last(SlowGradient.apply(hidden, self.slow))  # type: ignore[no-any-return, no-untyped-call]
+        return self.last(SlowGradient.apply(hidden, self.slow))
 
 
 class Loop:
@@ -215,7 +214,7 @@ class Loop:
             if self.style == "barrier":
                 dist.barrier()
             last = micro == micro_steps - 1
-            with contextlib.nullcontext() if last or micro_steps == 1 else self.model.no_sync():  # type: ignore[operator]
+            with contextlib.nullcontext() if last or micro_steps == 1 else self.model.no_sync():
                 loss = self.model(batch).square().mean()
                 loss.backward()
         self.reduce_gradients()

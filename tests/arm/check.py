@@ -119,7 +119,11 @@ def pack(debs: list[Path], folder: Path) -> None:
     options = ["-O1", "-shared", "-fPIC", "-o"]
     subprocess.run([compiler, *options, work / "vectors.so", HERE / "vectors.c"], check=True)
     # Python's headers are those of this machine: the limited API's are the same on both.
-    build = [sys.executable, ROOT / "probes" / "native" / "core_build.py", work / "core.abi3.so"]
+    build: list[str | Path] = [
+        sys.executable,
+        ROOT / "probes" / "native" / "core_build.py",
+        work / "core.abi3.so",
+    ]
     subprocess.run(build, check=True, env={**os.environ, "CC": compiler})
 
 

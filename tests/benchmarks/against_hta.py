@@ -80,7 +80,9 @@ def main() -> int:
         for name, costs in found.items():
             error = next((error for *_, error in costs if error), "")
             failed |= bool(error) and name == "ours"
-            seconds, spent, memory = (statistics.median(one[at] for one in costs) for at in (0, 1, 2))
+            seconds, spent, memory = (
+                statistics.median(column) for column in list(zip(*costs, strict=True))[:3]
+            )
             told.append(f"{name} {error or f'{seconds:.2f} s, processor {spent:.2f} s, {memory:.0f} MiB'}")
         print(f"{folder.name:40} {size:5.1f} MiB  {'; '.join(told)}", flush=True)
     return int(failed)

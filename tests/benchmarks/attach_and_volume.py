@@ -12,6 +12,7 @@ weighed after a run of its own. Compare within one run: absolute times are the m
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import os
 import random
@@ -123,7 +124,7 @@ def by_py_spy(pids: list[int], folder: Path, seconds: float, command: str = "py-
         for pid, path in zip(pids, outputs, strict=True)
     ]
     attach_s = max(
-        _until(lambda pid=pid: _is_traced(pid), one, begin_ns)
+        _until(functools.partial(_is_traced, pid), one, begin_ns)
         for pid, one in zip(pids, processes, strict=True)
     )
     for process in processes:

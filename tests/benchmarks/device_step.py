@@ -13,9 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import median
-from time import thread_time_ns
+from time import monotonic_ns, thread_time_ns
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from tuiadvisor_probes import device_times, phases, ring
 from tuiadvisor_probes.accelerator import Accelerator
@@ -90,7 +91,7 @@ def ours_us(folder: Path) -> tuple[float, float]:
         times.bits = times.least_bits = 1 if number > FIRST_STEPS else 0
         is_measured = times.is_measuring
         begin_ns = thread_time_ns()
-        step(times, device_times.monotonic_ns, number, 100_000 * US)
+        step(times, monotonic_ns, number, 100_000 * US)
         spent[is_measured].append(thread_time_ns() - begin_ns)
     writer.close()
     return median(spent[True]) / US, median(spent[False][FIRST_STEPS:]) / US
@@ -106,16 +107,13 @@ def share_measured(folder: Path, step_ms: float, call_us: float, own_us: float) 
         clock.now += own_ns // 4
         return clock.now
 
-    before, device_times.monotonic_ns = device_times.monotonic_ns, passing
-    try:
+    with patch.object(device_times, "monotonic_ns", passing):
         num_measured = 0
         for number in range(NUM_STEPS):
             num_measured += times.is_measuring and number >= FIRST_STEPS
             clock.now += round(step_ms * 1e6)
             step(times, clock, number, round(step_ms * 1e6))
-    finally:
-        device_times.monotonic_ns = before
-        writer.close()
+    writer.close()
     return num_measured / (NUM_STEPS - FIRST_STEPS)
 
 

@@ -64,7 +64,7 @@ def calls() -> dict[str, Callable[[], object]]:
     from torch.distributed.pipelining import schedules, stage
     from torch.utils.data import dataloader
 
-    class Loader(dataloader._BaseDataLoaderIter):  # type: ignore[misc]
+    class Loader(dataloader._BaseDataLoaderIter):
         def __init__(self) -> None:
             self.batch = {"input_ids": torch.zeros(4, 16, dtype=torch.long)}
 
@@ -72,7 +72,7 @@ def calls() -> dict[str, Callable[[], object]]:
         stage_index, num_stages, group_size, has_backward, dw_runner, group = 0, 2, 2, True, (), None
 
     class Nothing(torch.optim.Optimizer):
-        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        def step(self, closure: Any = None) -> None:
             pass
 
     class Root(nn.Module):
@@ -163,7 +163,7 @@ def hollow_out() -> None:
 
     for name in ("allreduce", "broadcast"):
         setattr(c10d.ProcessGroup, name, lambda *_: WORK)
-    c10d.Work.wait = lambda _: None
+    setattr(c10d.Work, "wait", lambda _: None)  # noqa: B010 - of another signature on purpose
     dataloader._BaseDataLoaderIter.__next__ = lambda self: self.batch
     stage._PipelineStageBase.forward_one_chunk = lambda *_: None
     schedules._wait_batch_p2p = lambda _: None

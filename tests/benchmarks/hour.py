@@ -44,7 +44,7 @@ def send(world: World, endpoint: str) -> None:
 def watch(viewer: str, world: World, answer: Any) -> None:
     """Fold all of it and make views; answers (simulated minute, verdict) at every report and at the end."""
     source, advisor = LiveSource(viewer), Advisor()
-    due_s, next_report, done = 0.0, 0, -1
+    due_s, next_report, done = 0.0, 0.0, -1
     while done < world.num_steps - 1:
         frames = source.read(1.0)
         advisor.feed_many(frames)

@@ -148,13 +148,12 @@ def whole_round(
     """The same with a `record`, its hub and its agent."""
     with tempfile.TemporaryDirectory() as folder:
         command = [*TUIADVISOR, "record", "--pid", str(training_pid), "-o", f"{folder}/round.tuirec"]
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        process = subprocess.Popen(command, start_new_session=True, **quiet)
-        watcher, seen, end_s = (
-            psutil.Process(process.pid),
-            {},
-            time.monotonic() + chance.uniform(0.0, WHOLE_S),
-        )
+        process = subprocess.Popen(
+            command, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        watcher, end_s = psutil.Process(process.pid), time.monotonic() + chance.uniform(0.0, WHOLE_S)
+        seen: dict[int, psutil.Process] = {}
         while time.monotonic() < end_s:
             tally.look(ranks)
             seen |= {one.pid: one for one in (watcher, *children(watcher))}
@@ -208,7 +207,7 @@ def kill(process: psutil.Process) -> bool:
 def alive(process: psutil.Process) -> bool:
     """Still running, and no zombie."""
     with contextlib.suppress(psutil.Error):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
 
 

@@ -25,7 +25,13 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-HERE = Path(__file__).parent
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from snapshot import views
+
+from tuiadvisor.tui.contract.feed import FeedState
+from tuiadvisor.views.run_view import RunView
+
 ASK = b"\x1b[6n"
 
 
@@ -35,10 +41,6 @@ class MovingFeed:
     def __init__(self, num_ranks: int, steps_per_frame: int, made_file: Path | None = None) -> None:
         """made_file: where to tell the CPU seconds that making the views took."""
         self.made_file = made_file
-        sys.path.insert(0, str(HERE.parent / "snapshot"))
-        import views
-
-        self.views = views
         self.view = views.grouped(views.many(num_ranks))
         self.made_cpu_s = 0.0  # what this feed itself takes: not the screens'
         self.steps_per_frame = steps_per_frame
@@ -46,7 +48,7 @@ class MovingFeed:
         self.version = 0
         self.started_s = time.monotonic()
 
-    def latest(self) -> object:
+    def latest(self) -> FeedState:
         """Return a new state twice a second, the same one in between."""
         due = int((time.monotonic() - self.started_s) * 2)
         if due > self.version:
@@ -56,9 +58,9 @@ class MovingFeed:
             self.made_cpu_s += time.thread_time() - begin_s
             if self.made_file is not None:
                 self.made_file.write_text(str(self.made_cpu_s))
-        return self.views.live(self.view, version=self.version)
+        return views.live(self.view, version=self.version)
 
-    def _moved(self) -> object:
+    def _moved(self) -> RunView:
         view, noise, steps = self.view, self.noise, self.steps_per_frame
         ranks = tuple(
             replace(
@@ -82,7 +84,7 @@ class MovingFeed:
             num_frames=view.num_frames + 2,
             event_time_s=(view.event_time_s or 0.0) + 0.5,
         )
-        return self.views.grouped(moved)
+        return views.grouped(moved)
 
     def command(self, name: str, value: object = None) -> None:
         """Nothing to do."""

@@ -88,7 +88,7 @@ class Loop:
                 return tensor.view_as(tensor)
 
             @staticmethod
-            def backward(_context: Any, gradient: Any) -> Any:  # type: ignore[override]
+            def backward(_context: Any, gradient: Any) -> Any:
                 spin(loop.num_products[1])
                 return gradient
 

@@ -254,13 +254,13 @@ def measure(
         terminal.read(1.0)
     finally:
         terminal.close()
-    lag = (
+    waited = (
         f"{statistics.median(lags) * 1e3:,.0f} | {max(lags) * 1e3:,.0f}" if len(lags) == NUM_KEYS
         else f"{NUM_KEYS - len(lags)} of {NUM_KEYS} keys unanswered | "
     )  # fmt: skip
     name = program.name + (", ssh -C" if compressed else "")
     asked = f"{per_s:.1f}" if terminal.num_frames else "does not ask"
-    measured = f"{rates[0]:,.0f} | {rates[1]:,.0f} | {asked} | {lag} | {queued_s * 1e3:,.0f}"
+    measured = f"{rates[0]:,.0f} | {rates[1]:,.0f} | {asked} | {waited} | {queued_s * 1e3:,.0f}"
     return f"| {name} | {size[0]}x{size[1]} | {measured} |"
 
 
@@ -291,8 +291,10 @@ def main() -> None:
         print(f"skipped: {' and '.join(missing)} not installed (openssh-server, openssh-client)")
         return
     print(f"real ssh, {options.rate / 1e3:g} kB/s each way, {options.rtt * 1e3:g} ms there and back")
-    heads = ("program", "size", "to the terminal, B/s", "on the wire, B/s", "frames/s, asked for")
-    heads += ("key to screen, median ms", "worst ms", "longest wait in the line, ms")
+    heads = [
+        *("program", "size", "to the terminal, B/s", "on the wire, B/s", "frames/s, asked for"),
+        *("key to screen, median ms", "worst ms", "longest wait in the line, ms"),
+    ]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     with tempfile.TemporaryDirectory(prefix="slow-line-") as folder:
         server = Server(Path(folder))

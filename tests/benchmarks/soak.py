@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +40,12 @@ ROW_S = 30.0
 PATIENCE_S = 120.0
 WARM_UP_S = 600.0  # caches, arenas and the first windows fill
 TUIADVISOR = [sys.executable, "-P", "-m", "tuiadvisor"]
+
+
+def slope(rows: Sequence[tuple[float, float]]) -> float:
+    """Of a straight line through (x, y)."""
+    at, values = np.array(rows).T
+    return float(np.polyfit(at, values, 1)[0])
 
 
 @dataclass
@@ -72,7 +79,7 @@ class Course:
         """Of a straight line through its resident memory, the warm-up left out."""
         begin_s = min(WARM_UP_S, self.at_s[-1] / 4)
         rows = [(at, rss) for at, rss in zip(self.at_s, self.rss_mb, strict=True) if at >= begin_s]
-        return float(np.polyfit(*np.array(rows).T, 1)[0] * 3600) if len(rows) > 2 else float("nan")
+        return slope(rows) * 3600 if len(rows) > 2 else float("nan")
 
     def row(self) -> str:
         """Of the table at the end."""
@@ -193,7 +200,8 @@ def parts(recorder_pid: int) -> list[Course]:
 
 def observe(courses: list[Course], steps: Steps, recording: Path, minutes: float) -> list[tuple[float, int]]:
     """A row every half minute until the end; (time, size of the recording) of each."""
-    begin_s, sizes = time.monotonic(), []
+    begin_s = time.monotonic()
+    sizes: list[tuple[float, int]] = []
     print("| min | " + " | ".join(course.name for course in courses) + " | step ms | recording MB |")
     print("|---" * (len(courses) + 3) + "|", flush=True)
     while (now_s := time.monotonic() - begin_s) < minutes * 60:
@@ -219,7 +227,7 @@ def tell(courses: list[Course], steps: Steps, sizes: list[tuple[float, int]], vi
     edge_s = min(600.0, timed[-1][0] / 4)
     first = [ms for at, ms in timed if at <= edge_s]
     last = [ms for at, ms in timed if at >= timed[-1][0] - edge_s]
-    rate = float(np.polyfit(*np.array(sizes, dtype=float).T, 1)[0]) * 3600 / 1e6 if len(sizes) > 2 else 0.0
+    rate = slope(sizes) * 3600 / 1e6 if len(sizes) > 2 else 0.0
     print(
         f"\nsteps {len(timed)}; median {statistics.median(first):.2f} ms in the first {edge_s / 60:.1f} min, "
         f"{statistics.median(last):.2f} in the last; recording {rate:.1f} MB an hour"

@@ -92,8 +92,10 @@ def _tool(*command: str) -> Iterator[None]:
     """Another tool on rank 0, from before the attach until after the detach; PID in its command is the rank's."""
     if shutil.which(command[0]) is None:
         raise NotHereError(f"no {command[0]}")
-    quiet = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, start_new_session=True, **quiet)
+    process = subprocess.Popen(
+        command, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
     try:
         time.sleep(2.0)  # nothing tells when a stranger's tool has begun
         yield

@@ -205,7 +205,7 @@ def host_ahead(device: str) -> Iterator[Row]:
 
 
 def _compile(loop: Loop) -> None:
-    loop.model = torch.compile(loop.model)  # type: ignore[assignment]
+    loop.model = torch.compile(loop.model)
 
 
 def straggler(device: str) -> Iterator[Row]:
@@ -346,7 +346,7 @@ def hazards(device: str) -> Iterator[Row]:
     )
     loop = Loop(device, width=256, batch=32)
     compiled = torch.compile(loop.optimizer.step)
-    loop.optimizer.step = compiled  # type: ignore[method-assign]
+    loop.optimizer.step = compiled
     loop.run(10)
     torch.compiler.set_stance("fail_on_recompile")
     try:
@@ -384,7 +384,11 @@ def borders(device: str) -> Iterator[Row]:
         return
     events = [torch.cuda.Event(enable_timing=True) for _ in range(2000)]
     torch.cuda.synchronize()
-    for what, call in (("record", lambda event: event.record()), ("query", lambda event: event.query())):
+    calls: tuple[tuple[str, Callable[[Any], object]], ...] = (
+        ("record", lambda event: event.record()),
+        ("query", lambda event: event.query()),
+    )
+    for what, call in calls:
         begin_s = time.perf_counter()
         for event in events:
             call(event)

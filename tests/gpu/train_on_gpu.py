@@ -20,7 +20,7 @@ def more_products(layer: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
     """As much again as the whole forward, twice; it leaves no trace in the weights."""
     with torch.no_grad():
         for _ in range(12):
-            torch.mm(given[0], layer.weight)  # type: ignore[arg-type]
+            torch.mm(given[0], layer.weight)
 
 
 def main() -> None:

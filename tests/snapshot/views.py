@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -41,6 +42,8 @@ from tuiadvisor.views.stack_card import CardLine, StackCard, StandsAt
 from tuiadvisor.views.stall import Stall
 from tuiadvisor.views.step_map import StepMap
 from tuiadvisor.views.timeline import Timeline, TimelineLane
+
+Drawn = tuple[str, float] | tuple[str, float, int]  # a kind, seconds, and a bucket's number
 
 PARTS_S = {
     "data_wait": 0.0021,
@@ -333,12 +336,17 @@ def exchange() -> ExchangeView:
         BucketBar(4_194_304, 0.0016, 0.0016, 0.0024),
         BucketBar(21_405_696, 0.0072, 0.0072, 0.0111),
     )
-    now = [("idle", 0.0016), ("bucket", 0.0008, 1), ("idle", 0.0048), ("bucket", 0.0039, 2)]
-    then = [("idle", 0.0016)]
+    now: list[Drawn] = [
+        ("idle", 0.0016),
+        ("bucket", 0.0008, 1),
+        ("idle", 0.0048),
+        ("bucket", 0.0039, 2),
+    ]
+    then: list[Drawn] = [("idle", 0.0016)]
     for number in range(1, 6):
         then += [("bucket", 0.0008, number), ("idle", 0.0006)]
     then += [("bucket", 0.0007, 6), ("idle", 0.0018)]
-    lanes = {
+    lanes: dict[str, Sequence[Drawn]] = {
         "backward": [("backward", 0.0072), ("idle", 0.0039)],
         "buckets": now,
         "5 MiB each": then,

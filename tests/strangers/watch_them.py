@@ -131,7 +131,7 @@ class BrokenError(Exception):
 
 def others_cores() -> float:
     """Busy cores of this machine while nothing of ours runs: a row that was taken beside much is repeated."""
-    return psutil.cpu_percent(OTHERS_S) / 100 * (psutil.cpu_count() or 1)
+    return float(psutil.cpu_percent(OTHERS_S)) / 100 * (psutil.cpu_count() or 1)
 
 
 def free_port() -> int:
@@ -279,7 +279,7 @@ def told(document: Any, named: tuple[str, ...] = ()) -> str:
     if isinstance(document, str):
         return f"“{document[:160]}”"
     if document["verdict"]["decision"] is None:
-        return document["verdict"]["sentence"].rstrip(".")
+        return str(document["verdict"]["sentence"]).rstrip(".")
     shown = above_info(document) or [one for one in document["findings"] if one["id"] in named]
     said = "; ".join(
         f"{one['severity']} {one['id']} {one['ranks'] or ''} {kind(one)} {_loss(one['loss_s_per_step'])}".rstrip()

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Trace = dict[str, Any]
-LENGTHS: Final = (0, -1, 1, 1e-3, 1e9, 1e15, -1e15, math.nan, math.inf, None, "", "12.5", "x", [], True)
+LENGTHS: Final[tuple[object, ...]] = (
+    *(0, -1, 1, 1e-3, 1e9, 1e15, -1e15, math.nan, math.inf),
+    *(None, "", "12.5", "x", [], True),
+)
 
 
 def damaged_trace(content: Trace, chance: random.Random) -> Trace:

@@ -190,7 +190,7 @@ class DeviceRun:
 
     def ahead_s(self) -> Floats:
         """How far the thread was ahead of its device at most, K x R."""
-        return (self.passed - self.recorded).max(axis=1)
+        return np.asarray((self.passed - self.recorded).max(axis=1))
 
 
 def simulate(job: DeviceJob) -> DeviceRun:

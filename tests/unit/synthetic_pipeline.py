@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from synthetic_run import STEP_NAMES
 
 from tuiadvisor.advisor.fold import Advisor
-from tuiadvisor.events import EVENT_NAMES, EventKind, StepFlag
+from tuiadvisor.events import EVENT_NAMES, STEP_NAMES, EventKind, StepFlag
 from tuiadvisor.phases import PHASES
 from tuiadvisor.stream.frames import Frame, FrameKind, pack_columns
 from tuiadvisor.views.run_view import RunView
@@ -20,6 +19,8 @@ MS = 1e-3
 OUTSIDE_S = 2 * MS  # optimizer
 OBSERVED = ("forward", "backward", "comm_exposed", "optimizer", "pipeline_idle", "other")
 Chunk = tuple[str, int, int]  # F or B, stage, micro-batch
+Rows = list[tuple[int, ...]]
+Ran = tuple[str, int, float, float, float]  # F or B, micro-batch, begin, end, seconds waited before it
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,12 @@ def order(job: Pipeline, stage: int) -> list[Chunk]:
     return result
 
 
-def run_step(job: Pipeline, seconds: dict[tuple[int, str], np.ndarray], start: float) -> dict[int, list]:
+def run_step(job: Pipeline, seconds: dict[tuple[int, str], np.ndarray], start: float) -> dict[int, list[Ran]]:
     """Rank in the pipeline -> (kind, micro-batch, begin, end, waited) of each chunk in order."""
     waiting = {stage: order(job, stage) for stage in range(job.num_ranks)}
     done: dict[Chunk, float] = {}
     free = dict.fromkeys(range(job.num_ranks), start)
-    ran: dict[int, list] = {stage: [] for stage in range(job.num_ranks)}
+    ran: dict[int, list[Ran]] = {stage: [] for stage in range(job.num_ranks)}
     while any(waiting.values()):
         for stage, chunks in waiting.items():
             while chunks:
@@ -120,7 +121,11 @@ def frames(job: Pipeline) -> list[Frame]:
 
 
 def _step(
-    job: Pipeline, step: int, begins: np.ndarray, rng: np.random.Generator, rows: tuple[list, list]
+    job: Pipeline,
+    step: int,
+    begins: np.ndarray,
+    rng: np.random.Generator,
+    rows: tuple[Rows, Rows],
 ) -> np.ndarray:
     steps, events = rows
     ends = begins.copy()
@@ -147,7 +152,7 @@ def _ns(job: Pipeline, rank: int, clock: float) -> int:
     return round((clock + (job.clock_s[rank] if job.clock_s else 0.0)) * 1e9)
 
 
-def _row(job: Pipeline, rank: int, step: int, ran: list, span: tuple[float, float]) -> tuple[int, ...]:
+def _row(job: Pipeline, rank: int, step: int, ran: list[Ran], span: tuple[float, float]) -> tuple[int, ...]:
     busy = {kind: sum(chunk[3] - chunk[2] for chunk in ran if chunk[0] == kind) for kind in "FB"}
     idle = sum(chunk[4] for chunk in ran)
     begin_ns, end_ns = (_ns(job, rank, clock) for clock in span)
@@ -176,9 +181,9 @@ def _row(job: Pipeline, rank: int, step: int, ran: list, span: tuple[float, floa
     return (rank, *(fields.get(name, -1) for name in STEP_NAMES[1:]))
 
 
-def _events(job: Pipeline, rank: int, step: int, stage: int, ran: list) -> list[tuple[int, ...]]:
+def _events(job: Pipeline, rank: int, step: int, stage: int, ran: list[Ran]) -> list[tuple[int, ...]]:
     kinds = {"F": EventKind.STAGE_FORWARD, "B": EventKind.STAGE_BACKWARD}
-    rows = []
+    rows: list[tuple[int, ...]] = []
     for kind, chunk, begin, end, waited in ran:
         if waited > 0:
             clocks = (_ns(job, rank, begin - waited), _ns(job, rank, begin))

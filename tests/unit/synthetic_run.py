@@ -296,7 +296,8 @@ def on_devices(sequence: list[Frame], behind_share: float = 0.3) -> list[Frame]:
 
 def _spans(record: dict[str, int], behind_share: float) -> list[tuple[int, ...]]:
     """DEVICE_PHASE rows of one record, in the order in which a step goes."""
-    at, rows = record["begin_ns"], []
+    at = record["begin_ns"]
+    rows: list[tuple[int, ...]] = []
     behind_ns = round(behind_share * (record["end_ns"] - at))
     for name in ("data_wait", "forward", "backward", "comm_exposed", "optimizer", "checkpoint"):
         took = max(record[f"{name}_ns"], 0)

@@ -29,7 +29,7 @@ HEADERS: Final = {
 }
 
 
-class Page(Server):  # type: ignore[misc]
+class Page(Server):
     """Serves one command to whoever has the address."""
 
     def __init__(self, command: str, title: str, listening: socket.socket) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import os
 
 
-class TuiadvisorCallback(TrainerCallback):  # type: ignore[misc]
+class TuiadvisorCallback(TrainerCallback):
     """Records from the first step to the last; the verdict goes to W&B, MLflow and `self.summary`."""
 
     def __init__(self, output: str | os.PathLike[str], writer: Any = None) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger("tuiadvisor")
 
 
-class TuiadvisorCallback(Callback):  # type: ignore[misc]
+class TuiadvisorCallback(Callback):
     """Records from the first step to the last; the figures go to the trainer's loggers and `self.summary`."""
 
     def __init__(self, output: str | os.PathLike[str]) -> None:
