@@ -94,6 +94,7 @@ class Cause:
     limits_by_finding: bool = False  # what it takes is known from its findings, one by one
     blames_nobody: bool = False  # chance or the machine: said beside a verdict to keep the run as it is
     is_remark: bool = False  # said beside such a verdict too: it happened, and limits no step
+    in_stage_waits: bool = False  # its loss is a part of what ranks of pipelines wait for each other
     names_ranks: bool = False  # a comparison says whose it is
     needs_device: bool = True  # where ranks compute on devices, a host's clock alone says nothing of it
     at_best: bool = False  # of its gain no more than a part is had unless a fault takes it all

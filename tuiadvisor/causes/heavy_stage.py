@@ -105,5 +105,6 @@ stage is_partition flag 1 if it is heavy in every pipeline of the job, 0 if only
 """,
     scope="stage",
     measure=measure,
+    in_stage_waits=True,
     limits_by_finding=True,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.causes.registry import CAUSES, is_found
+from tuiadvisor.causes.registry import CAUSES, cause_of, is_found
 from tuiadvisor.metrics.steps.barrier import has_stages
 from tuiadvisor.phases import PAUSES
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.pauses.pause import Pause
 
 STAGE_WAITS: Final = ("pipeline_idle", "comm_exposed")
-HEAVY: Final = "heavy_stage"
 MAX_RANKS_IN_NAME: Final = 4  # of a part; more are counted
 
 
@@ -117,13 +116,18 @@ def _stage_losses(diagnosis: Diagnosis, judged: list[Judged]) -> dict[str, float
         if (seconds := diagnosis.job_seconds[kind]) is not None and seconds > 0
     }
     # The slowest pipeline sets the pace: without its heavy stage the step is that much shorter, whoever waits where.
-    heavy_s = max(
-        (entry.finding.loss_s_per_step or 0.0 for entry in judged if entry.rule.id == HEAVY), default=0.0
+    heavy_s, heavy = max(
+        (
+            (entry.finding.loss_s_per_step or 0.0, entry.rule.id)
+            for entry in judged
+            if (cause := cause_of(entry.rule.id)) is not None and cause.in_stage_waits
+        ),
+        default=(0.0, ""),
     )
     if heavy_s <= 0:
         return waits
     left = max(1 - heavy_s / sum(waits.values()), 0.0) if waits else 0.0
-    return {HEAVY: heavy_s} | {kind: seconds * left for kind, seconds in waits.items() if left > 0}
+    return {heavy: heavy_s} | {kind: seconds * left for kind, seconds in waits.items() if left > 0}
 
 
 def _own_losses(judged: list[Judged], scale: float, left: float) -> dict[str, float]:
