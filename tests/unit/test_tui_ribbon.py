@@ -89,19 +89,34 @@ def test_a_jump_is_never_lost_and_nothing_moves_until_it_is_full() -> None:
     """One long bucket among many is drawn; a further value changes its own column alone."""
     values = [1.0] * 200
     values[101] = 9.0
-    assert max(value or 0.0 for value in bars.ribbon_values(values, 20)) == 9.0
-    former, later = bars.ribbon_values(values, 60), bars.ribbon_values([*values, 1.0], 60)
+    narrow = bars.RibbonScale(len(values), 20, is_full=False)
+    assert max(value or 0.0 for value in narrow.columns(values)) == 9.0
+    former = bars.RibbonScale(len(values), 60, is_full=False).columns(values)
+    later = bars.RibbonScale(len(values) + 1, 60, is_full=False).columns([*values, 1.0])
     assert former == later[: len(former)]
 
 
 def test_a_column_leads_to_the_step_that_is_drawn_there() -> None:
-    """There and back; a column of the future leads nowhere."""
-    for step in range(10, 10 + 3 * 150, 3):
-        column = bars.ribbon_column(step, 10, 3, 150, 240)
-        found = bars.ribbon_step(column, 10, 3, 150, 240)
-        assert found is not None
-        assert abs(found - step) <= 3
-    assert bars.ribbon_step(239, 10, 3, 150, 240) is None
+    """There and back; a column of the future leads nowhere, and a run that is over has none."""
+    for is_full in (False, True):
+        scale = bars.RibbonScale(150, 240, is_full=is_full)
+        for value in range(150):
+            found = scale.value_at(scale.column_of(value))
+            assert found is not None
+            assert abs(found - value) <= 1
+        assert (scale.value_at(239) is None) == (not is_full)
+
+
+@pytest.mark.parametrize("num_steps", [1, 30, 143, 256, 900])
+def test_the_ribbon_of_a_run_that_is_over_takes_the_whole_width(num_steps: int) -> None:
+    """It ended in the middle of the row, and the newest step stood at the end of it."""
+    view = views.straggler()
+    trend = replace(view.trend, first_step=0, steps_per_bucket=1, step_s=(0.03,) * num_steps, marks=())
+    over = replace(view, trend=trend, ended="run finished", last_step=num_steps - 1, pauses=())
+    chart = ribbon.rows(over, 118)[0].text
+    room = 118 - ribbon.HEAD - ribbon.TAIL
+    assert " " not in chart[ribbon.HEAD : ribbon.HEAD + room]
+    assert ribbon.step_at(over, trend, ribbon.HEAD + room - 1, 118) == (room - 1) * num_steps // room
 
 
 def test_a_click_on_the_ribbon_goes_to_that_step(live: Keyboard) -> None:

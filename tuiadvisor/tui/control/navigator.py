@@ -224,7 +224,7 @@ class Navigator:
         if self.ribbon_row <= row < self.body_row and self.state.view is not None:
             stretch = self.state.stretch
             run = stretch.run if stretch is not None else self.state.view.trend
-            return ribbon.step_at(run, column, self.width)
+            return ribbon.step_at(self.state.view, run, column, self.width)
         if row == len(self.drawn) - 2 and self.state.replay is not None:
             return frame.bar_step(self.state.replay, column, self.width)
         return self.page.step_at(row - self.body_row, column) if row >= self.body_row else None

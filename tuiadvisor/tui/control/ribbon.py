@@ -38,7 +38,7 @@ def rows(
     room = width - HEAD - TAIL
     if not trend.step_s or room < 1:
         return []
-    values = bars.ribbon_values(trend.step_s, room)
+    values = _scale(view, trend, width).columns(trend.step_s)
     chart = bars.column_chart(values, len(values), 1, text_of.readable_top(trend.step_s))[0]
     newest = next((value for value in reversed(trend.step_s) if value is not None), None)
     head: Span = (fit(" run", HEAD), "dim")
@@ -47,27 +47,30 @@ def rows(
     # Where ranks were met in different steps the first one may stand before the count of all.
     first: Span = (fit(f" {max(trend.first_step, 0):,}", HEAD), "dim")
     last: Span = (fit(text_of.count(view.last_step), TAIL - 1, "right"), "dim")
-    marks = _marks(view, trend, room, stretch, named=not with_events)
+    marks = _marks(view, trend, width, stretch, named=not with_events)
     drawn = [Line((head, *chart.spans, gap, tail)), Line((first, *marks, last))]
     return [*(crop(each, width) for each in drawn), *([_events(view, width)] if with_events else [])]
 
 
-def step_at(trend: Trend, column: int, width: int) -> int | None:
-    """Return the step under a column of the screen."""
-    room = width - HEAD - TAIL
-    return bars.ribbon_step(
-        column - HEAD, trend.first_step, trend.steps_per_bucket, len(trend.step_s), max(room, 1)
-    )
+def step_at(view: RunView, trend: Trend, column: int, width: int) -> int | None:
+    """Return the step under a column of the screen. trend: that the ribbon shows."""
+    bucket = _scale(view, trend, width).value_at(column - HEAD)
+    return None if bucket is None else trend.first_step + bucket * trend.steps_per_bucket
+
+
+def _scale(view: RunView, trend: Trend, width: int) -> bars.RibbonScale:
+    return bars.RibbonScale(len(trend.step_s), max(width - HEAD - TAIL, 1), is_full=bool(view.ended))
 
 
 def _marks(
-    view: RunView, trend: Trend, room: int, stretch: StretchState | None, *, named: bool
+    view: RunView, trend: Trend, width: int, stretch: StretchState | None, *, named: bool
 ) -> list[Span]:
     """Return what happened where; named: also what each mark is, where there is room for it."""
-    cells: list[Span] = [(" ", "text")] * room
+    scale = _scale(view, trend, width)
+    cells: list[Span] = [(" ", "text")] * scale.width
 
     def column(step: int) -> int:
-        return bars.ribbon_column(step, trend.first_step, trend.steps_per_bucket, len(trend.step_s), room)
+        return scale.column_of(max(step - trend.first_step, 0) // max(trend.steps_per_bucket, 1))
 
     used = (view.window.first_step, view.window.last_step)
     if stretch is not None:

@@ -6,6 +6,7 @@ In: shares, series, levels.  Out: spans or lines of exactly the asked width.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -247,43 +248,50 @@ def _round_up(steps: float) -> int:
         power *= 10
 
 
-def ribbon_capacity(num_values: int) -> int:
-    """Return for how many values a ribbon has room: it fills up to the right, so that what is drawn stays in place."""
-    capacity = FEWEST_RIBBON_VALUES
-    while capacity < num_values:
-        capacity *= 2
-    return capacity
+@dataclass(frozen=True, slots=True)
+class RibbonScale:
+    """Which of so many values a column of the ribbon draws.
 
+    It fills up to the right, so that what is drawn stays in place; one that is full takes the whole width.
+    """
 
-def ribbon_values(values: Sequence[float | None], width: int) -> list[float | None]:
-    """Return the highest value of each column, so that no jump is lost; columns of the future are left out."""
-    capacity = ribbon_capacity(len(values))
-    columns: list[float | None] = []
-    for column in range(width):
-        start = column * capacity // width
-        if start >= len(values):
-            break
-        end = max((column + 1) * capacity // width, start + 1)
-        known = [value for value in values[start:end] if value is not None]
-        columns.append(max(known, default=None))
-    return columns
+    num_values: int
+    width: int
+    is_full: bool  # nothing more comes
 
+    @property
+    def capacity(self) -> int:
+        """For how many values there is room."""
+        if self.is_full:
+            return max(self.num_values, 1)
+        capacity = FEWEST_RIBBON_VALUES
+        while capacity < self.num_values:
+            capacity *= 2
+        return capacity
 
-def ribbon_column(step: int, first_step: int, steps_per_bucket: int, num_values: int, width: int) -> int:
-    """Return the column of a step, within the ribbon."""
-    bucket = max(step - first_step, 0) // max(steps_per_bucket, 1)
-    capacity = ribbon_capacity(num_values)
-    # The column that draws this bucket: of several the first.
-    column = -(-bucket * width // capacity) if width >= capacity else ((bucket + 1) * width - 1) // capacity
-    return min(column, width - 1)
+    def columns(self, values: Sequence[float | None]) -> list[float | None]:
+        """Return the highest value of each column, so that no jump is lost; columns of the future are left out."""
+        capacity = self.capacity
+        columns: list[float | None] = []
+        for column in range(self.width):
+            start = column * capacity // self.width
+            if start >= self.num_values:
+                break
+            end = max((column + 1) * capacity // self.width, start + 1)
+            known = [value for value in values[start:end] if value is not None]
+            columns.append(max(known, default=None))
+        return columns
 
+    def column_of(self, value: int) -> int:
+        """Return the column that draws this one, of several the first; within the ribbon."""
+        width, capacity = self.width, self.capacity
+        column = -(-value * width // capacity) if width >= capacity else ((value + 1) * width - 1) // capacity
+        return min(column, width - 1)
 
-def ribbon_step(
-    column: int, first_step: int, steps_per_bucket: int, num_values: int, width: int
-) -> int | None:
-    """Return the first step of a column; None where nothing is drawn yet."""
-    bucket = column * ribbon_capacity(num_values) // width
-    return first_step + bucket * steps_per_bucket if 0 <= column < width and bucket < num_values else None
+    def value_at(self, column: int) -> int | None:
+        """Return the first value of a column; None where nothing is drawn yet."""
+        value = column * self.capacity // self.width
+        return value if 0 <= column < self.width and value < self.num_values else None
 
 
 def first_heat_step(first_step: int, num_steps: int, width: int) -> int:
