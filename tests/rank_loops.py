@@ -6,6 +6,7 @@ A script is called with a KIND and a FOLDER, and touches FOLDER/ready.RANK once 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ from typing import Any
 
 from patience import PATIENCE_S, RECORD_FOR, wait_until
 from training import end
+
+from tuiadvisor.cli import main
 
 
 @contextlib.contextmanager
@@ -102,7 +105,11 @@ def recorded_until(
 
         def has_told() -> bool:
             assert recorder.poll() is None, recorder.communicate()[1]
-            document = _diagnosed(str(recording)) if recording.exists() else None
+            if not recording.exists() or not tells(_diagnosed_here(str(recording))):
+                return False
+            return tells(_diagnosed(str(recording)))  # what counts is what the command says
+
+        def tells(document: Document | None) -> bool:
             last.update(document or {})
             return document is not None and is_told(document)
 
@@ -126,8 +133,21 @@ def is_late(document: Document, rank: int, cause: str) -> bool:
 def _diagnosed(recording: str) -> Document | None:
     """None before the first step is in it, which exit code 1 says, and before there is anything, which 2 says."""
     done = tuiadvisor("diagnose", recording, "--json")
-    if done.returncode in {1, 2}:
+    return _document(done.returncode, done.stdout, done.stderr)
+
+
+def _diagnosed_here(recording: str) -> Document | None:
+    """The same in this process: a command's second of imports each time is taken from those that are recorded."""
+    written = io.BytesIO()
+    said, complaint = io.TextIOWrapper(written, encoding="utf-8", write_through=True), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaint):
+        status = main(["diagnose", recording, "--json"])
+    return _document(status, written.getvalue().decode(), complaint.getvalue())
+
+
+def _document(status: int, said: str, complaint: str) -> Document | None:
+    if status in {1, 2}:
         return None
-    assert done.returncode == 0, done.stderr
-    document: Document = json.loads(done.stdout)
+    assert status == 0, complaint
+    document: Document = json.loads(said)
     return document

@@ -73,7 +73,7 @@ def test_cycles_leave_no_trace(num_cycles: int, tmp_path: Path) -> None:
     disturbed, reference = tmp_path / "disturbed.pt", tmp_path / "reference.pt"
     stop = tmp_path / "stop"
     end = ["--stop-file", str(stop), "--result", str(disturbed)]
-    with running(2, "--seed", "5", "--step-ms", "6", *end) as (training, ranks):
+    with running(2, "--seed", "5", "--step-ms", "15", *end) as (training, ranks):
         pids = [rank.pid for rank in ranks]
         # The first cycles fill the allocator's arenas, which the process keeps and uses again: memory rises by some MiB
         # and stands from there on. What would leak goes on rising with each cycle.

@@ -135,7 +135,7 @@ def capture(training: int, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_beside_a_watch_and_alone(tmp_path: Path) -> None:
     """A watch keeps its probes through a capture; alone, the capture takes out what it put in."""
-    with running(2, "--step-ms", "10") as (training, ranks):
+    with running(2, "--step-ms", "30") as (training, ranks):
         with Session([training.pid], str(tmp_path / "run.tuirec"), "train.py", "") as session:
             deadline = time.monotonic() + PATIENCE_S
             while not all(mapped_rings(rank.pid) for rank in ranks) and time.monotonic() < deadline:
@@ -161,7 +161,7 @@ def test_beside_a_watch_and_alone(tmp_path: Path) -> None:
 
 def test_ranks_that_hang_are_reported_and_left(tmp_path: Path) -> None:
     """A stopped rank and the one that waits for it are named with where they are; both go on training afterwards."""
-    with running(2, "--step-ms", "10") as (training, ranks):
+    with running(2, "--step-ms", "30") as (training, ranks):
         os.kill(ranks[1].pid, signal.SIGSTOP)
         try:
             for patience_s in (2, 8, 32, 128):  # a machine may need longer to attach at all

@@ -85,7 +85,7 @@ def test_what_beside_a_training_runs_imports_nothing_from_where_it_stands(
 ) -> None:
     """Hub, agent, tracer, capture, background: the ranks are watched, and only they run what is theirs."""
     pytest.importorskip("torch")
-    with running(2, "--step-ms", "20", "--seconds", "3000") as (training, _):
+    with running(2, "--step-ms", "60", "--seconds", "3000") as (training, _):
         pid = ["--pid", str(training.pid)]
         for arguments, said in [
             (["watch", "--once", "--for", "200s", *pid], "2 ranks"),

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 def test_the_recording_outlives_its_terminal_and_is_watched_again(tmp_path: Path) -> None:
     """Started on a terminal that is then closed: it records on, `watch URL` shows the ranks, a kill ends it well."""
     output = tmp_path / "run.tuirec"
-    with running(2, "--step-ms", "20", "--seconds", "3000") as (training, _):
+    with running(2, "--step-ms", "60", "--seconds", "3000") as (training, _):
         command = [sys.executable, "-m", "tuiadvisor", "record", "-o", str(output), "--daemon", "--pid"]
         said = _on_a_terminal([*command, str(training.pid)])
         pid = int(re.findall(r"as process (\d+)", said)[0])

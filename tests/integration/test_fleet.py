@@ -59,8 +59,8 @@ def said(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_two_jobs_are_two_rows_and_no_key_opens_the_other_one(tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     with (
-        running(2, "--step-ms", "20", "--seconds", "3000") as (first, _),
-        running(3, "--step-ms", "20", "--seconds", "3000") as (second, _),
+        running(2, "--step-ms", "60", "--seconds", "3000") as (first, _),
+        running(3, "--step-ms", "60", "--seconds", "3000") as (second, _),
         fleet(folder, "alpha", "beta", viewers=("alpha:anna", "alpha:ben")) as process,
     ):
         agents = [

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def training() -> Iterator[int]:
     """The launcher of two ranks whom the tests watch one after the other: nothing of a watch is left in them."""
-    with running(2, "--step-ms", "20", "--seconds", "3000") as (launcher, _):
+    with running(2, "--step-ms", "60", "--seconds", "3000") as (launcher, _):
         yield launcher.pid
         assert launcher.poll() is None, "the training must not notice"
 
