@@ -419,3 +419,26 @@ def test_counters_that_are_text_speak_as_numbers_do(tmp_path: Path) -> None:
         calls = [] if rank == 3 else [entry(8, time_discovered_completed_ns=0)]
         dump(tmp_path, rank, calls, pg_status=status)
     assert hang_document(tmp_path)["hang"]["missing_ranks"] == [3]
+
+
+def test_gloos_counters_are_not_believed_beside_messages(tmp_path: Path) -> None:
+    """Gloo counts sends and receives and records none: rank 3 sent five messages and has not entered all-reduce 8."""
+    for rank in range(4):
+        num_messages = 5 if rank == 3 else 0
+        last = 7 if rank == 3 else 8
+        calls = [entry(7, name="gloo:all_reduce", state="completed", op_id=7 + num_messages)]
+        calls += [entry(8, name="gloo:all_reduce", op_id=8)] if rank != 3 else []
+        status = {"0": {"last_enqueued_collective": last + num_messages, "last_completed_collective": 7}}
+        dump(tmp_path, rank, calls, pg_status=status)
+    assert [3] == hang_document(tmp_path)["hang"]["missing_ranks"]
+
+
+def test_who_called_another_operation_and_left_it_is_told(tmp_path: Path) -> None:
+    """The root of a broadcast may leave it: rank 0 waits in all-reduce 9 by now, the others called 8 differently."""
+    for rank in range(4):
+        name = "gloo:broadcast" if rank == 0 else "gloo:all_reduce"
+        calls = [entry(8, name=name, state="completed" if rank == 0 else "scheduled")]
+        dump(tmp_path, rank, [*calls, *([entry(9, name="gloo:all_reduce")] if rank == 0 else [])])
+    hang = hang_document(tmp_path)["hang"]
+    assert [] == hang["missing_ranks"]
+    assert "rank 0 in gloo:broadcast; ranks 1, 2, 3 in gloo:all_reduce" in hang["because"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tuiadvisor.metrics.hang.missing_ranks import ALL_TAKE_PART, COLLECTIVE, P2P
+from tuiadvisor.metrics.hang.missing_ranks import ALL_TAKE_PART, COLLECTIVE, with_messages
 from tuiadvisor.metrics.series.plausible import together
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _far_in_time(dumps: Sequence[Dump]) -> dict[int, str]:
 
 def _impossible(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> dict[tuple[int, int], str]:
     """(who finished, who had not entered) -> what. A collective in which all take part ends after all are in it."""
-    mixed = {op.group for dump in dumps for op in dump.operations if op.kind == P2P}
+    mixed = with_messages(dumps)
     entered: dict[tuple[int, str], int] = {}
     finished: dict[tuple[int, str], tuple[int, str]] = {}
     for dump in dumps:

@@ -35,6 +35,8 @@ class Operation:
     completed: bool
     created_ns: int | None
     peer: int | None = None
+    # Gloo's counters and its op_id count sends and receives, which it does not record; its seq does not.
+    beside_messages: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,21 @@ class StoppedDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Ranks that call different operations as the same collective: their programs differ in their order."""
+
+    group: Group
+    seq: int
+    calls: tuple[tuple[str, tuple[int, ...]], ...]  # operation, who calls it; the fewest ranks first
+
+    @property
+    def words(self) -> str:
+        """One sentence."""
+        parts = "; ".join(f"{_ranks(ranks)} in {name}" for name, ranks in self.calls)
+        return f"group {self.group.name}, sequence {self.seq}: ranks call different operations: {parts}"
+
+
+@dataclass(frozen=True, slots=True)
 class Hang:
     """waits: origin first. missing: the ranks named. because: the verdict or the abstention in words."""
 
@@ -100,6 +117,7 @@ class Hang:
     mismatch: str  # ranks that call different things under one sequence number; "" when none
     because: str
     stopped: tuple[StoppedDevice, ...] = ()
+    different: Mismatch | None = None  # as `mismatch`
 
 
 def diagnose(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> Hang:
@@ -107,6 +125,11 @@ def diagnose(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> Hang:
     if not any(not op.completed for dump in dumps for op in dump.operations):
         return Hang((), (), "", "no operation is pending on any recorded rank: no hang in these dumps")
     return _Case(dumps, groups).answer()
+
+
+def with_messages(dumps: Sequence[Dump]) -> set[str]:
+    """Groups whose counters may be of sends and receives."""
+    return {op.group for dump in dumps for op in dump.operations if op.kind == P2P or op.beside_messages}
 
 
 class _Case:
@@ -120,8 +143,9 @@ class _Case:
             for dump in dumps
         }
         self.head = {rank: ops[0] for rank, ops in self.pending.items() if ops}
-        self.mixed = {op.group for dump in dumps for op in dump.operations if op.kind == P2P}
+        self.mixed = with_messages(dumps)
         self.entered_of = {dump.rank: self._entered(dump) for dump in dumps}
+        self.mismatches = self._mismatches()
 
     def _entered(self, dump: Dump) -> dict[str, int]:
         """Last collective entered by group, from calls and, where only collectives run, from the counters."""
@@ -198,12 +222,15 @@ class _Case:
     def is_origin(self, rank: int) -> bool:
         """Waits for nobody; who waits for somebody the dumps do not tell may be a victim."""
         op = self.head.get(rank)
+        if op is not None and op.kind == COLLECTIVE and (op.group, op.seq) in self.mismatches:
+            return False  # it is where it should be by number, in another call than the others
         is_told = op is None or bool(self.others(rank, op)) or set(self.members(op)) == {rank}
         return rank in self.dumps and is_told and not self.blocked_by(rank)
 
     def answer(self) -> Hang:
         waits = self._waits()
-        mismatch = self._mismatch()
+        different = next(iter(self.mismatches.values()), None)
+        mismatch = different.words if different else ""
         stopped = self._stopped()
         origins = [wait for wait in waits if wait.origin]
         if origins or stopped:
@@ -211,8 +238,9 @@ class _Case:
             named = {rank for _, ranks in of_wait for rank in ranks} | {device.rank for device in stopped}
             words = [_verdict(wait, ranks) for wait, ranks in _told(of_wait)]
             words += [_stopped_words(device) for device in stopped]
-            return Hang(tuple(waits), tuple(sorted(named)), mismatch, "; ".join(words), stopped)
-        return Hang(tuple(waits), (), mismatch, mismatch or self._abstention(waits))
+            return Hang(tuple(waits), tuple(sorted(named)), mismatch, "; ".join(words), stopped, different)
+        because = mismatch or self._abstention(waits)
+        return Hang(tuple(waits), (), mismatch, because, different=different)
 
     def _stopped(self) -> tuple[StoppedDevice, ...]:
         """Ranks whose first pending call somebody else has completed, which takes all of the group.
@@ -223,6 +251,8 @@ class _Case:
         for rank, op in sorted(self.head.items()):
             if op.kind != COLLECTIVE or not ALL_TAKE_PART.search(op.name):
                 continue
+            if (op.group, op.seq) in self.mismatches:
+                continue  # what others completed under its number was another call
             reached = [
                 (self._completed(self.dumps[other], op.group), other)
                 for other in self.members(op)
@@ -263,19 +293,25 @@ class _Case:
         waits.sort(key=lambda wait: (not wait.origin, -len(wait.waiting), wait.group.name))
         return waits
 
-    def _mismatch(self) -> str:
-        """Members that call different operations as the same collective: the program's order differs."""
+    def _mismatches(self) -> dict[tuple[str, int], Mismatch]:
+        """By group and number, of collectives that somebody waits in; who has left them early called them, too."""
+        waited = {(op.group, op.seq) for ops in self.pending.values() for op in ops if op.kind == COLLECTIVE}
         calls: dict[tuple[str, int], dict[str, list[int]]] = {}
-        for rank, ops in sorted(self.pending.items()):
-            for op in ops:
-                if op.kind == COLLECTIVE:
+        for rank, dump in sorted(self.dumps.items()):
+            for op in dump.operations:
+                if op.kind == COLLECTIVE and (op.group, op.seq) in waited:
                     calls.setdefault((op.group, op.seq), {}).setdefault(op.name, []).append(rank)
-        for (group, seq), by_name in sorted(calls.items()):
-            if len(by_name) > 1:
-                parts = sorted(by_name.items(), key=lambda item: (len(item[1]), item[1]))
-                words = "; ".join(f"{_ranks(ranks)} in {name}" for name, ranks in parts)
-                return f"group {group}, sequence {seq}: ranks call different operations: {words}"
-        return ""
+        return {
+            (name, seq): Mismatch(
+                self.groups.get(name) or Group(name, "", ()),
+                seq,
+                tuple(
+                    sorted(((what, tuple(r)) for what, r in by_name.items()), key=lambda c: (len(c[1]), c[1]))
+                ),
+            )
+            for (name, seq), by_name in sorted(calls.items())
+            if len(by_name) > 1
+        }
 
     def _abstention(self, waits: Sequence[Waiting]) -> str:
         unrecorded = sorted({rank for wait in waits for rank in wait.unrecorded})
