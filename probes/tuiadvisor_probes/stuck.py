@@ -1,8 +1,12 @@
 """Where this process is: the training thread's stack, and how far each process group got; or its stack time and again.
 
 Run by itself in an injected thread, without the rest of the probe. In: a folder.  Out: `state.json` in it. It only
-reads: no collective is called, no lock of the host's is taken. The sequence number of a group is that of the last
-collective that this process has entered.
+reads: no collective is called. The sequence number of a group is that of the last collective that this process has
+entered (Gloo's count messages, too).
+
+Asked for its flight recorders, it also writes what they hold, each into a file of its own. torch makes that text under
+the interpreter's lock, 17 to 20 us an entry (2,000 of Gloo's: 35 ms); its recorder's own lock it holds for the copy
+alone. NCCL's asks the device's events and waits for none.
 """
 
 from __future__ import annotations
@@ -22,6 +26,11 @@ FEW_SAMPLES = 80
 LONGEST = 3  # times the window
 MAX_GROUPS = 64
 MAX_MEMBERS = 4096
+MAX_SPANS = 512
+MAX_RECORDED = 8000  # entries that a recorder may hold if it is to be asked: 0.15 s of the interpreter
+MAX_RECORDED_BYTES = 8 << 20
+RECORDED = {"fr": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}  # "fr": of Gloo
+RECORDED_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 MAX_CODE_BYTES = 20_000  # its reading takes a microsecond an instruction under the interpreter's lock
 C10D = os.path.join("torch", "distributed", "distributed_c10d.py")
 FUNCTIONAL = os.path.join("torch", "distributed", "_functional_collectives.py")
@@ -74,6 +83,63 @@ def write(folder: str, said: dict[str, Any]) -> None:
     with open(path + ".new", "w") as file:
         json.dump(said, file)
     os.replace(path + ".new", path)
+
+
+def recorded(folder: str) -> None:
+    """Write what the flight recorders of this process's groups hold; a folder that is gone takes the request back."""
+    if not os.path.isdir(folder):
+        return
+    said: dict[str, Any] = {"groups": [], "recorders": {}}
+    begin_ns = time.thread_time_ns()
+    try:
+        said["rank"], said["groups"] = own_rank(), groups(in_spans=True)
+        backends = " ".join(group["backend"] for group in said["groups"])
+        for name, backend in (("fr", "gloo"), ("nccl", "nccl")):
+            if backend in backends:
+                said["recorders"][name] = why_not_recorded(folder, name)
+    except Exception as error:  # noqa: BLE001 - a torch we were not written for
+        said["why"] = type(error).__name__ + ": " + str(error)[:200]
+    said["spent_us"] = (time.thread_time_ns() - begin_ns) // 1000
+    write(folder, said)
+
+
+def why_not_recorded(folder: str, name: str) -> str:
+    """Write what one recorder holds into a file of its name; why not, "" where it is there."""
+    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
+    dump = getattr(c10d, RECORDED[name], None)
+    if dump is None:
+        version = getattr(sys.modules.get("torch"), "__version__", "?")
+        return (
+            "torch "
+            + str(version)[:40]
+            + " hands out no flight recorder for "
+            + ("NCCL" if name == "nccl" else "Gloo")
+        )
+    for variable in RECORDED_SIZES:
+        size = os.environ.get(variable, "")
+        if size.isdigit() and int(size) > MAX_RECORDED:
+            return variable + "=" + size[:20] + ": too many entries to ask for while the interpreter waits"
+    raw = dump()
+    raw = raw.encode() if isinstance(raw, str) else raw
+    if not isinstance(raw, bytes) or len(raw) > MAX_RECORDED_BYTES:
+        return "its flight recorder holds too much"
+    with open(os.path.join(folder, name + ".json"), "wb") as file:
+        file.write(raw)
+    return ""
+
+
+def spans_of(ranks: list[int]) -> list[list[int]]:
+    """[first, distance, how many] of evenly spaced stretches of ascending numbers; empty where there are too many."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        last = spans[-1] if spans else None
+        if last is not None and last[2] == 1:
+            last[1], last[2] = rank - last[0], 2
+        elif last is not None and rank == last[0] + last[1] * last[2]:
+            last[2] += 1
+        else:
+            spans.append([rank, 1, 1])
+    return spans if len(spans) <= MAX_SPANS else []
 
 
 def sample(folder: str, window_ns: int, period_ns: int, budget_ppm: int) -> None:
@@ -271,20 +337,24 @@ def own_rank() -> int | None:
     return int(c10d.get_rank()) if c10d is not None and c10d.is_initialized() else None
 
 
-def groups() -> list[dict[str, Any]]:
-    """Every process group this process belongs to: name, purpose, backend, global ranks, last sequence number."""
+def groups(*, in_spans: bool = False) -> list[dict[str, Any]]:
+    """Every process group this process belongs to: name, purpose, backend, global ranks, last sequence number.
+
+    in_spans: the ranks as `spans_of`, all of them.
+    """
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is None or not c10d.is_initialized():
         return []
     world = c10d._world
     found = []
     for group, (backend, _store) in list(world.pg_map.items())[:MAX_GROUPS]:
+        members = sorted(world.pg_group_ranks.get(group, {}))
         found.append(
             {
                 "name": str(world.pg_names.get(group, ""))[:100],
                 "purpose": str(getattr(group, "group_desc", "") or "").replace("undefined", "")[:100],
                 "backend": str(backend)[:40],
-                "members": sorted(world.pg_group_ranks.get(group, {}))[:MAX_MEMBERS],
+                **({"spans": spans_of(members)} if in_spans else {"members": members[:MAX_MEMBERS]}),
                 "seq": int(group._get_sequence_number_for_group()),
             }
         )

@@ -26,6 +26,7 @@ from tuiadvisor.agent.host import HostSampler
 from tuiadvisor.agent.rank_link import RankLink, named
 from tuiadvisor.agent.session import remove_leftovers
 from tuiadvisor.agent.stack_samples import StackSamples
+from tuiadvisor.agent.stall_dumps import StallDumps
 from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.events import RankState
 from tuiadvisor.log import Logger
@@ -98,6 +99,7 @@ class Agent:
         self._gpus = GpuSampler()
         self._executor = Crew()
         self._stacks = StackSamples()
+        self._stall_dumps = StallDumps()
         self._ended = select.poll()
         self._exit_fds: dict[int, int] = {}  # pid -> pidfd
         self._hello_key: object = None
@@ -278,14 +280,19 @@ class Agent:
             self._hub.send(FrameKind.HELLO, hello(self._host, self.links, *gpus, topology, left_out=left_out))
         for kind, payload in self._drain.frames():
             self._hub.send(kind, payload)
+        ranks = [status_of(link) for link in self.links]
         status = {
             "host": self._host,
             "mono_ns": time.monotonic_ns(),
             "wall_ns": time.time_ns(),
-            "ranks": [status_of(link) for link in self.links],
+            "ranks": ranks,
         }
-        sampled = self._stacks.take()
-        self._hub.send(FrameKind.STATUS, {**status, "stacks": sampled} if sampled else status)
+        if not self._reason:
+            self._stall_dumps.look(
+                list(zip(self.links, ranks, strict=True)), time.monotonic_ns(), self._executor
+            )
+        beside = {"stacks": self._stacks.take(), "recorders": self._stall_dumps.take()}
+        self._hub.send(FrameKind.STATUS, {**status, **{name: said for name, said in beside.items() if said}})
 
     def _look_for_reason(self, now_ns: int) -> None:
         if self._reason:

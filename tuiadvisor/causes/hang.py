@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Measured, rank_words
+from tuiadvisor.causes.cause import PHASE_WORDS, Cause, Details, Measured, rank_words
+from tuiadvisor.causes.collectives import evidence_words, why_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +36,19 @@ def measured(found: Standstill, host_of: Mapping[int, str], world_size: int | No
         ranks=found.missing,
         hosts=tuple(sorted({host_of[rank] for rank in found.missing})),
         phase=found.phase,
-        details={"waiting": rank_words(found.waiting)} if found.waiting and found.missing else {},
+        details=_details(found),
     )
+
+
+def _details(found: Standstill) -> Details:
+    details: Details = {}
+    if found.waiting and found.missing:
+        details["waiting"] = rank_words(found.waiting)
+    if known := evidence_words(found):
+        details["collectives"] = known
+    elif why := why_unknown(found):
+        details["collectives"] = f"unknown: {why}"
+    return details
 
 
 def waiting_words(found: Standstill) -> str:
@@ -46,6 +58,12 @@ def waiting_words(found: Standstill) -> str:
 
 
 def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
+    known = evidence_words(found)
+    words = _without_evidence(found, num_known, world_size, has_more=bool(known))
+    return f"{words}; {known}" if known else words
+
+
+def _without_evidence(found: Standstill, num_known: int, world_size: int | None, *, has_more: bool) -> str:
     since = "" if found.step is None else f", at step {found.step}"
     if found.is_death:
         verb = "is" if len(found.missing) == 1 else "are"
@@ -59,6 +77,8 @@ def _words(found: Standstill, num_known: int, world_size: int | None) -> str:
     if num_known == 1 and world_size in {None, 1}:
         return f"{rank_words(found.waiting)} is {place}{since}"
     unseen = max((world_size or 0) - num_known, 0)
+    if has_more and not unseen:
+        return f"all {len(found.waiting)} ranks are {place}{since}"
     who = (
         "which rank is missing was not observed" if not unseen else f"{unseen} of the ranks were not recorded"
     )

@@ -66,6 +66,7 @@ def document(view: RunView) -> Document:
         "pauses": [asdict(pause) for pause in view.pauses],
         "findings": [_finding(finding) for finding in view.findings],
         "verdict": _verdict(view.decided),
+        "stall": asdict(view.stall) if view.stall else None,
         "unknown": [asdict(entry) for entry in view.unknown],
         "losses": losses_document(view.losses),
         "devices": {"per_rank": [asdict(row) for row in view.rank_devices or _no_devices(view)]},

@@ -162,6 +162,32 @@ _SAMPLED = {
     "native": _list_of(_text),
 }
 
+_RECORDED = {
+    **_fields(_integer, "pg_id collective_seq_id p2p_seq_id op_id record_id time_created_ns"),
+    **_fields(_text, "profiling_name state"),
+    **_fields(_list_of(_text), "process_group input_dtypes"),
+    "input_sizes": _list_of(_list_of(_integer)),
+}
+
+_RECORDERS = {
+    **_fields(_integer, "pid asked_ns wall_ns still_since_ns spent_us"),
+    "why": _text,
+    "groups": _list_of(
+        _object(
+            {**_fields(_text, "name purpose backend"), "seq": _integer, "spans": _list_of(_list_of(_integer))}
+        )
+    ),
+    "recorders": _list_of(
+        _object(
+            {
+                **_fields(_text, "name why"),
+                **_fields(_integer, "num_entries from_first"),
+                "entries": _list_of(_object(_RECORDED)),
+            }
+        )
+    ),
+}
+
 SHAPES: Final[dict[FrameKind, Check]] = {
     FrameKind.RUN: _object(
         {
@@ -218,6 +244,7 @@ SHAPES: Final[dict[FrameKind, Check]] = {
             **_fields(_integer, "mono_ns wall_ns"),
             "ranks": _ranks(_STATUS_RANK),
             "stacks": _ranks(_SAMPLED),
+            "recorders": _ranks(_RECORDERS),
         }
     ),
     FrameKind.BYE: _object({"reason": _text}),

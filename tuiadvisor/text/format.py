@@ -317,6 +317,7 @@ EVIDENCE_NAMES = {
     "speedup_low": "shorter at least (95 %)",
     "speedup_high": "shorter at most (95 %)",
     "waiting": "who waits",
+    "collectives": "collectives, by the ranks' flight recorders",
     "steps_seen": "steps of it seen",
     "even_loss_s": "a step shorter, its work spread evenly, by",
     "is_partition": "heavy in every pipeline of the job",

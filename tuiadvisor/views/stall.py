@@ -12,6 +12,23 @@ HANG: Final = "hang"  # the finding that a stall is told as
 
 
 @dataclass(frozen=True, slots=True)
+class StalledCollective:
+    """A collective that ranks wait in, by their flight recorders."""
+
+    group: str  # as the backend numbers it
+    description: str  # "default_pg", "tp"; "" where it was given none
+    members: tuple[int, ...]
+    operation: str  # "gloo:all_reduce"
+    seq: int  # the group's collectives are counted from 1
+    size: str  # of its first input, "8x4"
+    dtype: str
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]  # have not entered it
+    unknown: tuple[int, ...]  # members whose recorder could not be read
+    is_origin: bool  # its missing ranks wait for nobody themselves
+
+
+@dataclass(frozen=True, slots=True)
 class Stall:
     """Since when, who waits for whom, and what can be done at once."""
 
@@ -22,3 +39,7 @@ class Stall:
     held: str  # what the missing are: stopped | gone | missing
     command: str  # what lets them go on, or shows where they are: "kill -CONT 8812"
     where: str  # hosts to run it on, "" where there is one alone
+    evidence: str = ""  # what the flight recorders say, one sentence; "" where they were not asked
+    collectives: tuple[StalledCollective, ...] = ()  # those first that the others wait for
+    different: str = ""  # who calls what, where ranks call different collectives under one number
+    unasked: tuple[tuple[int, str], ...] = ()  # ranks whose recorder could not be read, and why

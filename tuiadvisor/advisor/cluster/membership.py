@@ -24,6 +24,7 @@ from tuiadvisor.advisor.cluster.owners import Owners, foreign
 from tuiadvisor.advisor.cluster.payload_fields import MAX_RANKS, Payload, integer, objects, text
 from tuiadvisor.advisor.cluster.placement import Placements
 from tuiadvisor.advisor.cluster.rank_facts import RankFacts
+from tuiadvisor.advisor.cluster.recorder_answers import RecorderAnswers
 from tuiadvisor.advisor.cluster.restarts import Restarts
 from tuiadvisor.advisor.cluster.run_delay import CoreWait
 from tuiadvisor.advisor.cluster.run_header import RunHeader
@@ -92,6 +93,7 @@ class Roster:
         self.stops = Stops()
         self.restarts = Restarts()
         self.stack_looks = StackLooks()
+        self.recorder_answers = RecorderAnswers()
         self.host_use = HostUse()
         self.clocks = HostClocks()
         self.header = RunHeader()
@@ -347,6 +349,10 @@ class Roster:
             rank = integer(entry, "rank")
             if rank in self.ranks and not self._is_anothers(agent, rank):
                 self.stack_looks.take(entry)
+        for entry in objects(payload, "recorders"):
+            rank = integer(entry, "rank")
+            if rank in self.ranks and not self._is_anothers(agent, rank):
+                self.recorder_answers.take(entry, rank)
 
     def _host(self, agent: Agent, payload: Payload) -> None:
         self._clocks(agent, payload)

@@ -75,6 +75,7 @@ class RankFacts:
         None  # where it was when last heard alive; a probe taken out leaves this as it was
     )
     still_s: float | None = None
+    still_since_ns: int | None = None  # on its host's clock
     still_thread: str | None = None  # of events.THREAD_STATES
     still_step: int | None = None
 
@@ -131,10 +132,12 @@ class RankFacts:
         if self.state == "live":
             self.no_step = text(entry, "no_step") or ""
             self.still_phase, self.still_s, self.still_step = self.phase, self.phase_for_s, self.step
+            self.still_since_ns = since_ns
             thread = entry.get("thread")
             self.still_thread = thread if isinstance(thread, str) and thread in THREAD_STATES else None
         elif self.step != self.still_step:  # it has moved since
             self.still_phase = self.still_s = self.still_step = self.still_thread = None
+            self.still_since_ns = None
         for name in _COUNTS:
             if name in entry and (value := integer(entry, name)) is not None:
                 setattr(self, name, value)

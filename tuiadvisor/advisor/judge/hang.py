@@ -6,16 +6,18 @@ In: roster, steps.  Out: what is measured for the rule on hangs, and what an ale
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tuiadvisor.causes.cause import rank_words
+from tuiadvisor.causes.collectives import different_words, evidence_words, which_has_not_entered
 from tuiadvisor.causes.hang import THREAD_WORDS, measured, waiting_words
+from tuiadvisor.metrics.hang.collective_evidence import collective_evidence, informed
 from tuiadvisor.metrics.hang.detection import LONGER_THAN_USUAL, MIN_STILL_S, RankNow, standstill
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.phases import PAUSES
-from tuiadvisor.views.stall import Stall
+from tuiadvisor.views.stall import Stall, StalledCollective
 
 if TYPE_CHECKING:
     from tuiadvisor.advisor.cluster.membership import Roster
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from tuiadvisor.metrics.hang.detection import Standstill
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import RankRow
+
+
+NO_ANSWER: Final = "it has not answered"
 
 
 def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Standstill | None:
@@ -55,7 +60,18 @@ def standing(roster: Roster, store: StepStore, table: StepTable | None) -> Stand
                 on_device=_on_device(facts),
             )
         )
-    return standstill(places, _longest_step_s(table, roster))
+    found = standstill(places, _longest_step_s(table, roster))
+    return None if found is None else _with_recorders(found, roster)
+
+
+def _with_recorders(found: Standstill, roster: Roster) -> Standstill:
+    """With what the ranks' flight recorders say, where they have been asked in this standstill."""
+    live = [facts for facts in roster.ranks.values() if _was_live(facts)]
+    answers = roster.recorder_answers.of(live)
+    heard = {answer.rank for answer in answers}
+    silent = [(rank, NO_ANSWER) for rank in sorted({*found.waiting, *found.missing} - heard)]
+    evidence = collective_evidence(answers, tuple(silent))
+    return informed(found, evidence, {facts.rank: facts.still_phase for facts in live})
 
 
 def measured_of(found: Standstill, roster: Roster) -> Measured:
@@ -80,16 +96,46 @@ def stall(found: Standstill, roster: Roster) -> Stall:
         held=held,
         command=command,
         where=", ".join(hosts) if is_elsewhere else "",
+        evidence=evidence_words(found),
+        collectives=_collectives(found),
+        different=different_words(found),
+        unasked=found.evidence.unasked if found.evidence is not None else (),
+    )
+
+
+def _collectives(found: Standstill) -> tuple[StalledCollective, ...]:
+    if found.evidence is None:
+        return ()
+    named = {rank: wait for wait, ranks in found.evidence.named() for rank in ranks}
+    return tuple(
+        StalledCollective(
+            group=wait.group.name,
+            description=wait.group.description,
+            members=wait.group.members,
+            operation=wait.operation.name,
+            seq=wait.operation.seq,
+            size=wait.operation.sizes,
+            dtype=wait.operation.dtype,
+            waiting=wait.waiting,
+            missing=wait.missing,
+            unknown=wait.unrecorded,
+            is_origin=wait in named.values(),
+        )
+        for wait in found.evidence.hang.waits
     )
 
 
 def _stall_words(found: Standstill) -> str:
+    known = evidence_words(found)
     if not found.missing:
-        return f"{rank_words(found.waiting)} make no progress; who is missing was not observed"
+        who = known or "who is missing was not observed"
+        return f"{rank_words(found.waiting)} make no progress; {who}"
     if not found.waiting:
-        return f"{rank_words(found.missing)}: no progress"
+        return f"{rank_words(found.missing)}: no progress" + (f"; {known}" if known else "")
     why = "gone" if found.is_death else THREAD_WORDS.get(found.thread or "", "")
-    return f"{waiting_words(found)}{f', {why}' if why else ''}"
+    call = which_has_not_entered(found)
+    more = f", {call}" if call else f"; {known}" if known else ""
+    return f"{waiting_words(found)}{f', {why}' if why else ''}{more}"
 
 
 def with_stall(rows: tuple[RankRow, ...], found: Stall | None) -> tuple[RankRow, ...]:

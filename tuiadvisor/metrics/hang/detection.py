@@ -14,6 +14,8 @@ from tuiadvisor import phases
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tuiadvisor.metrics.hang.collective_evidence import CollectiveEvidence
+
 MIN_STILL_S: Final = 5.0  # a step of a few milliseconds that takes this long is no jitter
 LONGER_THAN_USUAL: Final = 3.0  # times the longest step seen: the run's own pattern
 # All ranks in code without a hook: the loop may be over. On devices that is where `.item()` waits for a collective.
@@ -52,6 +54,7 @@ class Standstill:
     phase: str | None  # of the missing, else of all
     is_death: bool  # the missing ranks are gone
     thread: str | None = None  # what the missing do, where that is why they are named, or all were stopped
+    evidence: CollectiveEvidence | None = None  # of the ranks' flight recorders, where they were asked
 
 
 def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Standstill | None:

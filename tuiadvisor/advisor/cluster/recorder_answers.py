@@ -1,0 +1,38 @@
+"""What ranks said of their flight recorders while they stood, the last of each.
+
+In: the `recorders` of STATUS frames, from strangers.  Out: those that are of this standstill.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuiadvisor.advisor.cluster.payload_fields import MAX_WATCHED_RANKS, Payload
+from tuiadvisor.metrics.hang.asked_recorder import Asked, asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tuiadvisor.advisor.cluster.rank_facts import RankFacts
+
+
+class RecorderAnswers:
+    """Mutable: feed it entries."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Asked] = {}
+
+    def take(self, entry: Payload, rank: int) -> None:
+        """One rank's answer; whose rank it is has been checked."""
+        if rank in self._of or len(self._of) < MAX_WATCHED_RANKS:
+            self._of[rank] = asked(entry, rank)
+
+    def of(self, ranks: Iterable[RankFacts]) -> tuple[Asked, ...]:
+        """Answers of those ranks that have not moved since they were asked; ascending."""
+        return tuple(
+            answer
+            for facts in sorted(ranks, key=lambda facts: facts.rank)
+            if (answer := self._of.get(facts.rank)) is not None
+            and answer.pid == facts.pid
+            and answer.still_since_ns == facts.still_since_ns
+        )

@@ -1,0 +1,193 @@
+"""What a rank's flight recorder holds, asked inside while the rank stands still, and cut to what tells of a hang.
+
+In: the process.  Out: an entry for a STATUS frame: its process groups, of each recorder the calls that are not
+completed and the newest few of each group, or why there are none. A stopped process is left alone.
+It goes the way of `stacks`: a standalone module in an injected thread, which works while the training thread is blocked
+in C. Nothing is unpickled: torch writes JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from tuiadvisor.agent import procfs
+from tuiadvisor.agent.info import json_object
+from tuiadvisor.agent.ownfolder import new_folder
+from tuiadvisor.agent.payload import standalone_code
+from tuiadvisor.errors import TuiadvisorError
+from tuiadvisor.inject import inject
+
+if TYPE_CHECKING:
+    from tuiadvisor.agent.discovery import RankProcess
+
+ANSWER_S: Final = 5.0
+LOOK_S: Final = 0.05
+MAX_STATE_BYTES: Final = 1 << 20
+MAX_RECORDED_BYTES: Final = 8 << 20
+RECORDERS: Final = ("fr", "nccl")
+MAX_PENDING: Final = 24  # the first is where the rank waits
+NEWEST: Final = 3  # of a group: how far the rank got there, and what it called
+MAX_ENTRIES: Final = 96
+MAX_GROUPS: Final = 64
+MAX_SPANS: Final = 512
+MAX_TEXT_CHARS: Final = 120
+STOPPED: Final = "it is stopped"
+_INTEGERS: Final = ("pg_id", "collective_seq_id", "p2p_seq_id", "op_id", "record_id", "time_created_ns")
+_TEXTS: Final = ("profiling_name", "state")
+_FLAGS: Final = ("is_p2p", "retired")
+Entry = dict[str, Any]
+
+
+def ask_recorder(process: RankProcess) -> Entry:
+    """What it says; `why` where it says nothing. Waits for up to 10 s."""
+    state = procfs.stat(process.pid)
+    if state is None or state.start_ticks != process.start_ticks or not state.is_alive:
+        return {"why": "it has ended"}
+    if state.state in "Tt":
+        return {"why": STOPPED}
+    try:
+        files = new_folder(process)
+    except (OSError, TuiadvisorError) as error:
+        return {"why": _text(str(error))}
+    try:
+        inject(process.identity, standalone_code("stuck", f"recorded({files.inner_directory!r})"))
+        raw = _awaited(files.directory_fd)
+        if not raw:
+            return {"why": "its interpreter does not answer: a thread holds it in C"}
+        return told(
+            raw, {name: _read(files.directory_fd, f"{name}.json", MAX_RECORDED_BYTES) for name in RECORDERS}
+        )
+    except (OSError, TuiadvisorError) as error:
+        return {"why": _text(str(error))}
+    finally:
+        files.remove()
+
+
+def _awaited(directory_fd: int) -> bytes:
+    deadline_s = time.monotonic() + ANSWER_S
+    while time.monotonic() < deadline_s:
+        raw = _read(directory_fd, "state.json", MAX_STATE_BYTES)
+        if raw:
+            return raw
+        time.sleep(LOOK_S)
+    return b""
+
+
+def _read(directory_fd: int, name: str, limit: int) -> bytes:
+    """The file, b"" where there is none or it is no plain one."""
+    with suppress(OSError):
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, dir_fd=directory_fd), "rb") as file:
+            return file.read(limit)
+    return b""
+
+
+def told(raw: bytes, dumps: dict[str, bytes]) -> Entry:
+    """The believable part of what a process said of itself. dumps: by recorder."""
+    said = json_object(raw)
+    recorders = said.get("recorders")
+    whys = recorders if isinstance(recorders, dict) else {}
+    listed = said.get("groups")
+    entry: Entry = {
+        "groups": [
+            group
+            for one in (listed[:MAX_GROUPS] if isinstance(listed, list) else [])
+            if (group := _group(one))
+        ],
+        "recorders": [
+            {"name": name, **cut(dumps.get(name, b""), _text(whys[name]))}
+            for name in RECORDERS
+            if name in whys
+        ],
+        "why": _text(said.get("why")),
+    }
+    if not entry["groups"] and not entry["why"]:
+        entry["why"] = "it has no process group"
+    spent_us = _number(said.get("spent_us"))
+    return entry if spent_us is None else {**entry, "spent_us": spent_us}
+
+
+def cut(raw: bytes, why: str = "") -> Entry:
+    """Of one recorder's dump: the calls under way, the newest of each group, and whether it goes back to the first."""
+    if why:
+        return {"why": why}
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {"why": "what it wrote cannot be read"}
+    listed = document.get("entries") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        return {"why": "its flight recorder is off, or has seen no call"}
+    entries = [one for one in listed if isinstance(one, dict)]
+    kept = set([index for index, one in enumerate(entries) if _is_pending(one)][:MAX_PENDING])
+    num_of: dict[str, int] = {}
+    for index in range(len(entries) - 1, -1, -1):
+        name = _group_name(entries[index])
+        num_of[name] = num_of.get(name, 0) + 1
+        if num_of[name] <= NEWEST and len(num_of) <= MAX_GROUPS and len(kept) < MAX_ENTRIES:
+            kept.add(index)
+    return {
+        "num_entries": len(entries),
+        "from_first": int(any(one.get("record_id") == 0 for one in entries)),
+        "entries": [_short(entries[index]) for index in sorted(kept)],
+        "why": "",
+    }
+
+
+def _is_pending(entry: Entry) -> bool:
+    completed_ns = entry.get(
+        "time_discovered_completed_ns"
+    )  # 0 or none: not discovered; newer JSON has it as text
+    is_discovered = completed_ns not in (None, 0, "0", "")
+    return not (entry.get("state") == "completed" or entry.get("retired") is True or is_discovered)
+
+
+def _short(entry: Entry) -> Entry:
+    """Only what is read of it, in its own words."""
+    found: Entry = {name: number for name in _INTEGERS if (number := _number(entry.get(name))) is not None}
+    found |= {name: _text(entry[name]) for name in _TEXTS if isinstance(entry.get(name), str)}
+    found |= {name: True for name in _FLAGS if entry.get(name) is True}
+    if not _is_pending(entry):
+        found["state"] = "completed"
+    group = entry.get("process_group")
+    if isinstance(group, list):
+        found["process_group"] = [_text(part) for part in group[:2]]
+    sizes, dtypes = entry.get("input_sizes"), entry.get("input_dtypes")
+    if isinstance(sizes, list) and sizes and isinstance(sizes[0], list):
+        found["input_sizes"] = [[size for size in sizes[0][:8] if _number(size) is not None]]
+    if isinstance(dtypes, list) and dtypes:
+        found["input_dtypes"] = [_text(dtypes[0])]
+    return found
+
+
+def _group_name(entry: Entry) -> str:
+    group = entry.get("process_group")
+    return _text(group[0]) if isinstance(group, list) and group else ""
+
+
+def _group(entry: object) -> Entry | None:
+    if not isinstance(entry, dict):
+        return None
+    seq, spans = _number(entry.get("seq")), entry.get("spans")
+    if seq is None or not isinstance(spans, list) or len(spans) > MAX_SPANS:
+        return None
+    is_sound = all(
+        isinstance(span, list) and len(span) == 3 and all(_number(part) is not None for part in span)
+        for span in spans
+    )
+    texts = {name: _text(entry.get(name)) for name in ("name", "purpose", "backend")}
+    return {**texts, "seq": seq, "spans": spans if is_sound else []}
+
+
+def _text(value: object) -> str:
+    text = value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _number(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 62 else None

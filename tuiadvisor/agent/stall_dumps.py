@@ -1,0 +1,116 @@
+"""While the ranks of this host stand still, their flight recorders, asked once a stall.
+
+In: links with what STATUS says of each, twice a second.  Out: entries for a STATUS frame, each once.
+Who stands is asked where all of them do, for as long as a hang takes to be told: whoever moves is no part of one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.agent.flight_recorder import ask_recorder
+from tuiadvisor.events import RankState
+from tuiadvisor.log import Logger
+from tuiadvisor.phases import PAUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor, Future
+
+    from tuiadvisor.agent.discovery import RankProcess
+    from tuiadvisor.agent.rank_link import RankLink
+
+NS: Final = 10**9
+STILL_NS: Final = 5 * NS  # as for the finding of a hang
+LONGER_THAN_USUAL: Final = 3  # times the longest step, as there
+# In a checkpoint or an evaluation, before the first steps, where all are in other code; and of steps of any length.
+PATIENCE_NS: Final = 60 * NS
+APART_NS: Final = 30 * NS  # between two stalls that are asked about
+NO_BUDGET: Final = "the probes' budget is 0: nothing is asked of it"
+logger: Final = Logger(__name__)
+Entry = dict[str, Any]
+Status = dict[str, object]
+
+
+class StallDumps:
+    """Mutable: whom it has asked since when they stand, and what has come of it. Never waits."""
+
+    def __init__(self, ask: Callable[[RankProcess], Entry] = ask_recorder) -> None:
+        self._ask = ask
+        self._jobs: dict[int, tuple[Future[Entry], Entry]] = {}  # by pid
+        self._asked: dict[int, int] = {}  # pid -> since when it stood
+        self._asked_ns = 0  # when somebody was asked last
+        self._steps: dict[int, tuple[int, int, int]] = {}  # pid -> (step, since, the longest one seen)
+
+    def look(self, standing: Sequence[tuple[RankLink, Status]], now_ns: int, executor: Executor) -> None:
+        """Ask all of them, if all stand and have not been asked since they do."""
+        live = [(link, status) for link, status in standing if link.state == RankState.LIVE]
+        self._count_steps(live, now_ns)
+        since_ns = [self._since_ns(status) for _, status in live]
+        if not live or None in since_ns or now_ns - max(filter(None, since_ns)) < self._patience_ns(live):
+            return
+        news = [
+            (link, status, since)
+            for (link, status), since in zip(live, since_ns, strict=True)
+            if since is not None and self._asked.get(link.process.pid) != since and link.rank is not None
+        ]
+        if not news or now_ns - self._asked_ns < APART_NS or self._jobs:
+            return
+        self._asked_ns = now_ns
+        logger.info("no rank here has moved for a while: asks %d for their flight recorders", len(news))
+        for link, _, since in news:
+            pid = link.process.pid
+            self._asked[pid] = since
+            about = {
+                "rank": link.rank,
+                "pid": pid,
+                "still_since_ns": since,
+                "asked_ns": time.monotonic_ns(),
+                "wall_ns": time.time_ns(),
+            }
+            job = executor.submit(_nothing if link.budget_ppm == 0 else self._ask, link.process)
+            self._jobs[pid] = (job, about)
+
+    def take(self) -> list[Entry]:
+        """What has been answered since the last time."""
+        done = [pid for pid, (job, _) in self._jobs.items() if job.done()]
+        return [{**about, **_result(job)} for job, about in (self._jobs.pop(pid) for pid in done)]
+
+    def _count_steps(self, live: Sequence[tuple[RankLink, Status]], now_ns: int) -> None:
+        """How long each rank's steps take, to half a second; a step in which it was asked is no measure."""
+        before, self._steps = self._steps, {}
+        for link, status in live:
+            pid, step = link.process.pid, status.get("step")
+            if not isinstance(step, int):
+                continue
+            former, since_ns, longest_ns = before.get(pid, (step, 0, 0))
+            if former != step:
+                if since_ns and self._asked_ns < since_ns:
+                    longest_ns = max(longest_ns, now_ns - since_ns)
+                since_ns = now_ns
+            self._steps[pid] = (step, since_ns, longest_ns)
+        self._asked = {pid: since for pid, since in self._asked.items() if pid in self._steps}
+
+    def _patience_ns(self, live: Sequence[tuple[RankLink, Status]]) -> int:
+        phases = {str(status.get("phase")) for _, status in live}
+        longest_ns = [longest for _, since, longest in self._steps.values() if since]
+        if not longest_ns or phases & set(PAUSES) or phases == {"other"}:
+            return PATIENCE_NS
+        return min(max(STILL_NS, LONGER_THAN_USUAL * max(longest_ns)), PATIENCE_NS)
+
+    @staticmethod
+    def _since_ns(status: Status) -> int | None:
+        since = status.get("phase_since_ns")
+        return since if isinstance(since, int) else None
+
+
+def _nothing(_process: RankProcess) -> Entry:
+    return {"why": NO_BUDGET}
+
+
+def _result(job: Future[Entry]) -> Entry:
+    if job.cancelled():
+        return {"why": "the agent ended meanwhile"}
+    error = job.exception()
+    return job.result() if error is None else {"why": str(error)[:120] or type(error).__name__}

@@ -1,0 +1,152 @@
+"""What one standing rank said of its flight recorders, as a dump like those of files.
+
+In: its entry in a STATUS frame, from a stranger.  Out: Asked. Unlike a dump of Gloo's, the answer tells who belongs to
+a group and whether the recorder goes back to its first call, so that a group without a call is one never entered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from tuiadvisor.metrics.hang.missing_ranks import COLLECTIVE, Dump, Group, Operation, Progress
+from tuiadvisor.metrics.hang.recorder_dump import UNDEFINED, operations_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MAX_ASKED_GROUPS: Final = 64  # of a rank
+MAX_ASKED_ENTRIES: Final = 128  # of a recorder
+MAX_ASKED_MEMBERS: Final = 1 << 17  # of a group
+BACKENDS: Final = {"fr": "gloo", "nccl": "nccl"}  # recorder -> whose calls it holds
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """One rank's answer. Equal to itself alone: what is judged of it is kept for the next picture."""
+
+    rank: int
+    pid: int | None
+    still_since_ns: int  # on its host's clock: since when it had not moved
+    wall_ns: int  # when it was asked
+    dump: Dump | None
+    groups: Mapping[str, Group]
+    why: str  # there is no dump, or a part of it is missing
+
+    @property
+    def newest_ns(self) -> int:
+        """When it entered its last recorded call, wall clock; 0 where that is not known."""
+        return max((op.created_ns or 0 for op in self.dump.operations), default=0) if self.dump else 0
+
+
+def asked(entry: Entry, rank: int) -> Asked:
+    """The believable part of what a rank said."""
+    told = {
+        name: group
+        for group in _objects(entry, "groups")[:MAX_ASKED_GROUPS]
+        if isinstance(name := group.get("name"), str)
+    }
+    recorders = {
+        name: one
+        for one in _objects(entry, "recorders")
+        if isinstance(name := one.get("name"), str) and name in BACKENDS
+    }
+    groups: dict[str, Group] = {}
+    operations: list[Operation] = []
+    progress: dict[str, Progress] = {}
+    for recorder, said in recorders.items():
+        own = {name: group for name, group in told.items() if BACKENDS[recorder] in str(group.get("backend"))}
+        keys = {name: _key(name, group, recorder) for name, group in own.items()}
+        described = {
+            keys[name]: Group(keys[name], _purpose(group), _members(group.get("spans")))
+            for name, group in own.items()
+        }
+        calls = [one for one in _objects(said, "entries")[:MAX_ASKED_ENTRIES] if _name(one) in keys]
+        found = operations_of([_renamed(one, keys) for one in calls], described)
+        groups |= described
+        operations += found
+        if not said.get("why"):
+            progress |= _progress(said, own, keys, found)
+    whys = [str(entry.get("why") or ""), *(str(one.get("why") or "") for one in recorders.values())]
+    why = next((why for why in whys if why), "")
+    if not recorders and not why:
+        why = "its process groups have no flight recorder"
+    is_known = any(not one.get("why") for one in recorders.values())
+    return Asked(
+        rank=rank,
+        pid=_count(entry.get("pid")),
+        still_since_ns=_count(entry.get("still_since_ns")) or 0,
+        wall_ns=_count(entry.get("wall_ns")) or 0,
+        dump=Dump(rank, _in_order(operations), progress, has_status=False) if is_known else None,
+        groups=groups,
+        why=why,
+    )
+
+
+def _progress(
+    said: Entry, own: Mapping[str, Entry], keys: Mapping[str, str], found: Iterable[Operation]
+) -> dict[str, Progress]:
+    """How far the rank got in groups of which the recorder holds no call."""
+    with_calls = {op.group for op in found if op.kind == COLLECTIVE}
+    progress = {}
+    for name, group in own.items():
+        seq = _count(group.get("seq"))
+        if keys[name] in with_calls:
+            continue
+        if said.get("from_first") == 1 or seq == 0:
+            progress[keys[name]] = Progress(0, 0)
+        elif seq is not None and group.get("backend") == BACKENDS["nccl"]:  # Gloo's counts messages, too
+            progress[keys[name]] = Progress(seq, None)
+    return progress
+
+
+def _key(name: str, group: Entry, recorder: str) -> str:
+    """A group of several backends counts its calls for each of them."""
+    return f"{name}/{BACKENDS[recorder]}" if "," in str(group.get("backend")) else name
+
+
+def _renamed(call: Entry, keys: Mapping[str, str]) -> Entry:
+    return {**call, "process_group": [keys[_name(call)], *call["process_group"][1:2]]}
+
+
+def _name(call: Entry) -> str:
+    group = call.get("process_group")
+    return group[0] if isinstance(group, list) and group and isinstance(group[0], str) else ""
+
+
+def _purpose(group: Entry) -> str:
+    purpose = group.get("purpose")
+    return purpose[:200] if isinstance(purpose, str) and purpose != UNDEFINED else ""
+
+
+def _members(spans: object) -> tuple[int, ...]:
+    """The ranks of [first, distance, how many]; none where one of them cannot be true."""
+    ranks: list[int] = []
+    for span in spans if isinstance(spans, list) else ():
+        if not isinstance(span, list) or len(span) != 3 or any(_count(part) is None for part in span):
+            return ()
+        first, distance, num = span
+        if num < 1 or distance < 1 or len(ranks) + num > MAX_ASKED_MEMBERS:
+            return ()
+        if first + distance * (num - 1) >= MAX_ASKED_MEMBERS:
+            return ()
+        ranks += range(first, first + distance * num, distance)
+    return tuple(dict.fromkeys(ranks))
+
+
+def _in_order(operations: list[Operation]) -> tuple[Operation, ...]:
+    """By when they were called: recorders number their calls each for itself."""
+    if len({op.name.partition(":")[0] for op in operations}) > 1:
+        operations = sorted(operations, key=lambda op: (op.created_ns or 0, op.order))
+        operations = [replace(op, order=order) for order, op in enumerate(operations)]
+    return tuple(operations)
+
+
+def _objects(entry: Entry, name: str) -> list[Entry]:
+    value = entry.get(name)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
