@@ -406,9 +406,10 @@ def test_a_rank_behind_in_a_smaller_group_is_named_and_its_victim_is_not(tmp_pat
     found = hang_document(tmp_path)["hang"]
     assert found["missing_ranks"] == [1]
     assert [(wait["group"], wait["missing_ranks"]) for wait in found["collectives"]] == [
-        ("0", [0, 1]),
         ("1", [1]),
+        ("0", [0, 1]),
     ]
+    assert "of group 1" in found["because"]
 
 
 def test_counters_that_are_text_speak_as_numbers_do(tmp_path: Path) -> None:

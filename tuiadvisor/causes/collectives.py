@@ -31,7 +31,7 @@ def evidence_words(found: Standstill) -> str:
         return "collectives were still being entered when the flight recorders were read"
     parts = [_named_words(wait, ranks) for wait, ranks in evidence.named()[:MAX_SAID]]
     parts += [
-        f"the device of rank {one.rank} has not completed {_name(one.operation)} (sequence {one.operation.seq}), "
+        f"the device of rank {one.rank} has not completed {_name(one.operation)} (collective {one.operation.seq}), "
         f"which rank {one.peer} has"
         for one in evidence.hang.stopped[:MAX_SAID]
     ]
@@ -41,12 +41,14 @@ def evidence_words(found: Standstill) -> str:
 
 
 def different_words(found: Standstill) -> str:
-    """Who calls what under one number; "" where all call the same."""
+    """Who calls what as one collective; "" where all call the same."""
     different = found.evidence.hang.different if found.evidence is not None else None
     if different is None:
         return ""
     calls = ", ".join(f"{rank_words(ranks)} {name.rpartition(':')[2]}" for name, ranks in different.calls)
-    return f"ranks call different collectives as number {different.seq} of {_group(different.group)}: {calls}"
+    return (
+        f"ranks call different operations as collective {different.seq} of {_group(different.group)}: {calls}"
+    )
 
 
 def why_unknown(found: Standstill) -> str:
@@ -85,12 +87,13 @@ def _unnamed(found: Standstill, evidence: CollectiveEvidence) -> list[str]:
 
 
 def _named_words(wait: Waiting, ranks: tuple[int, ...]) -> str:
-    inside = f"{rank_words(wait.waiting)} {_are(wait.waiting)} in it"
+    verb = "waits" if len(wait.waiting) == 1 else "wait"
+    inside = f"in which {rank_words(wait.waiting)} {verb}"
     return f"{rank_words(ranks)} {_have(ranks)} not entered {_call(wait)}, {inside}"
 
 
 def _call(wait: Waiting) -> str:
-    return f"{_name(wait.operation)} (number {wait.operation.seq} of {_group(wait.group)})"
+    return f"{_name(wait.operation)} (collective {wait.operation.seq} of {_group(wait.group)})"
 
 
 def _name(operation: Operation) -> str:

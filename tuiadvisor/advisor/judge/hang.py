@@ -13,8 +13,8 @@ import numpy as np
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.collectives import different_words, evidence_words, which_has_not_entered
 from tuiadvisor.causes.hang import THREAD_WORDS, measured, waiting_words
-from tuiadvisor.metrics.hang.collective_evidence import collective_evidence, informed
-from tuiadvisor.metrics.hang.detection import LONGER_THAN_USUAL, MIN_STILL_S, RankNow, standstill
+from tuiadvisor.metrics.hang.collective_evidence import collective_evidence
+from tuiadvisor.metrics.hang.detection import LONGER_THAN_USUAL, MIN_STILL_S, RankNow, informed, standstill
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.phases import PAUSES
 from tuiadvisor.views.stall import Stall, StalledCollective
@@ -106,7 +106,6 @@ def stall(found: Standstill, roster: Roster) -> Stall:
 def _collectives(found: Standstill) -> tuple[StalledCollective, ...]:
     if found.evidence is None:
         return ()
-    named = {rank: wait for wait, ranks in found.evidence.named() for rank in ranks}
     return tuple(
         StalledCollective(
             group=wait.group.name,
@@ -119,7 +118,7 @@ def _collectives(found: Standstill) -> tuple[StalledCollective, ...]:
             waiting=wait.waiting,
             missing=wait.missing,
             unknown=wait.unrecorded,
-            is_origin=wait in named.values(),
+            is_origin=wait.origin,
         )
         for wait in found.evidence.hang.waits
     )

@@ -1,14 +1,11 @@
 """Who of a standing job has not entered which collective, by the flight recorders of its ranks.
 
-In: what stands still, as phases and threads tell it, and the ranks' answers.  Out: the same with the collectives and,
-where the recorders tell whom the others wait for, with those ranks as the missing. The recorders win over phases: a
-phase says that a rank is in no collective that we know of, a recorder that it is in one, or is not. Who is dead or
-stopped could not be asked and stays named.
+In: the ranks' answers.  Out: the collectives that ranks wait in, judged by the code that judges dumps in files.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +13,7 @@ from tuiadvisor.metrics.hang.dumps_together import side_by_side
 from tuiadvisor.metrics.hang.missing_ranks import Hang, Waiting, diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tuiadvisor.metrics.hang.asked_recorder import Asked
-    from tuiadvisor.metrics.hang.detection import Standstill
 
 # Nothing moves for 5 s before anybody is asked: a younger call is of ranks that go on where no phase shows it.
 YOUNG_NS: Final = 2 * 10**9
@@ -72,32 +66,3 @@ def _joined(answers: tuple[Asked, ...], silent: tuple[tuple[int, str], ...]) -> 
     unasked |= stale
     hang = diagnose([dumps[rank] for rank in sorted(dumps)], groups) if dumps else Hang((), (), "", "")
     return CollectiveEvidence(hang, tuple(sorted(unasked.items())))
-
-
-def informed(
-    found: Standstill, evidence: CollectiveEvidence | None, phase_of: Mapping[int, str | None]
-) -> Standstill:
-    """The standstill with what the recorders add. phase_of: each rank's."""
-    if evidence is None:
-        return found
-    missing = _missing(found, evidence)
-    if missing == found.missing:
-        return replace(found, evidence=evidence)
-    waiting = tuple(rank for rank in sorted({*found.waiting, *found.missing}) if rank not in missing)
-    phases = {phase_of.get(rank) for rank in missing or waiting}
-    return replace(
-        found,
-        missing=missing,
-        waiting=waiting,
-        phase=phases.pop() if len(phases) == 1 else None,
-        thread=None,
-        evidence=evidence,
-    )
-
-
-def _missing(found: Standstill, evidence: CollectiveEvidence) -> tuple[int, ...]:
-    if found.is_death or found.thread == "stopped":
-        return found.missing
-    if evidence.hang.missing:
-        return evidence.hang.missing
-    return () if evidence.hang.waits and evidence.is_whole else found.missing

@@ -6,13 +6,13 @@ A rank is named only where its place in the step shows that it cannot be waiting
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tuiadvisor import phases
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tuiadvisor.metrics.hang.collective_evidence import CollectiveEvidence
 
@@ -96,6 +96,39 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
         is_death=bool(dead),
         thread=_thread_of(live, missing, by_thread),
     )
+
+
+def informed(
+    found: Standstill, evidence: CollectiveEvidence | None, phase_of: Mapping[int, str | None]
+) -> Standstill:
+    """The standstill with what the ranks' flight recorders add. phase_of: each rank's.
+
+    They win over phases: a phase says that a rank is in no collective that we know of, a recorder that it is in one,
+    or is not. Who is dead or stopped could not be asked and stays named.
+    """
+    if evidence is None:
+        return found
+    missing = _missing(found, evidence)
+    if missing == found.missing:
+        return replace(found, evidence=evidence)
+    waiting = tuple(rank for rank in sorted({*found.waiting, *found.missing}) if rank not in missing)
+    phases = {phase_of.get(rank) for rank in missing or waiting}
+    return replace(
+        found,
+        missing=missing,
+        waiting=waiting,
+        phase=phases.pop() if len(phases) == 1 else None,
+        thread=None,
+        evidence=evidence,
+    )
+
+
+def _missing(found: Standstill, evidence: CollectiveEvidence) -> tuple[int, ...]:
+    if found.is_death or found.thread == "stopped":
+        return found.missing
+    if evidence.hang.missing:
+        return evidence.hang.missing
+    return () if evidence.hang.waits and evidence.is_whole else found.missing
 
 
 def _thread_of(live: Sequence[RankNow], missing: Sequence[int], by_thread: Sequence[int]) -> str | None:

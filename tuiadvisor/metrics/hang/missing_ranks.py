@@ -290,7 +290,15 @@ class _Case:
             origin = any(self.is_origin(rank) for rank in missing)
             group = self.groups.get(op.group) or Group(op.group, "", ())
             waits.append(Waiting(group, op, tuple(ranks), missing, unrecorded, origin))
-        waits.sort(key=lambda wait: (not wait.origin, -len(wait.waiting), wait.group.name))
+        # First those that victims of others are not missing from: there the job is held up.
+        waits.sort(
+            key=lambda wait: (
+                not wait.origin,
+                not all(self.is_origin(rank) for rank in wait.missing),
+                -len(wait.waiting),
+                wait.group.name,
+            )
+        )
         return waits
 
     def _mismatches(self) -> dict[tuple[str, int], Mismatch]:
@@ -337,7 +345,7 @@ class _Case:
 
 
 def _told(of_wait: list[tuple[Waiting, list[int]]]) -> list[tuple[Waiting, list[int]]]:
-    """Each rank once, with the first collective that it is missing from: the one in which most ranks wait."""
+    """Each rank once, with the first collective that it is missing from."""
     told: set[int] = set()
     kept = []
     for wait, ranks in of_wait:

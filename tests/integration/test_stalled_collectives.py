@@ -1,0 +1,140 @@
+"""A job that hangs, asked by the product itself: who has not entered which collective, live and in the recording."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE_S
+from training import running
+
+from tuiadvisor.advisor.fold import Advisor
+from tuiadvisor.app.live_session import Session
+from tuiadvisor.stream.source import FileSource, LiveSource
+from tuiadvisor.views.run_view import RunView
+from tuiadvisor.views.stall import Stall
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not hasattr(torch._C._distributed_c10d, "_dump_fr_trace_json"),
+        reason="no flight recorder of Gloo (pip install 'torch>=2.13')",
+    ),
+]
+SCRIPT = Path(__file__).parents[1] / "hanging_training.py"
+
+
+def follow(source: LiveSource, advisor: Advisor, until: Callable[[RunView], bool]) -> RunView:
+    """Fold what comes until the view satisfies the condition."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        for frame in source.read(0.2):
+            advisor.feed(frame)
+        view = advisor.view()
+        if until(view):
+            return view
+    raise AssertionError(f"not within {PATIENCE_S} s: {view.stall}, {view.verdict}")
+
+
+@contextmanager
+def hanging(
+    tmp_path: Path, kind: str, num_ranks: int = 3
+) -> Iterator[tuple[LiveSource, Advisor, list[int], Path]]:
+    """A job that was watched while it was well and is on its way into the hang; the recording."""
+    when, path = tmp_path / "now", tmp_path / "run.tuirec"
+    with (
+        running(num_ranks, "--hang", kind, "--when", str(when), script=SCRIPT) as (training, ranks),
+        Session([training.pid], str(path), "train.py", "") as session,
+    ):
+        advisor = Advisor()
+        with closing(session.source()) as source:
+            follow(source, advisor, lambda view: (view.last_step or 0) > 20 and len(view.ranks) == num_ranks)
+            if kind == "stop":
+                os.kill(ranks[-1].pid, signal.SIGSTOP)
+            else:
+                when.touch()
+            yield source, advisor, [rank.pid for rank in ranks], path
+
+
+def told(source: LiveSource, advisor: Advisor) -> Stall:
+    """The stall once the flight recorders were asked."""
+    view = follow(source, advisor, lambda view: view.stall is not None and bool(view.stall.evidence))
+    assert view.stall is not None
+    (finding,) = [each for each in view.findings if each.id == "hang"]
+    assert view.stall.evidence == finding.evidence["collectives"]
+    assert view.stall.evidence in finding.message
+    assert "hang" == view.verdict.decision
+    return view.stall
+
+
+def test_the_rank_that_skips_a_collective_is_named_with_it_and_so_does_the_recording(tmp_path: Path) -> None:
+    """Ranks 0 and 1 wait in the all-reduce that rank 2 has not entered; the file says the same afterwards."""
+    with hanging(tmp_path, "skip") as (source, advisor, _, path):
+        stall = told(source, advisor)
+        (wait,) = stall.collectives
+        assert ("default_pg", "gloo:all_reduce", (0, 1), (2,), ()) == (
+            wait.description, wait.operation, wait.waiting, wait.missing, wait.unknown,
+        )  # fmt: skip
+        call = f"all_reduce (collective {wait.seq} of group default_pg)"
+        assert f"ranks 0 and 1 wait for rank 2, which has not entered {call}" == stall.words
+        reread, again = FileSource(path), Advisor()
+        while frames := reread.read(0):
+            for frame in frames:
+                again.feed(frame)
+        reread.close()
+        view = again.view()
+        assert view.stall is not None
+        assert (stall.words, stall.collectives) == (view.stall.words, view.stall.collectives)
+
+
+def test_ranks_in_different_collectives_are_told_and_nobody_is_missing(tmp_path: Path) -> None:
+    """Rank 0 broadcasts where the others reduce."""
+    with hanging(tmp_path, "differ") as (source, advisor, _, _):
+        stall = told(source, advisor)
+        assert () == stall.missing
+        assert stall.different.endswith(": rank 0 broadcast, ranks 1 and 2 all_reduce")
+        assert stall.different in stall.words
+
+
+def test_a_hang_of_a_subgroup_is_told_there_and_not_by_its_victims(tmp_path: Path) -> None:
+    """Rank 0 waits for rank 1 in their pair; rank 2 waits for both in the group of all."""
+    with hanging(tmp_path, "pair") as (source, advisor, _, _):
+        stall = told(source, advisor)
+        assert (1,) == stall.missing
+        assert stall.words.endswith(
+            "rank 1, which has not entered all_reduce (collective 1 of group 1, ranks 0 and 1)"
+        )
+
+
+def test_a_stopped_rank_is_not_asked_and_nobody_else_is_named(tmp_path: Path) -> None:
+    """SIGSTOP: the others' recorders say where they wait, and no more."""
+    with hanging(tmp_path, "stop") as (source, advisor, pids, _):
+        stall = told(source, advisor)
+        assert ("stopped", (2,), ((2, "it is stopped"),)) == (stall.held, stall.missing, stall.unasked)
+        assert f"kill -CONT {pids[2]}" == stall.command
+        assert (
+            "ranks 0 and 1 wait for rank 2, stopped by a signal or a debugger; ranks 0 and 1 are in "
+            in stall.words
+        )
+
+
+def test_who_writes_while_the_others_wait_in_a_barrier_is_no_worse_than_late(tmp_path: Path) -> None:
+    """15 s without a hook: it has not entered the barrier, which is a warning, and is over when the job goes on."""
+    with hanging(tmp_path, "write") as (source, advisor, _, _):
+        view = follow(source, advisor, lambda view: view.stall is not None and bool(view.stall.evidence))
+        assert view.stall is not None
+        assert ((0,), "barrier") == (
+            view.stall.missing,
+            view.stall.collectives[0].operation.rpartition(":")[2],
+        )
+        assert ["warning"] == [each.severity for each in view.findings if each.id == "hang"]
+        step = view.last_step or 0
+        view = follow(source, advisor, lambda view: (view.last_step or 0) > step + 20)
+        assert view.stall is None
+        assert [] == [each for each in view.findings if each.id == "hang"]
