@@ -80,7 +80,7 @@ def _unnamed(found: Standstill, evidence: CollectiveEvidence) -> list[str]:
         if rank not in found.missing or not (found.is_death or found.thread == "stopped"):
             why_of.setdefault(why, []).append(rank)
     unread = [
-        f"the flight recorder of {rank_words(tuple(ranks))} could not be read: {why}"
+        f"the flight recorder of {rank_words(tuple(ranks))} could not be used: {why}"
         for why, ranks in list(why_of.items())[:MAX_SAID]
     ]
     return inside + unread

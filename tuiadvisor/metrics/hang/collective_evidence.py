@@ -63,6 +63,6 @@ def _joined(answers: tuple[Asked, ...], silent: tuple[tuple[int, str], ...]) -> 
     if any(one.newest_ns > one.wall_ns - YOUNG_NS for one in answers if one.dump is not None):
         return CollectiveEvidence(Hang((), (), "", ""), tuple(sorted(unasked.items())), is_moving=True)
     dumps, groups, stale = side_by_side(usable)
-    unasked |= stale
+    unasked |= {rank: f"it contradicts the others: {why}" for rank, why in stale.items()}
     hang = diagnose([dumps[rank] for rank in sorted(dumps)], groups) if dumps else Hang((), (), "", "")
     return CollectiveEvidence(hang, tuple(sorted(unasked.items())))

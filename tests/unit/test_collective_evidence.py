@@ -1,0 +1,169 @@
+"""Answers of standing ranks side by side: who has not entered which collective, in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from test_stall_dumps import call
+
+from tuiadvisor.advisor.judge.hang import _stall_words
+from tuiadvisor.agent.flight_recorder import cut
+from tuiadvisor.causes.collectives import evidence_words, why_unknown
+from tuiadvisor.causes.hang import measured
+from tuiadvisor.metrics.hang.asked_recorder import Asked, asked
+from tuiadvisor.metrics.hang.collective_evidence import collective_evidence
+from tuiadvisor.metrics.hang.detection import Standstill, informed
+
+S = 10**9
+BROADCAST = "gloo:broadcast"
+WORLD = {"name": "0", "purpose": "default_pg", "backend": "gloo", "seq": 9, "spans": [[0, 1, 4]]}
+PAIR = {"name": "1", "purpose": "undefined", "backend": "gloo", "seq": 3, "spans": [[0, 1, 2]]}
+UNKNOWN = Standstill(9.0, 120, (0, 1, 2, 3), (), "backward", is_death=False)
+
+
+def answer(
+    rank: int, *calls: dict[str, Any], groups: tuple[dict[str, Any], ...] = (WORLD,), **more: Any
+) -> Asked:
+    """As an agent sends it."""
+    recorder = {"name": "fr", **cut(json.dumps({"entries": list(calls)}).encode())}
+    told = {"pid": 100 + rank, "still_since_ns": 5, "wall_ns": 900 * S, "why": "", "groups": list(groups)}
+    return asked({**told, "recorders": [recorder], **more}, rank)
+
+
+def of(*answers: Asked, found: Standstill = UNKNOWN, silent: tuple[tuple[int, str], ...] = ()) -> Standstill:
+    return informed(found, collective_evidence(answers, silent), dict.fromkeys(range(4), "backward"))
+
+
+def test_the_missing_rank_is_named_with_the_collective() -> None:
+    """Where phases named nobody."""
+    found = of(*(answer(rank, call(8), call(9, done=False)) for rank in (0, 1, 3)), answer(2, call(8)))
+    assert ((2,), (0, 1, 3)) == (found.missing, found.waiting)
+    assert (
+        "ranks 0, 1 and 3 wait for rank 2, which has not entered all_reduce (collective 9 of group default_pg)"
+        == _stall_words(found)
+    )
+    verdict = measured(found, dict.fromkeys(range(4), "node01"), 4)
+    words = (
+        "rank 2 has not entered all_reduce (collective 9 of group default_pg), in which ranks 0, 1 and 3 wait"
+    )
+    assert words == verdict.details["collectives"]
+    assert str(verdict.values["still_words"]).endswith(f"; {words}")
+
+
+def test_recorders_win_over_phases() -> None:
+    """Rank 0 stands in code without a hook, which called the collective that it is in; rank 2 has not entered it."""
+    by_phase = Standstill(9.0, 120, (1, 2, 3), (0,), "other", is_death=False)
+    inside = [answer(rank, call(9, done=False)) for rank in (0, 1, 3)]
+    assert (2,) == of(*inside, answer(2, call(8)), found=by_phase).missing
+    found = of(*inside, answer(2, call(9, done=False)), found=by_phase)
+    assert ((), (0, 1, 2, 3)) == (found.missing, found.waiting)
+    assert evidence_words(found).startswith("all ranks of group default_pg are in all_reduce (collective 9 ")
+
+
+@pytest.mark.parametrize("held", [{"thread": "stopped"}, {"is_death": True}])
+def test_who_could_not_be_asked_stays_named_and_nobody_else_is(held: dict[str, Any]) -> None:
+    """A stopped rank, a dead one: the others say where they are."""
+    by_thread = Standstill(9.0, 120, (0, 1, 3), (2,), "backward", **{"is_death": False, **held})
+    inside = [answer(rank, call(9, done=False)) for rank in (0, 1, 3)]
+    found = of(*inside, found=by_thread, silent=((2, "it is stopped"),))
+    assert (2,) == found.missing
+    assert "ranks 0, 1 and 3 are in all_reduce (collective 9 of group default_pg)" == evidence_words(found)
+
+
+def test_a_rank_that_does_not_answer_is_not_accused() -> None:
+    """It is said whose recorder could not be used, and why."""
+    inside = [answer(rank, call(9, done=False)) for rank in (0, 1, 3)]
+    found = of(*inside, silent=((2, "its interpreter does not answer: a thread holds it in C"),))
+    assert () == found.missing
+    assert evidence_words(found).endswith(
+        "; the flight recorder of rank 2 could not be used: its interpreter does not answer: a thread holds it in C"
+    )
+
+
+def test_a_victim_is_not_named_and_the_smaller_group_comes_first() -> None:
+    """Rank 0 waits for rank 1 in their pair; both are missing from the collective of all."""
+    both = (WORLD, PAIR)
+    found = of(
+        answer(0, call(8), call(3, "1", done=False, process_group=["1", "undefined"]), groups=both),
+        answer(1, call(8), groups=both),
+        *(answer(rank, call(8), call(9, done=False)) for rank in (2, 3)),
+    )
+    # Of the pair rank 1's recorder, which does not go back to its first call, says nothing.
+    assert ((1,), (0, 2, 3)) == (found.missing, found.waiting)
+    assert _stall_words(found).endswith("which has not entered all_reduce (collective 9 of group default_pg)")
+    found = of(
+        answer(0, call(8), call(1, "1", done=False, process_group=["1", "undefined"]), groups=both),
+        answer(1, call(0), call(8), groups=both),
+        *(answer(rank, call(8), call(9, done=False)) for rank in (2, 3)),
+    )
+    assert ((1,), (0, 2, 3)) == (found.missing, found.waiting)
+    assert _stall_words(found).endswith(
+        "which has not entered all_reduce (collective 1 of group 1, ranks 0 and 1)"
+    )
+
+
+def test_different_operations_name_nobody() -> None:
+    """The order of the programs differs."""
+    found = of(
+        answer(0, call(9, done=False, profiling_name="gloo:broadcast")),
+        *(answer(rank, call(9, done=False)) for rank in (1, 2, 3)),
+    )
+    assert () == found.missing
+    assert (
+        "ranks 0, 1, 2 and 3 make no progress; ranks call different operations as collective 9 of group default_pg: "
+        "rank 0 broadcast, ranks 1, 2 and 3 all_reduce" == _stall_words(found)
+    )
+
+
+def test_numbers_that_still_move_name_nobody() -> None:
+    """A call entered in the last two seconds is of ranks that go on where no phase shows it."""
+    young = answer(0, call(8), call(9, done=False, time_created_ns=899 * S))
+    found = of(young, *(answer(rank, call(8)) for rank in (1, 2, 3)))
+    assert () == found.missing
+    assert evidence_words(found).startswith("collectives were still being entered")
+
+
+def test_an_older_torch_is_said_to_tell_nothing() -> None:
+    """Nobody is named, and the evidence says why."""
+    why = "torch 2.9.0 hands out no flight recorder for Gloo"
+    answers = [answer(rank, recorders=[{"name": "fr", "why": why}]) for rank in range(4)]
+    found = of(*answers)
+    assert ((), "", why) == (found.missing, evidence_words(found), why_unknown(found))
+    assert f"unknown: {why}" == measured(found, {}, 4).details["collectives"]
+
+
+def test_backends_of_one_group_count_for_themselves() -> None:
+    """All ranks wait in NCCL's call 4 of the group; that rank 2 made fewer calls of Gloo's there is no matter."""
+    group = {**WORLD, "backend": "cpu:gloo,cuda:nccl"}
+    nccl = {
+        "name": "nccl",
+        **cut(json.dumps({"entries": [call(4, done=False, profiling_name="nccl:all_reduce")]}).encode()),
+    }
+    answers = [
+        answer(
+            rank,
+            groups=(group,),
+            recorders=[
+                {
+                    "name": "fr",
+                    **cut(
+                        json.dumps({"entries": [call(3 - (rank == 2), profiling_name=BROADCAST)]}).encode()
+                    ),
+                },
+                nccl,
+            ],
+        )
+        for rank in range(4)
+    ]
+    found = of(*answers)
+    assert () == found.missing
+    assert evidence_words(found).startswith("all ranks of group default_pg are in all_reduce (collective 4 ")
+
+
+@pytest.mark.parametrize("spans", [[[0, 1, 1 << 40]], [[0, 0, 4]], [[1 << 60, 1, 1]], [[0, 1]], [3], "x"])
+def test_members_that_cannot_be_true_are_none(spans: Any) -> None:
+    """Of such a group nobody is missing."""
+    inside = [answer(rank, call(9, done=False), groups=({**WORLD, "spans": spans},)) for rank in (0, 1, 3)]
+    assert () == of(*inside).missing
