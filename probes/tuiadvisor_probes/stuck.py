@@ -122,7 +122,7 @@ def why_not_recorded(folder: str, name: str) -> str:
     raw = dump()
     raw = raw.encode() if isinstance(raw, str) else raw
     if not isinstance(raw, bytes) or len(raw) > MAX_RECORDED_BYTES:
-        return "its flight recorder holds too much"
+        return "its flight recorder gave no text, or too much of it"
     with open(os.path.join(folder, name + ".json"), "wb") as file:
         file.write(raw)
     return ""

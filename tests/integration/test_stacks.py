@@ -22,7 +22,8 @@ from tuiadvisor.agent.stacks import find_spy
 from tuiadvisor.stream.probe_request import StackRequest
 from tuiadvisor.views.stack_card import StackCard
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+HAS_RECORDER = hasattr(torch._C._distributed_c10d, "_dump_fr_trace_json")  # of Gloo, from torch 2.13 on
 
 # Rank 1 does not come to the third collective; told to by a signal, it holds the interpreter in C as well.
 HANGING = """
@@ -82,6 +83,16 @@ def once_stuck(ranks: list[subprocess.Popen[bytes]]) -> dict[str, Any]:
     pytest.fail("no hang is seen")
 
 
+def once_recorded(ranks: list[subprocess.Popen[bytes]]) -> dict[str, Any]:
+    """What the flight recorders say once the calls are old enough to be a hang's."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        recorded: dict[str, Any] = stacks(ranks)["flight_recorders"]
+        if recorded["collectives"]:
+            return recorded
+    pytest.fail("no flight recorder tells of it")
+
+
 def test_a_hang_is_tied_to_its_collective(tmp_path: Path) -> None:
     """Who waits in which collective, who has not entered it, where its Python is; both ranks run on."""
     script = tmp_path / "train.py"
@@ -106,6 +117,10 @@ def test_a_hang_is_tied_to_its_collective(tmp_path: Path) -> None:
         assert ("all_reduce", call["group"]) == (waiting["call"], waiting["call_group"])
         assert any(frame.startswith("oversleep (") for frame in missing["stack"])
         assert missing["call"] is None
+        if HAS_RECORDER:
+            recorded = once_recorded(ranks)
+            assert [1] == recorded["missing"]
+            assert recorded["words"].startswith("rank 1 has not entered all_reduce (collective 3 of group ")
         stands = where_they_stand(ranks)
         slept_at = HANGING.splitlines().index("        time.sleep(0.1)") + 1
         assert stands.words == f"rank 1 stands at train.py:{slept_at} in oversleep"

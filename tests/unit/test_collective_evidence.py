@@ -167,3 +167,24 @@ def test_members_that_cannot_be_true_are_none(spans: Any) -> None:
     """Of such a group nobody is missing."""
     inside = [answer(rank, call(9, done=False), groups=({**WORLD, "spans": spans},)) for rank in (0, 1, 3)]
     assert () == of(*inside).missing
+
+
+def test_names_of_strangers_are_letters() -> None:
+    """A group's purpose, an operation, a reason: no terminal is told anything by them."""
+    evil = "\x1b]0;x\x07\n" + "a" * 999
+    group = {**WORLD, "purpose": evil}
+    call_of = call(9, done=False, profiling_name=f"gloo:{evil}", process_group=["0", evil])
+    entry = {"name": "fr", "why": "", "entries": [call_of], "from_first": 1, "num_entries": 1}
+    said = {
+        "pid": 1,
+        "still_since_ns": 5,
+        "wall_ns": 900 * S,
+        "why": evil,
+        "groups": [group],
+        "recorders": [entry],
+    }
+    found = of(asked(said, 0), asked({**said, "recorders": []}, 1))
+    words = evidence_words(found) + why_unknown(found) + "".join(why for _, why in found.evidence.unasked)  # type: ignore[union-attr]
+    assert words.isprintable()
+    assert "aaa" in words
+    assert len(words) < 1500

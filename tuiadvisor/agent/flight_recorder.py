@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,8 @@ from tuiadvisor.errors import TuiadvisorError
 from tuiadvisor.inject import inject
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tuiadvisor.agent.discovery import RankProcess
 
 ANSWER_S: Final = 5.0
@@ -35,6 +38,7 @@ NEWEST: Final = 3  # of a group: how far the rank got there, and what it called
 MAX_ENTRIES: Final = 96
 MAX_GROUPS: Final = 64
 MAX_SPANS: Final = 512
+MAX_THREADS: Final = 16
 MAX_TEXT_CHARS: Final = 120
 STOPPED: Final = "it is stopped"
 _INTEGERS: Final = ("pg_id", "collective_seq_id", "p2p_seq_id", "op_id", "record_id", "time_created_ns")
@@ -66,6 +70,17 @@ def ask_recorder(process: RankProcess) -> Entry:
         return {"why": _text(str(error))}
     finally:
         files.remove()
+
+
+def ask_recorders(processes: Sequence[RankProcess]) -> list[Entry]:
+    """All of them at once, in their order, each with its process and when it was asked."""
+    begin = {"still_since_ns": 1, "wall_ns": time.time_ns()}
+    with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="recorders") as pool:
+        answers = pool.map(ask_recorder, processes)
+        return [
+            {"pid": process.pid, **begin, **answer}
+            for process, answer in zip(processes, answers, strict=True)
+        ]
 
 
 def _awaited(directory_fd: int) -> bytes:

@@ -5,9 +5,12 @@ Each rank tells its stack and how far its process groups got; py-spy adds frames
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from tuiadvisor.advisor.judge.hang import stall_of_answers
 from tuiadvisor.agent import nccl_ras
+from tuiadvisor.agent.flight_recorder import ask_recorders
 from tuiadvisor.agent.stacks import RankStacks, find_spy, stacks_of
 from tuiadvisor.cli.document import print_document
 from tuiadvisor.cli.options.rank_set import rank_set, said
@@ -15,11 +18,15 @@ from tuiadvisor.cli.options.target import ranks_of
 from tuiadvisor.cli.options.training import add_target
 from tuiadvisor.cli.stack_lines import print_lines
 from tuiadvisor.errors import FailureError, TuiadvisorError
+from tuiadvisor.metrics.hang.asked_recorder import asked
 from tuiadvisor.metrics.hang.sequence_numbers import GroupPlace, RankPlace, StuckCall, in_words, stuck_calls
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+
+    from tuiadvisor.agent.discovery import RankProcess
+    from tuiadvisor.views.stall import Stall
 
 NO_SPY: Final = "py-spy is not installed beside tuiadvisor: pip install 'tuiadvisor[stacks]'"
 STATES: Final = {"R": "running", "S": "asleep", "D": "waits for a device", "T": "stopped", "t": "traced"}
@@ -63,12 +70,42 @@ def run(options: argparse.Namespace) -> int:
         else stuck_calls([_place(one) for one in found if one.was_asked and one.rank is not None])
     )
     ras = nccl_ras.ask_ranks([one.pid for one in found])
+    recorded = None if moving else _recorded(processes, found, stopped)
     if options.json:
-        print_document(_document(shown, calls, spy, stopped, moving=moving) | {"nccl_ras": _ras(ras)})
+        document = _document(shown, calls, spy, stopped, moving=moving)
+        print_document(document | {"nccl_ras": _ras(ras), "flight_recorders": _of_recorders(recorded)})
     else:
         said_by_nccl = [] if ras is None else [*ras.words(), *([f"unknown: {ras.why}"] if ras.why else [])]
-        print("\n".join([*said_by_nccl, *_lines(shown, calls, spy, stopped, moving=moving)]))
+        said_by_recorders = [recorded.evidence] if recorded is not None and recorded.evidence else []
+        print(
+            "\n".join([*said_by_recorders, *said_by_nccl, *_lines(shown, calls, spy, stopped, moving=moving)])
+        )
     return 0
+
+
+def _recorded(processes: list[RankProcess], found: list[RankStacks], stopped: set[int]) -> Stall | None:
+    """What the flight recorders say of ranks that have a number; None where nobody has one."""
+    numbered = [
+        (one.rank, process) for one, process in zip(found, processes, strict=True) if one.rank is not None
+    ]
+    if not numbered:
+        return None
+    entries = ask_recorders([process for _, process in numbered])
+    answers = [asked(entry, rank) for (rank, _), entry in zip(numbered, entries, strict=True)]
+    return stall_of_answers(answers, sorted(stopped))
+
+
+def _of_recorders(stall: Stall | None) -> dict[str, Any] | None:
+    """None: the ranks go on, or have no numbers."""
+    if stall is None:
+        return None
+    return {
+        "words": stall.evidence,
+        "missing": stall.missing,
+        "collectives": [asdict(one) for one in stall.collectives],
+        "different": stall.different,
+        "unasked": [{"rank": rank, "why": why} for rank, why in stall.unasked],
+    }
 
 
 def _place(one: RankStacks) -> RankPlace:

@@ -10,22 +10,31 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tuiadvisor.advisor.cluster.membership import Roster
 from tuiadvisor.causes.cause import rank_words
 from tuiadvisor.causes.collectives import different_words, evidence_words, which_has_not_entered
 from tuiadvisor.causes.hang import THREAD_WORDS, measured, waiting_words
 from tuiadvisor.metrics.hang.collective_evidence import collective_evidence
-from tuiadvisor.metrics.hang.detection import LONGER_THAN_USUAL, MIN_STILL_S, RankNow, informed, standstill
+from tuiadvisor.metrics.hang.detection import (
+    LONGER_THAN_USUAL,
+    MIN_STILL_S,
+    RankNow,
+    Standstill,
+    informed,
+    standstill,
+)
 from tuiadvisor.metrics.steps.step_table import PHASE_INDEX
 from tuiadvisor.phases import PAUSES
 from tuiadvisor.views.stall import Stall, StalledCollective
 
 if TYPE_CHECKING:
-    from tuiadvisor.advisor.cluster.membership import Roster
+    from collections.abc import Sequence
+
     from tuiadvisor.advisor.cluster.rank_facts import RankFacts
     from tuiadvisor.advisor.steps.step_store import StepStore
     from tuiadvisor.causes.cause import Measured
     from tuiadvisor.metrics.diagnosis import WasStopped
-    from tuiadvisor.metrics.hang.detection import Standstill
+    from tuiadvisor.metrics.hang.asked_recorder import Asked
     from tuiadvisor.metrics.steps.step_table import StepTable
     from tuiadvisor.views.run_view import RankRow
 
@@ -101,6 +110,14 @@ def stall(found: Standstill, roster: Roster) -> Stall:
         different=different_words(found),
         unasked=found.evidence.unasked if found.evidence is not None else (),
     )
+
+
+def stall_of_answers(answers: Sequence[Asked], stopped: Sequence[int]) -> Stall:
+    """What ranks that nobody watches said of their flight recorders; since when they stand is not known."""
+    waiting = tuple(sorted(answer.rank for answer in answers if answer.rank not in stopped))
+    thread = "stopped" if stopped else None
+    asked = Standstill(0.0, None, waiting, tuple(sorted(stopped)), None, is_death=False, thread=thread)
+    return stall(informed(asked, collective_evidence(tuple(answers), ()), {}), Roster())
 
 
 def _collectives(found: Standstill) -> tuple[StalledCollective, ...]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_ASKED_GROUPS: Final = 64  # of a rank
 MAX_ASKED_ENTRIES: Final = 128  # of a recorder
+MAX_ASKED_CHARS: Final = 120  # of a name
 MAX_ASKED_MEMBERS: Final = 1 << 17  # of a group
 BACKENDS: Final = {"fr": "gloo", "nccl": "nccl"}  # recorder -> whose calls it holds
 Entry = dict[str, Any]
@@ -68,7 +69,7 @@ def asked(entry: Entry, rank: int) -> Asked:
         operations += found
         if not said.get("why"):
             progress |= _progress(said, own, keys, found)
-    whys = [str(entry.get("why") or ""), *(str(one.get("why") or "") for one in recorders.values())]
+    whys = [_printable(one.get("why")) for one in (entry, *recorders.values())]
     why = next((why for why in whys if why), "")
     if not recorders and not why:
         why = "its process groups have no flight recorder"
@@ -103,11 +104,14 @@ def _progress(
 
 def _key(name: str, group: Entry, recorder: str) -> str:
     """A group of several backends counts its calls for each of them."""
+    name = _printable(name)
     return f"{name}/{BACKENDS[recorder]}" if "," in str(group.get("backend")) else name
 
 
 def _renamed(call: Entry, keys: Mapping[str, str]) -> Entry:
-    return {**call, "process_group": [keys[_name(call)], *call["process_group"][1:2]]}
+    names = {"profiling_name": _printable(call.get("profiling_name"))} if "profiling_name" in call else {}
+    described = [_printable(part) for part in call["process_group"][1:2]]
+    return {**call, **names, "process_group": [keys[_name(call)], *described]}
 
 
 def _name(call: Entry) -> str:
@@ -116,8 +120,8 @@ def _name(call: Entry) -> str:
 
 
 def _purpose(group: Entry) -> str:
-    purpose = group.get("purpose")
-    return purpose[:200] if isinstance(purpose, str) and purpose != UNDEFINED else ""
+    purpose = _printable(group.get("purpose"))
+    return "" if purpose == UNDEFINED else purpose
 
 
 def _members(spans: object) -> tuple[int, ...]:
@@ -141,6 +145,11 @@ def _in_order(operations: list[Operation]) -> tuple[Operation, ...]:
         operations = sorted(operations, key=lambda op: (op.created_ns or 0, op.order))
         operations = [replace(op, order=order) for order, op in enumerate(operations)]
     return tuple(operations)
+
+
+def _printable(value: object) -> str:
+    text = value[:MAX_ASKED_CHARS] if isinstance(value, str) else ""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _objects(entry: Entry, name: str) -> list[Entry]:
