@@ -63,9 +63,9 @@ def test_a_recorder_of_a_million_calls_is_not_asked(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("odd", [None, 3, [], b"x" * ((8 << 20) + 1)])
 def test_odd_output_is_no_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: object) -> None:
     """Neither a type that nobody expects nor a size."""
-    assert {"fr": "its flight recorder gave no text, or too much of it"} == said(tmp_path, monkeypatch, lambda: odd)[
-        "recorders"
-    ]
+    assert {"fr": "its flight recorder gave no text, or too much of it"} == said(
+        tmp_path, monkeypatch, lambda: odd
+    )["recorders"]
     assert not (tmp_path / "fr.json").exists()
 
 

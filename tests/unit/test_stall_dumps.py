@@ -73,8 +73,8 @@ class Host:
         return found
 
 
-def test_all_ranks_are_asked_once_when_all_stand() -> None:
-    """Five seconds, as for the finding; not again while nothing moves."""
+def test_all_ranks_are_asked_when_all_stand() -> None:
+    """Five seconds, as for the finding; while nothing moves again at six times that, and so on: four times an hour."""
     host = Host()
     assert [] == host.work(10, 0.5)
     assert [] == host.stand(STILL_NS / S - 1)
@@ -83,7 +83,10 @@ def test_all_ranks_are_asked_once_when_all_stand() -> None:
         (one["rank"], one["pid"], one["why"]) for one in entries
     ]
     assert host.moved_ns == [one["still_since_ns"] for one in entries]
-    assert [] == host.stand(600)
+    assert [] == host.stand(25)
+    assert 2 == len(host.stand(10))
+    assert [] == host.stand(120)
+    assert 2 * 2 == len(host.stand(3600))
 
 
 def test_who_moves_is_no_part_of_a_hang() -> None:

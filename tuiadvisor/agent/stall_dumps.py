@@ -1,7 +1,9 @@
-"""While the ranks of this host stand still, their flight recorders, asked once a stall.
+"""While the ranks of this host stand still, their flight recorders, asked a few times a stall.
 
 In: links with what STATUS says of each, twice a second.  Out: entries for a STATUS frame, each once.
-Who stands is asked where all of them do, for as long as a hang takes to be told: whoever moves is no part of one.
+Who stands is asked where all of them do, for as long as a hang takes to be told: whoever moves is no part of one. Asked
+again each time that the stall has become several times as long: a rank may go from collective to collective where no
+phase shows it, and an interpreter that was held may answer later.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ STILL_NS: Final = 5 * NS  # as for the finding of a hang
 LONGER_THAN_USUAL: Final = 3  # times the longest step, as there
 # In a checkpoint or an evaluation, before the first steps, where all are in other code; and of steps of any length.
 PATIENCE_NS: Final = 60 * NS
-APART_NS: Final = 30 * NS  # between two stalls that are asked about
+APART_NS: Final = 30 * NS  # between two times of asking
+TIMES_AS_LONG: Final = 6  # when a stall is asked about again: at 5 s, 35 s, 3.5 min, 21 min
 NO_BUDGET: Final = "the probes' budget is 0: nothing is asked of it"
 logger: Final = Logger(__name__)
 Entry = dict[str, Any]
@@ -39,12 +42,12 @@ class StallDumps:
     def __init__(self, ask: Callable[[RankProcess], Entry] = ask_recorder) -> None:
         self._ask = ask
         self._jobs: dict[int, tuple[Future[Entry], Entry]] = {}  # by pid
-        self._asked: dict[int, int] = {}  # pid -> since when it stood
+        self._asked: dict[int, tuple[int, int]] = {}  # pid -> (since when it stood, when it was asked)
         self._asked_ns = 0  # when somebody was asked last
         self._steps: dict[int, tuple[int, int, int]] = {}  # pid -> (step, since, the longest one seen)
 
     def look(self, standing: Sequence[tuple[RankLink, Status]], now_ns: int, executor: Executor) -> None:
-        """Ask all of them, if all stand and have not been asked since they do."""
+        """Ask all of them, if all stand and have not been asked for long."""
         live = [(link, status) for link, status in standing if link.state == RankState.LIVE]
         self._count_steps(live, now_ns)
         since_ns = [self._since_ns(status) for _, status in live]
@@ -53,7 +56,7 @@ class StallDumps:
         news = [
             (link, status, since)
             for (link, status), since in zip(live, since_ns, strict=True)
-            if since is not None and self._asked.get(link.process.pid) != since and link.rank is not None
+            if since is not None and link.rank is not None and self._is_due(link.process.pid, since, now_ns)
         ]
         if not news or now_ns - self._asked_ns < APART_NS or self._jobs:
             return
@@ -61,7 +64,7 @@ class StallDumps:
         logger.info("no rank here has moved for a while: asks %d for their flight recorders", len(news))
         for link, _, since in news:
             pid = link.process.pid
-            self._asked[pid] = since
+            self._asked[pid] = (since, now_ns)
             about = {
                 "rank": link.rank,
                 "pid": pid,
@@ -90,7 +93,12 @@ class StallDumps:
                     longest_ns = max(longest_ns, now_ns - since_ns)
                 since_ns = now_ns
             self._steps[pid] = (step, since_ns, longest_ns)
-        self._asked = {pid: since for pid, since in self._asked.items() if pid in self._steps}
+        pids = {link.process.pid for link, _ in live}
+        self._asked = {pid: asked for pid, asked in self._asked.items() if pid in pids}
+
+    def _is_due(self, pid: int, since_ns: int, now_ns: int) -> bool:
+        since, asked_ns = self._asked.get(pid, (0, 0))
+        return since != since_ns or now_ns - since_ns >= TIMES_AS_LONG * (asked_ns - since_ns)
 
     def _patience_ns(self, live: Sequence[tuple[RankLink, Status]]) -> int:
         phases = {str(status.get("phase")) for _, status in live}
