@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -188,3 +189,32 @@ def test_names_of_strangers_are_letters() -> None:
     assert words.isprintable()
     assert "aaa" in words
     assert len(words) < 1500
+
+
+def test_thousands_of_ranks_are_told_by_few_comparisons() -> None:
+    """2,048 ranks in a group of all and groups of eight: each looked at a few times, not each against each other."""
+    num = 2048
+    world = {**WORLD, "spans": [[0, 1, num]]}
+    answers = tuple(
+        answer(
+            rank,
+            call(8),
+            *([call(9, done=False)] if rank != 1000 else []),
+            groups=(world, {**PAIR, "name": str(1 + rank // 8), "spans": [[rank // 8 * 8, 1, 8]]}),
+        )
+        for rank in range(num)
+    )
+    num_calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal num_calls
+        num_calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        found = collective_evidence(answers, ())
+    finally:
+        sys.setprofile(None)
+    assert found is not None
+    assert (1000,) == found.hang.missing
+    assert num_calls < 100 * num

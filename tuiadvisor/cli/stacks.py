@@ -76,9 +76,16 @@ def run(options: argparse.Namespace) -> int:
         print_document(document | {"nccl_ras": _ras(ras), "flight_recorders": _of_recorders(recorded)})
     else:
         said_by_nccl = [] if ras is None else [*ras.words(), *([f"unknown: {ras.why}"] if ras.why else [])]
+        is_told = recorded is not None and bool(recorded.collectives)
         said_by_recorders = [recorded.evidence] if recorded is not None and recorded.evidence else []
         print(
-            "\n".join([*said_by_recorders, *said_by_nccl, *_lines(shown, calls, spy, stopped, moving=moving)])
+            "\n".join(
+                [
+                    *said_by_recorders,
+                    *said_by_nccl,
+                    *_lines(shown, calls, spy, stopped, moving=moving, is_told=is_told),
+                ]
+            )
         )
     return 0
 
@@ -179,12 +186,19 @@ def _ras(answer: nccl_ras.RasAnswer | None) -> dict[str, Any] | None:
 
 
 def _lines(
-    shown: list[RankStacks], calls: tuple[StuckCall, ...], spy: str | None, stopped: set[int], *, moving: bool
+    shown: list[RankStacks],
+    calls: tuple[StuckCall, ...],
+    spy: str | None,
+    stopped: set[int],
+    *,
+    moving: bool,
+    is_told: bool,
 ) -> Iterator[str]:
-    yield from (in_words(call, stopped) for call in calls)
+    """is_told: the flight recorders have said it, whose numbers are those of collectives alone."""
+    yield from (in_words(call, stopped) for call in calls if not is_told)
     if moving:
         yield "the ranks go on: they entered collectives while they were looked at, so nobody hangs"
-    elif not calls:
+    elif not calls and not is_told:
         yield "no collective is seen in which ranks wait for others"
     missing = {rank for call in calls for rank in call.missing}
     for one in sorted(shown, key=lambda one: one.rank not in missing):

@@ -53,7 +53,10 @@ def collective_evidence(
     """What the answers say together; None where nobody has been asked. silent: ranks without an answer, and why."""
     if not answers:
         return None
-    return _joined(answers[:MAX_JOINED], silent)
+    beyond = tuple(
+        (answer.rank, f"of {len(answers)} ranks {MAX_JOINED} are compared") for answer in answers[MAX_JOINED:]
+    )
+    return _joined(answers[:MAX_JOINED], (*silent, *beyond))
 
 
 @lru_cache(maxsize=4)  # pictures are made twice a second, answers come once a stall

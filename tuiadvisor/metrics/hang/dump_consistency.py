@@ -55,6 +55,27 @@ def _far_in_time(dumps: Sequence[Dump]) -> dict[int, str]:
 
 def _impossible(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> dict[tuple[int, int], str]:
     """(who finished, who had not entered) -> what. A collective in which all take part ends after all are in it."""
+    entered, finished = _reached(dumps)
+    least: dict[str, int] = {}
+    for (_, name), seq in entered.items():
+        least[name] = min(seq, least.get(name, seq))
+    against = {}
+    for (rank, name), (seq, what) in finished.items():
+        if least[name] >= seq:
+            continue  # of thousands of ranks nobody is behind what most have finished
+        for other in groups[name].members if name in groups else ():
+            got = entered.get((other, name))
+            if got is not None and got < seq:
+                against[rank, other] = (
+                    f"rank {rank} had finished {what} {seq} of group {name}, of rank {other} the last one is {got}"
+                )
+    return against
+
+
+def _reached(
+    dumps: Sequence[Dump],
+) -> tuple[dict[tuple[int, str], int], dict[tuple[int, str], tuple[int, str]]]:
+    """By rank and group: the last collective entered, and the last one finished in which all take part."""
     mixed = with_messages(dumps)
     entered: dict[tuple[int, str], int] = {}
     finished: dict[tuple[int, str], tuple[int, str]] = {}
@@ -69,14 +90,4 @@ def _impossible(dumps: Sequence[Dump], groups: Mapping[str, Group]) -> dict[tupl
             entered[key] = max(entered.get(key, -1), op.seq)
             if op.completed and ALL_TAKE_PART.search(op.name):
                 finished[key] = max(finished.get(key, (-1, "")), (op.seq, op.name))
-    against = {}
-    for (rank, name), (seq, what) in finished.items():
-        members = groups[name].members if name in groups else ()
-        for other in members:
-            reached = entered.get((other, name))
-            if reached is not None and reached < seq:
-                against[rank, other] = (
-                    f"rank {rank} had finished {what} {seq} of group {name}, "
-                    f"of rank {other} the last one is {reached}"
-                )
-    return against
+    return entered, finished

@@ -248,20 +248,27 @@ class _Case:
         Their thread may be far ahead of the device, so that they have entered whatever others wait in.
         """
         found = []
+        furthest: dict[str, list[tuple[int, int]]] = {}
         for rank, op in sorted(self.head.items()):
             if op.kind != COLLECTIVE or not ALL_TAKE_PART.search(op.name):
                 continue
             if (op.group, op.seq) in self.mismatches:
                 continue  # what others completed under its number was another call
-            reached = [
-                (self._completed(self.dumps[other], op.group), other)
-                for other in self.members(op)
-                if other != rank and other in self.dumps
-            ]
-            completed, peer = max(reached, default=(-1, -1))
+            if op.group not in furthest:
+                furthest[op.group] = self._furthest(op)
+            completed, peer = next((one for one in furthest[op.group] if one[1] != rank), (-1, -1))
             if completed >= op.seq:
                 found.append(StoppedDevice(rank, op, peer, completed))
         return tuple(found)
+
+    def _furthest(self, op: Operation) -> list[tuple[int, int]]:
+        """The two of its group that have completed most, with how much: one of them is not the rank in question."""
+        reached = [
+            (self._completed(self.dumps[other], op.group), other)
+            for other in self.members(op)
+            if other in self.dumps
+        ]
+        return sorted(reached, reverse=True)[:2]
 
     def _completed(self, dump: Dump, group: str) -> int:
         """The last collective of the group that this rank has completed; -1 where its dump says nothing."""
