@@ -93,6 +93,7 @@ def test_the_rank_that_skips_a_collective_is_named_with_it_and_so_does_the_recor
         assert (stall.words, stall.collectives) == (view.stall.words, view.stall.collectives)
 
 
+@pytest.mark.extended
 def test_ranks_in_different_collectives_are_told_and_nobody_is_missing(tmp_path: Path) -> None:
     """Rank 0 broadcasts where the others reduce."""
     with hanging(tmp_path, "differ") as (source, advisor, _, _):
@@ -102,6 +103,7 @@ def test_ranks_in_different_collectives_are_told_and_nobody_is_missing(tmp_path:
         assert stall.different in stall.words
 
 
+@pytest.mark.extended
 def test_a_hang_of_a_subgroup_is_told_there_and_not_by_its_victims(tmp_path: Path) -> None:
     """Rank 0 waits for rank 1 in their pair; rank 2 waits for both in the group of all."""
     with hanging(tmp_path, "pair") as (source, advisor, _, _):
@@ -124,6 +126,7 @@ def test_a_stopped_rank_is_not_asked_and_nobody_else_is_named(tmp_path: Path) ->
         )
 
 
+@pytest.mark.extended
 def test_who_writes_while_the_others_wait_in_a_barrier_is_no_worse_than_late(tmp_path: Path) -> None:
     """15 s without a hook: it has not entered the barrier, which is a warning, and is over when the job goes on."""
     with hanging(tmp_path, "write") as (source, advisor, _, _):
