@@ -61,9 +61,9 @@ def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """What a worker of `make coverage` has measured: xdist kills one that takes ten seconds to end."""
     measuring = sys.modules.get("coverage")
-    if measuring is not None and hasattr(session.config, "workerinput"):
-        if (current := measuring.Coverage.current()) is not None:
-            current.save()
+    current = measuring.Coverage.current() if measuring is not None else None
+    if current is not None and hasattr(session.config, "workerinput"):
+        current.save()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
