@@ -112,10 +112,7 @@ class TraceFile:
 
     def _keep_header(self, head: bytes, start: int) -> None:
         before = head[: head.rindex(b'"traceEvents"', 0, start)].rstrip().rstrip(b",")
-        try:
-            header = _parse(before + b"}")
-        except _NotChunkableError:
-            raise _NotChunkableError from None
+        header = _parse(before + b"}")
         if isinstance(header, dict):
             self.rest.update(header)
 

@@ -102,11 +102,9 @@ def stack_facts(stack: Stack | None) -> list[tuple[str, str]]:
 
 def _model(stack: Stack) -> str:
     total, trained = stack.number("params"), stack.number("trainable")
-    words = f"{stack.text('class') or 'a model'}, {scaled(total, '')} parameters".replace(
-        text_of.UNKNOWN, "? "
-    )
+    words = f"{stack.text('class') or 'a model'}, {'?' if total is None else scaled(total, '')} parameters"
     if total and trained is not None and trained < total:
-        words += f", {scaled(trained, '')} of them trained"
+        words += f", {scaled(trained, '') if trained else 'none'} of them trained"
     if stack.facts.get("cut"):
         words += "; cut: it has more modules than the probe looks at"
     return words
