@@ -111,8 +111,18 @@ def _codes_of(module: Any) -> Iterator[CodeType]:
             continue
         members = vars(value).values() if isinstance(value, type) else (value,)
         for member in members:
-            if isinstance(member, FunctionType):
-                yield from _nested(member.__code__)
+            for function in _functions_of(member):
+                yield from _nested(function.__code__)
+
+
+def _functions_of(member: Any) -> Iterator[FunctionType]:
+    """What runs Python of ours when a name of a class or module is called, read or set."""
+    parts: tuple[object, ...]
+    if isinstance(member, property):
+        parts = (member.fget, member.fset, member.fdel)
+    else:
+        parts = (getattr(member, "__func__", member),)  # of static and class methods
+    yield from (part for part in parts if isinstance(part, FunctionType))
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:

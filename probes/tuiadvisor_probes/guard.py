@@ -59,9 +59,11 @@ class Hook:
                 pass
 
 
-INSPECTION = Hook(
-    "inspection", 0, lambda _: None
-)  # for `attempt`: an object of the host that cannot be looked at
+def _stands(_hook: Hook) -> None:
+    """Nothing is taken out where nothing was put in."""
+
+
+INSPECTION = Hook("inspection", 0, _stands)  # for `attempt`: an object of the host that cannot be looked at
 
 
 def _comes_from_a_signal(error: BaseException) -> bool:

@@ -734,9 +734,14 @@ def test_compiled_training_keeps_its_graphs(tmp_path: Path, way: str) -> None:
     # A compiled optimizer's glue looks into torch's hook tables: that glue is analysed anew, its graph is kept.
     with_frames = way != "optimizer"
     before = counters_of(dynamo, with_frames=with_frames)
+    usual = gc.get_threshold()
     with probed(tmp_path) as observed:
-        for _ in range(14):
-            step()
+        gc.set_threshold(1, 1, 1)  # below the compiled call, too, where dynamo looks at every frame
+        try:
+            for _ in range(14):
+                step()
+        finally:
+            gc.set_threshold(*usual)
         during = counters_of(dynamo, with_frames=with_frames)
     step()
     assert before["stats"]

@@ -5,10 +5,12 @@ Of torch there is what these questions are put to, by its names in the versions 
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 from tuiadvisor_probes import compiled
 
 PACKAGE = "_an_imitated_probe"
+IS_FUNCTION = 0x2  # of a code object's flags: it has fast locals, as a class's body has not
 SOURCE = """
 from posixpath import join
 
@@ -31,6 +34,29 @@ def outer():
         return 1
     return inner
 """
+
+
+def functions_in(code: CodeType, *, is_module: bool = True) -> Iterator[tuple[str, int]]:
+    """Name and first line of every function of a module, but for what runs while it is loaded."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            is_function = bool(constant.co_flags & IS_FUNCTION)
+            if is_function and not (is_module and constant.co_name == "<genexpr>"):
+                yield constant.co_name, constant.co_firstlineno
+            yield from functions_in(constant, is_module=False)
+
+
+MODULES = sorted(path.stem for path in Path(compiled.__file__).parent.glob("*.py") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_function_of_the_probe_is_left_to_dynamo(name: str) -> None:
+    """What a property does was: a collection of garbage below a compiled call had `StepClock.active` compiled."""
+    module = importlib.import_module(f"tuiadvisor_probes.{name}")
+    assert module.__file__ is not None
+    whole = compile(Path(module.__file__).read_text(), module.__file__, "exec")
+    hidden = {(code.co_name, code.co_firstlineno) for code in compiled._codes_of(module)}
+    assert set(functions_in(whole)) <= hidden
 
 
 def put(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: Any) -> None:
