@@ -85,7 +85,7 @@ def _picture(held: Roofline, peak: float, bytes_s: float, achieved: float | None
     parts.append(
         f'<text x="{x(last) - 4:.1f}" y="{y(peak) - 6:.1f}" text-anchor="end">{scaled(peak, "FLOP/s")}</text>'
     )
-    if achieved and low <= achieved <= high:
+    if achieved:
         words = f"the whole step: {scaled(achieved, 'FLOP/s')}"
         parts.append(
             f'<line class="mark" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(achieved):.1f}" y2="{y(achieved):.1f}"/>'
@@ -96,8 +96,11 @@ def _picture(held: Roofline, peak: float, bytes_s: float, achieved: float | None
         if dot.intensity <= 0 or dot.flops_s <= 0:
             continue
         radius = 3 + 11 * math.sqrt(dot.seconds / longest)
-        words = f"{dot.name} {dot.shape}: {scaled(dot.flops_s, 'FLOP/s')}, {dot.bound}-bound, "
-        words += f"{text_of.share(dot.of_roof)} of its roof"
+        # A type whose peak nobody knows has no roof, though the trace's main type has one.
+        under = (
+            f"{dot.bound}-bound, {text_of.share(dot.of_roof)} of its roof" if dot.bound else "roof unknown"
+        )
+        words = f"{dot.name} {dot.shape}: {scaled(dot.flops_s, 'FLOP/s')}, {under}"
         parts.append(
             f'<circle class="seen" fill-opacity="0.55" cx="{x(dot.intensity):.1f}" cy="{y(dot.flops_s):.1f}" '
             f'r="{radius:.1f}"><title>{inert(words)}</title></circle>'
