@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Final
 
 from tuiadvisor.errors import TuiadvisorError
+
+MAX_NAMED: Final = 200  # characters of what was asked for
 
 
 class Roots:
@@ -27,7 +30,7 @@ class Roots:
         try:
             is_file = stat.S_ISREG(path.stat().st_mode)
         except OSError as error:
-            raise TuiadvisorError(f"{text}: {error.strerror}") from None
+            raise TuiadvisorError(f"{text[:MAX_NAMED]}: {error.strerror}") from None
         if not is_file:
             raise TuiadvisorError(
                 f"{text}: no regular file; name a recording (list_runs tells which there are)"
@@ -37,7 +40,11 @@ class Roots:
     def folder(self, text: str) -> Path:
         """A folder. TuiadvisorError for anything else."""
         path = self._inside(text)
-        if not path.is_dir():
+        try:
+            is_folder = stat.S_ISDIR(path.stat().st_mode)
+        except OSError as error:  # also one that nobody may look into, or a name longer than any
+            raise TuiadvisorError(f"{text[:MAX_NAMED]}: {error.strerror}") from None
+        if not is_folder:
             raise TuiadvisorError(f"{text}: no such folder")
         return path
 
@@ -55,7 +62,7 @@ class Roots:
         try:
             path = (self._folders[0] / text).resolve()
         except (OSError, RuntimeError, ValueError):  # a circle of links, a zero byte
-            raise TuiadvisorError(f"{text[:200]}: no path") from None
+            raise TuiadvisorError(f"{text[:MAX_NAMED]}: no path") from None
         if not any(path.is_relative_to(folder) for folder in self._folders):
             raise TuiadvisorError(
                 f"{text}: outside of the folders that may be read; tuiadvisor mcp --root DIR names others"

@@ -6,6 +6,7 @@ assistant is told leaves the machine with it.
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,9 +62,9 @@ class Questions:
         """Recordings (.tuirec) of a folder, newest first: step time, verdict. `newest`: so many are read for it."""
         found = [entry for entry in recordings(self._roots.folder(folder)) if self._roots.holds(entry.path)]
         rows = [self._read(entry) for entry in found[: max(min(newest, MAX_READ), 0)]]
-        return _plain(
-            {"num_recordings": len(found), "runs": [_without(asdict(row), "spark") for row in rows]}
-        )
+        shown = [_without(asdict(row), "spark") for row in rows]
+        runs = [{name: _readable(value) for name, value in row.items()} for row in shown]
+        return _plain({"num_recordings": len(found), "runs": runs})
 
     def diagnose(self, run: str, sections: list[str] | None = None) -> Answer:
         """The verdict on a recording with its findings, stragglers and step time; null means unknown, never zero.
@@ -143,6 +144,11 @@ def _chosen(whole: Answer, sections: list[str] | None) -> Answer:
 
 def _without(row: Answer, *names: str) -> Answer:
     return {name: value for name, value in row.items() if name not in names}
+
+
+def _readable(value: Any) -> Any:
+    """JSON holds no file name in another encoding than UTF-8: it is shown with marks, and cannot be asked about."""
+    return os.fsencode(value).decode("utf-8", "replace") if isinstance(value, str) else value
 
 
 def _plain(answer: Answer) -> Answer:
