@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import os
 import re
@@ -275,6 +276,151 @@ def test_nothing_is_loaded_for_a_log_that_nobody_wants() -> None:
         modules = set(done.stdout.rpartition("loaded ")[2].split())
         assert "tuiadvisor.log" in modules
         assert set() == modules & {"logging", "tuiadvisor.loglines", "platformdirs"}
+
+
+SAID_AT = {
+    log.DEBUG: ["a detail", "a turn", "a worry", "failed", "of another"],
+    log.INFO: ["a turn", "a worry", "failed", "of another"],
+    log.WARNING: ["a worry", "failed", "of another"],
+    log.ERROR: ["failed"],
+    log.OFF: [],
+}
+
+
+@pytest.mark.parametrize("level", SAID_AT)
+def test_what_is_said_below_the_level_is_not_written(level: int, tmp_path: Path) -> None:
+    """Each word at its own level; what another process said keeps the level that it had there."""
+    log._begin(level, loglines.to_file("test", str(tmp_path / "log")))
+    say = log.Logger("tuiadvisor.x")
+    say.debug("a %s", "detail")
+    say.info("a %s", "turn")
+    say.warning("a %s", "worry")
+    try:
+        int("no number")
+    except ValueError:
+        say.exception("failed")
+    say.at(log.WARNING, "of %s", "another")
+    text = (tmp_path / "log").read_text()
+    assert SAID_AT[level] == messages(text)
+    assert ("failed" in SAID_AT[level]) == ("ValueError: invalid literal" in text)
+    log.stop()
+    say.warning("after the end")
+    assert text == (tmp_path / "log").read_text()
+
+
+def started(*arguments: str, is_remote: bool = False) -> None:
+    """A process of ours with these options, started by one that logs or does not."""
+    parser = argparse.ArgumentParser()
+    log.add_options(parser)
+    log.start_beside("agent", parser.parse_args(arguments), is_remote=is_remote)
+
+
+@pytest.mark.parametrize(("verbosity", "said"), [(1, ["a turn"]), (2, ["a detail", "a turn"])])
+def test_a_process_of_ours_writes_to_the_file_that_is_open(
+    verbosity: int, said: list[str], tmp_path: Path
+) -> None:
+    """At its starter's level, without its name: it may run where that cannot be opened."""
+    log.start("hub", verbosity, str(tmp_path / "log"), environ={})
+    options, (descriptor,) = log.for_child()
+    own = os.dup(descriptor)  # as it comes to a child; it lives on when the starter ends
+    log.stop()
+    started(*options[:-1], options[-1].replace(str(descriptor), str(own)))
+    log.Logger("tuiadvisor.x").debug("a detail")
+    log.Logger("tuiadvisor.x").info("a turn")
+    assert not os.get_inheritable(own)
+    text = (tmp_path / "log").read_text()
+    assert said == messages(text)
+    assert f"agent[{os.getpid()}]" in text
+
+
+def test_without_a_log_no_process_of_ours_is_told_of_one(capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither options nor variables, and what needs a log does nothing."""
+    assert ([], (), [], {}) == (*log.for_child(), log.for_remote(), log.for_command())
+    log.hide("s3cret")
+    log.to_standard_error()
+    started()
+    started(is_remote=True)
+    assert not log.is_on()
+    log.Logger("tuiadvisor.x").exception("nobody reads")
+    assert ("", "") == capfd.readouterr()
+
+
+@pytest.mark.parametrize(("asked", "level"), [("-v", "INFO"), ("-vv", "DEBUG")])
+def test_an_agent_elsewhere_sends_its_lines_back(
+    asked: str, level: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """At the level of its starter, and to no file: that would be one of another machine."""
+    log.start("hub", len(asked) - 1, str(tmp_path / "log"), environ={})
+    assert [asked] == log.for_remote()
+    started(*log.for_remote(), is_remote=True)
+    log.Logger("tuiadvisor.x").debug("a detail")
+    log.Logger("tuiadvisor.x").info("a turn")
+    heard = [loglimits.heard(line) for line in capfd.readouterr().err.splitlines()]
+    levels = {"INFO": [log.INFO], "DEBUG": [log.DEBUG, log.INFO]}
+    assert levels[level] == [line[0] for line in heard if line]
+    assert [] == messages((tmp_path / "log").read_text())
+
+
+def test_an_agent_that_was_started_by_hand_logs_as_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own option, else by the variable."""
+    started("--log", str(tmp_path / "by option"))
+    log.Logger("tuiadvisor.x").info("one")
+    monkeypatch.setenv(log.VARIABLE, f"debug:{tmp_path / 'by variable'}")
+    started()
+    log.Logger("tuiadvisor.x").debug("two")
+    assert ["one"] == messages((tmp_path / "by option").read_text())
+    assert ["two"] == messages((tmp_path / "by variable").read_text())
+
+
+@pytest.mark.parametrize("name", ["log", "a:b", "debug:log", "with space"])
+@pytest.mark.parametrize("verbosity", [1, 2])
+def test_another_command_of_ours_writes_to_the_same_file(name: str, verbosity: int, tmp_path: Path) -> None:
+    """Whatever the file is called, from whatever folder, at the same level."""
+    log.start("hub", verbosity, str(tmp_path / name), environ={})
+    environ = log.for_command()
+    log.stop()
+    assert "" == log.start("scale", 0, None, environ=environ)
+    log.Logger("tuiadvisor.x").debug("a detail")
+    log.Logger("tuiadvisor.x").info("a turn")
+    assert ["a detail", "a turn"][2 - verbosity :] == messages((tmp_path / name).read_text())
+    assert [name] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_log_on_standard_error_goes_where_that_goes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A hub in the background changes its own; another command has its own, so nothing is handed to it."""
+    log.start("hub", 1, None, environ={})
+    assert {} == log.for_command()
+    log.Logger("tuiadvisor.x").info("before")
+    kept = os.dup(2)
+    try:
+        with (tmp_path / "stderr").open("wb") as new:
+            os.dup2(new.fileno(), 2)
+        log.to_standard_error()
+        log.Logger("tuiadvisor.x").info("after")
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+    assert ["before"] == messages(capfd.readouterr().err)
+    assert ["after"] == messages((tmp_path / "stderr").read_text())
+
+
+def test_while_screens_are_shown_v_writes_to_a_file_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Lines would tear the screen; a file that the user named need not be named to him."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    chosen = log.start("watch", 1, None, environ={}, has_screens=True)
+    log.Logger("tuiadvisor.x").info("a turn")
+    assert tmp_path / "tuiadvisor" == Path(chosen).parent
+    assert ["a turn"] == messages(Path(chosen).read_text())
+    assert "" == log.start("watch", 1, str(tmp_path / "own"), environ={}, has_screens=True)
+    log.Logger("tuiadvisor.x").info("another")
+    assert ["another"] == messages((tmp_path / "own").read_text())
+    assert "" == capfd.readouterr().err
 
 
 BROAD = {"Exception", "BaseException"}
