@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,25 @@ def test_the_missing_rank_is_named_with_the_collective() -> None:
     )
     assert words == verdict.details["collectives"]
     assert str(verdict.values["still_words"]).endswith(f"; {words}")
+
+
+def test_while_nobody_has_been_asked_the_phases_stand() -> None:
+    """Without answers there is no evidence, whoever was silent."""
+    by_phase = Standstill(9.0, 120, (1, 2, 3), (0,), "other", is_death=False)
+    assert by_phase == of(found=by_phase, silent=((2, "no answer"),))
+
+
+def test_recorders_that_agree_leave_what_is_known_of_the_missing_rank() -> None:
+    """Its phase and what its thread does stand beside the collective."""
+    by_thread = Standstill(9.0, 120, (0, 1, 3), (2,), "backward", is_death=False, thread="running")
+    found = of(
+        *(answer(rank, call(8), call(9, done=False)) for rank in (0, 1, 3)),
+        answer(2, call(8)),
+        found=by_thread,
+    )
+    assert found.evidence is not None
+    assert (2,) == found.evidence.hang.missing
+    assert by_thread == replace(found, evidence=None)
 
 
 def test_recorders_win_over_phases() -> None:

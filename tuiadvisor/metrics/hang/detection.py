@@ -74,7 +74,7 @@ def standstill(ranks: Sequence[RankNow], longest_step_s: float | None) -> Stands
     limit_s = MIN_STILL_S
     if longest_step_s is None or phases & AT_REST:
         limit_s = PATIENCE_S
-    elif longest_step_s > 0 and not _is_held_by_stop(live):
+    elif not _is_held_by_stop(live):
         limit_s = max(limit_s, LONGER_THAN_USUAL * longest_step_s)
     on_device = any(now.on_device for now in live)
     # All ranks in code without a hook: the loop may be over, or a report is being written.

@@ -1,0 +1,209 @@
+"""When a job stands still, and whom nothing but its place accuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tuiadvisor.metrics.hang.detection import (
+    LONGER_THAN_USUAL,
+    MIN_STILL_S,
+    OUTSIDE_PATIENCE_S,
+    PATIENCE_S,
+    STEPS_AFTER_DEATH,
+    RankNow,
+    standstill,
+)
+
+STEP_S = 0.1
+
+
+def places(*phases: str | None, for_s: float = 8.0, step: int | None = 120) -> list[RankNow]:
+    """Live ranks in these phases, each for so long."""
+    return [RankNow(rank, "live", phase, for_s, step) for rank, phase in enumerate(phases)]
+
+
+def told(ranks: Sequence[RankNow], longest_step_s: float | None = STEP_S) -> tuple[tuple[int, ...], ...]:
+    """(missing, waiting)."""
+    found = standstill(ranks, longest_step_s)
+    assert found is not None
+    return found.missing, found.waiting
+
+
+def with_threads(ranks: Sequence[RankNow], *threads: str | None, asleep: bool = True) -> list[RankNow]:
+    return [
+        replace(now, thread=thread, waits_asleep=asleep) for now, thread in zip(ranks, threads, strict=True)
+    ]
+
+
+def after(ranks: Sequence[RankNow], for_s: float) -> list[RankNow]:
+    return [replace(now, for_s=for_s) for now in ranks]
+
+
+@pytest.mark.parametrize(
+    ("phases", "longest_step_s", "limit_s"),
+    [
+        (("backward", "forward"), STEP_S, MIN_STILL_S),
+        (("backward", "forward"), 0.0, MIN_STILL_S),
+        (("backward", "forward"), 20.0, LONGER_THAN_USUAL * 20.0),
+        (("backward", "forward"), None, PATIENCE_S),
+        (("checkpoint", "comm_exposed"), STEP_S, PATIENCE_S),
+        (("eval", "eval"), STEP_S, PATIENCE_S),
+    ],
+)
+def test_a_job_stands_still_once_it_has_for_longer_than_it_is_used_to(
+    phases: tuple[str, ...], longest_step_s: float | None, limit_s: float
+) -> None:
+    """By its own longest step; before the first steps, and while it saves or evaluates, far longer."""
+    ranks = places(*phases)
+    assert standstill(after(ranks, limit_s - 0.01), longest_step_s) is None
+    found = standstill(after(ranks, limit_s), longest_step_s)
+    assert found is not None
+    assert limit_s == found.for_s
+    # One rank that has moved lately is enough: the job goes on.
+    assert standstill([ranks[0], replace(ranks[1], for_s=limit_s - 0.01)], longest_step_s) is None
+
+
+def test_outside_of_every_phase_only_several_devices_can_be_waiting() -> None:
+    """The loop may be over: nothing is ever said of ranks on processors, or of one device alone."""
+    ranks = places("other", "other", for_s=1e5)
+    assert standstill(ranks, STEP_S) is None
+    on_devices = [replace(now, on_device=True) for now in ranks]
+    assert ((), (0, 1)) == told(on_devices)
+    assert standstill(on_devices[:1], STEP_S) is None
+    assert standstill(after(on_devices, OUTSIDE_PATIENCE_S - 0.01), STEP_S) is None
+
+
+@pytest.mark.parametrize("unknown", [{"phase": None}, {"for_s": None}])
+def test_of_a_rank_whose_place_is_unknown_nothing_is_said(unknown: dict[str, None]) -> None:
+    """It may be the one that moves."""
+    ranks = places("backward", "forward", for_s=1e5)
+    assert standstill([ranks[0], replace(ranks[1], **unknown)], STEP_S) is None
+
+
+@pytest.mark.parametrize("states", [(), ("killed", "killed"), ("exited", "found")])
+def test_a_job_without_a_live_rank_does_not_stand_still(states: tuple[str, ...]) -> None:
+    """It is over, or has not begun."""
+    ranks = [RankNow(rank, state, "backward", 1e5, 120) for rank, state in enumerate(states)]
+    assert standstill(ranks, STEP_S) is None
+
+
+@pytest.mark.parametrize(
+    ("steps_ago", "is_death"), [(0, True), (STEPS_AFTER_DEATH, True), (STEPS_AFTER_DEATH + 1, False)]
+)
+def test_the_others_wait_for_a_dead_rank_only_if_they_stopped_with_it(steps_ago: int, is_death: bool) -> None:
+    """A smaller job that went on without it waits for somebody else, as does one whose rank has ended well."""
+    ranks = places("backward", "backward", "forward")
+    dead = RankNow(3, "killed", None, None, 120 - steps_ago)
+    found = standstill([*ranks, dead], STEP_S)
+    assert found is not None
+    assert is_death == found.is_death
+    assert ((3,) if is_death else (2,)) == found.missing
+    assert ((0, 1, 2) if is_death else (0, 1)) == found.waiting
+    assert ((2,), (0, 1)) == told([*ranks, replace(dead, state="exited")])
+
+
+def test_a_dead_rank_of_unknown_step_is_waited_for() -> None:
+    """Where its last step was not seen, or nobody's was; the dead have no phase to be named."""
+    ranks = places("backward", "backward")
+    assert ((2,), (0, 1)) == told([*ranks, RankNow(2, "killed", None, None, None)])
+    unseen = [replace(now, step=None) for now in ranks]
+    found = standstill([*unseen, RankNow(2, "killed", "forward", None, 7)], STEP_S)
+    assert found is not None
+    assert ((2,), None, "backward") == (found.missing, found.step, found.phase)
+
+
+@pytest.mark.parametrize(
+    ("phases", "missing"),
+    [
+        (("backward", "data_wait", "backward"), (1,)),
+        (("comm_exposed", "forward", "backward"), (1,)),
+        (("pipeline_idle", "optimizer", "data_wait"), (1, 2)),
+        # Whoever shows that it communicates waits; of the others in backward nobody has come so far.
+        (("comm_exposed", "backward", "comm_exposed"), (1,)),
+        (("comm_exposed", "comm_exposed", "comm_exposed"), ()),
+        (("backward", "backward", "backward"), ()),
+        (("forward", "forward", "forward"), ()),  # nobody waits: all compute, or none is known to
+    ],
+)
+def test_a_rank_in_a_phase_in_which_nobody_waits_has_not_come(
+    phases: tuple[str, ...], missing: tuple[int, ...]
+) -> None:
+    """And where all or none are in such a phase, nobody is named."""
+    rest = tuple(rank for rank in range(3) if rank not in missing)
+    assert (missing, rest) == told(places(*phases))
+
+
+def test_a_rank_behind_in_steps_has_not_come_if_the_others_can_be_waiting() -> None:
+    """One that is ahead and computes waits for nobody: then the step accuses nobody."""
+    behind = replace(places("forward")[0], step=119)
+    ahead = [replace(now, rank=now.rank + 1) for now in places("backward", "comm_exposed")]
+    found = standstill([behind, *ahead], STEP_S)
+    assert found is not None
+    assert ((0,), (1, 2), 120, "forward") == (found.missing, found.waiting, found.step, found.phase)
+    assert ((), (0, 1, 2)) == told([behind, ahead[0], replace(ahead[1], phase="data_wait")])
+    # Of one the step is unknown: its place is all there is.
+    assert ((0,), (1, 2)) == told([replace(behind, step=None), *ahead])
+
+
+def test_the_phase_is_that_of_the_missing_if_they_agree() -> None:
+    """Else of all ranks, if those agree."""
+    for phases, named in (
+        (("backward", "forward", "forward"), "forward"),
+        (("backward", "forward", "data_wait"), None),
+        (("backward", "backward", "backward"), "backward"),
+    ):
+        found = standstill(places(*phases), STEP_S)
+        assert found is not None
+        assert named == found.phase
+
+
+@pytest.mark.parametrize(
+    ("threads", "missing", "thread"),
+    [
+        (("waiting", "running", "waiting"), (1,), "running"),
+        (("waiting", "blocked", "blocked"), (1, 2), "blocked"),
+        (("waiting", "running", "blocked"), (), None),  # two kinds: either may be the cause of the other
+        (("waiting", "waiting", "waiting"), (), None),
+        (("running", "running", "running"), (), None),
+        (("waiting", None, "running"), (), None),  # the unknown one may be it
+        (("waiting", "stopped", "running"), (1,), "stopped"),
+        (("stopped", "stopped", "stopped"), (), None),
+    ],
+)
+def test_where_the_phase_tells_nothing_the_thread_may(
+    threads: tuple[str | None, ...], missing: tuple[int, ...], thread: str | None
+) -> None:
+    """All are in backward; those that do what nobody does in a collective have not come to it."""
+    found = standstill(with_threads(places("backward", "backward", "backward"), *threads), STEP_S)
+    assert found is not None
+    assert (missing, thread) == (found.missing, found.thread)
+
+
+def test_a_rank_that_spins_in_its_collectives_is_not_accused_of_computing() -> None:
+    """Only of ranks that wait asleep does a running thread tell; a stopped one is stopped anywhere."""
+    ranks = places("backward", "backward")
+    assert ((), (0, 1)) == told(with_threads(ranks, "waiting", "running", asleep=False))
+    assert ((1,), (0,)) == told(with_threads(ranks, "waiting", "stopped", asleep=False))
+
+
+def test_a_stopped_rank_that_its_phase_names_is_called_stopped() -> None:
+    """All of those that are missing have to be; what the waiting ones do is not said."""
+    ranks = places("backward", "forward", "forward")
+    for threads, thread in (
+        (("running", "stopped", "stopped"), "stopped"),
+        (("running", "stopped", "running"), None),
+        (("stopped", "running", "running"), None),
+    ):
+        found = standstill(with_threads(ranks, *threads), STEP_S)
+        assert found is not None
+        assert ((1, 2), thread) == (found.missing, found.thread)
+
+
+def test_a_device_tells_by_no_phase_who_has_not_come() -> None:
+    """A thread goes on launching while a collective waits, so that rank may be in any phase."""
+    ranks = [replace(now, on_device=True) for now in places("backward", "data_wait", "comm_exposed")]
+    assert ((), (0, 1, 2)) == told(ranks)
+    assert ((1,), (0, 2)) == told(with_threads(ranks, "running", "stopped", "running", asleep=False))
